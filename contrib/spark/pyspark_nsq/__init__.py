@@ -1,0 +1,23 @@
+"""``format("nsq")`` for PySpark: write DataFrames to NSQ topics.
+
+Spark imports every installed top-level module named ``pyspark_*`` on the first use of a data source and
+registers its ``DefaultSource``, so installing this package is all the registration there is. Every Spark
+session on the machine therefore pays for this import: it loads neither Twisted nor pyarrow.
+"""
+
+from pyspark_nsq.datasource import NsqDataSource
+from pyspark_nsq.errors import NsqSparkError, OptionError, PublishError, RowError, SchemaError
+from pyspark_nsq.options import Options
+
+DefaultSource = NsqDataSource
+
+__all__ = [
+    "DefaultSource",
+    "NsqDataSource",
+    "NsqSparkError",
+    "OptionError",
+    "Options",
+    "PublishError",
+    "RowError",
+    "SchemaError",
+]

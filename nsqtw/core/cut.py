@@ -1,0 +1,94 @@
+"""
+What is saved of topics and channels: one consistent cut through all of them.
+
+A cut says for each cursor what is *un*finished: `next` (everything below was handed out), the sequences in
+flight on their first delivery, and held rows for every other unfinished message below `next`. Everything else
+below `next` is finished. `released` and the cursors of a topic belong together and are saved in one
+transaction: apart from each other they lose messages.
+
+Only what changed since the last cut is in it; held rows come as differences. Wall-clock times are in
+milliseconds, because a monotonic clock means nothing to the next process.
+"""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+
+@define(frozen=True)
+class HeldRow:
+    """One unfinished message below `next` that is not in its first flight."""
+
+    sequence: int
+    attempts: int
+    due_ms: int
+    """When it may be delivered, wall clock; 0: at once."""
+
+
+@define
+class SavedCursor:
+    """A channel as it is saved. In a cut `held` are the rows to write; when loaded, all there are."""
+
+    name: str
+    paused: bool = False
+    next: int = 0
+    taken_total: int = 0
+    first_deliveries: list[int] = field(factory=list)
+    """Sequences in flight on their first delivery, in any order."""
+    held: list[HeldRow] = field(factory=list)
+    dropped_rows: list[int] = field(factory=list)
+    """In a cut: sequences whose held rows are to be removed."""
+    emptied: bool = False
+    """In a cut: remove all held rows first."""
+
+
+@define(frozen=True)
+class Waiting:
+    """A run of deferred messages above `released`: their delay starts when they are released."""
+
+    first: int
+    count: int
+    delay_ms: int
+
+
+@define
+class SavedTopic:
+    """A topic as it is saved. In a cut `cursors` are those that changed; when loaded, all there are."""
+
+    name: str
+    paused: bool = False
+    released: int = 0
+    released_total: int = 0
+    """Messages ever released to channels."""
+    end: int = 0
+    """One past the highest sequence counted in `put_total`."""
+    put_total: int = 0
+    """Messages ever put, up to `end`."""
+    dropped: list[tuple[int, int]] = field(factory=list)
+    """Ranges of sequences dropped by emptying the topic that some cursor has not passed yet."""
+    waiting: list[Waiting] = field(factory=list)
+    cursors: list[SavedCursor] = field(factory=list)
+
+
+@define
+class Cut:
+    """Everything that changed since the last cut. Deletions come first: a name may be deleted and born again."""
+
+    deleted_topics: list[str] = field(factory=list)
+    deleted_channels: list[tuple[str, str]] = field(factory=list)
+    topics: list[SavedTopic] = field(factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.deleted_topics or self.deleted_channels or self.topics)
+
+
+@define
+class Saved:
+    """What `IPositions.load` finds."""
+
+    next_block: int | None = None
+    """The lowest block of sequences never handed out; None in a new data path or when that is not known."""
+    clean_stop: bool = False
+    topics: list[SavedTopic] = field(factory=list)
+    lost: bool = False
+    """The saved state was there and could not be used: it was set aside."""

@@ -1,0 +1,209 @@
+"""
+Segments: immutable runs of messages, encoded once as the frames a consumer receives first.
+
+Theory of operation. A message is encoded when it is published and never again: the bytes below go to
+the log, and slices of the same bytes go to the consumers of every channel. All messages of a segment
+share one publish time and one delay, and their sequences (so their ids) are consecutive. What is
+needed to find single messages, `ids` and the offsets, is worked out when first asked for: a segment
+that is only stored never pays for it.
+
+One frame, big-endian (nsqd specification 1.2):
+
+    offset 0     4       8               16      18                  34
+           size  type=2  timestamp (ns)  attempts  id, 16 hex digits  body ...
+           size counts all that follows it: 30 + len(body)
+
+One number makes an id: node id (10 bits) . sequence (53 bits), printed as 16 hex digits.
+
+This module is hot: see docs/performance.md before and after a change.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, repeat
+from typing import NamedTuple
+
+SEQUENCE_BITS = 53
+SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1
+SEGMENT_BYTES = 256 * 1024
+"""Where a run of messages is cut into segments; one larger message is a segment of its own."""
+
+FRAME_TYPE_MESSAGE = 2
+ID_BYTES = 16
+_HEAD = struct.Struct(">iiqH")  # size, frame type, timestamp, attempts
+_SIZE = struct.Struct(">I")
+_ATTEMPTS = struct.Struct(">H")
+_ATTEMPTS_AT = _HEAD.size - _ATTEMPTS.size
+_TIMESTAMP = struct.Struct(">q")
+_TIMESTAMP_AT = 2 * _SIZE.size
+ID_AT = _HEAD.size
+BODY_AT = ID_AT + ID_BYTES
+_SIZE_BEYOND_BODY = BODY_AT - _SIZE.size
+
+# The last three hex digits of an id: joining a prefix to these is a third of the cost of formatting each id.
+_ENDINGS = [b"%03x" % n for n in range(4096)]
+
+
+def id_of(node_id: int, sequence: int) -> bytes:
+    """The 16 hex digits of the message at `sequence` published on node `node_id`."""
+    return b"%016x" % (node_id << SEQUENCE_BITS | sequence)
+
+
+def sequence_of(message_id: bytes) -> int:
+    """The sequence in a message id. ValueError if these are not hex digits."""
+    return int(message_id, 16) & SEQUENCE_MASK
+
+
+def consecutive_ids(first: int, count: int) -> list[bytes]:
+    """`count` ids from the id with the number `first` (node id included) on."""
+    ids: list[bytes] = []
+    while len(ids) < count:
+        low = (first + len(ids)) & 0xFFF
+        prefix = b"%013x" % ((first + len(ids)) >> 12)
+        ids += [prefix + ending for ending in _ENDINGS[low : low + count - len(ids)]]
+    return ids
+
+
+class Segment:
+    """
+    `count` messages from the sequence `first` on, with consecutive sequences.
+
+    `delay_ms` is the delay they were published with (0: none). `frames` are their frames, one after
+    the other, attempts = 1. Nothing of it ever changes.
+    """
+
+    __slots__ = ("_ids", "_offsets", "count", "delay_ms", "first", "frames")
+
+    def __init__(self, first: int, count: int, delay_ms: int, frames: bytes) -> None:
+        self.first = first
+        self.count = count
+        self.delay_ms = delay_ms
+        self.frames = frames
+        self._offsets: Sequence[int] | None = None
+        self._ids: list[bytes] | None = None
+
+    @property
+    def end(self) -> int:
+        """One past the highest sequence."""
+        return self.first + self.count
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """Where each frame starts in `frames`, and at last the length of `frames`."""
+        if self._offsets is None:
+            self._offsets = _offsets(self.frames, self.count)
+        return self._offsets
+
+    @property
+    def ids(self) -> list[bytes]:
+        """The ids as they stand in the frames. Consecutive, so the first one tells them all."""
+        if self._ids is None:
+            self._ids = consecutive_ids(int(self.frames[ID_AT:BODY_AT], 16), self.count)
+        return self._ids
+
+    @property
+    def timestamp_ns(self) -> int:
+        """Wall-clock time of the publish."""
+        timestamp: int = _TIMESTAMP.unpack_from(self.frames, _TIMESTAMP_AT)[0]
+        return timestamp
+
+    def cut(self, start: int, stop: int) -> bytes:
+        """The frames of the messages `start` to `stop` (indexes, not sequences)."""
+        if start == 0 and stop == self.count:
+            return self.frames
+        offsets = self.offsets
+        return self.frames[offsets[start] : offsets[stop]]
+
+    def fit(self, start: int, stop: int, limit: int) -> int:
+        """The largest index up to `stop` so that the frames from `start` fit into `limit` bytes; at least one frame."""
+        offsets = self.offsets
+        base = offsets[start]
+        if offsets[stop] - base <= limit:
+            return stop
+        return max(start + 1, bisect_right(offsets, base + limit, start, stop) - 1)
+
+    def again(self, index: int, attempts: int) -> bytes:
+        """The frame of one message for a delivery that is not its first."""
+        frame = self.cut(index, index + 1)
+        return b"".join(
+            (frame[:_ATTEMPTS_AT], _ATTEMPTS.pack(attempts & 0xFFFF), frame[_ATTEMPTS_AT + _ATTEMPTS.size :])
+        )
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.first}+{self.count} {len(self.frames)} B>"
+
+
+class Span(NamedTuple):
+    """A part of a segment: the messages `start` to `stop` (indexes). Cutting one copies nothing."""
+
+    segment: Segment
+    start: int
+    stop: int
+
+
+def encode(bodies: Sequence[bytes], first: int, node_id: int, timestamp_ns: int, delay_ms: int = 0) -> Segment:
+    """Encode message bodies as one segment whose first message has the sequence `first`."""
+    count = len(bodies)
+    sizes = set(map(len, bodies))
+    ids = consecutive_ids(node_id << SEQUENCE_BITS | first, count)
+    parts: list[bytes] = [b""] * (3 * count)
+    if len(sizes) == 1:
+        parts[0::3] = repeat(_head(sizes.pop(), timestamp_ns), count)
+    else:
+        heads = {size: _head(size, timestamp_ns) for size in sizes}
+        parts[0::3] = [heads[len(body)] for body in bodies]
+    parts[1::3] = ids
+    parts[2::3] = bodies
+    return Segment(first, count, delay_ms, b"".join(parts))
+
+
+def cuts(bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """`bodies` in runs that make segments of at most SEGMENT_BYTES; a larger body is a run of its own."""
+    ends = list(accumulate((len(body) + BODY_AT for body in bodies), initial=0))
+    start = 0
+    while start < len(bodies):
+        stop = max(start + 1, bisect_right(ends, ends[start] + SEGMENT_BYTES, start) - 1)
+        yield bodies if stop - start == len(bodies) else bodies[start:stop]
+        start = stop
+
+
+def only(segment: Segment, keep: Iterable[int]) -> list[Segment]:
+    """
+    What is left of a segment when only the sequences in `keep` (ascending) are still wanted: a segment
+    for each run of consecutive ones. Sequences outside the segment are ignored.
+    """
+    runs: list[list[int]] = []
+    for sequence in keep:
+        index = sequence - segment.first
+        if not 0 <= index < segment.count:
+            continue
+        if runs and runs[-1][1] == index:
+            runs[-1][1] = index + 1
+        else:
+            runs.append([index, index + 1])
+    return [
+        Segment(segment.first + start, stop - start, segment.delay_ms, segment.cut(start, stop)) for start, stop in runs
+    ]
+
+
+def _head(body_bytes: int, timestamp_ns: int) -> bytes:
+    return _HEAD.pack(body_bytes + _SIZE_BEYOND_BODY, FRAME_TYPE_MESSAGE, timestamp_ns, 1)
+
+
+def _offsets(frames: bytes, count: int) -> Sequence[int]:
+    """A range when all frames have one length, which a few strided slices tell, else found by walking."""
+    step = _SIZE.unpack_from(frames)[0] + _SIZE.size
+    if step * count == len(frames) and all(
+        frames[place::step] == frames[place : place + 1] * count for place in range(_SIZE.size)
+    ):
+        return range(0, len(frames) + 1, step)
+    offsets = [0] * (count + 1)
+    offset = 0
+    unpack_from = _SIZE.unpack_from
+    for index in range(1, count + 1):
+        offset += unpack_from(frames, offset)[0] + _SIZE.size
+        offsets[index] = offset
+    return offsets

@@ -1,0 +1,91 @@
+"""
+Every error nsqtw raises on purpose, in one tree.
+
+    NsqtwError
+    ├── ClientError          a peer broke the protocol: becomes one error frame
+    ├── Exiting              the topic or channel is being deleted, or the broker stops
+    ├── ChannelFull          the channel has as many consumers as it may have
+    ├── BackendError         storage refused: text is what follows "PUB failed "
+    │   └── BackendFull      ... because there is no space left
+    ├── OptionError          an option or a config file is wrong: one line for the user
+    └── PluginError          a plugin cannot be had
+        ├── UnknownPlugin    nothing installed has that name
+        └── DuplicatePlugin  two installed plugins share a name
+
+Low-level exceptions (OSError, sqlite3.Error, JSON errors) are turned into one of these where they
+enter; nothing above that border catches them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class NsqtwError(Exception):
+    """The root: catch it to catch everything nsqtw raises on purpose."""
+
+
+class ClientError(NsqtwError):
+    """
+    A peer's mistake. `code` and `description` are the error frame; `fatal` says that the connection
+    ends after it (nsqd specification 1.4: only failed FIN, REQ and TOUCH do not end it).
+    """
+
+    def __init__(self, code: str, description: str = "", *, fatal: bool = True) -> None:
+        super().__init__(code, description)
+        self.code = code
+        self.description = description
+        self.fatal = fatal
+
+    @property
+    def frame_data(self) -> bytes:
+        """The data of the error frame. Bytes a client sent are echoed as they came (latin-1 keeps them)."""
+        text = f"{self.code} {self.description}" if self.description else self.code
+        return text.encode("latin-1", "surrogateescape")
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.description}" if self.description else self.code
+
+
+class Exiting(NsqtwError):
+    """What was asked for is going away; NSQ's own word for it is the text."""
+
+    def __init__(self) -> None:
+        super().__init__("exiting")
+
+
+class ChannelFull(NsqtwError):
+    """The channel already has `max-channel-consumers` consumers."""
+
+
+class BackendError(NsqtwError):
+    """Storage refused. The text is shown to clients after "PUB failed " and by /ping after "NOK - "."""
+
+
+class BackendFull(BackendError):
+    """There is no space left where the backend writes (ENOSPC, EDQUOT)."""
+
+
+class OptionError(NsqtwError):
+    """An option is wrong. The text is the one line the user sees."""
+
+
+class PluginError(NsqtwError):
+    """A plugin cannot be used."""
+
+
+class UnknownPlugin(PluginError):
+    """Nothing installed has this name; the text lists what is installed."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        listed = ", ".join(sorted(known)) or "none"
+        super().__init__(
+            f"unknown {kind} {name!r}; installed: {listed}. A plugin that failed to load is named in the log above."
+        )
+
+
+class DuplicatePlugin(PluginError):
+    """Two installed plugins have the same name, and picking one would be a guess."""
+
+    def __init__(self, kind: str, name: str, modules: Iterable[str]) -> None:
+        super().__init__(f"{kind} {name!r} is provided more than once: {', '.join(sorted(modules))}")

@@ -1,0 +1,184 @@
+"""
+What a third party may replace: protocols and storage.
+
+Each kind of part has a *factory*, found as a Twisted plugin (`twisted/plugins/*.py` of any installed
+distribution), that carries a name, one line of help and makes the part. The factories' modules are
+imported by every `twistd` start, so they import nothing heavy: `nsqtw.plugins` has descriptors that
+name the real code by a dotted path.
+
+Time is always an argument: `now` is seconds of a monotonic clock, as a float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from zope.interface import Attribute, Interface
+
+if TYPE_CHECKING:
+    from nsqtw.core.segment import Segment
+    from nsqtw.errors import BackendError
+
+Waiter = Callable[["Exception | None"], None]
+"""Called once: with None when what it waits for is as safe as asked, or with the error that prevented it."""
+
+Report = Callable[[str, str, int, int, str], None]
+"""
+`report(topic, where, first, last, why)`: stored messages of a topic, the sequences `first` to `last`, cannot
+be read. `where` is a place an operator can look at (file and offset), `why` one short sentence.
+"""
+
+
+class IProtocolFactory(Interface):
+    """Makes the protocol for connections that start with `magic`. A plugin."""
+
+    name = Attribute("what the protocol is called in logs: 'V2'")
+    summary = Attribute("one line for --help-protocol")
+    magic = Attribute("the first four bytes a client sends, as bytes")
+
+    def session(broker: Any, remote_address: str, changed: Callable[[], None], now: float) -> IProtocol:
+        """
+        A session for a new connection, whose magic is already taken off. `changed` may be called from
+        any method of the session, and by the core in between: it asks that `data_to_send` is called
+        at the end of this turn.
+        """
+
+
+class IProtocol(Interface):
+    """
+    One connection's side of a protocol: bytes in, bytes out, no socket.
+
+    The edge calls every method from the reactor thread. None of them may block or raise: what a peer
+    does wrong becomes bytes to send and `closing`.
+    """
+
+    closing = Attribute("True: send what there is to send, then close the connection")
+    wants_data = Attribute("False: do not read from the connection until this is True again")
+
+    def receive_data(chunk: bytes, now: float) -> None:
+        """Take what was read, in pieces of any size: test with one byte at a time."""
+
+    def receive_end(now: float) -> None:
+        """The peer will send no more; it may still read."""
+
+    def data_to_send() -> list[bytes]:
+        """What is to be written now, in order. The list is the caller's: the next call starts afresh."""
+
+    def pause_delivery() -> None:
+        """The peer does not read fast enough: produce nothing that is not owed until resume_delivery."""
+
+    def resume_delivery(now: float) -> None:
+        """The peer has read what was waiting."""
+
+    def connection_lost(now: float) -> None:
+        """The connection is gone. The last call, whoever closed."""
+
+
+class IBackendQueueFactory(Interface):
+    """Opens a kind of storage. A plugin, chosen by `--backend=NAME` or `--backend=NAME:ARGUMENT`."""
+
+    name = Attribute("what --backend calls it: 'disk'")
+    summary = Attribute("one line for --help-backend")
+    argument_format = Attribute("one line that says what ARGUMENT may be, empty when it takes none")
+
+    def open(argument: str, directory: str, options: Any, report: Report) -> IBackend:
+        """
+        Open the storage under the data path `directory`, which exists and is locked by this process.
+        `options` has nsqd's option names as attributes (`max_bytes_per_file`, ...). Raises BackendError
+        when this storage cannot be used; a damaged record is no reason, it is reported and left out.
+        """
+
+
+class IBackend(Interface):
+    """
+    The storage of all topics of a broker. It keeps message bodies; who has read what is not its business.
+
+    `commit` is called once at the end of each reactor turn in which something was published, with all of it.
+    """
+
+    in_thread = Attribute(
+        "False: commit runs in the reactor thread and returns in well under a millisecond. True: every commit, "
+        "trim and delete runs in the one writer thread, one call at a time."
+    )
+
+    def topics() -> list[str]:
+        """The names of the topics that have something stored. Called once, before the first `queue`."""
+
+    def queue(topic: str) -> IBackendQueue:
+        """
+        The queue of a topic, created when there is none. Recovers its tail: what a crash left half-written
+        is cut off; what is damaged is reported. BackendError when it cannot be opened.
+        """
+
+    def commit(writes: Sequence[tuple[IBackendQueue, Sequence[Segment]]], durable: bool) -> dict[Any, BackendError]:
+        """
+        Store segments, ascending, for several queues at once. All or nothing for each queue: those that are
+        not keys of the answer can be read from now on; of those that are, nothing can (a restart may find
+        some of it). With `durable` it is on stable storage on return, and so is everything committed before;
+        an empty `writes` then only does that. A queue that failed works again by itself when the cause is
+        gone. Never called twice at once for one queue.
+        """
+
+    def close() -> None:
+        """Close all queues. Nothing is called afterwards."""
+
+
+class IBackendQueue(Interface):
+    """
+    The messages of one topic, as segments, by sequence. Gaps between sequences are normal.
+
+    `read` is called in the reactor thread, also while commit, trim or delete runs in the other.
+    """
+
+    first = Attribute("the lowest sequence that may be kept; equal to `end` when there is nothing")
+    end = Attribute("one past the highest sequence kept; never falls, 0 for a queue that never had any")
+    size = Attribute("bytes in use")
+
+    def read(start: int, limit: int) -> list[Segment]:
+        """
+        Segments in ascending order, from the one that contains the sequence `start` or else the next one
+        after it, of about `limit` bytes of frames in all but at least one segment; [] when there is none. A damaged
+        record is reported once and passed over. BackendError when the medium fails; the caller tries again later.
+        """
+
+    def trim(below: int, keep: Iterable[int]) -> None:
+        """
+        Of the sequences under `below` only those in `keep`, ascending, are still wanted. May free less, never
+        more. Called at most about once a second, in the writer thread; `keep` may be a lazy iterable that is
+        not looked at when there is nothing to free. BackendError when it fails; nothing wanted is lost.
+        """
+
+    def delete() -> None:
+        """
+        The topic is gone: free everything, in the writer thread. When interrupted, the next open finishes it.
+        The queue is not used afterwards; another of the same name may be opened as soon as this returns.
+        """
+
+    def close() -> None:
+        """Write out what is held back, release files."""
+
+
+class IPositions(Interface):
+    """
+    Where every cursor stands. One for a broker; written by the writer thread, one `Cut` at a time.
+    """
+
+    def load() -> Any:
+        """The last saved state, a `nsqtw.core.cut.Saved`. Called once, first."""
+
+    def reserve(next_block: int) -> None:
+        """Make durable, before it returns, that blocks under `next_block` are taken. BackendError if it cannot."""
+
+    def save(cut: Any) -> None:
+        """Make a `nsqtw.core.cut.Cut` the saved state, all of it or nothing. BackendError if it cannot."""
+
+    def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
+        """
+        By the last saved cut: the lowest `next` of the topic's cursors (`released` when it has none), and the
+        sequences under it that some channel still wants, ascending. None for an unknown topic.
+        The iterable may be lazy and must be used up before the next call.
+        """
+
+    def close(clean: bool) -> None:
+        """Close; `clean` notes that everything was saved."""

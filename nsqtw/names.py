@@ -1,0 +1,39 @@
+"""The rule for topic and channel names, and how a name becomes a directory."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, unquote
+
+MAX_NAME_BYTES = 64
+EPHEMERAL = "#ephemeral"
+
+_NAME = re.compile(r"[.a-zA-Z0-9_-]+(?:#ephemeral)?")
+
+
+def is_valid_name(name: str) -> bool:
+    """
+    Whether `name` may name a topic or a channel: 1 to 64 of the letters `.a-zA-Z0-9_-`, the suffix
+    `#ephemeral` allowed and counted (nsqd specification 0.4).
+    """
+    return len(name) <= MAX_NAME_BYTES and _NAME.fullmatch(name) is not None
+
+
+def is_ephemeral(name: str) -> bool:
+    """Whether what `name` names lives in memory only and ends with its last user."""
+    return name.endswith(EPHEMERAL)
+
+
+def directory_name(name: str) -> str:
+    """
+    The name of the directory that keeps a topic's files: percent-encoded, so that no topic name can
+    leave the data path (`.` and `..` are legal NSQ names).
+    """
+    encoded = quote(name, safe="")
+    return encoded.replace(".", "%2E") if encoded.strip(".") == "" else encoded
+
+
+def name_of_directory(directory: str) -> str | None:
+    """The topic kept in a directory of this name, or None when no topic has such a directory."""
+    name = unquote(directory)
+    return name if is_valid_name(name) and directory_name(name) == directory else None

@@ -1,0 +1,1 @@
+"""The edges: sockets, HTTP, the writer thread, the end of a turn."""
