@@ -3,6 +3,7 @@ Every error nsqtw raises on purpose, in one tree.
 
     NsqtwError
     ├── ClientError          a peer broke the protocol: becomes one error frame
+    ├── LineTooLong          a command line without an end: the connection is closed without a word
     ├── Exiting              the topic or channel is being deleted, or the broker stops
     ├── ChannelFull          the channel has as many consumers as it may have
     ├── BackendError         storage refused: text is what follows "PUB failed "
@@ -39,12 +40,18 @@ class ClientError(NsqtwError):
 
     @property
     def frame_data(self) -> bytes:
-        """The data of the error frame. Bytes a client sent are echoed as they came (latin-1 keeps them)."""
-        text = f"{self.code} {self.description}" if self.description else self.code
-        return text.encode("latin-1", "surrogateescape")
+        """
+        The data of the error frame. Bytes a client sent are echoed as they came: they were decoded with
+        `surrogateescape`, which is undone here.
+        """
+        return str(self).encode("utf-8", "surrogateescape")
 
     def __str__(self) -> str:
         return f"{self.code} {self.description}" if self.description else self.code
+
+
+class LineTooLong(NsqtwError):
+    """A peer sends a command line that does not end (nsqd specification 1.3)."""
 
 
 class Exiting(NsqtwError):

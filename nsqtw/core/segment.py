@@ -3,7 +3,7 @@ Segments: immutable runs of messages, encoded once as the frames a consumer rece
 
 Theory of operation. A message is encoded when it is published and never again: the bytes below go to
 the log, and slices of the same bytes go to the consumers of every channel. All messages of a segment
-share one publish time and one delay, and their sequences (so their ids) are consecutive. What is
+share one delay, and their sequences (so their ids) are consecutive. What is
 needed to find single messages, `ids` and the offsets, is worked out when first asked for: a segment
 that is only stored never pays for it.
 
@@ -69,7 +69,7 @@ def consecutive_ids(first: int, count: int) -> list[bytes]:
 
 class Segment:
     """
-    `count` messages from the sequence `first` on, with consecutive sequences.
+    `count` messages, at least one, from the sequence `first` on, with consecutive sequences.
 
     `delay_ms` is the delay they were published with (0: none). `frames` are their frames, one after
     the other, attempts = 1. Nothing of it ever changes.
@@ -106,7 +106,7 @@ class Segment:
 
     @property
     def timestamp_ns(self) -> int:
-        """Wall-clock time of the publish."""
+        """Wall-clock time at which the first message was published."""
         timestamp: int = _TIMESTAMP.unpack_from(self.frames, _TIMESTAMP_AT)[0]
         return timestamp
 
@@ -144,7 +144,9 @@ class Span(NamedTuple):
     stop: int
 
 
-def encode(bodies: Sequence[bytes], first: int, node_id: int, timestamp_ns: int, delay_ms: int = 0) -> Segment:
+def encode(
+    bodies: Sequence[bytes], first: int, node_id: int, timestamp_ns: int, delay_ms: int = 0
+) -> Segment:
     """Encode message bodies as one segment whose first message has the sequence `first`."""
     count = len(bodies)
     sizes = set(map(len, bodies))
@@ -185,8 +187,44 @@ def only(segment: Segment, keep: Iterable[int]) -> list[Segment]:
         else:
             runs.append([index, index + 1])
     return [
-        Segment(segment.first + start, stop - start, segment.delay_ms, segment.cut(start, stop)) for start, stop in runs
+        Segment(segment.first + start, stop - start, segment.delay_ms, segment.cut(start, stop))
+        for start, stop in runs
     ]
+
+
+def merge(segments: Sequence[Segment]) -> list[Segment]:
+    """
+    The same messages in fewer segments: neighbours without a delay whose ids go on without a gap become one,
+    up to SEGMENT_BYTES. Serving a segment has a price of its own, and single publishes make small ones.
+    """
+    merged: list[Segment] = []
+    run: list[Segment] = []
+    run_bytes = 0
+    for segment in segments:
+        if run and not (_continues(run[-1], segment) and run_bytes + len(segment.frames) <= SEGMENT_BYTES):
+            merged.append(_joined(run))
+            run, run_bytes = [], 0
+        run.append(segment)
+        run_bytes += len(segment.frames)
+    if run:
+        merged.append(_joined(run))
+    return merged
+
+
+def _continues(before: Segment, segment: Segment) -> bool:
+    return (
+        segment.first == before.end
+        and not before.delay_ms
+        and not segment.delay_ms
+        and int(segment.frames[ID_AT:BODY_AT], 16) == int(before.frames[ID_AT:BODY_AT], 16) + before.count
+    )
+
+
+def _joined(run: Sequence[Segment]) -> Segment:
+    if len(run) == 1:
+        return run[0]
+    frames = b"".join([segment.frames for segment in run])
+    return Segment(run[0].first, sum(segment.count for segment in run), 0, frames)
 
 
 def _head(body_bytes: int, timestamp_ns: int) -> bytes:

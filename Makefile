@@ -1,0 +1,63 @@
+# make run      a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data
+# make demo     the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for your own
+# make test     everything that checks this code
+# make bench    messages a second; PEER=/path/to/nsqd to compare
+# make venv     only .venv with everything in it
+#
+# Needs python3 (3.11 or newer) and make. PYTHON=/path/to/python3 chooses another Python.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
+
+BROKER := $(VENV)/.installed-broker
+EVERYTHING := $(VENV)/.installed-everything
+
+.PHONY: run demo test bench venv
+
+run: $(BROKER)
+	@mkdir -p nsq-data
+	@echo "Publish:  curl -d 'hello world' 'http://127.0.0.1:4151/pub?topic=greetings'"
+	@echo "Read:     (printf '  V2SUB greetings curl\nRDY 1\n'; sleep 1) | curl -sN telnet://127.0.0.1:4150 | tr -dc '[:print:]'"
+	@echo "          (NSQ reads over TCP: this shows a message; a client library also finishes it)"
+	@echo "Look:     curl http://127.0.0.1:4151/stats"
+	@echo "Stop:     Ctrl-C"
+	@exec $(BIN)/nsqd --tcp-address=127.0.0.1:4150 --http-address=127.0.0.1:4151 --broadcast-address=127.0.0.1 --data-path=nsq-data
+
+demo: $(EVERYTHING)
+	@$(BIN)/python -m contrib.demo $(if $(INPUT),--input '$(INPUT)')
+
+test: $(EVERYTHING)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+bench: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench $(if $(PEER),--peer '$(PEER)')
+
+venv: $(EVERYTHING)
+
+$(BROKER): setup.py
+	@found=; \
+	for candidate in $(PYTHON); do \
+	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo "nsqtw needs Python 3.11 or newer, and none of these is: $(PYTHON). Try: make PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	if ! "$$found" -c 'import ensurepip, venv' 2>/dev/null; then \
+	    echo "$$found cannot make virtual environments with pip. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; \
+	fi; \
+	echo "Making $(VENV) with $$("$$found" --version) and installing the broker" && \
+	"$$found" -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+# A machine without a Java for Spark gets one as a package.
+$(EVERYTHING): $(BROKER) contrib/spark/setup.py
+	@echo "Installing Spark and the tools of the tests into $(VENV): some 900 MB, a minute or two"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]' -e contrib/spark
+	@$(BIN)/python -m pyspark_nsq.java >/dev/null 2>&1 || \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e 'contrib/spark[java]'
+	@touch $@

@@ -1,0 +1,129 @@
+"""What Spark makes of the records: DataFrames with the columns id and value.
+
+`id` tells a record from all others. `value` is the message, a JSON object that has the id too.
+"""
+
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from contrib.demo.records import COMMIT_SEPARATOR, FIELD_SEPARATOR, Records
+
+
+def messages(spark: SparkSession, records: Records) -> DataFrame:
+    """All messages of `records`."""
+    frames = []
+    if records.events is not None:
+        frames.append(lines(spark, records.events))
+    if records.dpkg_status is not None:
+        frames += packages(spark, records.dpkg_status)
+    if records.git_log is not None:
+        frames += commits(spark, records.git_log)
+    everything = reduce(DataFrame.unionByName, [_message(frame) for frame in frames])
+    return everything.dropDuplicates(["id"])
+
+
+def _message(frame: DataFrame) -> DataFrame:
+    # Fields that are null do not show up in the JSON.
+    return frame.select("id", f.to_json(f.struct("*")).alias("value"))
+
+
+def lines(spark: SparkSession, path: Path) -> DataFrame:
+    """The user's file: a line that is JSON as it is, any other as text; empty lines are left out.
+
+    The id is the line's place. The places of a file's lines are always the same, but not consecutive when
+    the file is so big that Spark reads it in parts.
+    """
+    text = spark.read.text(str(path)).withColumn("place", f.monotonically_increasing_id())
+    event = f.try_parse_json("value")
+    return text.where(f.trim("value") != "").select(
+        f.concat(f.lit("line:"), f.col("place")).alias("id"),
+        f.length("value").alias("characters"),
+        event.alias("event"),
+        f.when(event.isNull(), f.col("value")).alias("text"),
+    )
+
+
+def packages(spark: SparkSession, status: Path) -> list[DataFrame]:
+    """The installed packages, with how many others need each, and their dependencies."""
+    stanza = f.col("value")
+    installed = (
+        spark.read.text(str(status), lineSep="\n\n")
+        .select(
+            _field(stanza, "Package").alias("name"),
+            _field(stanza, "Architecture").alias("architecture"),
+            _field(stanza, "Version").alias("version"),
+            _field(stanza, "Section").alias("section"),
+            _field(stanza, "Installed-Size").cast("long").alias("kilobytes"),
+            _field(stanza, "Description").alias("description"),
+            f.concat_ws(", ", _field(stanza, "Pre-Depends"), _field(stanza, "Depends")).alias("depends"),
+            _field(stanza, "Status").alias("status"),
+        )
+        .where(f.col("name").isNotNull() & f.col("status").endswith(" installed"))
+        .withColumn("key", f.concat_ws(":", "name", "architecture"))
+    )
+    needs = (
+        installed.where(f.col("depends") != "")
+        .select("key", f.posexplode(f.split("depends", ", *")).alias("number", "alternatives"))
+        .select(
+            f.concat_ws(":", f.lit("dependency"), "key", "number").alias("id"),
+            f.col("key").alias("package"),
+            f.regexp_extract("alternatives", r"^\s*([^\s:(|]+)", 1).alias("needs"),
+            f.nullif(f.regexp_extract("alternatives", r"^[^|]*\(([^)]*)\)", 1), f.lit("")).alias("version"),
+            f.col("alternatives").contains("|").alias("has_alternatives"),
+        )
+    )
+    needed_by = needs.groupBy(f.col("needs").alias("name")).agg(f.countDistinct("package").alias("needed_by"))
+    described = installed.join(needed_by, "name", "left").select(
+        f.concat_ws(":", f.lit("package"), "key").alias("id"),
+        "name",
+        "architecture",
+        "version",
+        "section",
+        "kilobytes",
+        "description",
+        f.coalesce("needed_by", f.lit(0)).alias("needed_by"),
+    )
+    return [described, needs]
+
+
+def _field(stanza: Column, name: str) -> Column:
+    """The first line of a field of a stanza in dpkg's status file; null if it is not there."""
+    return f.nullif(f.regexp_extract(stanza, rf"(?m)^{name}: *(.*)$", 1), f.lit(""))
+
+
+def commits(spark: SparkSession, log: Path) -> list[DataFrame]:
+    """The commits, with how much each changed, and the files they changed."""
+    parts = f.split("value", FIELD_SEPARATOR, 4)
+    commit = (
+        spark.read.text(str(log), lineSep=COMMIT_SEPARATOR)
+        .where(f.trim("value") != "")
+        .select(
+            parts[0].alias("sha"),
+            f.to_timestamp(parts[1]).alias("at"),
+            parts[2].alias("subject"),
+            f.split(f.trim(f.regexp_replace(parts[3], r"^\s+|\s+$", "")), "\n").alias("changed"),
+        )
+    )
+    columns = f.split("line", "\t", 3)
+    changes = (
+        commit.select("sha", f.explode("changed").alias("line"))
+        .where(f.col("line") != "")
+        .select(
+            f.concat_ws(":", f.lit("change"), "sha", columns[2]).alias("id"),
+            f.col("sha").alias("commit"),
+            columns[2].alias("path"),
+            # A dash instead of a number: the file is binary.
+            columns[0].try_cast("long").alias("added"),
+            columns[1].try_cast("long").alias("deleted"),
+        )
+    )
+    sums = changes.groupBy(f.col("commit").alias("sha")).agg(
+        f.count("*").alias("files"), f.sum("added").alias("added"), f.sum("deleted").alias("deleted")
+    )
+    summaries = commit.join(sums, "sha", "left").select(
+        f.concat_ws(":", f.lit("commit"), "sha").alias("id"), "at", "subject", "files", "added", "deleted"
+    )
+    return [summaries, changes]

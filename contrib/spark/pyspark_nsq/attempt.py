@@ -1,0 +1,136 @@
+"""One POST to one nsqd: it is taken, or `AttemptFailed` says why not and whether to try again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from treq.client import HTTPClient
+from twisted.internet import error
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+from twisted.web.client import (
+    Agent,
+    HTTPConnectionPool,
+    RequestTransmissionFailed,
+    ResponseDone,
+    ResponseFailed,
+)
+from twisted.web.http import PotentialDataLoss
+from twisted.web.http_headers import Headers
+
+if TYPE_CHECKING:
+    from twisted.internet.base import ReactorBase
+
+#: Servers commonly close connections idle for 60 s. A POST on one just closed is a lost answer: be first.
+_IDLE_SECONDS = 30
+_HEADERS = Headers({b"Content-Type": [b"application/octet-stream"]})
+_TOO_MANY_REQUESTS = 429
+_SHOWN_CHARACTERS = 200
+
+#: The network's failures. Whether nsqd took the request is unknown after some of them: hence at-least-once.
+_NETWORK_FAILURES = (
+    CancelledError,
+    RequestTransmissionFailed,
+    ResponseFailed,
+    error.ConnectError,
+    error.ConnectionClosed,
+    error.DNSLookupError,
+)
+
+
+class AttemptFailed(Exception):
+    """One attempt failed. `again` says whether another one may do better."""
+
+    def __init__(self, reason: str, again: bool) -> None:
+        super().__init__(reason)
+        self.again = again
+
+
+class Poster:
+    """Posts on the process's pool of connections, so that those of one task serve the next.
+
+    Lives in the reactor's thread, but may be made in any.
+    """
+
+    def __init__(self, reactor: ReactorBase, timeout_ms: int, max_in_flight: int) -> None:
+        self._reactor = reactor
+        self._timeout_ms = timeout_ms
+        pool = _shared_pool(reactor, max_in_flight)
+        agent = Agent(reactor, connectTimeout=timeout_ms / 1000, pool=pool)  # type: ignore[no-untyped-call]
+        self._client = HTTPClient(agent)
+
+    def post(self, url: str, body: bytes) -> Deferred[None]:
+        """Fires when nsqd has taken `body`. Fails with AttemptFailed.
+
+        The time limit is round the whole attempt: connecting, sending, and reading all of the answer.
+        """
+        attempt = Deferred.fromCoroutine(self._post(url, body))
+
+        def timed_out(result: Any, _seconds: float) -> Any:
+            if isinstance(result, Failure):
+                raise AttemptFailed(f"no answer within {self._timeout_ms} ms", again=True)
+            return result
+
+        return attempt.addTimeout(self._timeout_ms / 1000, self._reactor, timed_out)
+
+    async def _post(self, url: str, body: bytes) -> None:
+        try:
+            response = await self._client.post(
+                url, data=body, headers=_HEADERS, allow_redirects=False, unbuffered=True
+            )
+            reader = _BodyReader()
+            response.deliverBody(reader)
+            answer = await reader.body
+        except _NETWORK_FAILURES as failure:
+            raise AttemptFailed(_reason(failure), again=True) from failure
+        if response.code // 100 != 2:
+            again = response.code == _TOO_MANY_REQUESTS or response.code // 100 == 5
+            text = answer.decode("utf-8", "replace").strip()
+            raise AttemptFailed(f"{response.code} {text[:_SHOWN_CHARACTERS]}", again)
+
+
+class _BodyReader(Protocol):
+    """Collects an answer's body. Cancelling `body` closes the connection; Twisted's readBody does not."""
+
+    def __init__(self) -> None:
+        self.body: Deferred[bytes] = Deferred(self._cancel)
+        self._parts: list[bytes] = []
+
+    def dataReceived(self, data: bytes) -> None:
+        self._parts.append(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self.body.called:
+            return
+        # PotentialDataLoss: no Content-Length, the connection's end is the body's end.
+        if isinstance(reason.value, (ResponseDone, PotentialDataLoss)):
+            self.body.callback(b"".join(self._parts))
+        else:
+            self.body.errback(reason)
+
+    def _cancel(self, _body: Deferred[bytes]) -> None:
+        if self.transport is not None:
+            self.transport.loseConnection()
+
+
+def _reason(failure: BaseException) -> str:
+    """A line for people. Twisted wraps what happened in lists of failures."""
+    while isinstance(failure, (RequestTransmissionFailed, ResponseFailed)) and failure.reasons:
+        failure = failure.reasons[0].value
+    return f"{type(failure).__name__}: {failure}"
+
+
+_pool: HTTPConnectionPool | None = None
+
+
+def _shared_pool(reactor: ReactorBase, max_in_flight: int) -> HTTPConnectionPool:
+    global _pool
+    if _pool is None:
+        _pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
+        _pool.cachedConnectionTimeout = _IDLE_SECONDS
+        # Twisted would repeat a request by itself; retries are counted and paced by the publisher.
+        _pool.retryAutomatically = False
+        _pool.maxPersistentPerHost = 0
+    _pool.maxPersistentPerHost = max(_pool.maxPersistentPerHost, max_in_flight)
+    return _pool

@@ -1,0 +1,114 @@
+"""
+One log file as the running broker knows it, and the few of all log files that are open.
+
+A file is read in the reactor thread while the writer thread may replace or unlink it. Two rules keep that right:
+
+- a descriptor is closed when nobody uses it any more, not when it falls out of the list of open files;
+- a file that was replaced, unlinked or put aside for reuse is marked `gone` before its name means something
+  else. Who finds damage, or fails to open a file, looks at `gone` first: it then asks the log again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from contextlib import suppress
+from threading import Lock
+
+from nsqtw.backends.disk_format import HEADER_BYTES, Entry
+from nsqtw.backends.files import Files
+
+INDEX_BYTES = 256 * 1024
+"""An index has an entry for about every so many bytes."""
+
+MOST_OPEN = 256
+
+
+class Descriptor:
+    """An open file. Whoever uses `fd` keeps a reference to this object meanwhile; the last one closes it."""
+
+    __slots__ = ("_files", "fd")
+
+    def __init__(self, files: Files, fd: int) -> None:
+        self._files = files
+        self.fd = fd
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            self._files.close(self.fd)
+
+
+class LogFile:
+    """What is known of one log file. Identity counts: a file that was rewritten is another `LogFile`."""
+
+    __slots__ = ("damaged", "examined", "first", "gone", "index", "path", "put_total", "recycled", "saved", "sealed", "size")
+
+    def __init__(self, path: str, first: int, size: int, put_total: int) -> None:
+        self.path = path
+        self.first = first
+        """No record in it has a lower sequence; its name."""
+        self.size = size
+        """Bytes that readers look at: the header and good records."""
+        self.put_total = put_total
+        """Messages ever put into the log before this file."""
+        self.index: list[Entry] | None = None
+        """Ascending. None: not yet looked for. Only the writer of the log or the reader adds to it, never both."""
+        self.saved = 0
+        """How many entries of the index its index file has."""
+        self.damaged: dict[int, int] = {}
+        """Places where no good record is, already reported, and where to go on."""
+        self.recycled = False
+        """Older content may follow after `size`."""
+        self.sealed = False
+        """Never to be written or synced again: an fsync failed, or what a failed write left could not be cut off."""
+        self.gone = False
+        """No longer part of the log: the path may mean another file."""
+        self.examined: int | None = None
+        """How many sequences were wanted when the file was last found not worth rewriting."""
+
+    def place(self, sequence: int) -> Entry:
+        """The last known record that does not start above `sequence`, or the start of the file."""
+        index = self.index or ()
+        found = bisect_right(index, sequence, key=_sequence)
+        return index[found - 1] if found else Entry(self.first, HEADER_BYTES, self.put_total)
+
+
+class OpenFiles:
+    """The descriptors of at most `most` files, those used last."""
+
+    def __init__(self, files: Files, most: int = MOST_OPEN) -> None:
+        self._files = files
+        self._most = most
+        self._lock = Lock()
+        self._open: OrderedDict[LogFile, Descriptor] = OrderedDict()
+
+    def find(self, file: LogFile) -> Descriptor | None:
+        """The descriptor of a file that is open."""
+        with self._lock:
+            descriptor = self._open.get(file)
+            if descriptor is not None:
+                self._open.move_to_end(file)
+            return descriptor
+
+    def open(self, file: LogFile, *, create: bool = False) -> Descriptor:
+        """Open a file. OSError if that fails."""
+        descriptor = Descriptor(self._files, self._files.open(file.path, create=create))
+        with self._lock:
+            self._open[file] = descriptor
+            # The evicted one is let go of after the lock: closing may take a while.
+            evicted = self._open.popitem(last=False)[1] if len(self._open) > self._most else None
+        del evicted
+        return descriptor
+
+    def forget(self, file: LogFile) -> None:
+        """The file is not needed open any more."""
+        with self._lock:
+            descriptor = self._open.pop(file, None)
+        del descriptor
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+def _sequence(entry: Entry) -> int:
+    return entry.sequence

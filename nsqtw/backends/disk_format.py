@@ -1,0 +1,169 @@
+"""
+Format version 1 of the log files. All numbers are big-endian, as in the frames they surround.
+
+    <data path>/<percent-encoded topic>/<first sequence, 14 hex digits>.log
+
+A file is a header and records without space between them:
+
+    file header, 64 bytes
+    offset  0           8         10      12    16               24          32         60
+            "NSQTWLOG"  version   flags   0     first sequence   put_total   28 x 0     CRC of the 60 bytes before
+                        u16       u16     u32   u64              u64                    u32
+            put_total: messages ever put into this log before this file
+
+    record, 40 bytes and the frames as a consumer receives them
+    offset  0       4               8       16      20      24         32              36
+            magic   frames length   first   count   flags   delay ms   CRC of frames   CRC of the 36 bytes before
+            u32     u32             u64     u32     u32     u64        u32             u32             frames ...
+
+CRC is CRC-32 as in zlib. A record counts only when both CRCs hold and its first sequence is above the last
+sequence before it. So a file may start its life with the content of an older file of the same log: old
+records have lower sequences and end the log by themselves.
+
+Beside a log file may lie `<first sequence>.index`, a cache that can be deleted at any time. It has an entry
+for about every 256 KB of the log file; an entry is believed only when a record with its sequence is found
+at its position.
+
+    entry, 24 bytes
+    offset  0          8          16
+            sequence   position   messages ever put before this record
+            u64        u64        u64
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+from zlib import crc32
+
+from nsqtw.core.segment import Segment
+
+VERSION = 1
+HEADER_BYTES = 64
+RECORD_BYTES = 40
+ENTRY_BYTES = 24
+HIGHEST = 1 << 53
+"""One past the highest sequence there can be."""
+
+MAGIC = b"\xf5NSQ"  # 0xf5 is in no UTF-8 text
+_FILE_MAGIC = b"NSQTWLOG"
+_HEADER = struct.Struct(">8sHHIQQ28x")
+_RECORD = struct.Struct(">4sIQIIQI")
+_RECORD_AND_CRC = struct.Struct(">4sIQIIQII")
+_ENTRY = struct.Struct(">QQQ")
+_CRC = struct.Struct(">I")
+
+_LOG_NAME = re.compile(r"([0-9a-f]{14})\.log")
+_INDEX_NAME = re.compile(r"([0-9a-f]{14})\.index")
+
+
+class Header(NamedTuple):
+    """What the header of a file says."""
+
+    version: int
+    first: int
+    put_total: int
+
+
+class Head(NamedTuple):
+    """What the 40 bytes before the frames of a record say."""
+
+    length: int
+    first: int
+    count: int
+    delay_ms: int
+    frames_crc: int
+
+    @property
+    def end(self) -> int:
+        """One past its highest sequence."""
+        return self.first + self.count
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole record."""
+        return RECORD_BYTES + self.length
+
+
+class Entry(NamedTuple):
+    """A record that the index of a file knows. `put_total`: messages ever put before it."""
+
+    sequence: int
+    position: int
+    put_total: int
+
+
+def encode_header(first: int, put_total: int) -> bytes:
+    """The header of a new file."""
+    header = _HEADER.pack(_FILE_MAGIC, VERSION, 0, 0, first, put_total)
+    return header + _CRC.pack(crc32(header))
+
+
+def decode_header(data: bytes) -> Header | None:
+    """The header that a file starts with; None when there is none, or a damaged one."""
+    if len(data) < HEADER_BYTES:
+        return None
+    magic, version, _, _, first, put_total = _HEADER.unpack_from(data)
+    crc: int = _CRC.unpack_from(data, _HEADER.size)[0]
+    if magic != _FILE_MAGIC or crc32(data[: _HEADER.size]) != crc:
+        return None
+    return Header(version, first, put_total)
+
+
+def encode_head(segment: Segment) -> bytes:
+    """What stands before the frames of a segment in its record."""
+    frames = segment.frames
+    head = _RECORD.pack(MAGIC, len(frames), segment.first, segment.count, 0, segment.delay_ms, crc32(frames))
+    return head + _CRC.pack(crc32(head))
+
+
+def decode_head(data: bytes, offset: int = 0) -> Head | None:
+    """The head of the record at `offset`; None when its bytes are no head, damaged, or not all there."""
+    if len(data) - offset < RECORD_BYTES:
+        return None
+    magic, length, first, count, _, delay_ms, frames_crc, crc = _RECORD_AND_CRC.unpack_from(data, offset)
+    if magic != MAGIC or crc32(data[offset : offset + _RECORD.size]) != crc:
+        return None
+    return Head(length, first, count, delay_ms, frames_crc)
+
+
+def encode_entries(entries: Iterable[Entry]) -> bytes:
+    """Entries as they stand in an index file."""
+    return b"".join([_ENTRY.pack(*entry) for entry in entries])
+
+
+def decode_entries(data: bytes) -> list[Entry]:
+    """The entries of an index file, as far as they ascend as they must."""
+    entries: list[Entry] = []
+    before = Entry(-1, HEADER_BYTES, 0)
+    for numbers in _ENTRY.iter_unpack(data[: len(data) - len(data) % ENTRY_BYTES]):
+        entry = Entry(*numbers)
+        if entry.sequence <= before.sequence or entry.position <= before.position:
+            break
+        entries.append(entry)
+        before = entry
+    return entries
+
+
+def log_name(first: int) -> str:
+    """The name of the log file whose first sequence is `first`."""
+    return f"{first:014x}.log"
+
+
+def index_name(first: int) -> str:
+    """The name of the index file that belongs to it."""
+    return f"{first:014x}.index"
+
+
+def first_of_log(name: str) -> int | None:
+    """The first sequence of the log file of this name; None for every other file."""
+    match = _LOG_NAME.fullmatch(name)
+    return match and int(match[1], 16)
+
+
+def first_of_index(name: str) -> int | None:
+    """The first sequence of the log file that the index file of this name belongs to; None for every other file."""
+    match = _INDEX_NAME.fullmatch(name)
+    return match and int(match[1], 16)

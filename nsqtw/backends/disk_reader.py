@@ -1,0 +1,142 @@
+"""
+Reading a log: by sequence, in blocks, always with both checksums.
+
+To find a sequence: the file by its first sequence, the nearest earlier record its index knows, and from there
+from head to head. A reader that goes on where it stopped is spared this, because where reads ended is remembered.
+
+Damage is reported once and passed over. What is bad at the end of a file and has no good record behind it is, in
+order: older content of a recycled file or a commit that was undone (nothing is missing), or a record that is lost.
+"""
+
+from __future__ import annotations
+
+from nsqtw.backends.disk_file import INDEX_BYTES, LogFile
+from nsqtw.backends.disk_format import HEADER_BYTES, Entry, Head
+from nsqtw.backends.disk_log import Log, Snapshot
+from nsqtw.backends.disk_scan import BLOCK_BYTES, Scan
+from nsqtw.backends.files import backend_error
+from nsqtw.core.segment import Segment
+
+MOST_PLACES = 256
+"""How many ends of reads are remembered; a channel that reads on needs one."""
+
+_LARGEST_BLOCK = 1024 * 1024
+
+
+class LogReader:
+    """Reads one log. All calls come from one thread."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._places: dict[int, tuple[LogFile, Entry]] = {}
+
+    def read(self, start: int, limit: int) -> list[Segment]:
+        """See `IBackendQueue.read`."""
+        if start >= self._log.end:
+            return []
+        try:
+            while True:
+                found: list[Segment] = []
+                if self._read(self._log.snapshot(), start, limit, found):
+                    return found
+        except OSError as error:
+            raise backend_error(error, f"read of topic {self._log.topic}") from error
+
+    def _read(self, snapshot: Snapshot, start: int, limit: int, found: list[Segment]) -> bool:
+        """Fill `found`. False when a file was replaced meanwhile, before anything was found: look again."""
+        room = limit
+        for number in range(snapshot.number_of(start), len(snapshot.log_files)):
+            scan = self._scan(snapshot, number, start, limit)
+            file = snapshot.log_files[number]
+            if scan is not None:
+                room = self._collect(file, scan, start, room, found)
+            if file.gone:
+                return bool(found)
+            if room <= 0:
+                break
+        return True
+
+    def _collect(self, file: LogFile, scan: Scan, start: int, room: int, found: list[Segment]) -> int:
+        """Add the segments of a file from `start` on. What is left of `room`."""
+        while scan.position < scan.size:
+            head = scan.head()
+            if head is not None and head.end <= start:
+                self._pass(file, scan, head)
+                continue
+            if head is not None and found and head.length > room:
+                room = 0
+                break
+            frames = scan.frames(head) if head is not None else None
+            if head is None or frames is None:
+                if file.gone:
+                    return 0
+                self._pass_damage(file, scan, head)
+                continue
+            found.append(Segment(head.first, head.count, head.delay_ms, frames))
+            room -= head.length
+            self._pass(file, scan, head)
+            if room <= 0:
+                break
+        self._remember(file, scan.place())
+        return room
+
+    def _scan(self, snapshot: Snapshot, number: int, start: int, limit: int) -> Scan | None:
+        """Stand at or before the record of `start`. None when the file is gone, or missing."""
+        file = snapshot.log_files[number]
+        try:
+            descriptor = self._log.descriptor(file)
+        except FileNotFoundError:
+            self._pass_missing(file, snapshot.below(number))
+            return None
+        if descriptor is None:
+            return None
+        block = min(max(limit, BLOCK_BYTES), _LARGEST_BLOCK)
+        size, below = snapshot.size_of(number), snapshot.below(number)
+        known, place = self._places.get(start, (None, None))
+        if known is file and place is not None:
+            return Scan(self._log.files, descriptor, place, size, below, block)
+        self._log.load_index(file)
+        place = file.place(start)
+        scan = Scan(self._log.files, descriptor, place, size, below, block)
+        while place.position > HEADER_BYTES and not self._is_record(scan, place):
+            place = file.place(place.sequence - 1)
+            scan.jump(place)
+        return scan
+
+    def _is_record(self, scan: Scan, place: Entry) -> bool:
+        head = scan.head()
+        return head is not None and head.first == place.sequence
+
+    def _pass(self, file: LogFile, scan: Scan, head: Head) -> None:
+        """Go past a record, and let the index know it when it has none near. The last file's writer always has."""
+        index = file.index
+        if index is not None and scan.position - (index[-1].position if index else 0) >= INDEX_BYTES:
+            index.append(Entry(head.first, scan.position, scan.put_total))
+        scan.skip(head)
+
+    def _remember(self, file: LogFile, place: Entry) -> None:
+        self._places[place.sequence] = (file, place)
+        if len(self._places) > MOST_PLACES:
+            del self._places[next(iter(self._places))]
+
+    def _pass_damage(self, file: LogFile, scan: Scan, head: Head | None) -> None:
+        """Go past what is no good record here; `head` is its head when that is intact."""
+        position = scan.position
+        if position not in file.damaged:
+            foreign = head is None and scan.is_foreign()
+            first = scan.above if head is None else head.first
+            after = scan.search()
+            if head is not None and (after is None or scan.position == position + head.size):
+                end = head.end
+            else:
+                end = scan.below if after is None else after.first
+            file.damaged[position] = scan.size if after is None else scan.position
+            why = "no record where one should start" if head is None else "the checksum of the frames is wrong"
+            if first < end and not (foreign and after is None):
+                self._log.report(self._log.topic, f"{file.path} at {position}", first, end - 1, why)
+        scan.position = file.damaged[position]
+
+    def _pass_missing(self, file: LogFile, below: int) -> None:
+        if HEADER_BYTES not in file.damaged:
+            file.damaged[HEADER_BYTES] = file.size
+            self._log.report(self._log.topic, file.path, file.first, below - 1, "the file is missing")

@@ -1,0 +1,112 @@
+"""Walks the records of one log file, front to back, and finds the way again after a damaged one."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from nsqtw.backends.disk_file import Descriptor
+from nsqtw.backends.disk_format import MAGIC, RECORD_BYTES, Entry, Head, decode_head
+from nsqtw.backends.files import Files
+
+BLOCK_BYTES = 64 * 1024
+
+
+class Scan:
+    """
+    Stands at `position`, where a record is expected whose first sequence is at least `above` and whose end is
+    at most `below`. The file is looked at up to `size`, in blocks of `block` bytes. Reading may raise OSError.
+    """
+
+    __slots__ = ("_base", "_block", "_block_bytes", "_descriptor", "_files", "above", "below", "position", "put_total", "size")
+
+    def __init__(
+        self, files: Files, descriptor: Descriptor, place: Entry, size: int, below: int, block: int = BLOCK_BYTES
+    ) -> None:
+        self._files = files
+        self._descriptor = descriptor
+        self.size = size
+        self.below = below
+        self._block_bytes = block
+        self._block = b""
+        self._base = 0
+        self.jump(place)
+
+    def jump(self, place: Entry) -> None:
+        """Go where a record is known to be."""
+        self.above = place.sequence
+        self.position = place.position
+        self.put_total = place.put_total
+
+    def head(self) -> Head | None:
+        """The head of the record here; None when there is none that belongs here."""
+        head = self._head_at(self.position)
+        return head if head is not None and self._belongs(head) else None
+
+    def frames(self, head: Head) -> bytes | None:
+        """The frames of the record here, whose head this is; None when they are damaged."""
+        return self._frames_at(self.position, head)
+
+    def skip(self, head: Head) -> None:
+        """Go past the record here."""
+        self.position += head.size
+        self.above = head.end
+        self.put_total += head.count
+
+    def place(self) -> Entry:
+        """Where this stands."""
+        return Entry(self.above, self.position, self.put_total)
+
+    def is_foreign(self) -> bool:
+        """Whether the record here is intact but of another time: older content, or a commit that was undone."""
+        head = self._head_at(self.position)
+        return head is not None and not self._belongs(head)
+
+    def search(self) -> Head | None:
+        """
+        Here is no good record: go to the next one behind it. None, and no step, when there is none. What an
+        intact head says is believed: the inside of its record, which a client wrote, is not searched.
+        """
+        at = self.position
+        while at + RECORD_BYTES <= self.size:
+            head = self._head_at(at)
+            if head is None:
+                at = self._next_magic(at)
+                continue
+            if at > self.position and self._belongs(head) and self._frames_at(at, head) is not None:
+                self.position = at
+                return head
+            at += head.size
+        return None
+
+    def _belongs(self, head: Head) -> bool:
+        return self.above <= head.first < head.end <= self.below
+
+    def _head_at(self, position: int) -> Head | None:
+        if position + RECORD_BYTES > self.size:
+            return None
+        block, offset = self._bytes_at(position, RECORD_BYTES)
+        head = decode_head(block, offset)
+        return head if head is not None and position + head.size <= self.size else None
+
+    def _frames_at(self, position: int, head: Head) -> bytes | None:
+        block, offset = self._bytes_at(position, head.size)
+        frames = block[offset + RECORD_BYTES : offset + head.size]
+        return frames if len(frames) == head.length and crc32(frames) == head.frames_crc else None
+
+    def _next_magic(self, position: int) -> int:
+        block, offset = self._bytes_at(position, RECORD_BYTES)
+        if len(block) - offset < RECORD_BYTES:
+            return self.size
+        found = block.find(MAGIC, offset + 1)
+        # A magic may be cut by the end of the block: the next block starts with what could be its beginning.
+        return self._base + (found if found >= 0 else len(block) - len(MAGIC) + 1)
+
+    def _bytes_at(self, position: int, size: int) -> tuple[bytes, int]:
+        """A block with `size` bytes from `position` on, fewer where the file ends, and where in it they start."""
+        offset = position - self._base
+        if offset < 0 or offset + size > len(self._block):
+            size = max(size, min(self._block_bytes, self.size - position))
+            self._block = self._files.read(self._descriptor.fd, size, position)
+            self._base = position
+            offset = 0
+        return self._block, offset

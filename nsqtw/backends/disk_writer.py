@@ -1,0 +1,188 @@
+"""
+Appending to a log, in two steps: `stage` writes behind what readers look at, `publish` shows it, `undo` takes it
+back. Between them the backend may sync.
+
+What belongs to one file is one gathered write. After a failed write the file is cut back to its last good end,
+which works on a full disk too; when even that fails, or after a failed fsync, the file is sealed: it keeps what
+readers saw of it, and the next commit opens a new one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from nsqtw.backends.disk_file import INDEX_BYTES, Descriptor, LogFile
+from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Entry, encode_head, encode_header
+from nsqtw.backends.disk_log import Log
+from nsqtw.backends.files import Files
+from nsqtw.core.segment import Segment
+from nsqtw.errors import BackendError
+
+MOST_BUFFERS = 1024
+"""What one system call takes (IOV_MAX)."""
+
+_UNSAVED_ENTRIES = 16
+"""The index file is written when it lacks so many entries: once for 4 MB."""
+
+
+class Growth:
+    """What a commit adds to one file."""
+
+    __slots__ = ("buffers", "entries", "file", "is_new", "last_entry", "put_total", "size")
+
+    def __init__(self, file: LogFile, put_total: int, *, is_new: bool) -> None:
+        self.file = file
+        self.is_new = is_new
+        self.put_total = put_total
+        self.size = HEADER_BYTES if is_new else file.size
+        self.buffers = [encode_header(file.first, put_total)] if is_new else []
+        self.entries: list[Entry] = []
+        self.last_entry = file.index[-1].position if file.index else 0
+
+    def has_room(self, segment: Segment, limit: int) -> bool:
+        """Whether the segment may go into this file: a segment beyond the limit only as its first and only one."""
+        return self.size + RECORD_BYTES + len(segment.frames) <= limit or self.size == HEADER_BYTES
+
+    def add(self, segment: Segment) -> None:
+        if self.size - self.last_entry >= INDEX_BYTES:
+            self.entries.append(Entry(segment.first, self.size, self.put_total))
+            self.last_entry = self.size
+        self.buffers += (encode_head(segment), segment.frames)
+        self.size += RECORD_BYTES + len(segment.frames)
+        self.put_total += segment.count
+
+
+class LogWriter:
+    """Appends to one log; one call at a time. Files are rolled at `limit` bytes."""
+
+    def __init__(self, log: Log, limit: int) -> None:
+        self._log = log
+        self._limit = limit
+        self._growths: list[Growth] = []
+        self._end = 0
+
+    def stage(self, segments: Sequence[Segment]) -> list[Growth]:
+        """Write segments behind what readers look at. OSError when that fails: then `undo` must follow."""
+        log = self._log
+        self._end = log.end
+        growths = self._growths
+        last = log.log_files[-1] if log.log_files else None
+        if last is not None and not last.sealed:
+            growths.append(Growth(last, log.put_total, is_new=False))
+        for segment in segments:
+            if segment.first < self._end:
+                raise BackendError(f"sequence {segment.first} is not above the end of the log, {self._end}")
+            if not growths or not growths[-1].has_room(segment, self._limit):
+                growths.append(self._new_growth(segment.first))
+            growths[-1].add(segment)
+            self._end = segment.end
+        for growth in growths:
+            if growth.buffers:
+                self._write(growth)
+        return growths
+
+    def publish(self) -> None:
+        """Let readers see what was staged."""
+        log = self._log
+        growths = self._growths
+        rolled = log.log_files[-1:] if growths and growths[-1].is_new else []
+        with log.lock:
+            for growth in growths:
+                file = growth.file
+                file.size = growth.size
+                if growth.entries:
+                    file.index = [*(file.index or ()), *growth.entries]
+                if growth.is_new:
+                    log.log_files = [*log.log_files, file]
+            if growths:
+                log.put_total = growths[-1].put_total
+            log.end = self._end
+        rolled += [growth.file for growth in growths[:-1] if growth.is_new]
+        for file in rolled:
+            self.finish(file)
+        if growths and growths[-1].entries and self._unsaved(growths[-1].file) >= _UNSAVED_ENTRIES:
+            log.save_index(growths[-1].file)
+        growths.clear()
+
+    def undo(self) -> None:
+        """Take back what was staged, as far as the disk lets us; no reader will see the rest."""
+        for growth in self._growths:
+            file = growth.file
+            if growth.is_new:
+                file.gone = True
+                self._log.open_files.forget(file)
+                with suppress(OSError):
+                    self._log.files.unlink(file.path)
+            elif not file.sealed:
+                self._cut(file)
+        self._growths.clear()
+
+    def finish(self, file: LogFile) -> None:
+        """The file will not grow any more: cut off what it had before it was recycled, and save its index."""
+        if file.recycled and not file.sealed:
+            self._cut(file)
+        self._log.save_index(file)
+
+    def _new_growth(self, first: int) -> Growth:
+        put_total = self._growths[-1].put_total if self._growths else self._log.put_total
+        file = LogFile(self._log.path(first), first, 0, put_total)
+        file.index = []
+        return Growth(file, put_total, is_new=True)
+
+    def _write(self, growth: Growth) -> None:
+        file = growth.file
+        descriptor = self._open_new(file) if growth.is_new else self._open_last(file)
+        position = 0 if growth.is_new else file.size
+        buffers = growth.buffers
+        if len(buffers) > MOST_BUFFERS:
+            buffers = [b"".join(buffers)]
+        written = self._log.files.write(descriptor.fd, buffers, position)
+        if position + written != growth.size:
+            _write_rest(self._log.files, descriptor, b"".join(buffers), position, written)
+
+    def _open_last(self, file: LogFile) -> Descriptor:
+        try:
+            descriptor = self._log.descriptor(file)
+        except OSError:
+            file.sealed = True
+            raise
+        assert descriptor is not None, "the last file of a log is never replaced"
+        return descriptor
+
+    def _open_new(self, file: LogFile) -> Descriptor:
+        """A finished file that waits for reuse, else a new one."""
+        log = self._log
+        if log.take_spare(file):
+            return log.open_files.open(file)
+        try:
+            return log.open_files.open(file, create=True)
+        except FileExistsError:
+            # Left by a commit that failed and could not be undone: nothing in it counts.
+            log.files.unlink(file.path)
+        except FileNotFoundError:
+            log.files.make_directory(log.directory)
+        return log.open_files.open(file, create=True)
+
+    def _cut(self, file: LogFile) -> None:
+        try:
+            descriptor = self._log.descriptor(file)
+            if descriptor is not None:
+                self._log.files.truncate(descriptor.fd, file.size)
+            file.recycled = False
+        except OSError:
+            file.sealed = True
+
+    def _unsaved(self, file: LogFile) -> int:
+        return len(file.index or ()) - file.saved
+
+
+def _write_rest(files: Files, descriptor: Descriptor, data: bytes, position: int, written: int) -> None:
+    """A short write says nothing of its reason: try to write what is left until that says it."""
+    while written < len(data):
+        more = files.write(descriptor.fd, [data[written:]], position + written)
+        if more <= 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        written += more

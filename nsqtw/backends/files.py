@@ -1,0 +1,80 @@
+"""
+The operating system's calls that storage on disk makes, and what their errors become.
+
+They go through one object so that a test can stand in between: `nsqtw.testing.files` makes them fail, and
+keeps a record from which any crash can be played again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+
+from nsqtw.errors import BackendError, BackendFull
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+class Files:
+    """Real files. Every method raises OSError as the operating system does."""
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """A descriptor for reading and writing; with `create` the file must not exist yet."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position` on; fewer only at the end of the file."""
+        return os.pread(fd, size, position)
+
+    def write(self, fd: int, buffers: Sequence[bytes], position: int) -> int:
+        """Write `buffers`, at most 1024, one after the other from `position` on. How many bytes were written."""
+        return os.pwritev(fd, buffers, position)
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """Return when content and size of the file are on stable storage."""
+        _sync(fd)
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the entries of a directory are on stable storage."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def names(self, directory: str) -> list[str]:
+        """What is in a directory, in no particular order; nothing when there is no such directory."""
+        try:
+            return os.listdir(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def make_directory(self, path: str) -> None:
+        os.mkdir(path, 0o755)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file or directory another name, at once; a file of that name is replaced."""
+        os.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+
+def backend_error(error: OSError, doing: str) -> BackendError:
+    """What a failed call becomes at the border of storage: "write 0000.log: no space left on device"."""
+    kind = BackendFull if error.errno in _FULL else BackendError
+    return kind(f"{doing}: {(error.strerror or str(error)).lower()}")

@@ -1,0 +1,61 @@
+"""
+What falls due, and when: one heap for the whole broker.
+
+An entry (`Due`) knows the earliest moment it asked for in `due_at`; asking for a later one costs nothing, asking
+for an earlier one leaves a stale heap item behind that is skipped when its time comes. So whoever moves its
+moment forward all the time, like a consumer whose messages are finished long before they time out, is in the
+heap once.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+
+
+class Due:
+    """Somebody who can have something to do at a moment."""
+
+    __slots__ = ("due_at",)
+
+    def __init__(self) -> None:
+        self.due_at = inf
+
+    def fall_due(self, now: float) -> float | None:
+        """Do what is due by `now`; return when to be called next (after `now`), or None."""
+        raise NotImplementedError
+
+
+class Agenda:
+    """The heap. Moments are seconds in the clock of `now`."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Due]] = []
+        self._tie = count()
+
+    def at(self, when: float, due: Due) -> None:
+        """Have `due.fall_due` called at `when`, unless it will be called earlier anyway."""
+        if when < due.due_at:
+            due.due_at = when
+            heappush(self._heap, (when, next(self._tie), due))
+
+    @property
+    def next_due(self) -> float | None:
+        """When `run` is next needed; it may turn out to be for nothing."""
+        return self._heap[0][0] if self._heap else None
+
+    def run(self, now: float) -> float | None:
+        """Call everybody who is due by `now`, once. Returns when it is next needed."""
+        heap = self._heap
+        fallen = []
+        while heap and heap[0][0] <= now:
+            when, _, due = heappop(heap)
+            if when == due.due_at:
+                due.due_at = inf
+                fallen.append(due)
+        for due in fallen:
+            again = due.fall_due(now)
+            if again is not None:
+                self.at(again, due)
+        return self.next_due

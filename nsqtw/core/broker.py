@@ -1,0 +1,310 @@
+"""
+The broker: all topics, and the steps of a turn.
+
+Theory of operation. The edges change topics, channels and consumers at any time of a reactor turn; at its end the
+pump calls, in this order,
+
+    commit   everything published in the turn goes to the backends at once; then it is released to the channels,
+             or the publishers are told what failed
+    serve    each channel with something new hands it out to its ready consumers
+
+and then writes what the sessions have to say. `tick` does what has become due. None of it reads a clock.
+
+What must outlive the process is collected as a cut (`begin_save`), written by the writer thread, and reported back
+(`end_save`). A cut is due about once a second, and at once when somebody waits for a birth, a deletion or a pause.
+
+Sequences are handed to topics in blocks. Blocks are reserved durably ahead of use, so none is ever handed out twice.
+
+This module is hot, once per turn and topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from secrets import randbelow
+
+from attrs import define, field
+
+from nsqtw.core.agenda import Agenda
+from nsqtw.core.channel import Channel
+from nsqtw.core.client import Client
+from nsqtw.core.cut import Cut
+from nsqtw.core.late import LateCommit
+from nsqtw.core.log import Cache, Log
+from nsqtw.core.segment import SEQUENCE_BITS, Segment
+from nsqtw.core.topic import BLOCK_SIZE, Topic
+from nsqtw.errors import BackendError, Exiting
+from nsqtw.interfaces import IBackend, IBackendQueue, Report, Waiter
+from nsqtw.names import is_ephemeral
+from nsqtw.options import Options
+
+RESERVED_BLOCKS = 1024
+_ALL_BLOCKS = 1 << (SEQUENCE_BITS - BLOCK_SIZE.bit_length() + 1)
+
+
+@define
+class Save:
+    """One job for the writer thread, in this order: reserve, save the cut, delete queues, trim queues."""
+
+    cut: Cut
+    reserve: int | None
+    """Reserve blocks up to this one."""
+    deleted: list[tuple[str, IBackendQueue]] = field(factory=list)
+    trims: list[tuple[str, IBackendQueue]] = field(factory=list)
+    waiters: list[Waiter] = field(factory=list)
+
+
+class Broker:
+    """
+    Everything a broker knows. `backend` keeps durable topics, `memory_backend` ephemeral ones; `reserve` makes durable
+    that sequences up to a block are taken (`IPositions.reserve`), `report` is told of damage.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        backend: IBackend,
+        memory_backend: IBackend,
+        *,
+        reserve: Callable[[int], None],
+        report: Report,
+        start_time: int,
+    ) -> None:
+        self.options = options
+        self.node_id: int = options.node_id
+        self.start_time = start_time
+        self.report = report
+        self.agenda = Agenda()
+        self.topics: dict[str, Topic] = {}
+        self.clients: dict[int, Client] = {}
+        self.stopping = False
+        self.wall_offset_ns = 0
+        """Wall clock minus the clock of `now`; the edge keeps it right."""
+        self.to_commit: list[Topic] = []
+        self.to_serve: dict[Channel, None] = {}
+        self.touched: dict[Topic, None] = {}
+        self.commit_error: BackendError | None = None
+        self.save_error: BackendError | None = None
+        self._backend = backend
+        self._memory_backend = memory_backend
+        self._reserve = reserve
+        self._cache = Cache()
+        self._late = LateCommit(self) if options.durability == "memory" else None
+        self._next_block = randbelow(_ALL_BLOCKS // 2) + 1
+        self._reserved_blocks = self._next_block
+        self._deleted_topics: list[str] = []
+        self._deleted_queues: list[tuple[str, IBackendQueue]] = []
+        self._deleted_channels: list[tuple[str, str]] = []
+        self._dying: set[str] = set()
+        self._save_waiters: list[Waiter] = []
+
+    # -- topics
+
+    def topic(self, name: str) -> Topic:
+        """
+        The topic of that name, created when there is none. Exiting while an older one is still being deleted
+        and when the broker stops; BackendError when its storage cannot be made.
+        """
+        found = self.topics.get(name)
+        if found is not None:
+            return found
+        if name in self._dying or self.stopping:
+            raise Exiting
+        topic = self.topics[name] = Topic(self, name, self.open_log(name))
+        topic.touch()
+        return topic
+
+    def delete_topic(self, name: str, waiter: Waiter | None = None) -> None:
+        """Remove a topic with all its channels and messages. KeyError. The waiter is called when it is gone."""
+        topic = self.topics.pop(name)
+        topic.exit()
+        self.touched.pop(topic, None)
+        if topic.ephemeral:
+            topic.log.queue.delete()
+            if waiter is not None:
+                waiter(None)
+            return
+        self._dying.add(name)
+        self._deleted_topics.append(name)
+        self._deleted_queues.append((name, topic.log.queue))
+        self._save_waiters += [waiter or _nobody]
+
+    def forget_channel(self, topic: str, channel: str) -> None:
+        """A durable channel was deleted; the next cut says so."""
+        self._deleted_channels.append((topic, channel))
+
+    def open_log(self, name: str) -> Log:
+        """The log of a topic. BackendError."""
+        backend = self._memory_backend if is_ephemeral(name) else self._backend
+        return Log(backend, backend.queue(name), self._cache)
+
+    @property
+    def health(self) -> str:
+        """`OK`, or `NOK - ` and why the last attempt to write failed."""
+        error = self.commit_error or self.save_error
+        return "OK" if error is None else f"NOK - {error}"
+
+    def timestamp_ns(self, now: float) -> int:
+        """The wall clock at `now`."""
+        return int(now * 1e9) + self.wall_offset_ns
+
+    # -- the turn
+
+    def commit(self, now: float) -> None:
+        """Store what was published since the last time and release it. Waiters are called."""
+        topics, self.to_commit = self.to_commit, []
+        timestamp_ns = self.timestamp_ns(now)
+        sealed: list[tuple[Topic, list[Segment], list[Waiter]]] = []
+        for topic in topics:
+            waiters = topic.take_waiters()
+            try:
+                sealed.append((topic, topic.seal(timestamp_ns), waiters))
+            except BackendError as error:
+                self.commit_error = error
+                _answer(waiters, error)
+        failed = self._store(sealed, now)
+        for topic, segments, waiters in sealed:
+            failure = failed.get(topic.log.queue)
+            if segments and failure is None:
+                topic.accept(segments, now, pinned=self._late is not None and not topic.ephemeral)
+            _answer(waiters, failure)
+
+    def serve(self, now: float) -> bool:
+        """Hand out what is new. Returns whether some consumer should get more in the next turn."""
+        channels, self.to_serve = self.to_serve, {}
+        for channel in channels:
+            if channel.serve(now):
+                self.to_serve[channel] = None
+        return bool(self.to_serve)
+
+    def tick(self, now: float) -> float | None:
+        """Do what is due; returns when it is next needed."""
+        return self.agenda.run(now)
+
+    # -- saving
+
+    def save(self, waiter: Waiter) -> None:
+        """Have everything up to now saved soon; the waiter is told when it is."""
+        self._save_waiters.append(waiter)
+
+    @property
+    def save_is_urgent(self) -> bool:
+        """Somebody waits for the next cut."""
+        return bool(self._save_waiters)
+
+    @property
+    def save_is_wanted(self) -> bool:
+        """Something changed since the last cut."""
+        return bool(self.touched or self._save_waiters or self._deleted_topics or self._deleted_channels)
+
+    def begin_save(self, now: float) -> Save:
+        """All that changed since the last time, as a job for the writer thread; then `end_save`. One at a time."""
+        wall_ms_at = self.wall_offset_ns / 1e6
+        save = Save(Cut(), self._blocks_to_reserve(), waiters=self._save_waiters)
+        save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
+        save.cut.deleted_channels = self._deleted_channels
+        self._save_waiters, self._deleted_topics, self._deleted_queues, self._deleted_channels = (
+            [],
+            [],
+            [],
+            [],
+        )
+        touched, self.touched = self.touched, {}
+        for topic in touched:
+            if topic.ephemeral:
+                topic.trim_memory()
+            else:
+                save.cut.topics.append(topic.saved(wall_ms_at))
+                save.trims.append((topic.name, topic.log.queue))
+        return save
+
+    def end_save(self, save: Save, error: BackendError | None) -> None:
+        """The job is done, or failed with `error` and left the saved state as it was."""
+        self.save_error = error
+        if error is None:
+            self._reserved_blocks = save.reserve or self._reserved_blocks
+            self._dying.difference_update(save.cut.deleted_topics)
+            for saved in save.cut.topics:
+                topic = self.topics.get(saved.name)
+                if topic is not None:
+                    topic.births_saved(saved)
+        else:
+            self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
+            self._deleted_queues = save.deleted + self._deleted_queues
+            self._deleted_channels = save.cut.deleted_channels + self._deleted_channels
+            for saved in save.cut.topics:
+                topic = self.topics.get(saved.name)
+                if topic is not None:
+                    topic.save_again(saved)
+        _answer(save.waiters, error)
+
+    def stop(self, now: float) -> None:
+        """Take nothing more; write out what is held back in memory. The last cut comes after this."""
+        self.stopping = True
+        self.commit(now)
+        if self._late is not None:
+            self._late.flush()
+
+    # -- sequences
+
+    def start_blocks(self, next_block: int | None, highest_end: int) -> None:
+        """
+        Never hand out a block under `next_block`, or when that is not known under the one that contains
+        `highest_end`, the end of the longest log. BackendError when no block can be reserved.
+        """
+        if next_block is None:
+            next_block = max(self._next_block, highest_end // BLOCK_SIZE + 1)
+        self._next_block = next_block
+        self._reserve_up_to(next_block + RESERVED_BLOCKS)
+
+    def take_blocks(self, count: int) -> int:
+        """The first of `count` adjoining blocks that belong to the caller from now on. BackendError."""
+        if self._next_block + count > self._reserved_blocks:
+            self._reserve_up_to(self._next_block + count + RESERVED_BLOCKS)
+        first = self._next_block
+        self._next_block += count
+        return first
+
+    # -- inside
+
+    def _reserve_up_to(self, block: int) -> None:
+        self._reserve(block)
+        self._reserved_blocks = block
+
+    def _blocks_to_reserve(self) -> int | None:
+        """Up to where to reserve ahead, when half of the reserve is used up."""
+        if self._reserved_blocks - self._next_block >= RESERVED_BLOCKS // 2:
+            return None
+        return self._next_block + RESERVED_BLOCKS
+
+    def _store(
+        self, sealed: list[tuple[Topic, list[Segment], list[Waiter]]], now: float
+    ) -> dict[IBackendQueue, BackendError]:
+        """Commit to each backend at once. Returns the queues that failed."""
+        writes: dict[IBackend, list[tuple[IBackendQueue, list[Segment]]]] = {}
+        failed: dict[IBackendQueue, BackendError] = {}
+        for topic, segments, _ in sealed:
+            if not segments:
+                continue
+            if self._late is None or topic.ephemeral:
+                writes.setdefault(topic.log.backend, []).append((topic.log.queue, segments))
+            elif not self._late.has_room():
+                failed[topic.log.queue] = self._late.error
+            else:
+                self._late.add(topic, segments, now)
+        for backend, of_backend in writes.items():
+            failed.update(backend.commit(of_backend, False))
+        if failed:
+            self.commit_error = next(iter(failed.values()))
+        elif writes:
+            self.commit_error = None
+        return failed
+
+
+def _answer(waiters: list[Waiter], error: Exception | None) -> None:
+    for waiter in waiters:
+        waiter(error)
+
+
+def _nobody(error: Exception | None) -> None:
+    """Nobody waits for this."""

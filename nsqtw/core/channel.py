@@ -1,0 +1,338 @@
+"""
+A channel: consumers that share one position in a topic's log.
+
+Theory of operation. `serve` cuts what the position has for all ready consumers at once. With several of them each
+gets at most its share, ceil(available / ready), and who starts rotates; those in the broker's own zone go first. In
+one turn a consumer is given at most SEGMENT_BYTES (or one larger message), so that nobody's output grows without a
+bound. FIN, REQ and TOUCH look an id up in the table of the consumer that sent them; only when it is not there, all
+tables are searched for the right word of complaint.
+
+A consumer that left keeps its table, in `departed`, until everything in it has timed out: NSQ does not requeue on
+disconnect.
+
+This module is hot, once per span and per run of FINs.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from random import randrange
+from typing import TYPE_CHECKING
+
+from nsqtw.core.agenda import Due
+from nsqtw.core.consumer import FIRST, Consumer, Delivery
+from nsqtw.core.cursor import Cursor
+from nsqtw.core.fleeting import Fleeting
+from nsqtw.core.position import Position
+from nsqtw.core.segment import BODY_AT, ID_AT, SEGMENT_BYTES, Segment, sequence_of
+from nsqtw.errors import BackendError, ChannelFull, Exiting
+from nsqtw.names import is_ephemeral
+
+if TYPE_CHECKING:
+    from nsqtw.core.topic import Topic
+
+NOT_IN_FLIGHT = "ID not in flight"
+NOT_OWNED = "client does not own message"
+RETRY_READ_SECONDS = 1.0
+SAMPLE_RANGE = 100
+
+
+class Channel(Due):
+    """One channel of `topic`, created by it."""
+
+    def __init__(self, topic: Topic, name: str) -> None:
+        super().__init__()
+        self.topic = topic
+        self.name = name
+        self.ephemeral = is_ephemeral(name)
+        self.paused = False
+        self.exiting = False
+        self.is_saved = self.ephemeral or topic.ephemeral
+        """Whether a crash would leave this channel in being."""
+        self.consumers: list[Consumer] = []
+        self.departed: list[Consumer] = []
+        self.cursor = None if self.ephemeral else Cursor(topic)
+        self.position: Position = self.cursor or Fleeting(topic.mem_queue_size, self._room)
+        self.joined_total = topic.released_total
+        self.requeue_count = 0
+        self.timeout_count = 0
+        self.zone_local_msg_count = 0
+        self.region_local_msg_count = 0
+        self.global_msg_count = 0
+        self._turn = 0
+
+    # -- what /stats shows
+
+    @property
+    def depth(self) -> int:
+        """Messages that wait to be delivered; neither in flight nor deferred ones."""
+        return self.position.depth
+
+    @property
+    def backend_depth(self) -> int:
+        return self.position.backend_depth
+
+    @property
+    def deferred_count(self) -> int:
+        return self.position.deferred_count
+
+    @property
+    def in_flight_count(self) -> int:
+        return sum(len(consumer.in_flight) for consumer in self.consumers + self.departed)
+
+    @property
+    def message_count(self) -> int:
+        """Messages the topic released to this channel since the process started."""
+        return self.topic.released_total - self.joined_total
+
+    # -- consumers
+
+    def subscribe(self, consumer: Consumer) -> None:
+        """Add a consumer. Exiting when the channel is being deleted, ChannelFull when it takes no more."""
+        if self.exiting:
+            raise Exiting
+        limit = self.topic.broker.options.max_channel_consumers
+        if limit and len(self.consumers) >= limit:
+            raise ChannelFull
+        consumer.channel = self
+        self.consumers.append(consumer)
+
+    def leave(self, consumer: Consumer) -> None:
+        """The consumer's connection is gone. What it has in flight waits for its timeout."""
+        if consumer not in self.consumers:
+            return
+        self.consumers.remove(consumer)
+        if self.ephemeral and not self.consumers:
+            self.topic.delete_channel(self.name)
+        elif consumer.in_flight:
+            self.departed.append(consumer)
+
+    def set_ready(self, consumer: Consumer, count: int) -> None:
+        """RDY: the consumer may have `count` messages in flight."""
+        consumer.ready_count = consumer.client.ready_count = count
+        self.wake()
+
+    # -- what becomes of messages
+
+    def finish(self, consumer: Consumer, ids: list[bytes]) -> list[tuple[bytes, str]]:
+        """FIN for a run of ids. Returns those that could not be finished, each with the reason."""
+        got = list(map(consumer.in_flight.pop, ids, repeat(None)))
+        failed: list[tuple[bytes, str]] = []
+        if not all(got):
+            failed = [
+                (bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None
+            ]
+        if self.position.holds:
+            for delivery in got:
+                if delivery is not None and delivery.sequence != FIRST:
+                    self.position.finish(delivery.sequence)
+        consumer.client.finish_count += len(got) - len(failed)
+        self._touch()
+        self.wake()
+        return failed
+
+    def requeue(self, consumer: Consumer, message_id: bytes, delay: float, now: float) -> str | None:
+        """REQ, `delay` in seconds. Returns why it failed, or None."""
+        delivery = consumer.in_flight.pop(message_id, None)
+        if delivery is None:
+            return self._why_not(message_id)
+        if delay > 0:
+            due = now + delay
+            self.position.defer(message_id, delivery, due)
+            self.topic.broker.agenda.at(due, self)
+        else:
+            self.position.requeue(message_id, delivery)
+        self.requeue_count += 1
+        consumer.client.requeue_count += 1
+        self.wake()
+        return None
+
+    def touch(self, consumer: Consumer, message_id: bytes, now: float) -> str | None:
+        """TOUCH. Returns why it failed, or None."""
+        if message_id not in consumer.in_flight:
+            return self._why_not(message_id)
+        consumer.touch(message_id, now, self.topic.broker.options.max_msg_timeout)
+        return None
+
+    def timed_out(self, consumer: Consumer, late: list[tuple[bytes, Delivery]], now: float) -> None:
+        """Messages a consumer, perhaps a departed one, has had for too long. They are out of its table."""
+        for message_id, delivery in late:
+            self.position.requeue(message_id, delivery)
+        self.timeout_count += len(late)
+        if not consumer.in_flight and consumer in self.departed:
+            self.departed.remove(consumer)
+        self._touch()
+        self.wake()
+
+    def release(self, segments: list[Segment], now: float) -> None:
+        """The topic released these."""
+        due = self.position.release(segments, now)
+        if due is not None:
+            self.topic.broker.agenda.at(due, self)
+
+    def fall_due(self, now: float) -> float | None:
+        """Deferred messages have become ready, or reading failed a while ago."""
+        again = self.position.fall_due(now)
+        self.wake()
+        return again
+
+    def await_deferred(self, now: float) -> None:
+        """After a restore: look at the deferred messages when the first one is due."""
+        self.topic.broker.agenda.at(now, self)
+
+    # -- administration
+
+    def pause(self) -> None:
+        """Deliver nothing until `unpause`."""
+        self.paused = True
+        self._touch()
+
+    def unpause(self) -> None:
+        self.paused = False
+        self._touch()
+        self.wake()
+
+    def empty(self) -> None:
+        """Forget all messages: waiting, deferred and in flight."""
+        for consumer in self.consumers + self.departed:
+            consumer.forget()
+        self.departed.clear()
+        self.position.empty()
+        self._touch()
+        self.wake()
+
+    def exit(self, *, disconnect: bool) -> None:
+        """The channel is being deleted, or the broker stops."""
+        self.exiting = True
+        self.due_at = 0.0  # nothing it is still on the agenda for concerns it
+        if disconnect:
+            for consumer in list(self.consumers):
+                consumer.disconnect()
+
+    def first_deliveries(self) -> list[int]:
+        """The sequences in flight that have no held row."""
+        return [
+            sequence_of(message_id)
+            for consumer in self.consumers + self.departed
+            for message_id, delivery in consumer.in_flight.items()
+            if delivery.sequence == FIRST
+        ]
+
+    def finished_below(self) -> int:
+        """A sequence under which a durable channel has nothing unfinished."""
+        assert self.cursor is not None, "an ephemeral channel keeps nothing back"
+        return min([self.cursor.next, *self.cursor.unfinished(), *self.first_deliveries()])
+
+    # -- delivery
+
+    def wake(self) -> None:
+        """Something changed: serve at the end of this turn, if there is anything to be had."""
+        if self.position.depth > 0 or not self.topic.is_hungry(self):
+            self.topic.broker.to_serve[self] = None
+
+    def serve(self, now: float) -> bool:
+        """
+        Hand out what there is to the consumers that are ready. Returns whether there would have been more for
+        somebody, who has had enough for one turn.
+        """
+        if self.paused or self.exiting:
+            return False
+        ready = self._ready()
+        self.topic.set_hungry(self, False)
+        for consumer in ready:
+            consumer.allowance = SEGMENT_BYTES
+        try:
+            while ready and (available := self.position.depth) > 0:
+                share = -(-available // len(ready))
+                given = 0
+                for consumer in ready:
+                    given += self._give(consumer, min(share, consumer.room), now)
+                if not given:
+                    break
+                ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
+        except BackendError as error:
+            self.topic.read_failed(error)
+            self.topic.broker.agenda.at(now + RETRY_READ_SECONDS, self)
+            return False
+        if self.position.depth > 0:
+            return any(consumer.room > 0 for consumer in self.consumers)
+        self.topic.set_hungry(self, bool(ready))
+        return False
+
+    def _ready(self) -> list[Consumer]:
+        ready = [consumer for consumer in self.consumers if consumer.room > 0]
+        if len(ready) > 1:
+            self._turn += 1
+            start = self._turn % len(ready)
+            ready = ready[start:] + ready[:start]
+            ready.sort(key=lambda consumer: not consumer.zone_local)
+        return ready
+
+    def _room(self) -> int:
+        return 0 if self.paused else sum(max(0, consumer.room) for consumer in self.consumers)
+
+    def _give(self, consumer: Consumer, count: int, now: float) -> int:
+        """Deliver up to `count` messages to one consumer; how many it were."""
+        left = count
+        while left > 0 and consumer.allowance > 0:
+            if self._give_again(consumer, now):
+                left -= 1
+                continue
+            span = self.position.peek()
+            if span is None:
+                break
+            segment, start, stop = span
+            stop = segment.fit(start, min(stop, start + left), consumer.allowance)
+            self.position.advance(stop - start)
+            left -= stop - start
+            self._deliver(consumer, segment, start, stop, now)
+        return count - left
+
+    def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
+        self.global_msg_count += stop - start
+        if consumer.sample_rate:
+            for index in range(start, stop):
+                if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
+                    self._hand_over(consumer, segment, index, index + 1, now)
+        else:
+            self._hand_over(consumer, segment, start, stop, now)
+
+    def _hand_over(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
+        delivery = consumer.shared_delivery(now)
+        if self.ephemeral:
+            delivery = Delivery(delivery.deadline, now, segment=segment)
+        consumer.in_flight.update(dict.fromkeys(segment.ids[start:stop], delivery))
+        frames = segment.cut(start, stop)
+        consumer.allowance -= len(frames)
+        consumer.client.message_count += stop - start
+        consumer.deliver(frames)
+
+    def _give_again(self, consumer: Consumer, now: float) -> bool:
+        """Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts."""
+        again = self.position.next_again()
+        if again is None:
+            return False
+        self.global_msg_count += 1
+        if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
+            self.position.finish(again.sequence)
+            return True
+        self.position.redelivered(again)
+        attempts = again.attempts + 1
+        frame = again.segment.again(again.index, attempts)
+        segment = again.segment if self.ephemeral else None
+        consumer.in_flight[frame[ID_AT:BODY_AT]] = consumer.single_delivery(
+            now, again.sequence, attempts, segment
+        )
+        consumer.allowance -= len(frame)
+        consumer.client.message_count += 1
+        consumer.deliver(frame)
+        return True
+
+    def _why_not(self, message_id: bytes) -> str:
+        owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)
+        return NOT_OWNED if owned else NOT_IN_FLIGHT
+
+    def _touch(self) -> None:
+        if self.cursor is not None:
+            self.cursor.touched = True
+            self.topic.touch()

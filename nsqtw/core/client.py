@@ -1,0 +1,42 @@
+"""What the broker knows of a connection, for its statistics."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+
+@define(eq=False)
+class Client:
+    """
+    One live connection of a client. The protocol fills in who it is; protocol and core count.
+
+    Field names are those of /stats (nsqd specification 3.11).
+    """
+
+    remote_address: str
+    connect_ts: int
+    """Unix seconds."""
+    client_id: str = ""
+    hostname: str = ""
+    user_agent: str = ""
+    version: str = "V2"
+    state: int = 0
+    """0 connected, 3 subscribed, 4 closing."""
+    ready_count: int = 0
+    message_count: int = 0
+    finish_count: int = 0
+    requeue_count: int = 0
+    sample_rate: int = 0
+    topology_region: str = ""
+    topology_zone: str = ""
+    deflate: bool = False
+    snappy: bool = False
+    tls: bool = False
+    pub_counts: dict[str, int] = field(factory=dict)
+    """Messages published, by topic."""
+    in_flight: dict[bytes, object] = field(factory=dict)
+    """What its consumer has in flight; an empty table of its own before it subscribes."""
+
+    @property
+    def in_flight_count(self) -> int:
+        return len(self.in_flight)

@@ -1,0 +1,242 @@
+"""
+A durable channel's position: a place in the log, and the exceptions behind it.
+
+Theory of operation. `next` is the sequence below which everything was handed out. What is unfinished below it is
+either in flight on its first delivery, which the consumers' tables know, or has one *held* row here: requeued,
+deferred, or in flight again. Everything else below `next` is finished; no list of finished messages exists.
+
+A requeued message waits in `_requeued` with a mark, a place that `next` has to reach first: min(released, next +
+mem_queue_size). So one message that fails for ever does not keep RDY 1 busy alone, and does not wait behind ten
+million others either. Marks never fall, so a queue in order of arrival is in order of marks.
+
+Depth is counted, not subtracted from sequences, which have gaps: `taken_total` are the messages this cursor will not
+cut any more, of the topic's `released_total`. Deferred ones count as taken when they are released, and dropped
+ones when they are dropped.
+
+`changes()` gives what must be saved since the last time. A row that was born and finished in between leaves no
+trace in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from nsqtw.core.consumer import FIRST, Delivery
+from nsqtw.core.cut import HeldRow, SavedCursor
+from nsqtw.core.position import Again
+from nsqtw.core.segment import Segment, Span, sequence_of
+
+if TYPE_CHECKING:
+    from nsqtw.core.topic import Topic
+
+
+class Cursor:
+    """The position of one durable channel of `topic`. A new one starts at `released`."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self.next = topic.released
+        self.taken_total = topic.released_total
+        self.touched = True
+        """Something changed since the last saved cut."""
+        self._ahead: list[Segment] = []
+        self._held: dict[int, tuple[int, float]] = {}  # sequence -> attempts, due (0.0: not deferred)
+        self._requeued: deque[tuple[int, int]] = deque()  # mark, sequence
+        self._deferred: list[tuple[float, int]] = []  # heap of due, sequence
+        # sequence -> whether the last saved cut may have a row of it
+        self._changed: dict[int, bool] = {}
+        self._emptied = False
+
+    @property
+    def depth(self) -> int:
+        return self._topic.released_total - self.taken_total + len(self._requeued)
+
+    @property
+    def backend_depth(self) -> int:
+        unread = self._topic.released_total - self.taken_total
+        return max(0, unread - self._topic.released_in_memory)
+
+    @property
+    def deferred_count(self) -> int:
+        return len(self._deferred)
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
+
+    def release(self, segments: list[Segment], now: float) -> float | None:
+        for segment in segments:
+            if segment.delay_ms:
+                self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
+        return self._deferred[0][0] if self._deferred else None
+
+    def hold_deferred(self, first: int, count: int, due: float) -> None:
+        """Released messages that are to wait until `due`."""
+        for sequence in range(first, first + count):
+            self._hold(sequence, 0, due)
+            heappush(self._deferred, (due, sequence))
+        self.taken_total += count
+        self._touch()
+
+    def drop(self, count: int) -> None:
+        """The topic dropped released messages that this cursor has not reached."""
+        self.taken_total += count
+        self._touch()
+
+    def peek(self) -> Span | None:
+        released = self._topic.released
+        while self.next < released:
+            segment = self._segment()
+            if segment is None or segment.first >= released:
+                self.next = released
+                break
+            if segment.first > self.next:
+                self.next = segment.first
+            past = self._topic.end_of_dropped(self.next)
+            if past is not None:
+                self.next = past
+            elif segment.delay_ms:
+                self.next = segment.end
+            else:
+                return Span(segment, self.next - segment.first, min(segment.count, released - segment.first))
+        # Right unless messages were lost on the medium: then this is where the count is mended.
+        if self.taken_total != self._topic.released_total:
+            self.taken_total = self._topic.released_total
+            self._touch()
+        return None
+
+    def advance(self, count: int) -> None:
+        self.next += count
+        self.taken_total += count
+        self._touch()
+
+    def next_again(self) -> Again | None:
+        while self._requeued and self._requeued[0][0] <= self.next:
+            _, sequence = self._requeued[0]
+            found = self._topic.log.find(sequence)
+            self._requeued.popleft()
+            if found is not None:
+                return Again(sequence, self._held[sequence][0], *found)
+            self._topic.lost(sequence)
+            self.finish(sequence)
+        return None
+
+    def redelivered(self, again: Again) -> None:
+        self._hold(again.sequence, again.attempts + 1, 0.0)
+
+    def finish(self, sequence: int) -> None:
+        if self._held.pop(sequence, None) is None:
+            return
+        if self._changed.get(sequence) is False:
+            del self._changed[sequence]
+        else:
+            self._changed[sequence] = True
+        self._touch()
+
+    def requeue(self, message_id: bytes, delivery: Delivery) -> None:
+        self._requeue(_sequence(message_id, delivery), delivery.attempts)
+
+    def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
+        sequence = _sequence(message_id, delivery)
+        self._hold(sequence, delivery.attempts, due)
+        heappush(self._deferred, (due, sequence))
+
+    def fall_due(self, now: float) -> float | None:
+        while self._deferred and self._deferred[0][0] <= now:
+            _, sequence = heappop(self._deferred)
+            self._requeue(sequence, self._held[sequence][0])
+        return self._deferred[0][0] if self._deferred else None
+
+    def empty(self) -> None:
+        self.next = self._topic.released
+        self.taken_total = self._topic.released_total
+        self._ahead.clear()
+        self._held.clear()
+        self._requeued.clear()
+        self._deferred.clear()
+        self._changed.clear()
+        self._emptied = True
+        self._touch()
+
+    def unfinished(self) -> list[int]:
+        """The sequences with a held row, in any order."""
+        return list(self._held)
+
+    def changes(self, name: str, first_deliveries: list[int], wall_ms_at: float) -> SavedCursor:
+        """
+        What changed since the last call, to be saved. `wall_ms_at` + 1000 * moment is the wall clock in ms.
+        """
+        saved = SavedCursor(name, next=self.next, taken_total=self.taken_total, emptied=self._emptied)
+        saved.first_deliveries = first_deliveries
+        for sequence in self._changed:
+            row = self._held.get(sequence)
+            if row is None:
+                saved.dropped_rows.append(sequence)
+            else:
+                attempts, due = row
+                saved.held.append(HeldRow(sequence, attempts, round(wall_ms_at + due * 1000) if due else 0))
+        self._changed.clear()
+        self._emptied = self.touched = False
+        return saved
+
+    def save_again(self, saved: SavedCursor) -> None:
+        """What `changes` gave was not saved."""
+        for sequence in [row.sequence for row in saved.held] + saved.dropped_rows:
+            self._changed[sequence] = True
+        self._emptied = self._emptied or saved.emptied
+        self._touch()
+
+    def restore(self, saved: SavedCursor, wall_ms_at: float) -> None:
+        """
+        Become what was saved. What was in flight comes back first; `wall_ms_at` as in `changes`. `emptied`: the
+        rows that are saved are void.
+        """
+        self.next, self.taken_total = saved.next, saved.taken_total
+        rows = {row.sequence: row for row in saved.held}
+        for sequence in sorted(saved.first_deliveries):
+            if sequence not in rows:
+                self._hold(sequence, 1, 0.0)
+                self._requeued.append((self.next, sequence))
+        for row in sorted(saved.held, key=lambda row: row.sequence):
+            if row.due_ms:
+                due = (row.due_ms - wall_ms_at) / 1000
+                self._held[row.sequence] = (row.attempts, due)
+                self._deferred.append((due, row.sequence))
+            else:
+                self._held[row.sequence] = (row.attempts, 0.0)
+                self._requeued.append((self.next, row.sequence))
+        heapify(self._deferred)
+        self._emptied = saved.emptied
+        self.touched = bool(self._changed) or self._emptied
+
+    def _segment(self) -> Segment | None:
+        """The segment that contains `next` or follows it."""
+        while self._ahead:
+            segment = self._ahead[-1]
+            if self.next < segment.end:
+                return segment
+            self._ahead.pop()
+        self._ahead = self._topic.log.following(self.next)
+        self._ahead.reverse()
+        return self._ahead[-1] if self._ahead else None
+
+    def _requeue(self, sequence: int, attempts: int) -> None:
+        self._hold(sequence, attempts, 0.0)
+        mark = min(self._topic.released, self.next + self._topic.mem_queue_size)
+        self._requeued.append((mark, sequence))
+
+    def _hold(self, sequence: int, attempts: int, due: float) -> None:
+        if sequence not in self._changed:
+            self._changed[sequence] = sequence in self._held
+        self._held[sequence] = (attempts, due)
+        self._touch()
+
+    def _touch(self) -> None:
+        self.touched = True
+        self._topic.touch()
+
+
+def _sequence(message_id: bytes, delivery: Delivery) -> int:
+    return sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence

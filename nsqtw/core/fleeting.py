@@ -1,0 +1,111 @@
+"""
+An ephemeral channel's position: a short queue in memory, fed at each release.
+
+It holds the log back by nothing and is never saved: what waits, is deferred or is in flight refers to its segment
+itself. At most `mem_queue_size` messages wait; what does not fit, also a requeued one, is dropped and counted. Size 0
+is a rendezvous: only what ready consumers can take at that instant gets in (nsqd specification 2.3).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+
+from nsqtw.core.consumer import FIRST, Delivery
+from nsqtw.core.position import Again
+from nsqtw.core.segment import Segment, Span, sequence_of
+
+
+class Fleeting:
+    """The position of one ephemeral channel. `room` tells how many messages its ready consumers could take now."""
+
+    backend_depth = 0
+    holds = False
+
+    def __init__(self, mem_queue_size: int, room: Callable[[], int]) -> None:
+        self.dropped_count = 0
+        self._mem_queue_size = mem_queue_size
+        self._room = room
+        self._unread: deque[Span] = deque()
+        self._unread_count = 0
+        self._again: deque[Again] = deque()
+        self._deferred: list[tuple[float, int, Again]] = []
+        self._tie = count()
+
+    @property
+    def depth(self) -> int:
+        return self._unread_count + len(self._again)
+
+    @property
+    def deferred_count(self) -> int:
+        return len(self._deferred)
+
+    def release(self, segments: list[Segment], now: float) -> float | None:
+        for segment in segments:
+            if segment.delay_ms:
+                due = now + segment.delay_ms / 1000
+                for index in range(segment.count):
+                    self._defer(Again(segment.first + index, 0, segment, index), due)
+            else:
+                fitting = max(0, min(segment.count, self._free()))
+                if fitting:
+                    self._unread.append(Span(segment, 0, fitting))
+                    self._unread_count += fitting
+                self.dropped_count += segment.count - fitting
+        return self._deferred[0][0] if self._deferred else None
+
+    def peek(self) -> Span | None:
+        return self._unread[0] if self._unread else None
+
+    def advance(self, count: int) -> None:
+        segment, start, stop = self._unread.popleft()
+        if start + count < stop:
+            self._unread.appendleft(Span(segment, start + count, stop))
+        self._unread_count -= count
+
+    def next_again(self) -> Again | None:
+        return self._again.popleft() if self._again else None
+
+    def redelivered(self, again: Again) -> None:
+        """Its Delivery knows all there is to know."""
+
+    def finish(self, sequence: int) -> None:
+        """Nothing is kept of what is in flight."""
+
+    def requeue(self, message_id: bytes, delivery: Delivery) -> None:
+        self._requeue(_again(message_id, delivery))
+
+    def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
+        self._defer(_again(message_id, delivery), due)
+
+    def fall_due(self, now: float) -> float | None:
+        while self._deferred and self._deferred[0][0] <= now:
+            self._requeue(heappop(self._deferred)[2])
+        return self._deferred[0][0] if self._deferred else None
+
+    def empty(self) -> None:
+        self._unread.clear()
+        self._unread_count = 0
+        self._again.clear()
+        self._deferred.clear()
+
+    def _free(self) -> int:
+        return (self._mem_queue_size or self._room()) - self.depth
+
+    def _requeue(self, again: Again) -> None:
+        if self._free() > 0:
+            self._again.append(again)
+        else:
+            self.dropped_count += 1
+
+    def _defer(self, again: Again, due: float) -> None:
+        heappush(self._deferred, (due, next(self._tie), again))
+
+
+def _again(message_id: bytes, delivery: Delivery) -> Again:
+    segment = delivery.segment
+    assert segment is not None, "a fleeting channel's deliveries name their segment"
+    sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
+    return Again(sequence, delivery.attempts, segment, sequence - segment.first)

@@ -1,0 +1,84 @@
+"""
+Durability class `memory`: the same log, committed late.
+
+What is published is released at once and reaches the backend within a second or LATE_BYTES, whichever comes first;
+what every durable channel has finished by then is left out. When that commit fails it is tried again, and publishes
+fail only once LATE_BYTES wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nsqtw.core.agenda import Due
+from nsqtw.core.segment import Segment
+from nsqtw.errors import BackendError
+
+if TYPE_CHECKING:
+    from nsqtw.core.broker import Broker
+    from nsqtw.core.topic import Topic
+
+LATE_SECONDS = 1.0
+LATE_BYTES = 8 * 1024 * 1024
+
+
+class LateCommit(Due):
+    """What waits to be committed, of all topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__()
+        self._broker = broker
+        self._segments: dict[Topic, list[Segment]] = {}
+        self._bytes = 0
+        self.error = BackendError("")
+        """Why the last commit failed."""
+
+    def has_room(self) -> bool:
+        """Whether more may be added: not when so much waits and cannot be committed."""
+        if self._bytes >= LATE_BYTES:
+            self.flush()
+        return self._bytes < LATE_BYTES
+
+    def add(self, topic: Topic, segments: list[Segment], now: float) -> None:
+        """Take segments that the topic releases now."""
+        self._segments.setdefault(topic, []).extend(segments)
+        self._bytes += sum(len(segment.frames) for segment in segments)
+        self._broker.agenda.at(now + LATE_SECONDS, self)
+
+    def fall_due(self, now: float) -> float | None:
+        self.flush()
+        return now + LATE_SECONDS if self._segments else None
+
+    def flush(self) -> None:
+        """Commit what is still unfinished. What fails stays."""
+        waiting, self._segments, self._bytes = self._segments, {}, 0
+        writes = {
+            topic: self._unfinished(topic, segments)
+            for topic, segments in waiting.items()
+            if not topic.exiting
+        }
+        failed: dict[object, BackendError] = {}
+        by_backend: dict[object, list[Topic]] = {}
+        for topic, segments in writes.items():
+            if segments:
+                by_backend.setdefault(topic.log.backend, []).append(topic)
+        for topics in by_backend.values():
+            failed.update(topics[0].log.backend.commit([(t.log.queue, writes[t]) for t in topics], False))
+        for topic in writes:
+            if topic.log.queue in failed:
+                self._segments[topic] = waiting[topic]
+                self._bytes += sum(len(segment.frames) for segment in waiting[topic])
+            else:
+                topic.log.committed(waiting[topic])
+        if failed:
+            self.error = self._broker.commit_error = next(iter(failed.values()))
+        elif by_backend:
+            self._broker.commit_error = None
+
+    def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
+        """The segments that some durable channel, or the first one to come, still wants."""
+        cursors = [channel for channel in topic.channels.values() if channel.cursor is not None]
+        if not cursors:
+            return [segment for segment in segments if segment.end > topic.released]
+        finished_below = min(channel.finished_below() for channel in cursors)
+        return [segment for segment in segments if segment.end > finished_below]

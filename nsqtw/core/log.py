@@ -1,0 +1,163 @@
+"""
+A topic's log: what its backend keeps, with the newest part of it in memory.
+
+Theory of operation. Committed segments go to the tail, a sorted list, and into the broker's one `Cache`, which
+has a budget of bytes and forgets the oldest segment of any topic first. What is no longer in the tail is read
+from the backend in blocks; the last blocks stay in the same cache, so that several channels that follow each
+other through a backlog read it once. Segments that are not committed yet (durability class `memory`) are
+`pinned`: they are in the tail and not in the cache, and so cannot be forgotten.
+
+This module is hot, once per segment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+
+from nsqtw.core.segment import SEGMENT_BYTES, Segment, merge
+from nsqtw.interfaces import IBackend, IBackendQueue
+
+CACHE_BYTES = 64 * 1024 * 1024
+MAX_BLOCKS = 32
+# What a segment in the tail costs beside its frames: the object with its list entries, and the ids once asked for.
+_SEGMENT_COST = 320
+_MESSAGE_COST = 72
+
+
+class Cache:
+    """The newest segments of all logs, oldest forgotten first, and the blocks read last."""
+
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        self.limit = limit
+        self.used = 0
+        self._tails: deque[tuple[Log, int]] = deque()
+        self._blocks: OrderedDict[tuple[int, int], list[Segment]] = OrderedDict()
+
+    def add(self, log: Log, segment: Segment) -> None:
+        """Count a segment that was appended to the tail of `log`."""
+        cost = len(segment.frames) + _SEGMENT_COST + _MESSAGE_COST * segment.count
+        self._tails.append((log, cost))
+        self.used += cost
+        while self.used > self.limit:
+            oldest, cost = self._tails.popleft()
+            self.used -= cost
+            oldest.forget_oldest()
+
+    def block(self, log: Log, sequence: int) -> list[Segment] | None:
+        """A block read before that contains `sequence`, or that was read from there on."""
+        key = (id(log), sequence)
+        if key in self._blocks:
+            self._blocks.move_to_end(key)
+            return self._blocks[key]
+        for (owner, _), block in self._blocks.items():
+            if owner == id(log) and block[0].first <= sequence < block[-1].end:
+                return block
+        return None
+
+    def keep_block(self, log: Log, sequence: int, block: list[Segment]) -> None:
+        """Remember a block that was read from `sequence` on."""
+        self._blocks[id(log), sequence] = block
+        if len(self._blocks) > MAX_BLOCKS:
+            self._blocks.popitem(last=False)
+
+    def forget_blocks(self, log: Log) -> None:
+        """The log is gone: another one may get its address in memory."""
+        for key in [key for key in self._blocks if key[0] == id(log)]:
+            del self._blocks[key]
+
+
+class Log:
+    """The segments of one topic, by sequence. `end` is one past the highest sequence that may be read."""
+
+    def __init__(self, backend: IBackend, queue: IBackendQueue, cache: Cache) -> None:
+        self.backend = backend
+        self.queue = queue
+        self.end: int = queue.end
+        self._cache = cache
+        self._tail: list[Segment] = []
+        self._firsts: list[int] = []
+        self._start = 0
+
+    def append(self, segments: Sequence[Segment], *, pinned: bool = False) -> None:
+        """Take committed segments, or with `pinned` ones whose commit comes later (`committed`)."""
+        for segment in segments:
+            self._tail.append(segment)
+            self._firsts.append(segment.first)
+            self.end = segment.end
+            if not pinned:
+                self._cache.add(self, segment)
+
+    def committed(self, segments: Sequence[Segment]) -> None:
+        """Pinned segments, all there are, oldest first, need not be kept in memory any more."""
+        for segment in segments:
+            self._cache.add(self, segment)
+
+    def forget_oldest(self) -> None:
+        """The cache counts the oldest segment of the tail no more."""
+        if self._start >= len(self._tail):
+            return
+        self._firsts[self._start] = -1
+        self._tail[self._start] = _FORGOTTEN
+        self._start += 1
+        if self._start > 64 and self._start * 2 > len(self._tail):
+            del self._tail[: self._start], self._firsts[: self._start]
+            self._start = 0
+
+    def following(self, sequence: int) -> list[Segment]:
+        """
+        Some segments in order, from the one that contains `sequence` or else the next one after it; [] at the end.
+        BackendError when the medium fails.
+        """
+        tail, start = self._tail, self._start
+        if start < len(tail) and sequence >= self._firsts[start]:
+            place = bisect_right(self._firsts, sequence, start) - 1
+            if tail[place].end <= sequence:
+                place += 1
+            return self._some_of_tail(place)
+        block = self._cache.block(self, sequence)
+        if block is None:
+            block = self._read(sequence, SEGMENT_BYTES)
+            if not block:
+                return self._some_of_tail(start)
+        return [segment for segment in block if segment.end > sequence]
+
+    def find(self, sequence: int) -> tuple[Segment, int] | None:
+        """
+        The segment that contains `sequence` and its index in there; None when it is not there any more.
+        BackendError when the medium fails.
+        """
+        found = self.following(sequence)
+        if found and found[0].first <= sequence:
+            return found[0], sequence - found[0].first
+        return None
+
+    def close(self) -> None:
+        """The topic is gone, or the broker stops."""
+        self._tail.clear()
+        self._firsts.clear()
+        self._start = 0
+        self._cache.forget_blocks(self)
+
+    def _some_of_tail(self, place: int) -> list[Segment]:
+        """About SEGMENT_BYTES of it: who holds on to them keeps them in memory."""
+        stop, held = place, 0
+        while stop < len(self._tail) and held < SEGMENT_BYTES:
+            held += len(self._tail[stop].frames)
+            stop += 1
+        return self._tail[place:stop]
+
+    def _read(self, sequence: int, limit: int) -> list[Segment]:
+        """A block from the backend, up to where the tail begins, small segments merged."""
+        read = self.queue.read(sequence, limit)
+        if self._start < len(self._tail):
+            border = self._firsts[self._start]
+            read = [segment for segment in read if segment.first < border]
+        block = merge(read)
+        if block:
+            self._cache.keep_block(self, sequence, block)
+        return block
+
+
+_FORGOTTEN = Segment(0, 0, 0, b"")

@@ -1,0 +1,75 @@
+"""
+Where a channel is in its topic's log: the interface of the two kinds, and what they have in common.
+
+A durable channel has a `cursor.Cursor`, an ephemeral one a `fleeting.Fleeting`. A channel asks either for the
+next unread run (`peek`, `advance`) and for messages that are due for another delivery (`next_again`), and tells it
+what became of those it handed out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from nsqtw.core.consumer import Delivery
+from nsqtw.core.segment import Segment, Span
+
+
+class Again(NamedTuple):
+    """A message to be delivered on its own. `attempts` counts the deliveries so far."""
+
+    sequence: int
+    attempts: int
+    segment: Segment
+    index: int
+
+
+class Position(Protocol):
+    """A channel's place in the log and its unfinished messages that are not in their first flight."""
+
+    @property
+    def depth(self) -> int:
+        """Messages that could be delivered now."""
+
+    @property
+    def backend_depth(self) -> int:
+        """How many of them nsqd would have on disk (nsqd specification 2.5)."""
+
+    @property
+    def deferred_count(self) -> int:
+        """Messages that wait for their time."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a finished redelivery has to be told to `finish`."""
+
+    def release(self, segments: list[Segment], now: float) -> float | None:
+        """
+        The topic released these; when some of them are deferred, the earliest moment one becomes due.
+        """
+
+    def peek(self) -> Span | None:
+        """The unread messages that come next, as far as they lie in one segment. BackendError."""
+
+    def advance(self, count: int) -> None:
+        """That many of what `peek` returned were taken."""
+
+    def next_again(self) -> Again | None:
+        """Take the requeued message whose turn has come, if any. BackendError."""
+
+    def redelivered(self, again: Again) -> None:
+        """It is on its way again."""
+
+    def finish(self, sequence: int) -> None:
+        """A redelivered message is finished."""
+
+    def requeue(self, message_id: bytes, delivery: Delivery) -> None:
+        """A message that was in flight is to be delivered again when its turn comes."""
+
+    def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
+        """A message that was in flight is to be delivered again, not before `due`."""
+
+    def fall_due(self, now: float) -> float | None:
+        """Make ready what was deferred until now; when to look next."""
+
+    def empty(self) -> None:
+        """Forget everything up to what is released."""

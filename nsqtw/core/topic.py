@@ -1,0 +1,382 @@
+"""
+A topic: a log, how far its channels may read it, and the publishes of the turn.
+
+Theory of operation. `put` only collects. At the end of the turn the broker seals what was collected into segments,
+commits them, and tells the topic what came of it: `settle` either moves `released`, so that the channels can see the
+messages, or hands the error to the waiters. Nothing is visible before it is committed.
+
+`released` is the topic's one cursor: channels read up to there, and a new channel starts there. It stands still while
+the topic is paused or has no channel; topic depth is what lies above it. Deferred messages above it are in
+`_waiting`: their delay starts when they are released, and nobody has to search the log for them then.
+
+This module is hot, once per publish command and per segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from nsqtw.core.channel import Channel
+from nsqtw.core.cut import SavedTopic, Waiting
+from nsqtw.core.log import Log
+from nsqtw.core.segment import BODY_AT, Segment, cuts, encode
+from nsqtw.errors import BackendError, Exiting
+from nsqtw.interfaces import Waiter
+from nsqtw.names import is_ephemeral
+
+if TYPE_CHECKING:
+    from nsqtw.core.broker import Broker
+
+BLOCK_SIZE = 1 << 20
+"""Sequences a topic takes from the broker at a time."""
+
+
+class Topic:
+    """One topic of `broker`, created by it."""
+
+    def __init__(self, broker: Broker, name: str, log: Log) -> None:
+        self.broker = broker
+        self.name = name
+        self.log = log
+        self.ephemeral = is_ephemeral(name)
+        self.mem_queue_size: int = broker.options.mem_queue_size
+        self.paused = False
+        self.exiting = False
+        self.channels: dict[str, Channel] = {}
+        self.released = log.end
+        self.released_total = 0
+        self.put_total = 0
+        self.message_count = 0
+        """Accepted since the process started."""
+        self.message_bytes = 0
+        self.released_in_memory = 0
+        """How many of the newest released messages nsqd would have in memory."""
+        self._bodies: list[tuple[int, Sequence[bytes]]] = []
+        self._waiters: list[Waiter] = []
+        self._next_sequence = self._block_end = 0
+        self._waiting: list[Waiting] = []
+        self._dropped: list[tuple[int, int]] = []
+        self._hungry: dict[Channel, None] = {}
+
+    # -- what /stats shows
+
+    @property
+    def depth(self) -> int:
+        """Messages no channel was given yet."""
+        return self.put_total - self.released_total
+
+    @property
+    def backend_depth(self) -> int:
+        """How many of them nsqd would have on disk (nsqd specification 2.5)."""
+        return 0 if self.ephemeral else max(0, self.depth - min(self.message_count, self.mem_queue_size))
+
+    # -- publishing
+
+    def put(self, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
+        """
+        Take messages, to be delivered after `delay_ms`. The waiter is called when they are as safe as the topic's
+        durability class says, or with a BackendError or Exiting.
+        """
+        if self.exiting:
+            waiter(Exiting())
+            return
+        if not self._waiters:
+            self.broker.to_commit.append(self)
+        self._bodies.append((delay_ms, bodies))
+        self._waiters.append(waiter)
+
+    def seal(self, timestamp_ns: int) -> list[Segment]:
+        """What was put since the last time, as segments with their place in the log."""
+        collected, self._bodies = self._bodies, []
+        segments = []
+        for delay_ms, runs in groupby(collected, key=itemgetter(0)):
+            lists = [bodies for _, bodies in runs]
+            bodies = lists[0] if len(lists) == 1 else list(chain.from_iterable(lists))
+            for cut in cuts(bodies):
+                first = self._take_sequences(len(cut))
+                segments.append(encode(cut, first, self.broker.node_id, timestamp_ns, delay_ms))
+        return segments
+
+    def take_waiters(self) -> list[Waiter]:
+        """Those whose messages the last `seal` gave; whoever takes them answers them."""
+        waiters, self._waiters = self._waiters, []
+        return waiters
+
+    def accept(self, segments: list[Segment], now: float, *, pinned: bool = False) -> None:
+        """These are in the log now (`pinned`: will be); let the channels have them."""
+        count = sum(segment.count for segment in segments)
+        self.message_count += count
+        self.message_bytes += sum(len(segment.frames) for segment in segments) - BODY_AT * count
+        if self.ephemeral and not self.flows:
+            segments = self._fitting(segments)
+            count = sum(segment.count for segment in segments)
+        self.log.append(segments, pinned=pinned)
+        self.put_total += count
+        self._waiting += [Waiting(s.first, s.count, s.delay_ms) for s in segments if s.delay_ms]
+        if self.flows:
+            self._release(segments, now)
+        if self.ephemeral:
+            self.trim_memory()
+        self.touch()
+
+    @property
+    def flows(self) -> bool:
+        """Whether what is put goes on to channels."""
+        return bool(self.channels) and not self.paused
+
+    # -- channels
+
+    def channel(self, name: str, now: float) -> Channel:
+        """
+        The channel of that name, created when there is none: it starts at `released`, the first one so gets
+        what the topic kept. Whoever must rely on its birth waits for `broker.save`. Exiting.
+        """
+        found = self.channels.get(name)
+        if found is not None:
+            return found
+        if self.exiting:
+            raise Exiting
+        channel = self.channels[name] = Channel(self, name)
+        self._release_kept(now)
+        self.touch()
+        return channel
+
+    def delete_channel(self, name: str) -> None:
+        """Remove a channel and everything in it, and disconnect its consumers. KeyError. Saved with the next cut."""
+        channel = self.channels.pop(name)
+        channel.exit(disconnect=True)
+        channel.empty()
+        self._hungry.pop(channel, None)
+        self.broker.to_serve.pop(channel, None)
+        if not (self.ephemeral or channel.ephemeral or self.exiting):
+            self.broker.forget_channel(self.name, name)
+        self.touch()
+        if self.ephemeral and not self.channels and not self.exiting:
+            self.broker.delete_topic(self.name)
+
+    # -- administration
+
+    def pause(self) -> None:
+        """Release nothing until `unpause`; publishing goes on."""
+        self.paused = True
+        self.touch()
+
+    def unpause(self, now: float) -> None:
+        self.paused = False
+        self._release_kept(now)
+        self.touch()
+
+    def empty(self) -> None:
+        """Drop what was not released. Channels keep what they have."""
+        dropped = self.depth
+        if self.channels and self.log.end > self.released:
+            self._dropped.append((self.released, self.log.end))
+        for channel in self.channels.values():
+            channel.joined_total += dropped
+            if channel.cursor is not None:
+                channel.cursor.drop(dropped)
+        self.released = self.log.end
+        self.released_total = self.put_total
+        self._waiting.clear()
+        self.touch()
+
+    def exit(self) -> None:
+        """The topic is being deleted: its publishers and consumers are told."""
+        self.exiting = True
+        self._bodies.clear()
+        for waiter in self.take_waiters():
+            waiter(Exiting())
+        for name in list(self.channels):
+            self.delete_channel(name)
+        self.log.close()
+
+    # -- for channels and cursors
+
+    def touch(self) -> None:
+        """Something changed that the next cut should have."""
+        self.broker.touched[self] = None
+
+    def is_hungry(self, channel: Channel) -> bool:
+        return channel in self._hungry
+
+    def set_hungry(self, channel: Channel, hungry: bool) -> None:
+        """Whether the channel has ready consumers and nothing for them: a release then wakes it."""
+        if hungry:
+            self._hungry[channel] = None
+        else:
+            self._hungry.pop(channel, None)
+
+    def end_of_dropped(self, sequence: int) -> int | None:
+        """Where the dropped range that contains `sequence` ends; None when it was not dropped."""
+        for start, stop in self._dropped:
+            if start <= sequence < stop:
+                return stop
+        return None
+
+    def lost(self, sequence: int) -> None:
+        """An unfinished message is not in the log any more."""
+        self.broker.report(
+            self.name, "log", sequence, sequence, "an unfinished message is not stored any more"
+        )
+
+    def read_failed(self, error: BackendError) -> None:
+        """The medium failed while a channel was served; it will be tried again."""
+        self.broker.report(self.name, "log", self.released, self.log.end, f"reading failed: {error}")
+
+    # -- saving
+
+    def trim_memory(self) -> None:
+        """Let go of what no channel of an ephemeral topic wants: no saved cut says so for it."""
+        below, keep = self.released, set[int]()
+        for channel in self.channels.values():
+            if channel.cursor is not None:
+                below = min(below, channel.cursor.next)
+                keep.update(channel.cursor.unfinished(), channel.first_deliveries())
+        self.log.queue.trim(below, sorted(keep))
+
+    def saved(self, wall_ms_at: float) -> SavedTopic:
+        """What changed since the last cut (see `Cursor.changes` for the clock)."""
+        cursors = [channel.cursor for channel in self.channels.values() if channel.cursor is not None]
+        lowest = min((cursor.next for cursor in cursors), default=self.released)
+        self._dropped = [(start, stop) for start, stop in self._dropped if stop > lowest]
+        saved = SavedTopic(
+            self.name,
+            paused=self.paused,
+            released=self.released,
+            released_total=self.released_total,
+            end=self.log.end,
+            put_total=self.put_total,
+            dropped=list(self._dropped),
+            waiting=list(self._waiting),
+        )
+        for channel in self.channels.values():
+            if channel.cursor is not None and channel.cursor.touched:
+                cursor = channel.cursor.changes(channel.name, channel.first_deliveries(), wall_ms_at)
+                cursor.paused = channel.paused
+                saved.cursors.append(cursor)
+        return saved
+
+    def births_saved(self, saved: SavedTopic) -> None:
+        """What `saved` gave is safe: so are the channels in it."""
+        for cursor in saved.cursors:
+            channel = self.channels.get(cursor.name)
+            if channel is not None:
+                channel.is_saved = True
+
+    def save_again(self, saved: SavedTopic) -> None:
+        """What `saved` gave was not saved."""
+        for cursor in saved.cursors:
+            channel = self.channels.get(cursor.name)
+            if channel is not None and channel.cursor is not None:
+                channel.cursor.save_again(cursor)
+        self.touch()
+
+    def restore(self, saved: SavedTopic, now: float, wall_ms_at: float) -> None:
+        """
+        Become what was saved. What was put and not released goes to the channels now, deferred messages counted
+        from their publish time.
+        """
+        self.paused = saved.paused
+        self.released, self.released_total = saved.released, saved.released_total
+        self.put_total = saved.put_total
+        self._dropped = list(saved.dropped)
+        self._waiting = list(saved.waiting)
+        for cursor in saved.cursors:
+            channel = self.channels[cursor.name] = Channel(self, cursor.name)
+            channel.paused = cursor.paused
+            channel.is_saved = True
+            if channel.cursor is not None:
+                channel.cursor.restore(cursor, wall_ms_at)
+        if self.flows:
+            for waiting in self._waiting:
+                self._hold_back(waiting, self._published(waiting, now, wall_ms_at))
+            self._waiting.clear()
+            self.released, self.released_total = self.log.end, self.put_total
+        for channel in self.channels.values():
+            channel.joined_total = self.released_total
+            channel.await_deferred(now)
+            self.touch()
+
+    # -- inside
+
+    def _take_sequences(self, count: int) -> int:
+        if self._next_sequence + count > self._block_end:
+            blocks = -(-count // BLOCK_SIZE)
+            self._next_sequence = self.broker.take_blocks(blocks) * BLOCK_SIZE
+            self._block_end = self._next_sequence + blocks * BLOCK_SIZE
+        first = self._next_sequence
+        self._next_sequence += count
+        return first
+
+    def _release(self, segments: list[Segment], now: float) -> None:
+        """Everything put is released; `segments` is what was not yet."""
+        count = self.put_total - self.released_total
+        self.released, self.released_total = self.log.end, self.put_total
+        self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
+        deferring = bool(self._waiting)
+        self._waiting.clear()
+        for channel in self.channels.values():
+            if channel.ephemeral or deferring:
+                channel.release(segments, now)
+                if channel.ephemeral:
+                    channel.wake()
+        if self._hungry:
+            self.broker.to_serve.update(self._hungry)
+            self._hungry.clear()
+
+    def _release_kept(self, now: float) -> None:
+        """The topic flows again: release what it kept. Ephemeral channels get what fits of it."""
+        if not self.flows or self.depth == 0:
+            return
+        for waiting in self._waiting:
+            self._hold_back(waiting, now)
+        self._waiting.clear()
+        count = self.depth
+        start, self.released = self.released, self.log.end
+        self.released_total = self.put_total
+        self.released_in_memory = min(
+            self.message_count, self.mem_queue_size, self.released_in_memory + count
+        )
+        for channel in self.channels.values():
+            if channel.ephemeral:
+                self._feed(channel, start, now)
+            channel.wake()
+
+    def _feed(self, channel: Channel, start: int, now: float) -> None:
+        """Give an ephemeral channel what was kept from `start` on, as far as it has room."""
+        while channel.depth < max(1, self.mem_queue_size):
+            before = channel.depth
+            segments = self.log.following(start)
+            channel.release([segment for segment in segments if segment.first >= start], now)
+            if channel.depth == before and not any(segment.delay_ms for segment in segments):
+                return
+            start = segments[-1].end
+
+    def _hold_back(self, waiting: Waiting, since: float) -> None:
+        """Every durable channel gets the deferred messages; their delay counts from `since`."""
+        due = since + waiting.delay_ms / 1000
+        for channel in self.channels.values():
+            if channel.cursor is not None:
+                channel.cursor.hold_deferred(waiting.first, waiting.count, due)
+                self.broker.agenda.at(due, channel)
+
+    def _published(self, waiting: Waiting, now: float, wall_ms_at: float) -> float:
+        """When deferred messages were published, in the clock of `now`."""
+        found = self.log.find(waiting.first)
+        return now if found is None else found[0].timestamp_ns / 1e9 - wall_ms_at / 1000
+
+    def _fitting(self, segments: list[Segment]) -> list[Segment]:
+        """What fits into an ephemeral topic that keeps its messages for a channel to come."""
+        room = self.mem_queue_size - self.depth
+        fitting = []
+        for segment in segments:
+            if room <= 0:
+                break
+            if segment.count > room:
+                segment = Segment(segment.first, room, segment.delay_ms, segment.cut(0, room))
+            fitting.append(segment)
+            room -= segment.count
+        return fitting

@@ -1,0 +1,98 @@
+"""
+Addresses a broker listens on: `host:port` for TCP, any other text for the path of a unix socket.
+
+Binding and serving are two steps, because a broker binds first, then reads what it has stored, and only then
+accepts: clients that come in between wait in the backlog instead of being refused (nsqd specification 4.3).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+
+from nsqtw.errors import OptionError
+
+BACKLOG = 1024
+_HIGHEST_PORT = 65535
+UNIX_PORT = -1
+"""Where a port number is asked for, a unix socket has this one (nsqd specification 3.5)."""
+
+
+class Listener:
+    """
+    A bound socket. `address` is where it really listens, with the real port for a port 0; `port` is that
+    port, or UNIX_PORT. Raises OptionError when the address cannot be had.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            self._socket = _bound_socket(address)
+        except OSError as failure:
+            reason = failure.strerror or str(failure)
+            raise OptionError(f"listen ({address}) failed - {reason.lower()}") from failure
+        self._socket.setblocking(False)
+        if self._socket.family == socket.AF_UNIX:
+            self.address, self.port = address, UNIX_PORT
+        else:
+            host, self.port = self._socket.getsockname()[:2]
+            self.address = join_host_port(host, self.port)
+
+    def serve(self, reactor: Any, factory: IProtocolFactory) -> IListeningPort:
+        """Accept connections from now on. The socket is Twisted's: to stop, stop the port. Called once."""
+        port: IListeningPort = reactor.adoptStreamPort(self._socket.fileno(), self._socket.family, factory)
+        # Twisted has set a backlog of 50; a fleet of clients that reconnects at once needs more.
+        self._socket.listen(BACKLOG)
+        self._socket.close()
+        return port
+
+    def close(self) -> None:
+        """Give the address up without ever serving."""
+        self._socket.close()
+        if self.port == UNIX_PORT:
+            os.unlink(self.address)
+
+
+def split_host_port(address: str) -> tuple[str, str] | None:
+    """Host and port of `host:port`, `:port` or `[v6]:port`; None when it is none of these, as in Go."""
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    return (host, port) if colon else None
+
+
+def join_host_port(host: str, port: int) -> str:
+    """The other way round."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _bound_socket(address: str) -> socket.socket:
+    parts = split_host_port(address)
+    if parts is None:
+        family, where = socket.AF_UNIX, address
+    else:
+        family, where = _resolve(*parts)
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family != socket.AF_UNIX:
+            # A broker that was killed can be started again on the same port at once.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(where)
+        bound.listen(BACKLOG)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def _resolve(host: str, port: str) -> tuple[socket.AddressFamily, Any]:
+    """The address to bind, of several an IPv4 one. No host means all of them."""
+    if port.isdecimal() and int(port) > _HIGHEST_PORT:
+        raise OSError(f"invalid port {port}")  # getaddrinfo would cut it to 16 bits
+    found = socket.getaddrinfo(host or None, port or "0", type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return found[0][0], found[0][4]

@@ -1,0 +1,147 @@
+"""
+The end of a reactor turn: everything that was read is stored, served and written at once.
+
+Theory of operation. Whoever changes the broker calls `wake`; a call in the same reactor turn, after all reads of
+that poll, then does the broker's steps in order and lets each changed connection write once. Nothing here is done for
+a single message. The pump also owns the only timer, set to when the broker is next needed, and the rhythm in which
+cuts are saved: one at a time, about once a second, at once when somebody waits for it.
+
+This module is hot, once per turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+
+from nsqtw.core.broker import Broker, Save
+from nsqtw.errors import BackendError
+
+SAVE_SECONDS = 1.0
+COMMIT_BYTES = 4 * 1024 * 1024
+"""A turn that reads more than this commits in between, so that what waits in memory has a bound."""
+
+
+class Connection(Protocol):
+    """What has something to write at the end of a turn."""
+
+    def flush(self, now: float) -> None:
+        """Write what there is."""
+
+
+class SaveWriter(Protocol):
+    """Does a Save somewhere else, and says in the reactor thread how it went."""
+
+    def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None: ...
+
+
+class Pump:
+    """Drives `broker`. `now` is its clock, in seconds; only differences of it mean something."""
+
+    def __init__(self, reactor: Any, broker: Broker, writer: SaveWriter) -> None:
+        self._reactor = reactor
+        self._broker = broker
+        self._writer = writer
+        self._changed: dict[Connection, None] = {}
+        self._woken = False
+        self._read_bytes = 0
+        self._timer: Any = None
+        self._last_save = 0.0
+        self._saving = False
+        self._stopped: Deferred[None] | None = None
+        set_clock(broker)
+
+    def now(self) -> float:
+        """The moment, in the broker's clock."""
+        return time.monotonic()
+
+    def wake(self) -> None:
+        """Something changed: do a turn when everything that can be read now has been read."""
+        if not self._woken:
+            self._woken = True
+            self._reactor.callLater(0, self._turn)
+
+    def changed(self, connection: Connection) -> None:
+        """A connection has something to write."""
+        self._changed[connection] = None
+        self.wake()
+
+    def took(self, count: int) -> None:
+        """So many bytes were read and given to a session."""
+        self._read_bytes += count
+        if self._read_bytes > COMMIT_BYTES:
+            self._read_bytes = 0
+            self._broker.commit(self.now())
+        self.wake()
+
+    def stop(self) -> Deferred[None]:
+        """
+        Take nothing more and save everything. Fires when it is saved, or tried and failed: what is stored is then what
+        a crash would leave.
+        """
+        now = self.now()
+        self._broker.stop(now)
+        self._stopped = Deferred()
+        self._broker.save(lambda error: None)
+        self._save(now)
+        return self._stopped
+
+    def _turn(self) -> None:
+        now = self.now()
+        broker = self._broker
+        self._woken = False
+        self._read_bytes = 0
+        set_clock(broker)
+        broker.tick(now)
+        if broker.to_commit:
+            broker.commit(now)
+        more = bool(broker.to_serve) and broker.serve(now)
+        changed, self._changed = self._changed, {}
+        for connection in changed:
+            connection.flush(now)
+        if more or broker.to_commit:
+            self.wake()
+        self._save(now)
+        self._arm(now)
+
+    def _save(self, now: float) -> None:
+        broker = self._broker
+        due = broker.save_is_urgent or (broker.save_is_wanted and now >= self._last_save + SAVE_SECONDS)
+        if due and not self._saving:
+            self._saving = True
+            self._last_save = now
+            self._writer.save(broker.begin_save(now), self._saved)
+
+    def _saved(self, save: Save, error: BackendError | None) -> None:
+        self._saving = False
+        self._broker.end_save(save, error)
+        if self._stopped is not None and not (self._broker.save_is_urgent and error is None):
+            if self._timer is not None and self._timer.active():
+                self._timer.cancel()
+            self._stopped.callback(None)
+            self._stopped = None
+        self.wake()
+
+    def _arm(self, now: float) -> None:
+        """Set the timer to when the broker is next needed, unless it is set to an earlier moment."""
+        when = self._broker.agenda.next_due
+        if self._broker.save_is_wanted and not self._saving:
+            save_at = self._last_save + SAVE_SECONDS
+            when = save_at if when is None else min(when, save_at)
+        if when is None or self._stopped is not None:
+            return
+        delay = max(0.0, when - now)
+        if self._timer is None or not self._timer.active():
+            self._timer_at = when
+            self._timer = self._reactor.callLater(delay, self._turn)
+        elif when < self._timer_at:
+            self._timer_at = when
+            self._timer.reset(delay)
+
+
+def set_clock(broker: Broker) -> None:
+    """Tell the broker what the wall clock is."""
+    broker.wall_offset_ns = time.time_ns() - time.monotonic_ns()

@@ -1,0 +1,175 @@
+"""
+TCP (and unix socket) connections: the first four bytes choose the protocol, everything else is the session's.
+
+Back-pressure runs both ways. When the transport has enough to write the session is told to deliver nothing; when
+the session does not want data the transport is not read from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from nsqtw.core.broker import Broker
+from nsqtw.interfaces import IProtocol, IProtocolFactory
+from nsqtw.net.log import Log
+from nsqtw.net.pump import Pump
+from nsqtw.protocols.frames import ERROR, frame
+
+MAGIC_BYTES = 4
+READ_BYTES = 256 * 1024
+"""Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
+
+
+@implementer(IHalfCloseableProtocol, IPushProducer)
+class BrokerConnection(Protocol):
+    """One accepted connection."""
+
+    transport: Any
+
+    def __init__(self, factory: BrokerFactory) -> None:
+        self._factory = factory
+        self._pump = factory.pump
+        self._session: IProtocol | None = None
+        self._magic = b""
+        self._remote = ""
+        self._reading = True
+
+    # -- from the transport
+
+    def connectionMade(self) -> None:
+        self._remote = address_text(self.transport.getPeer())
+        if hasattr(self.transport, "setTcpNoDelay"):
+            self.transport.setTcpNoDelay(True)
+            self.transport.setTcpKeepAlive(True)
+        self.transport.bufferSize = READ_BYTES
+        self.transport.registerProducer(self, True)
+        self._factory.connections.add(self)
+        self._factory.log.info("TCP: new client(%s)", self._remote)
+
+    def dataReceived(self, data: bytes) -> None:
+        session = self._session
+        if session is None:
+            session = self._choose(data)
+            if session is None:
+                return
+            data = self._magic[MAGIC_BYTES:]
+        session.receive_data(data, self._pump.now())
+        self._pump.took(len(data))
+        self._regulate(session)
+
+    def readConnectionLost(self) -> None:
+        if self._session is None:
+            self._factory.log.error("failed to read protocol version - %s", "EOF")
+            self.transport.loseConnection()
+        else:
+            self._session.receive_end(self._pump.now())
+
+    def writeConnectionLost(self) -> None:
+        """Only we end the writing side, and then the whole connection."""
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._factory.connections.discard(self)
+        if self._session is not None:
+            self._session.connection_lost(self._pump.now())
+            self._session = None
+            self._pump.wake()
+            self._factory.log.info("PROTOCOL(V2): [%s] exiting ioloop", self._remote)
+
+    def pauseProducing(self) -> None:
+        if self._session is not None:
+            self._session.pause_delivery()
+
+    def resumeProducing(self) -> None:
+        if self._session is not None:
+            self._session.resume_delivery(self._pump.now())
+            self._regulate(self._session)
+            self._pump.wake()
+
+    def stopProducing(self) -> None:
+        """The transport is closing; connectionLost follows."""
+
+    # -- from the pump
+
+    def flush(self, now: float) -> None:
+        """Write what the session has to say, in one write."""
+        session = self._session
+        if session is None:
+            return
+        out = session.data_to_send()
+        if out:
+            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if session.closing:
+            self.disconnect()
+        else:
+            self._regulate(session)
+
+    def disconnect(self) -> None:
+        """Close, once everything written is out."""
+        self.transport.unregisterProducer()
+        self.transport.loseConnection()
+
+    # -- inside
+
+    def _choose(self, data: bytes) -> IProtocol | None:
+        """Make the session, once the magic is there."""
+        self._magic += data
+        if len(self._magic) < MAGIC_BYTES:
+            return None
+        magic, log = self._magic[:MAGIC_BYTES], self._factory.log
+        log.info("CLIENT(%s): desired protocol magic '%s'", self._remote, magic.decode("latin-1"))
+        factory = self._factory.protocols.get(magic)
+        if factory is None:
+            log.error("client(%s) bad protocol magic '%s'", self._remote, magic.decode("latin-1"))
+            self.transport.write(frame(ERROR, b"E_BAD_PROTOCOL"))
+            self.disconnect()
+            return None
+        self._session = factory.session(
+            self._factory.broker, self._remote, lambda: self._pump.changed(self), self._pump.now()
+        )
+        return self._session
+
+    def _regulate(self, session: IProtocol) -> None:
+        """Read from the transport exactly when the session wants data."""
+        if session.wants_data != self._reading:
+            self._reading = session.wants_data
+            if self._reading:
+                self.transport.resumeProducing()
+            else:
+                self.transport.pauseProducing()
+
+
+class BrokerFactory(Factory):
+    """Accepts connections for `broker`; `protocols` are the session factories by magic."""
+
+    noisy = False
+
+    def __init__(self, broker: Broker, pump: Pump, protocols: Mapping[bytes, IProtocolFactory], log: Log) -> None:
+        self.broker = broker
+        self.pump = pump
+        self.protocols = protocols
+        self.log = log
+        self.connections: set[BrokerConnection] = set()
+
+    def buildProtocol(self, addr: Any) -> BrokerConnection:
+        return BrokerConnection(self)
+
+    def disconnect_all(self) -> None:
+        """The broker stops: every client sees the end of its connection."""
+        for connection in list(self.connections):
+            connection.transport.abortConnection()
+
+
+def address_text(address: Any) -> str:
+    """`ip:port`, IPv6 in brackets; `@` for a unix socket, whose peer has no name."""
+    if isinstance(address, IPv6Address):
+        return f"[{address.host}]:{address.port}"
+    if isinstance(address, IPv4Address):
+        return f"{address.host}:{address.port}"
+    return "@"

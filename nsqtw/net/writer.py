@@ -1,0 +1,68 @@
+"""
+The writer thread: positions, deletion and trimming, away from the reactor.
+
+One thread, one job at a time, in order. A job is a `Save` of the broker's; trimming follows the saved state, so it
+is right for the running broker and for the one that comes after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from nsqtw.core.broker import Save
+from nsqtw.errors import BackendError
+from nsqtw.interfaces import IPositions, Report
+
+
+class WriterThread:
+    """Does saves in a thread of its own; answers arrive through `reactor.callFromThread`."""
+
+    def __init__(self, reactor: Any, positions: IPositions, report: Report) -> None:
+        self._reactor = reactor
+        self._positions = positions
+        self._report = report
+        self._thread = ThreadPoolExecutor(1, "nsqtw-writer")
+
+    def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
+        """Do it soon; `done(save, error)` is called in the reactor thread."""
+        self._thread.submit(self._perform, save, done)
+
+    def close(self) -> None:
+        """Wait for what was started, and end the thread."""
+        self._thread.shutdown()
+
+    def _perform(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
+        try:
+            error = perform(save, self._positions, self._report)
+        except Exception as unforeseen:  # a broken backend of a third party must not leave waiters hanging
+            error = BackendError(f"{type(unforeseen).__name__}: {unforeseen}")
+        self._reactor.callFromThread(done, save, error)
+
+
+def perform(save: Save, positions: IPositions, report: Report) -> BackendError | None:
+    """
+    Reserve, save, then delete and trim. Returns why nothing was saved; what fails after saving is reported, and tried
+    again with a later save.
+    """
+    try:
+        if save.reserve is not None:
+            positions.reserve(save.reserve)
+        if save.cut:
+            positions.save(save.cut)
+    except BackendError as error:
+        return error
+    for name, queue in save.deleted:
+        try:
+            queue.delete()
+        except BackendError as error:
+            report(name, "delete", queue.first, queue.end, str(error))
+    for name, queue in save.trims:
+        unfinished = positions.unfinished(name)
+        if unfinished is not None:
+            try:
+                queue.trim(*unfinished)
+            except BackendError as error:
+                report(name, "trim", queue.first, queue.end, str(error))
+    return None

@@ -1,0 +1,317 @@
+"""
+Every option of the broker, said once: `Options`.
+
+Flags, config keys, defaults, bounds, help, the table of docs/configuration.md and what GET /config answers
+all come from this table. Names, defaults and meanings are nsqd's (nsqd specification 4.2); the last group
+is ours. Durations are seconds, as floats. `python -m nsqtw.options` prints the table as markdown.
+
+Flags and config files are read by `nsqtw.option_sources`, single values by `nsqtw.option_values`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from nsqtw.errors import OptionError
+from nsqtw.option_values import (
+    BOOLEAN,
+    DURATION,
+    FRACTIONS,
+    INTEGER,
+    LEVEL,
+    LEVELS,
+    TEXT,
+    TEXTS,
+    TLS_REQUIRED,
+    TLS_REQUIREMENT,
+    TLS_VERSION,
+    TLS_VERSIONS,
+    Kind,
+    choice,
+    fraction_text,
+)
+
+
+@attrs.frozen
+class Limit:
+    """What an option's value must be. `text` ends the sentence "--flag must be ..."."""
+
+    text: str
+    allows: Callable[[Any], bool]
+
+
+@attrs.frozen
+class Option:
+    """
+    One line of the table. `name` is the attribute of `Options`, `default` as a user would write it; it is
+    empty where the default depends on the machine.
+    """
+
+    name: str
+    flag: str
+    key: str
+    kind: Kind
+    help: str
+    limit: Limit | None
+    default: str
+
+
+def hostname() -> str:
+    """What the operating system calls this machine."""
+    return os.uname().nodename
+
+
+def default_node_id() -> int:
+    """CRC-32 of the MD5 of the host name, modulo 1024: nsqd's own choice, so ids look the same on a host."""
+    from hashlib import md5
+    from zlib import crc32
+
+    return crc32(md5(hostname().encode(), usedforsecurity=False).digest()) % 1024
+
+
+def _option(
+    kind: Kind,
+    default: Any,
+    text: str,
+    *,
+    key: str | None = None,
+    limit: Limit | None = None,
+) -> Any:
+    shown = "" if isinstance(default, attrs.Factory) else kind.show(default)  # type: ignore[arg-type]
+    return attrs.field(
+        default=default,
+        metadata={"kind": kind, "key": key, "help": text, "limit": limit, "default": shown},
+    )
+
+
+_ABOVE_ZERO = Limit("greater than 0", lambda value: value > 0)
+
+
+@attrs.define(kw_only=True)
+class Options:
+    """
+    The options of one broker; without arguments, nsqd's defaults.
+
+    Values that were read are taken as they are: `check` says whether a broker can run with them. A running
+    broker changes some of them (`log_level`, `lookupd_tcp_address`, the broadcast ports once they are known).
+    """
+
+    # Who we are
+    node_id: int = _option(
+        INTEGER,
+        attrs.Factory(default_node_id),
+        "unique part of message ids; unless given, from the host name",
+        key="id",
+        limit=Limit("[0,1024)", lambda value: 0 <= value < 1024),
+    )
+    log_level: int = _option(LEVEL, LEVELS["info"], "lowest level to log: debug, info, warn, error or fatal")
+    log_prefix: str = _option(TEXT, "[nsqd] ", "what every log line starts with")
+
+    # Where we are reached
+    tcp_address: str = _option(
+        TEXT, "0.0.0.0:4150", "host:port, or the path of a unix socket, for TCP clients"
+    )
+    http_address: str = _option(
+        TEXT, "0.0.0.0:4151", "host:port, or the path of a unix socket, for HTTP clients; empty for no HTTP"
+    )
+    https_address: str = _option(
+        TEXT,
+        "0.0.0.0:4152",
+        "host:port for HTTPS clients, used when there is a certificate; empty for no HTTPS",
+    )
+    broadcast_address: str = _option(
+        TEXT, attrs.Factory(hostname), "address told to nsqlookupd; unless given, the host name"
+    )
+    broadcast_tcp_port: int = _option(INTEGER, 0, "TCP port told to nsqlookupd; 0 for the real one")
+    broadcast_http_port: int = _option(INTEGER, 0, "HTTP port told to nsqlookupd; 0 for the real one")
+    lookupd_tcp_address: tuple[str, ...] = _option(
+        TEXTS, (), "host:port of an nsqlookupd; may be repeated", key="nsqlookupd_tcp_addresses"
+    )
+    auth_http_address: tuple[str, ...] = _option(
+        TEXTS, (), "host:port or URL of an auth server; may be repeated", key="auth_http_addresses"
+    )
+    auth_http_request_method: str = _option(
+        TEXT,
+        "get",
+        "HTTP method for the auth server",
+        limit=Limit("post or get", lambda value: value in ("post", "get")),
+    )
+    http_client_connect_timeout: float = _option(
+        DURATION, 2.0, "for connecting to nsqlookupd and auth servers over HTTP"
+    )
+    http_client_request_timeout: float = _option(
+        DURATION, 5.0, "for a whole HTTP request to nsqlookupd and auth servers"
+    )
+    topology_region: str = _option(TEXT, "", "region of this broker, for topology-aware consumption")
+    topology_zone: str = _option(TEXT, "", "zone of this broker, for topology-aware consumption")
+
+    # Where messages are kept
+    data_path: str = _option(TEXT, "", "directory for everything that is stored; empty for the current one")
+    mem_queue_size: int = _option(
+        INTEGER,
+        10_000,
+        "messages of a topic or channel counted as in memory, and kept of an ephemeral one",
+        limit=Limit("0 or more", lambda value: value >= 0),
+    )
+    max_bytes_per_file: int = _option(
+        INTEGER, 104_857_600, "size at which a log file is closed and the next begun"
+    )
+    sync_every: int = _option(INTEGER, 2_500, "messages after which stored files are synced")
+    sync_timeout: float = _option(
+        DURATION, 2.0, "longest time between syncs of stored files", limit=_ABOVE_ZERO
+    )
+    queue_scan_selection_count: int = _option(INTEGER, 20, "accepted; every due timeout is noticed in time")
+    queue_scan_worker_pool_max: int = _option(INTEGER, 4, "accepted; every due timeout is noticed in time")
+
+    # Messages and commands
+    msg_timeout: float = _option(
+        DURATION, 60.0, "time a consumer has for a message unless it asks for another"
+    )
+    max_msg_timeout: float = _option(
+        DURATION, 900.0, "longest msg_timeout a consumer may ask for, and TOUCH may reach"
+    )
+    max_msg_size: int = _option(INTEGER, 1_048_576, "bytes of the largest message")
+    max_body_size: int = _option(
+        INTEGER, 5_242_880, "bytes of the largest command body (MPUB, IDENTIFY, AUTH)"
+    )
+    max_req_timeout: float = _option(DURATION, 3_600.0, "longest delay of REQ and DPUB")
+
+    # What a client may ask for
+    max_heartbeat_interval: float = _option(DURATION, 60.0, "longest heartbeat interval a client may ask for")
+    max_rdy_count: int = _option(INTEGER, 2_500, "largest RDY count of a client")
+    max_output_buffer_size: int = _option(
+        INTEGER, 65_536, "largest output buffer, in bytes, a client may ask for"
+    )
+    max_output_buffer_timeout: float = _option(
+        DURATION, 30.0, "longest time between flushes of the output buffer a client may ask for"
+    )
+    min_output_buffer_timeout: float = _option(
+        DURATION, 0.025, "shortest time between flushes of the output buffer a client may ask for"
+    )
+    output_buffer_timeout: float = _option(
+        DURATION,
+        0.25,
+        "time between flushes of the output buffer unless a client asks for another",
+        limit=_ABOVE_ZERO,
+    )
+    max_channel_consumers: int = _option(INTEGER, 0, "consumers of one channel; 0 for any number")
+
+    # Statistics
+    statsd_address: str = _option(TEXT, "", "host:port of a statsd, over UDP; empty for none")
+    statsd_prefix: str = _option(TEXT, "nsq.%s", "prefix of statsd keys, %s standing for the host")
+    statsd_interval: float = _option(
+        DURATION,
+        60.0,
+        "time between pushes to statsd",
+        limit=Limit("greater than 1s", lambda value: value > 1),
+    )
+    statsd_mem_stats: bool = _option(BOOLEAN, True, "push statistics of memory and garbage collection too")
+    statsd_udp_packet_size: int = _option(INTEGER, 508, "bytes of the largest packet to statsd")
+    statsd_exclude_ephemeral: bool = _option(BOOLEAN, False, "leave ephemeral topics and channels out")
+    e2e_processing_latency_window_time: float = _option(
+        DURATION, 600.0, "time that end-to-end latencies are computed over"
+    )
+    e2e_processing_latency_percentile: tuple[float, ...] = _option(
+        FRACTIONS,
+        (),
+        "latency percentiles to compute, each above 0 and at most 1; may be repeated or comma-separated",
+        key="e2e_processing_latency_percentiles",
+    )
+
+    # TLS and compression
+    tls_cert: str = _option(TEXT, "", "certificate file (PEM)")
+    tls_key: str = _option(TEXT, "", "key file (PEM)")
+    tls_client_auth_policy: str = _option(TEXT, "", "client certificates: require, or require-verify")
+    tls_root_ca_file: str = _option(
+        TEXT, "", "certificate authorities for client certificates and auth servers (PEM)"
+    )
+    tls_required: int = _option(
+        TLS_REQUIREMENT,
+        TLS_REQUIRED["false"],
+        "clients must use TLS: false, true, or tcp-https for all but HTTP",
+    )
+    tls_min_version: int = _option(
+        TLS_VERSION, TLS_VERSIONS["tls1.0"], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
+    )
+    deflate: bool = _option(BOOLEAN, True, "allow deflate compression")
+    max_deflate_level: int = _option(
+        INTEGER,
+        6,
+        "highest deflate level a client may ask for",
+        limit=Limit("[1,9]", lambda value: 1 <= value <= 9),
+    )
+    snappy: bool = _option(BOOLEAN, True, "allow snappy compression")
+
+    enable_experiment: tuple[str, ...] = _option(
+        TEXTS, (), "experiment to turn on; known is topology-aware-consumption; may be repeated"
+    )
+
+    # Ours
+    backend: str = _option(TEXT, "disk", "how messages are stored: NAME or NAME:ARGUMENT; see --help-backend")
+    durability: str = _option(
+        choice("memory", "os"),
+        "os",
+        "what OK means: os, the operating system has the message; memory, nsqd's way, it may wait a second",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        # nsqd: asking for client certificates at all, in whatever words, requires TLS.
+        if self.tls_client_auth_policy and self.tls_required == TLS_REQUIRED["false"]:
+            self.tls_required = TLS_REQUIRED["true"]
+
+
+def _table() -> tuple[Option, ...]:
+    return tuple(
+        Option(
+            name=field.name,
+            flag=field.name.replace("_", "-"),
+            key=field.metadata["key"] or field.name,
+            kind=field.metadata["kind"],
+            help=field.metadata["help"],
+            limit=field.metadata["limit"],
+            default=field.metadata["default"],
+        )
+        for field in attrs.fields(Options)
+    )
+
+
+TABLE = _table()
+BY_FLAG = {option.flag: option for option in TABLE}
+BY_KEY = {option.key: option for option in TABLE}
+
+
+def check(options: Options) -> None:
+    """Raise OptionError, one line, for the first option a broker cannot run with (nsqd specification 4.3)."""
+    for option in TABLE:
+        if option.limit is not None and not option.limit.allows(getattr(options, option.name)):
+            raise OptionError(f"--{option.flag} must be {option.limit.text}")
+    for fraction in options.e2e_processing_latency_percentile:
+        if not 0 < fraction <= 1:
+            raise OptionError(f"invalid E2E processing latency percentile: {fraction_text(fraction)}")
+
+
+def config_value(options: Options, key: str) -> Any:
+    """
+    What GET /config/`key` answers: text as str, anything else to be sent as JSON; durations are whole
+    nanoseconds (nsqd specification 3.9). KeyError when no option has this config key.
+    """
+    option = BY_KEY[key]
+    return option.kind.config(getattr(options, option.name))
+
+
+def markdown_table() -> str:
+    """The table of docs/configuration.md."""
+    rows = ["| flag | config key | kind | default | meaning |", "|---|---|---|---|---|"]
+    for option in TABLE:
+        default = "" if option.default == "" else f"`{option.default}`"
+        meaning = option.help if option.limit is None else f"{option.help} (must be {option.limit.text})"
+        rows.append(f"| `--{option.flag}` | `{option.key}` | {option.kind.word} | {default} | {meaning} |")
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown_table(), end="")

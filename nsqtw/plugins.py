@@ -1,0 +1,135 @@
+"""
+What is installed: storage backends and protocols, found as Twisted plugins.
+
+A plugin is an object in some `twisted/plugins/*.py` that provides `twisted.plugin.IPlugin` and one of the
+factory interfaces of `nsqtw.interfaces`. Every `twistd` start imports those files, whatever it is going to
+run, so what stands there is a descriptor: a name, a line of help, and the dotted name of the class that
+does the work, imported when it is chosen. Ours come in by the same door as anybody's.
+
+Two plugins of one name are refused: picking one would be a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+import attrs
+from twisted.plugin import IPlugin, getPlugins
+from zope.interface import implementer
+
+from nsqtw.errors import DuplicatePlugin, PluginError, UnknownPlugin
+from nsqtw.interfaces import (
+    IBackend,
+    IBackendQueueFactory,
+    IProtocol,
+    IProtocolFactory,
+    Report,
+)
+
+_BACKEND = "backend"
+_PROTOCOL = "protocol"
+
+
+@implementer(IPlugin, IBackendQueueFactory)
+@attrs.frozen(kw_only=True)
+class BackendPlugin:
+    """Describes a kind of storage. `dotted` names a class that, called without arguments, is the factory."""
+
+    name: str
+    summary: str
+    argument_format: str
+    dotted: str
+
+    def open(self, argument: str, directory: str, options: Any, report: Report) -> IBackend:
+        """As IBackendQueueFactory; PluginError too, when the code cannot be had."""
+        factory: IBackendQueueFactory = _load(_BACKEND, self.name, self.dotted)
+        return factory.open(argument, directory, options, report)
+
+
+@implementer(IPlugin, IProtocolFactory)
+@attrs.frozen(kw_only=True)
+class ProtocolPlugin:
+    """Describes a protocol. `dotted` names a class that makes the factory, called without arguments."""
+
+    name: str
+    summary: str
+    magic: bytes
+    dotted: str
+
+    def session(self, broker: Any, remote_address: str, changed: Callable[[], None], now: float) -> IProtocol:
+        """As IProtocolFactory; PluginError too, when the code cannot be had."""
+        return self._factory.session(broker, remote_address, changed, now)
+
+    @cached_property
+    def _factory(self) -> IProtocolFactory:
+        factory: IProtocolFactory = _load(_PROTOCOL, self.name, self.dotted)
+        return factory
+
+
+def backends(found: Iterable[Any] | None = None) -> dict[str, IBackendQueueFactory]:
+    """The installed backends by name; `found` takes the place of what is installed. DuplicatePlugin."""
+    return _by("name", _BACKEND, IBackendQueueFactory, found)
+
+
+def protocols(found: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactory]:
+    """The installed protocols by magic; `found` takes the place of what is installed. DuplicatePlugin."""
+    return _by("magic", _PROTOCOL, IProtocolFactory, found)
+
+
+def find_backend(description: str, found: Iterable[Any] | None = None) -> tuple[IBackendQueueFactory, str]:
+    """
+    The backend that `--backend=NAME` or `--backend=NAME:ARGUMENT` means, and the argument ("" without one).
+    UnknownPlugin, which lists what is installed, or DuplicatePlugin.
+    """
+    name, _, argument = description.partition(":")
+    known = backends(found)
+    if name not in known:
+        raise UnknownPlugin(_BACKEND, name, known)
+    return known[name], argument
+
+
+def help_backend() -> str:
+    """What --help-backend prints."""
+    lines = ["Storage backends, for --backend=NAME or --backend=NAME:ARGUMENT"]
+    for name, backend in sorted(backends().items()):
+        lines.append(f"  {name}\n    \t{backend.summary}")
+        if backend.argument_format:
+            lines.append(f"    \tARGUMENT: {backend.argument_format}")
+    return "\n".join(lines) + "\n"
+
+
+def help_protocol() -> str:
+    """What --help-protocol prints."""
+    lines = ["Protocols, by the first four bytes a client sends"]
+    for magic, protocol in sorted(protocols().items()):
+        lines.append(f"  {magic.decode('latin-1')!r}  {protocol.name}\n    \t{protocol.summary}")
+    return "\n".join(lines) + "\n"
+
+
+def _by(attribute: str, kind: str, interface: Any, found: Iterable[Any] | None) -> dict[Any, Any]:
+    plugins: dict[Any, Any] = {}
+    for plugin in getPlugins(interface) if found is None else found:
+        key = getattr(plugin, attribute)
+        if key in plugins:
+            shown = key.decode("latin-1") if isinstance(key, bytes) else key
+            raise DuplicatePlugin(kind, shown, (_origin(plugins[key]), _origin(plugin)))
+        plugins[key] = plugin
+    return plugins
+
+
+def _origin(plugin: Any) -> str:
+    """Where a plugin's code is, as a dotted name."""
+    named: str | None = getattr(plugin, "dotted", None)
+    return named or f"{type(plugin).__module__}.{type(plugin).__qualname__}"
+
+
+def _load(kind: str, name: str, dotted: str) -> Any:
+    module, _, attribute = dotted.rpartition(".")
+    try:
+        factory = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as failure:
+        raise PluginError(f"{kind} {name!r} cannot be loaded from {dotted}: {failure}") from failure
+    return factory()

@@ -1,0 +1,175 @@
+"""
+IDENTIFY: what a client may ask for, within which bounds, and the answer (nsqd specification 1.6).
+
+The JSON is read as nsqd reads it: keys match in any case and the last one wins, null means absent, and types are exact:
+no quoted numbers, no fractions, no booleans for integers.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from attrs import define
+
+from nsqtw.errors import ClientError
+from nsqtw.gotext import json_text
+from nsqtw.options import Options
+
+NSQ_VERSION = "1.3.0"
+"""The version of NSQ whose behaviour this is; clients switch features on by it."""
+
+DEFAULT_HEARTBEAT_SECONDS = 30.0
+DEFAULT_OUTPUT_BUFFER_BYTES = 16384
+MAX_SAMPLE_RATE = 99
+_MIN_TIMEOUT_MS = 1000
+_MIN_OUTPUT_BUFFER_BYTES = 64
+_DEFAULT_DEFLATE_LEVEL = 6
+_OFF = -1
+
+_KINDS: dict[str, Any] = {
+    "client_id": "",
+    "hostname": "",
+    "user_agent": "",
+    "topology_region": "",
+    "topology_zone": "",
+    "feature_negotiation": False,
+    "tls_v1": False,
+    "snappy": False,
+    "deflate": False,
+    "heartbeat_interval": 0,
+    "output_buffer_size": 0,
+    "output_buffer_timeout": 0,
+    "deflate_level": 0,
+    "sample_rate": 0,
+    "msg_timeout": 0,
+}
+_INTEGER_BITS = {"sample_rate": 32}
+
+
+@define
+class Settings:
+    """What a connection has negotiated. Seconds, except where a name says otherwise."""
+
+    msg_timeout: float
+    output_buffer_timeout: float
+    heartbeat_interval: float = DEFAULT_HEARTBEAT_SECONDS
+    """0: no heartbeats."""
+    output_buffer_bytes: int = DEFAULT_OUTPUT_BUFFER_BYTES
+    sample_rate: int = 0
+
+
+def decode(body: bytes) -> dict[str, Any]:
+    """All fields with their values or defaults. ClientError when it is no such JSON."""
+    fields = dict(_KINDS)
+    try:
+        document = json.loads(
+            body.decode("utf-8", "replace"), object_pairs_hook=list, parse_float=_Unfit, parse_constant=_Unfit
+        )
+        if document is None:
+            return fields
+        for key, value in _pairs(document):
+            name = key.lower()
+            if name in fields and value is not None:
+                fields[name] = _typed(name, value)
+    except (ValueError, RecursionError):
+        raise ClientError("E_BAD_BODY", "IDENTIFY failed to decode JSON body") from None
+    return fields
+
+
+def apply(fields: dict[str, Any], settings: Settings, options: Options) -> None:
+    """Change `settings` to what the client asked for. ClientError for the first value out of bounds."""
+    interval = _bounded(
+        "heartbeat interval",
+        fields["heartbeat_interval"],
+        _MIN_TIMEOUT_MS,
+        _ms(options.max_heartbeat_interval),
+        or_else=_OFF,
+    )
+    buffer_timeout = _bounded(
+        "output buffer timeout",
+        fields["output_buffer_timeout"],
+        _ms(options.min_output_buffer_timeout),
+        _ms(options.max_output_buffer_timeout),
+        or_else=_OFF,
+    )
+    buffer_bytes = _bounded(
+        "output buffer size",
+        fields["output_buffer_size"],
+        _MIN_OUTPUT_BUFFER_BYTES,
+        options.max_output_buffer_size,
+        or_else=_OFF,
+    )
+    sample_rate = _bounded("sample rate", fields["sample_rate"], 0, MAX_SAMPLE_RATE)
+    msg_timeout = _bounded("msg timeout", fields["msg_timeout"], _MIN_TIMEOUT_MS, _ms(options.max_msg_timeout))
+    if interval:
+        settings.heartbeat_interval = 0.0 if interval == _OFF else interval / 1000
+    if buffer_timeout:
+        settings.output_buffer_timeout = 0.0 if buffer_timeout == _OFF else buffer_timeout / 1000
+    if buffer_bytes == _OFF:
+        settings.output_buffer_bytes, settings.output_buffer_timeout = 1, 0.0
+    elif buffer_bytes:
+        settings.output_buffer_bytes = buffer_bytes
+    settings.sample_rate = sample_rate
+    if msg_timeout:
+        settings.msg_timeout = msg_timeout / 1000
+
+
+def answer(settings: Settings, options: Options) -> bytes:
+    """
+    The negotiated features. TLS and compression are not there to be had, and are negotiated off.
+    """
+    return json_text(
+        {
+            "max_rdy_count": options.max_rdy_count,
+            "version": NSQ_VERSION,
+            "max_msg_timeout": _ms(options.max_msg_timeout),
+            "msg_timeout": _ms(settings.msg_timeout),
+            "tls_v1": False,
+            "deflate": False,
+            "deflate_level": min(options.max_deflate_level, _DEFAULT_DEFLATE_LEVEL),
+            "max_deflate_level": options.max_deflate_level,
+            "snappy": False,
+            "sample_rate": settings.sample_rate,
+            "auth_required": False,
+            "output_buffer_size": settings.output_buffer_bytes,
+            "output_buffer_timeout": _ms(settings.output_buffer_timeout),
+            "topology_region": options.topology_region,
+            "topology_zone": options.topology_zone,
+        }
+    )
+
+
+class _Unfit:
+    """A number that is no integer; no field accepts it, an unknown key may have it."""
+
+    def __init__(self, text: str) -> None:
+        if text in ("NaN", "Infinity", "-Infinity"):
+            raise ValueError(text)
+
+
+def _pairs(document: Any) -> list[tuple[str, Any]]:
+    # With object_pairs_hook=list an object is a list of pairs, and so told apart from an array.
+    if not isinstance(document, list) or not all(isinstance(pair, tuple) for pair in document):
+        raise ValueError("not an object")
+    return document
+
+
+def _typed(name: str, value: Any) -> Any:
+    if type(value) is not type(_KINDS[name]):
+        raise ValueError(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        bound = 1 << (_INTEGER_BITS.get(name, 64) - 1)
+        if not -bound <= value < bound:
+            raise ValueError(name)
+    return value
+
+
+def _bounded(what: str, value: int, low: int, high: int, *, or_else: int = 0) -> int:
+    if value not in (0, or_else) and not low <= value <= high:
+        raise ClientError("E_BAD_BODY", f"IDENTIFY {what} ({value}) is invalid")
+    return value
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,470 @@
+"""
+NSQ's protocol V2, one session for one connection.
+
+    IDENTIFY + json            -> OK, or json with feature_negotiation
+    SUB <topic> <channel>      -> OK
+    PUB <topic> + body         -> OK                 MPUB, DPUB <topic> <ms> alike
+    RDY <n>                    -> messages, up to n unfinished at a time
+    FIN <id>                   -> (E_FIN_FAILED)
+    REQ <id> <ms>              -> (E_REQ_FAILED)
+    TOUCH <id>                 -> (E_TOUCH_FAILED)
+    CLS                        -> CLOSE_WAIT
+    NOP                        ->
+    _heartbeat_ every interval <- answered by any command
+
+Theory of operation. Every allowed (state, command) pair stands in one table, `_COMMANDS`. A reply is never written
+ahead of an older one: a publish that is not committed yet leaves a place in `_owed`, and what comes after it waits
+behind it. Heartbeats and message frames are not replies and pass. While a new channel is being saved no further
+command is looked at.
+
+A mistake of the client is raised as ClientError and becomes an error frame here, in one place; a fatal one ends the
+session once it is written. See docs/protocol.md, and nsqd specification 1.
+
+This module is hot, once per command or run of commands.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zope.interface import implementer, provider
+
+from nsqtw.core.agenda import Due
+from nsqtw.core.broker import Broker
+from nsqtw.core.channel import Channel
+from nsqtw.core.client import Client
+from nsqtw.core.consumer import Consumer
+from nsqtw.core.topic import Topic
+from nsqtw.errors import BackendError, ChannelFull, ClientError, Exiting, LineTooLong
+from nsqtw.gotext import quoted
+from nsqtw.interfaces import IProtocol, IProtocolFactory
+from nsqtw.names import is_valid_name
+from nsqtw.protocols import identify
+from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
+from nsqtw.protocols.parameters import decimal, duration_ns, signed64
+from nsqtw.protocols.v2_codec import V2Codec
+
+INIT, SUBSCRIBED, CLOSING = 0, 3, 4
+MAX_UNREAD_REPLIES = 1000
+"""Replies a client may leave unread before it is not read from either."""
+
+_NAMELESS = "insufficient number of parameters"
+_EXPERIMENT = "topology-aware-consumption"
+
+
+class Owed:
+    """
+    The place of a reply: `frames` once it is known, `last` when nothing may follow it. As a waiter it is told what
+    became of a publish.
+    """
+
+    __slots__ = ("_count", "_replies", "_session", "_topic", "_verb", "frames", "last")
+
+    def __init__(self, session: V2Session, verb: str, topic: str, count: int, replies: int) -> None:
+        self._session = session
+        self._verb = verb
+        self._topic = topic
+        self._count = count
+        self._replies = replies
+        self.frames: bytes | None = None
+        self.last = False
+
+    def __call__(self, error: Exception | None) -> None:
+        if error is None:
+            self.frames = OK * self._replies
+            counts = self._session.client.pub_counts
+            counts[self._topic] = counts.get(self._topic, 0) + self._count
+        else:
+            failure = ClientError(f"E_{self._verb}_FAILED", f"{self._verb} failed {error}")
+            self.frames, self.last = frame(ERROR, failure.frame_data), True
+        self._session.settle()
+
+
+@implementer(IProtocol)
+class V2Session(Due):
+    """One connection. See IProtocol for who calls what."""
+
+    def __init__(self, broker: Broker, remote_address: str, changed: Callable[[], None], now: float) -> None:
+        super().__init__()
+        self._broker = broker
+        self._options = broker.options
+        self._changed = changed
+        self._codec = V2Codec(broker.options, self._check_body_command)
+        self._settings = identify.Settings(broker.options.msg_timeout, broker.options.output_buffer_timeout)
+        self._identified = False
+        self._state = INIT
+        self._consumer: Consumer | None = None
+        self._sample_rate = 0
+        self._msg_timeout = self._settings.msg_timeout
+        self._zone_local = False
+        self._out: list[bytes] = []
+        self._owed: deque[Owed] = deque()
+        self._ending = False
+        self._birth_pending = False
+        self._stalled = False
+        self._unread_replies = 0
+        self._last_command = now
+        self._beat = self._settings.heartbeat_interval
+        self._next_heartbeat = now + self._beat
+        host = remote_address.rpartition(":")[0].strip("[]")
+        self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
+        broker.clients[id(self)] = self.client
+        broker.agenda.at(self._next_heartbeat, self)
+
+    # -- IProtocol
+
+    @property
+    def closing(self) -> bool:
+        return self._ending and not self._owed
+
+    @property
+    def wants_data(self) -> bool:
+        return not self._birth_pending and self._unread_replies < MAX_UNREAD_REPLIES
+
+    def receive_data(self, chunk: bytes, now: float) -> None:
+        if not self._ending:
+            self._codec.feed(chunk)
+            self._run_commands(now)
+
+    def receive_end(self, now: float) -> None:
+        error = self._codec.interrupted()
+        if error is not None and not self._ending:
+            self._refuse(error)
+        self._end()
+
+    def data_to_send(self) -> list[bytes]:
+        out, self._out = self._out, []
+        return out
+
+    def pause_delivery(self) -> None:
+        self._stalled = True
+        if self._consumer is not None:
+            self._consumer.stalled = True
+
+    def resume_delivery(self, now: float) -> None:
+        self._stalled = False
+        self._unread_replies = 0
+        if self._consumer is not None:
+            self._consumer.stalled = False
+            self._channel.wake()
+
+    def connection_lost(self, now: float) -> None:
+        self._ending = True
+        self._owed.clear()
+        self.due_at = 0.0  # nothing it is still on the agenda for concerns it
+        self._broker.clients.pop(id(self), None)
+        if self._consumer is not None:
+            self._channel.leave(self._consumer)
+
+    # -- time
+
+    def fall_due(self, now: float) -> float | None:
+        """Heartbeats, a client that is silent for too long, and commands that waited for a birth."""
+        if not self._birth_pending:
+            self._run_commands(now)
+        interval = self._settings.heartbeat_interval
+        if self._ending or not interval:
+            return None
+        deadline = self._last_command + 2 * interval
+        if now >= deadline and not self._birth_pending:
+            self.receive_end(now)
+            return None
+        if now >= self._next_heartbeat:
+            self._out.append(HEARTBEAT)
+            self._changed()
+            self._next_heartbeat = now + self._beat
+        return min(self._next_heartbeat, max(deadline, now + 0.1))
+
+    # -- replies
+
+    def settle(self) -> None:
+        """A reply that was owed is known: write it and what waited behind it, up to the next unknown one."""
+        while self._owed and self._owed[0].frames is not None:
+            place = self._owed.popleft()
+            self._out.append(place.frames)
+            self._unread_replies += self._stalled
+            if place.last:
+                self._ending = True
+                self._owed.clear()
+        self._changed()
+
+    def _reply(self, frames: bytes, *, last: bool = False) -> None:
+        place = Owed(self, "", "", 0, 0)
+        place.frames, place.last = frames, last
+        self._owed.append(place)
+        self.settle()
+
+    def _refuse(self, error: ClientError) -> None:
+        """The one place where an error becomes a frame; after a fatal one the session ends."""
+        self._ending = self._ending or error.fatal
+        self._reply(frame(ERROR, error.frame_data), last=error.fatal)
+
+    def _deliver(self, frames: bytes) -> None:
+        self._out.append(frames)
+        self._changed()
+
+    def _end(self) -> None:
+        self._ending = True
+        self._changed()
+
+    # -- commands
+
+    def _run_commands(self, now: float) -> None:
+        try:
+            while not (self._ending or self._birth_pending):
+                command = self._codec.next_command()
+                if command is None:
+                    return
+                self._last_command = now
+                verb, params, payload = command
+                states, handler = _COMMANDS.get(verb, _UNKNOWN)
+                if self._state not in states:
+                    raise _wrong_state(verb)
+                handler(self, verb, params, payload, now)
+        except ClientError as error:
+            self._refuse(error)
+        except LineTooLong:
+            self._end()
+
+    def _check_body_command(self, verb: bytes, params: Sequence[bytes]) -> None:
+        """What has to be right before the body of a command is read."""
+        states, _ = _COMMANDS[verb]
+        if self._state not in states:
+            raise _wrong_state(verb)
+        if verb == b"AUTH" and params:
+            raise ClientError("E_INVALID", "AUTH invalid number of parameters")
+        if verb in (b"IDENTIFY", b"AUTH"):
+            return
+        name = verb.decode()
+        if len(params) < (2 if verb == b"DPUB" else 1):
+            raise ClientError("E_INVALID", f"{name} {_NAMELESS}")
+        code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
+        _checked_name(params[0], code, f"{name} topic name")
+        if verb == b"MPUB":
+            self._topic(verb, params[0])
+        elif verb == b"DPUB":
+            self._delay_ms(params[1])
+
+    def _on_identify(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        fields = identify.decode(payload[0])
+        identify.apply(fields, self._settings, self._options)
+        client, settings = self.client, self._settings
+        client.client_id, client.hostname = fields["client_id"], fields["hostname"]
+        client.user_agent = fields["user_agent"]
+        client.topology_region, client.topology_zone = fields["topology_region"], fields["topology_zone"]
+        client.sample_rate = settings.sample_rate
+        if not self._identified:
+            self._identified = True
+            self._sample_rate, self._msg_timeout = settings.sample_rate, settings.msg_timeout
+            self._zone_local = (
+                _EXPERIMENT in self._options.enable_experiment
+                and client.topology_zone == self._options.topology_zone
+            )
+            self._beat = settings.heartbeat_interval
+            self._next_heartbeat = now + self._beat
+        if settings.heartbeat_interval:
+            self._broker.agenda.at(min(self._next_heartbeat, now + 2 * settings.heartbeat_interval), self)
+        if fields["feature_negotiation"]:
+            self._reply(frame(RESPONSE, identify.answer(settings, self._options)))
+        else:
+            self._reply(OK)
+
+    def _on_auth(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
+
+    def _on_sub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        if not self._settings.heartbeat_interval:
+            raise ClientError("E_INVALID", "cannot SUB with heartbeats disabled")
+        if len(params) < 2:
+            raise ClientError("E_INVALID", f"SUB {_NAMELESS}")
+        topic_name = _checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
+        channel_name = _checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
+        consumer = Consumer(self.client, self._broker.agenda, self._deliver, self._end, self._msg_timeout)
+        consumer.touch_timeout = self._settings.msg_timeout
+        consumer.sample_rate = self._sample_rate
+        consumer.zone_local = self._zone_local
+        consumer.stalled = self._stalled
+        try:
+            channel = self._broker.topic(topic_name).channel(channel_name, now)
+            channel.subscribe(consumer)
+        except ChannelFull:
+            limit = self._options.max_channel_consumers
+            text = f"SUB failed consumers for {topic_name}:{channel_name} exceeds limit of {limit}"
+            raise ClientError("E_SUB_FAILED", text) from None
+        except (Exiting, BackendError) as error:
+            raise ClientError("E_SUB_FAILED", f"SUB failed {error}") from None
+        self._consumer = consumer
+        self._set_state(SUBSCRIBED)
+        if channel.is_saved:
+            self._reply(OK)
+        else:
+            self._birth_pending = True
+            self._broker.save(self._channel_saved)
+
+    def _channel_saved(self, error: Exception | None) -> None:
+        """The channel survives a crash from now on: only now SUB is answered, and the next command looked at."""
+        self._birth_pending = False
+        if error is None:
+            self._reply(OK)
+            self._broker.agenda.at(self._last_command, self)
+        else:
+            self._refuse(ClientError("E_SUB_FAILED", f"SUB failed {error}"))
+
+    def _on_pub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """PUB, a run of them, or MPUB."""
+        self._publish(verb, params[0], payload, 0, 1 if verb == b"MPUB" else len(payload))
+
+    def _on_dpub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        self._publish(verb, params[0], payload, self._delay_ms(params[1]), 1)
+
+    def _publish(self, verb: bytes, topic: bytes, bodies: list[bytes], delay_ms: int, replies: int) -> None:
+        place = Owed(self, verb.decode(), topic.decode(), len(bodies), replies)
+        self._owed.append(place)
+        try:
+            self._topic(verb, topic).put(bodies, delay_ms, place)
+        except ClientError:
+            self._owed.pop()
+            raise
+
+    def _on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        if self._state == CLOSING:
+            return
+        count = 1
+        if params:
+            number = decimal(params[0])
+            if number is None:
+                raise ClientError("E_INVALID", f"RDY could not parse count {_text(params[0])}")
+            count = signed64(number)
+        limit = self._options.max_rdy_count
+        if not 0 <= count <= limit:
+            raise ClientError("E_INVALID", f"RDY count {count} out of range 0-{limit}")
+        self._channel.set_ready(self._subscriber, count)
+
+    def _on_fin(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        ids = payload or [_message_id(verb, params, 1)]
+        for message_id, why in self._channel.finish(self._subscriber, ids):
+            self._failed(verb, message_id, why)
+
+    def _on_req(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        message_id = _message_id(verb, params, 2)
+        number = decimal(params[1])
+        if number is None:
+            raise ClientError("E_INVALID", f"REQ could not parse timeout {_text(params[1])}")
+        delay = min(max(duration_ns(number) / 1e9, 0.0), self._options.max_req_timeout)
+        why = self._channel.requeue(self._subscriber, message_id, delay, now)
+        if why is not None:
+            self._failed(verb, message_id, why)
+
+    def _on_touch(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        message_id = _message_id(verb, params, 1)
+        why = self._channel.touch(self._subscriber, message_id, now)
+        if why is not None:
+            self._failed(verb, message_id, why)
+
+    def _on_cls(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        self._channel.set_ready(self._subscriber, 0)
+        self._set_state(CLOSING)
+        self._reply(CLOSE_WAIT)
+
+    def _on_nop(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """A sign of life."""
+
+    def _on_unknown(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        raise ClientError("E_INVALID", f"invalid command {_text(verb)}")
+
+    # -- inside
+
+    @property
+    def _subscriber(self) -> Consumer:
+        assert self._consumer is not None, "the table lets only subscribed sessions here"
+        return self._consumer
+
+    @property
+    def _channel(self) -> Channel:
+        channel = self._subscriber.channel
+        assert channel is not None, "a subscriber has a channel"
+        return channel
+
+    def _set_state(self, state: int) -> None:
+        self._state = self.client.state = state
+
+    def _topic(self, verb: bytes, name: bytes) -> Topic:
+        try:
+            return self._broker.topic(name.decode())
+        except (Exiting, BackendError) as error:
+            command = verb.decode()
+            raise ClientError(f"E_{command}_FAILED", f"{command} failed {error}") from None
+
+    def _delay_ms(self, parameter: bytes) -> int:
+        """The delay of a DPUB. ClientError."""
+        number = decimal(parameter)
+        if number is None:
+            raise ClientError("E_INVALID", f"DPUB could not parse timeout {_text(parameter)}")
+        longest_ns = round(self._options.max_req_timeout * 1e9)
+        if not 0 <= duration_ns(number) <= longest_ns:
+            text = f"DPUB timeout {number} out of range 0-{longest_ns // 10**6}"
+            raise ClientError("E_INVALID", text)
+        return number
+
+    def _failed(self, verb: bytes, message_id: bytes, why: str) -> None:
+        command = verb.decode()
+        text = f"{command} {_text(message_id)} failed {why}"
+        self._refuse(ClientError(f"E_{command}_FAILED", text, fatal=False))
+
+
+_Handler = Callable[[V2Session, bytes, Sequence[bytes], list[bytes], float], None]
+_ANY = frozenset({INIT, SUBSCRIBED, CLOSING})
+_COMMANDS: dict[bytes, tuple[frozenset[int], _Handler]] = {
+    b"IDENTIFY": (frozenset({INIT}), V2Session._on_identify),
+    b"AUTH": (frozenset({INIT}), V2Session._on_auth),
+    b"SUB": (frozenset({INIT}), V2Session._on_sub),
+    b"PUB": (_ANY, V2Session._on_pub),
+    b"MPUB": (_ANY, V2Session._on_pub),
+    b"DPUB": (_ANY, V2Session._on_dpub),
+    b"RDY": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_rdy),
+    b"FIN": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_fin),
+    b"REQ": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_req),
+    b"TOUCH": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_touch),
+    b"CLS": (frozenset({SUBSCRIBED}), V2Session._on_cls),
+    b"NOP": (_ANY, V2Session._on_nop),
+}
+_UNKNOWN: tuple[frozenset[int], _Handler] = (_ANY, V2Session._on_unknown)
+
+
+@provider(IProtocolFactory)
+class V2Factory:
+    """Makes V2 sessions."""
+
+    name = "V2"
+    summary = "NSQ's protocol, as every NSQ client speaks it"
+    magic = b"  V2"
+
+    @staticmethod
+    def session(broker: Any, remote_address: str, changed: Callable[[], None], now: float) -> V2Session:
+        """A session for a connection whose magic is taken off."""
+        return V2Session(broker, remote_address, changed, now)
+
+
+def _wrong_state(verb: bytes) -> ClientError:
+    return ClientError("E_INVALID", f"cannot {verb.decode()} in current state")
+
+
+def _checked_name(raw: bytes, code: str, what: str) -> str:
+    name = _text(raw)
+    if not is_valid_name(name):
+        raise ClientError(code, f"{what} {quoted(raw)} is not valid")
+    return name
+
+
+def _message_id(verb: bytes, params: Sequence[bytes], wanted: int) -> bytes:
+    if len(params) < wanted:
+        raise ClientError("E_INVALID", f"{verb.decode()} insufficient number of params")
+    if len(params[0]) != 16:
+        raise ClientError("E_INVALID", "invalid message ID")
+    return params[0]
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

@@ -1,0 +1,324 @@
+"""
+Cuts a V2 client's bytes into commands.
+
+    line := bytes up to and including LF, at most 16384; one CR before the LF is dropped; split at single spaces
+    body := int32 size | size bytes                                   after IDENTIFY, AUTH, PUB, DPUB
+    MPUB := int32 total | int32 count | count x (int32 size | size bytes)     total is checked, never relied on
+
+Theory of operation. The codec walks over its buffer with an offset and never re-slices it. Input that ends in the
+middle of a command waits; how much a body still needs is remembered, so that a large one arriving in many pieces is
+joined once. Two runs are taken as one command, because they are what a busy connection consists of: FIN after FIN, and
+PUB after PUB to the same topic.
+
+What must be checked before a body is read (state, parameters) is the session's business: it gives a `check`. The
+limits of bodies are checked here, as soon as the bytes that break them are there (nsqd specification 1.6).
+
+This module is hot, once per command or run.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from nsqtw.errors import ClientError, LineTooLong
+
+MAX_LINE_BYTES = 16384
+_SIZE = struct.Struct(">i")
+_SIZE_BYTES = _SIZE.size
+_FIN_BYTES = len(b"FIN 0123456789abcdef\n")
+_FIN_ID = slice(4, 20)
+
+
+class Limits(Protocol):
+    """The options that bound bodies, in bytes."""
+
+    max_msg_size: int
+    max_body_size: int
+
+
+class Command(NamedTuple):
+    """
+    One command, or a run of FINs or PUBs. `payload`: the body of IDENTIFY and AUTH alone in a list, the messages of
+    PUB (one for each of a run), DPUB and MPUB, the ids of FIN.
+    """
+
+    verb: bytes
+    params: Sequence[bytes]
+    payload: list[bytes]
+
+
+class V2Codec:
+    """The bytes of one connection. `check(verb, params)` is called before a body is read and may raise ClientError."""
+
+    def __init__(self, limits: Limits, check: Callable[[bytes, Sequence[bytes]], None]) -> None:
+        self._limits = limits
+        self._check = check
+        self._buffer = b""
+        self._offset = 0
+        self._pieces: list[bytes] = []
+        self._pieces_bytes = 0
+        self._needed = 0
+        self._line: bytes = b""
+        self._params: list[bytes] = []  # of the command whose body is being read; verb first
+        self._stage = ""
+        self._messages: list[bytes] = []  # of an MPUB that is not complete
+        self._expected = 0
+        self._equal = True  # its messages had one size so far
+        self._readers: dict[bytes, Callable[[], list[bytes] | None]] = {
+            b"IDENTIFY": self._read_document,
+            b"AUTH": self._read_document,
+            b"PUB": self._read_message,
+            b"DPUB": self._read_message,
+            b"MPUB": self._read_messages,
+        }
+
+    def feed(self, chunk: bytes) -> None:
+        """Take what was read."""
+        self._pieces.append(chunk)
+        self._pieces_bytes += len(chunk)
+
+    def next_command(self) -> Command | None:
+        """The next complete command; None when there is none yet. ClientError, LineTooLong."""
+        if self._pieces:
+            if self._pieces_bytes < self._needed:
+                return None
+            self._join()
+        if not self._params:
+            if self._buffer.startswith(b"FIN ", self._offset):
+                ids = self._take_fin_run()
+                if ids:
+                    return Command(b"FIN", (), ids)
+            if not self._take_line():
+                return None
+            if self._params[0] not in self._readers:
+                params, self._params = self._params, []
+                return Command(params[0], params[1:], [])
+            self._check(self._params[0], self._params[1:])
+        payload = self._readers[self._params[0]]()
+        if payload is None:
+            return None
+        params, self._params, self._stage, self._needed = self._params, [], "", 0
+        if params[0] == b"PUB":
+            self._take_pub_run(payload)
+        return Command(params[0], params[1:], payload)
+
+    def interrupted(self) -> ClientError | None:
+        """The error for a body that will never be complete; None between commands and inside a line."""
+        if not self._params:
+            return None
+        name = self._params[0].decode()
+        code = "E_BAD_MESSAGE" if "message" in self._stage and "count" not in self._stage else "E_BAD_BODY"
+        return ClientError(code, f"{name} failed to read {self._stage}")
+
+    # -- the buffer
+
+    def _join(self) -> None:
+        rest = self._buffer[self._offset :] if self._offset else self._buffer
+        self._buffer = b"".join((rest, *self._pieces)) if rest or len(self._pieces) > 1 else self._pieces[0]
+        self._offset = 0
+        self._pieces.clear()
+        self._pieces_bytes = 0
+
+    def _need(self, count: int, stage: str) -> bool:
+        """Whether `count` more bytes are there; if not, what is being waited for."""
+        lacking = self._offset + count - len(self._buffer)
+        if lacking <= 0:
+            return True
+        self._stage = stage
+        self._needed = lacking
+        return False
+
+    def _take_size(self) -> int:
+        size: int = _SIZE.unpack_from(self._buffer, self._offset)[0]
+        self._offset += _SIZE_BYTES
+        return size
+
+    def _take(self, count: int) -> bytes:
+        start = self._offset
+        self._offset += count
+        return self._buffer[start : self._offset]
+
+    # -- lines
+
+    def _take_line(self) -> bool:
+        """Split the next line into `_params`."""
+        start = self._offset
+        stop = self._buffer.find(b"\n", start, start + MAX_LINE_BYTES)
+        if stop < 0:
+            if len(self._buffer) - start >= MAX_LINE_BYTES:
+                raise LineTooLong
+            self._needed = 0
+            return False
+        self._line = self._buffer[start : stop + 1]
+        self._offset = stop + 1
+        self._params = self._line[:-1].removesuffix(b"\r").split(b" ")
+        return True
+
+    def _take_fin_run(self) -> list[bytes]:
+        """
+        The ids of all complete FINs from here on, [] when the first one is not plain: a parameter of 16 bytes and
+        nothing else. Strided slices tell at once how far the run goes.
+        """
+        buffer, start = self._buffer, self._offset
+        count = (len(buffer) - start) // _FIN_BYTES
+        while count:
+            run = buffer[start : start + count * _FIN_BYTES]
+            if (
+                run[0::_FIN_BYTES] == b"F" * count
+                and run[1::_FIN_BYTES] == b"I" * count
+                and run[2::_FIN_BYTES] == b"N" * count
+                and run[_FIN_BYTES - 1 :: _FIN_BYTES] == b"\n" * count
+                and run[3::_FIN_BYTES] == b" " * count
+                and run.count(b" ") == run.count(b"\n") == count
+                and b"\r" not in run
+            ):
+                self._offset = start + len(run)
+                return [run[at : at + 16] for at in range(_FIN_ID.start, len(run), _FIN_BYTES)]
+            count = _plain_fins(run) if count > 1 else 0
+        return []
+
+    # -- bodies
+
+    def _read_document(self) -> list[bytes] | None:
+        """IDENTIFY and AUTH."""
+        if not self._expected:
+            if not self._need(_SIZE_BYTES, "body size"):
+                return None
+            name, size, limit = self._params[0].decode(), self._take_size(), self._limits.max_body_size
+            if size > limit:
+                raise ClientError("E_BAD_BODY", f"{name} body too big {size} > {limit}")
+            if size <= 0:
+                raise ClientError("E_BAD_BODY", f"{name} invalid body size {size}")
+            self._expected = size
+        if not self._need(self._expected, "body"):
+            return None
+        size, self._expected = self._expected, 0
+        return [self._take(size)]
+
+    def _read_message(self) -> list[bytes] | None:
+        """PUB and DPUB."""
+        if not self._expected:
+            if not self._need(_SIZE_BYTES, "message body size"):
+                return None
+            name, size, limit = self._params[0].decode(), self._take_size(), self._limits.max_msg_size
+            if size <= 0:
+                raise ClientError("E_BAD_MESSAGE", f"{name} invalid message body size {size}")
+            if size > limit:
+                raise ClientError("E_BAD_MESSAGE", f"{name} message too big {size} > {limit}")
+            self._expected = size
+        if not self._need(self._expected, "message body"):
+            return None
+        size, self._expected = self._expected, 0
+        return [self._take(size)]
+
+    def _take_pub_run(self, bodies: list[bytes]) -> None:
+        """Add the messages of all complete PUBs with the same line that follow; what is not plain is left."""
+        line, limit = self._line, self._limits.max_msg_size
+        buffer, offset, end = self._buffer, self._offset, len(self._buffer)
+        head = len(line) + _SIZE_BYTES
+        while buffer.startswith(line, offset) and end - offset >= head:
+            size = _SIZE.unpack_from(buffer, offset + len(line))[0]
+            stop = offset + head + size
+            if not 0 < size <= limit or stop > end:
+                break
+            bodies.append(buffer[offset + head : stop])
+            offset = stop
+        self._offset = offset
+
+    def _read_messages(self) -> list[bytes] | None:
+        """MPUB. What was read stays in `_messages` until the last message is there."""
+        if not self._expected:
+            if not self._need(_SIZE_BYTES, "body size"):
+                return None
+            if not self._start_mpub():
+                return None
+        while len(self._messages) < self._expected:
+            if not (self._equal and self._take_equal_messages()) and not self._take_one_message():
+                return None
+        messages, self._messages, self._expected, self._equal = self._messages, [], 0, True
+        return messages
+
+    def _start_mpub(self) -> bool:
+        """The total size and the count; taken together, once both are there."""
+        total: int = _SIZE.unpack_from(self._buffer, self._offset)[0]
+        limit = self._limits.max_body_size
+        if total <= 0:
+            raise ClientError("E_BAD_BODY", f"MPUB invalid body size {total}")
+        if total > limit:
+            raise ClientError("E_BAD_BODY", f"MPUB body too big {total} > {limit}")
+        if not self._need(2 * _SIZE_BYTES, "message count"):
+            return False
+        self._offset += _SIZE_BYTES
+        count = self._take_size()
+        check_count(count, limit)
+        self._expected = count
+        return True
+
+    def _take_one_message(self) -> bool:
+        index = len(self._messages)
+        if not self._need(_SIZE_BYTES, f"message({index}) body size"):
+            return False
+        size: int = _SIZE.unpack_from(self._buffer, self._offset)[0]
+        check_size(index, size, self._limits.max_msg_size)
+        if not self._need(_SIZE_BYTES + size, "message body"):
+            return False
+        self._offset += _SIZE_BYTES
+        self._messages.append(self._take(size))
+        return True
+
+    def _take_equal_messages(self) -> bool:
+        """All messages that are there at once, when they have one size: no look at each of them."""
+        lacking = self._expected - len(self._messages)
+        taken = equal_messages(self._buffer, self._offset, lacking, self._limits.max_msg_size)
+        if taken is None:
+            self._equal = False
+            return False
+        self._messages += taken
+        self._offset += sum(map(len, taken)) + _SIZE_BYTES * len(taken)
+        return bool(taken)
+
+
+def check_count(count: int, max_body_size: int) -> None:
+    """The count of an MPUB. ClientError."""
+    if not 0 < count <= (max_body_size - _SIZE_BYTES) // (_SIZE_BYTES + 1):
+        raise ClientError("E_BAD_BODY", f"MPUB invalid message count {count}")
+
+
+def check_size(index: int, size: int, max_msg_size: int) -> None:
+    """The size of one message of an MPUB. ClientError."""
+    if size <= 0:
+        raise ClientError("E_BAD_MESSAGE", f"MPUB invalid message({index}) body size {size}")
+    if size > max_msg_size:
+        raise ClientError("E_BAD_MESSAGE", f"MPUB message too big {size} > {max_msg_size}")
+
+
+def equal_messages(buffer: bytes, offset: int, count: int, max_msg_size: int) -> list[bytes] | None:
+    """
+    The complete ones of `count` size-prefixed messages from `offset` on, or None when they do not all have the size
+    of the first one, or that is not allowed. Strided slices compare all the sizes: 4 calls instead of `count`.
+    """
+    if len(buffer) - offset < _SIZE_BYTES:
+        return []
+    size: int = _SIZE.unpack_from(buffer, offset)[0]
+    if not 0 < size <= max_msg_size:
+        return None
+    stride = _SIZE_BYTES + size
+    count = min(count, (len(buffer) - offset) // stride)
+    end = offset + count * stride
+    for place in range(_SIZE_BYTES):
+        if buffer[offset + place : end : stride] != buffer[offset + place : offset + place + 1] * count:
+            return None
+    return [buffer[at : at + size] for at in range(offset + _SIZE_BYTES, end, stride)]
+
+
+def _plain_fins(run: bytes) -> int:
+    """How many FINs at the start of `run` are plain; fewer than all of it."""
+    count = 0
+    for at in range(0, len(run), _FIN_BYTES):
+        line = run[at : at + _FIN_BYTES]
+        if not line.startswith(b"FIN ") or line.count(b" ") != 1 or line.find(b"\n") != _FIN_BYTES - 1 or b"\r" in line:
+            break
+        count += 1
+    return count

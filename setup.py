@@ -1,0 +1,57 @@
+"""Packaging of nsqtw. Settings of the tools are in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read_text("utf-8"), re.MULTILINE)
+assert VERSION is not None, "nsqtw/__init__.py says no __version__"
+
+SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
+TEST = [
+    "coverage>=7.6",
+    "hypothesis>=6.120",
+    "mypy>=2.4,<3",
+    "mypy-zope>=1.0.17,<2",
+    "pytest>=9,<10",
+    "pytest-timeout>=2.3",
+    "ruff>=0.17.5,<0.18",
+    "treq>=24.9",
+    # Clients written by others: what they publish and consume is a test.
+    "ansq>=0.3",
+    "gnsq>=1.0.2",
+    "pynsq>=0.9.1",
+]
+
+setup(
+    name="nsqtw",
+    version=VERSION[1],
+    description="An NSQ-compatible message broker that keeps what it acknowledged",
+    long_description=(HERE / "README.md").read_text("utf-8"),
+    long_description_content_type="text/markdown",
+    author="the nsqtw authors",
+    license="MIT",
+    license_files=["LICENSE"],
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Framework :: Twisted",
+        "Operating System :: POSIX",
+        "Programming Language :: Python :: 3 :: Only",
+        "Topic :: System :: Networking",
+        "Typing :: Typed",
+    ],
+    python_requires=">=3.11",
+    # twisted.plugins is Twisted's own package: we put one file beside its plugins. An __init__.py in
+    # twisted/ or twisted/plugins/ here would shadow all of Twisted.
+    packages=[*find_packages(include=["nsqtw", "nsqtw.*"]), "twisted.plugins"],
+    # Makes `pip install -e .` a plain path entry. Without it the install is an import hook, behind which
+    # twistd does not find our plugin, and says nothing.
+    package_dir={"": "."},
+    package_data={"nsqtw": ["py.typed"]},
+    install_requires=["attrs>=23.2", "twisted>=24.7", "zope.interface>=6"],
+    extras_require={"spark": SPARK, "test": TEST},
+    entry_points={"console_scripts": ["nsqd=nsqtw.tap:main_nsqd"]},
+)

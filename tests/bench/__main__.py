@@ -1,0 +1,128 @@
+"""
+``python -m tests.bench``: the table of rates, of one broker or of two alternately.
+"""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from . import report
+from .cases import CASES, Case, Figure, Size
+from .errors import BenchError
+from .report import Summary
+from .server import Broker, default_executable, running
+
+FULL = Size(seconds=3.0, messages=400_000)
+QUICK = Size(seconds=0.25, messages=20_000)
+
+
+@dataclass(frozen=True)
+class Side:
+    """
+    One of the brokers compared: its executable and the flags it gets besides addresses and data path.
+    """
+
+    name: str
+    executable: Path
+    flags: list[str]
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__, epilog=report.LEGEND)
+    parser.add_argument(
+        "--nsqd", type=Path, default=default_executable(), help="our broker (default: %(default)s)"
+    )
+    parser.add_argument("--args", default="", help="more flags for it, in one string")
+    parser.add_argument("--peer", type=Path, help="another nsqd, run alternately with ours")
+    parser.add_argument("--peer-args", default="", help="more flags for the peer, in one string")
+    parser.add_argument("--rounds", type=int, help="rounds of each case (default: 3, quick: 1)")
+    parser.add_argument("--seconds", type=float, help=f"how long publishers run (default: {FULL.seconds:g})")
+    parser.add_argument("--messages", type=int, help=f"size of a backlog (default: {FULL.messages})")
+    parser.add_argument("--quick", action="store_true", help="a few seconds in all; the figures mean little")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="run only this case (may be repeated)"
+    )
+    parser.add_argument("--list", action="store_true", help="name the cases and stop")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rounds there as JSON, too")
+    options = parser.parse_args(argv)
+    known = [case.name for case in CASES]
+    for name in options.only or []:
+        if name not in known:
+            parser.error(f"no case is named {name!r}; there are {', '.join(known)}")
+    return options
+
+
+def _size(options: argparse.Namespace) -> Size:
+    chosen = QUICK if options.quick else FULL
+    return Size(options.seconds or chosen.seconds, options.messages or chosen.messages)
+
+
+@contextmanager
+def _brokers(sides: list[Side], shared: bool) -> Iterator[dict[str, Broker | None]]:
+    """
+    With ``shared`` one broker a side for the whole run, else None: each measurement starts its own.
+    """
+    with ExitStack() as stack:
+        yield {
+            side.name: stack.enter_context(running(side.executable, side.flags)) if shared else None
+            for side in sides
+        }
+
+
+def _measure(case: Case, side: Side, broker: Broker | None, topic: str, size: Size) -> Figure:
+    if broker is not None:
+        figure = case.measure(broker, topic, size)
+        broker.delete(topic)
+        return figure
+    # What the run before left in the page cache must not be written during this one.
+    os.sync()
+    with running(side.executable, side.flags) as own:
+        return case.measure(own, topic, size)
+
+
+def main(argv: list[str]) -> int:
+    """
+    Run the benchmark. Returns the exit status: 1 when a broker failed or miscounted.
+    """
+    options = _arguments(argv)
+    cases = [case for case in CASES if not options.only or case.name in options.only]
+    if options.list:
+        print("\n".join(f"{case.name:<14} {case.title} ({case.unit})" for case in cases))
+        return 0
+    sides = [Side("ours", options.nsqd, shlex.split(options.args))]
+    if options.peer:
+        sides.append(Side("peer", options.peer, shlex.split(options.peer_args)))
+    size, rounds = _size(options), options.rounds or (1 if options.quick else 3)
+    about = {"machine": report.machine(), "size": asdict(size), "rounds": rounds}
+    for side in sides:
+        about[side.name] = shlex.join([str(side.executable), *side.flags])
+        print(f"{side.name}: {about[side.name]}")
+    print(f"{about['machine']}\n{size.seconds:g} s or {size.messages:,} messages a run, {rounds} round(s)\n")
+    print(report.HEADER)
+    results: dict[str, dict[str, Summary]] = {}
+    try:
+        with _brokers(sides, shared=options.quick) as brokers:
+            for case in cases:
+                figures: dict[str, list[Figure]] = {side.name: [] for side in sides}
+                for number in range(rounds):
+                    for side in sides:
+                        topic = f"{case.name}.{number}"
+                        figures[side.name].append(_measure(case, side, brokers[side.name], topic, size))
+                results[case.name] = {name: Summary.of(figures[name]) for name in figures}
+                print("\n".join(report.lines(case, results[case.name])), flush=True)
+    except BenchError as error:
+        print(f"bench: {case.name}, {side.name}: {error}", file=sys.stderr)
+        return 1
+    print(f"\n{report.LEGEND}")
+    if options.json:
+        options.json.write_text(report.document(about, results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

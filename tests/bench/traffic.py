@@ -1,0 +1,61 @@
+"""
+How far a run is: what was sent, acknowledged and received, and whether more may be sent.
+"""
+
+import time
+
+from .plan import Plan
+
+
+class Traffic:
+    """
+    Shared by all connections of a load process; ``start`` begins the measured time.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        publishing = plan.publishing
+        self._limit = publishing.limit if publishing else 0.0
+        self._seconds = publishing.seconds if publishing else 0.0
+        self._backlog = plan.backlog or float("inf")
+        self._prefilled = plan.prefilled
+        self._deadline = 0.0
+        self.sent = 0
+        self.acknowledged = 0
+        self.received = {one.channel: 0 for one in plan.consuming}
+
+    def start(self) -> None:
+        self._deadline = time.perf_counter() + self._seconds
+
+    def take(self, messages: int) -> bool:
+        """
+        Whether that many messages may be sent now; if so they count as sent.
+        """
+        if self.closed or self.sent - min(self.received.values(), default=self.sent) > self._backlog:
+            return False
+        self.sent += messages
+        return True
+
+    @property
+    def closed(self) -> bool:
+        """
+        Nothing more will be sent.
+        """
+        return self.sent >= self._limit or time.perf_counter() >= self._deadline
+
+    @property
+    def expected(self) -> int:
+        """
+        What each channel must have delivered once the traffic is closed.
+        """
+        return self._prefilled + self.sent
+
+    @property
+    def finished(self) -> bool:
+        """
+        All that was sent is acknowledged and received; more than expected counts as finished, too.
+        """
+        return (
+            self.acknowledged == self.sent
+            and min(self.received.values(), default=self.expected) >= self.expected
+            and self.closed
+        )

@@ -1,0 +1,35 @@
+"""What every test runs under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+from twisted.logger import LogEvent, LogLevel, globalLogPublisher
+
+pytest.register_assert_rewrite("nsqtw.testing.contracts")
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("nsqtw", deadline=None)
+settings.load_profile("nsqtw")
+
+
+@pytest.fixture(autouse=True)
+def logged_failures() -> Iterator[list[LogEvent]]:
+    """
+    The failures logged so far: exceptions nobody handled, and anything critical. A test that leaves some
+    fails; one that expects them looks at them and clears the list.
+    """
+    events: list[LogEvent] = []
+
+    def observe(event: LogEvent) -> None:
+        if event.get("log_failure") is not None or event.get("log_level") is LogLevel.critical:
+            events.append(event)
+
+    globalLogPublisher.addObserver(observe)
+    try:
+        yield events
+    finally:
+        globalLogPublisher.removeObserver(observe)
+    assert not events, [str(event.get("log_failure", event.get("log_format"))) for event in events]

@@ -1,0 +1,25 @@
+"""Fixtures of the Spark tests: a fake nsqd for each test, one Spark session for all of them."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark_nsq.session import local_session
+
+from tests.spark.fake_nsqd import FakeNsqd
+
+
+@pytest.fixture
+def nsqd() -> Iterator[FakeNsqd]:
+    with FakeNsqd() as fake:
+        yield fake
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Costs some 5 s to start and 3 s more at the first write: hence shared."""
+    session = local_session("pyspark-nsq tests")
+    # A task that fails, as tests want it to, would print its stack three times.
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

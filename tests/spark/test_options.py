@@ -1,0 +1,111 @@
+"""Every mistake in an option is named before a job starts."""
+
+import pytest
+from pyspark_nsq.errors import OptionError
+from pyspark_nsq.options import MAX_BATCH_SIZE, MAX_BODY_BYTES, Options, is_topic_name
+
+REQUIRED = {"nsqdHttpAddresses": "127.0.0.1:4151"}
+
+
+def test_the_defaults() -> None:
+    expected = Options(
+        addresses=("http://127.0.0.1:4151",),
+        topic=None,
+        batch_size=1000,
+        batch_bytes=1024 * 1024,
+        max_in_flight=2,
+        request_timeout_ms=10_000,
+        retries=5,
+        backoff_ms=100,
+        max_backoff_ms=5000,
+        on_empty="fail",
+    )
+    assert expected == Options.parse(REQUIRED)
+
+
+def test_everything_set_with_keys_in_lower_case_as_spark_hands_them_over() -> None:
+    given = {
+        "nsqdhttpaddresses": "nsq-1:4151, https://nsq-2:4152/ ,[::1]:4151",
+        "topic": "clicks.eu#ephemeral",
+        "batchsize": "10",
+        "batchbytes": "2000",
+        "maxinflight": "4",
+        "requesttimeoutms": "500",
+        "retries": "0",
+        "backoffms": "1",
+        "maxbackoffms": "2",
+        "onempty": "SKIP",
+    }
+    expected = Options(
+        addresses=("http://nsq-1:4151", "https://nsq-2:4152", "http://[::1]:4151"),
+        topic="clicks.eu#ephemeral",
+        batch_size=10,
+        batch_bytes=2000,
+        max_in_flight=4,
+        request_timeout_ms=500,
+        retries=0,
+        backoff_ms=1,
+        max_backoff_ms=2,
+        on_empty="skip",
+    )
+    assert expected == Options.parse(given)
+
+
+def test_no_address() -> None:
+    with pytest.raises(OptionError, match='"nsqdHttpAddresses" is required'):
+        Options.parse({"topic": "t"})
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", " , ", "127.0.0.1", "host:", "host:port", "host:0", "host:70000", "tcp://host:4150", ":4151"]
+    + ["user@host:4151", "host:4151/path", "host:4151?x=1", "http://", "[::1:4151"],
+)
+def test_a_bad_address_is_named(address: str) -> None:
+    with pytest.raises(OptionError, match="nsqdHttpAddresses") as caught:
+        Options.parse({"nsqdHttpAddresses": address})
+    assert address.strip(" ,") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("batchSize", "many", 'must be a whole number, not "many"'),
+        ("batchSize", "1.5", "whole number"),
+        ("batchSize", "0", f"between 1 and {MAX_BATCH_SIZE}, not 0"),
+        ("batchSize", str(MAX_BATCH_SIZE + 1), "between"),
+        ("batchBytes", str(MAX_BODY_BYTES + 1), "between"),
+        ("maxInFlight", "0", "between"),
+        ("retries", "-1", "between"),
+        ("requestTimeoutMs", "0", "between"),
+        ("backoffMs", "-1", "between"),
+        ("onEmpty", "maybe", "one of fail, skip"),
+        ("topic", "no spaces", "no topic name"),
+        ("topic", "", "no topic name"),
+        ("topic", "x" * 65, "no topic name"),
+    ],
+)
+def test_a_bad_value_is_named(name: str, text: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said) as caught:
+        Options.parse(REQUIRED | {name: text})
+    assert f'option "{name}"' in str(caught.value)
+
+
+def test_an_unknown_option_is_an_error_that_guesses_what_was_meant() -> None:
+    with pytest.raises(OptionError, match='unknown option "batchsizes"; did you mean "batchSize"'):
+        Options.parse(REQUIRED | {"batchsizes": "3"})
+
+
+def test_an_unknown_option_unlike_any_lists_all() -> None:
+    with pytest.raises(OptionError, match='unknown option "zzz"; known are: nsqdHttpAddresses, topic, '):
+        Options.parse(REQUIRED | {"zzz": "3"})
+
+
+@pytest.mark.parametrize("name", ["a", "A.b-c_9", "x" * 64, "t#ephemeral"])
+def test_topic_names(name: str) -> None:
+    assert is_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 65, "t#other", "#ephemeral", "t\n"])
+def test_what_is_no_topic_name(name: str) -> None:
+    assert not is_topic_name(name)

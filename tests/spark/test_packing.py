@@ -1,0 +1,90 @@
+"""Cutting messages into request bodies."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark_nsq.packing import Packer, Request, TopicPacker, deferred_request
+
+from tests.spark.fake_nsqd import unpack
+
+MESSAGES = st.lists(st.binary(min_size=1, max_size=40), max_size=60)
+
+
+def packed(packer: TopicPacker, messages: list[bytes]) -> list[Request]:
+    return [*packer.extend(messages), *packer.flush()]
+
+
+def test_the_bytes_of_a_batch() -> None:
+    [request] = packed(TopicPacker("t", 10, 1000), [b"ab", b"c"])
+    expected = b"\x00\x00\x00\x02" + b"\x00\x00\x00\x02ab" + b"\x00\x00\x00\x01c"
+    assert expected == request.body
+    assert "/mpub?binary=true&topic=t" == request.path
+    assert 2 == request.rows
+
+
+def test_an_ephemeral_topic_is_quoted() -> None:
+    [request] = packed(TopicPacker("t#ephemeral", 10, 1000), [b"a"])
+    assert request.path.endswith("topic=t%23ephemeral")
+
+
+def test_a_deferred_message_travels_alone() -> None:
+    request = deferred_request("t#ephemeral", b"later", 1500)
+    assert Request("/pub?topic=t%23ephemeral&defer=1500", b"later", "t#ephemeral", 1) == request
+
+
+def test_nothing_to_send() -> None:
+    assert [] == packed(TopicPacker("t", 10, 1000), [])
+
+
+def test_cut_by_count() -> None:
+    requests = packed(TopicPacker("t", 3, 10_000), [b"x"] * 7)
+    assert [3, 3, 1] == [request.rows for request in requests]
+
+
+def test_cut_by_bytes() -> None:
+    exactly_two = 4 + 2 * (4 + 6)
+    requests = packed(TopicPacker("t", 100, exactly_two), [b"sixsix"] * 5)
+    assert [2, 2, 1] == [request.rows for request in requests]
+    assert exactly_two == len(requests[0].body)
+
+
+def test_one_message_above_the_limit_travels_alone() -> None:
+    requests = packed(TopicPacker("t", 100, 20), [b"a", b"b" * 50, b"c"])
+    assert [[b"a"], [b"b" * 50], [b"c"]] == [unpack(request.body) for request in requests]
+
+
+@given(MESSAGES, st.integers(1, 20), st.integers(1, 200), st.integers(1, 10))
+def test_whatever_the_limits_all_messages_come_through_in_order(
+    messages: list[bytes], max_rows: int, max_bytes: int, piece: int
+) -> None:
+    packer = TopicPacker("t", max_rows, max_bytes)
+    requests = [
+        request
+        for start in range(0, len(messages), piece)
+        for request in packer.extend(messages[start : start + piece])
+    ]
+    requests += packer.flush()
+    batches = [unpack(request.body) for request in requests]
+    assert messages == [message for batch in batches for message in batch]
+    for request, batch in zip(requests, batches, strict=True):
+        assert request.rows == len(batch) <= max_rows
+        assert len(request.body) <= max_bytes or len(batch) == 1
+    for batch, following in zip(batches, batches[1:], strict=False):
+        # No cut without need: the next message would not have fitted.
+        body_bytes = 4 + sum(4 + len(message) for message in [*batch, following[0]])
+        assert len(batch) == max_rows or body_bytes > max_bytes
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), MESSAGES), max_size=10), st.integers(1, 300))
+def test_many_topics_hold_no_more_than_allowed(given_: list[tuple[str, list[bytes]]], max_held: int) -> None:
+    packer = Packer(max_rows=7, max_bytes=100, max_held_bytes=max_held)
+    arrived: dict[str, list[bytes]] = {topic: [] for topic in "abc"}
+    sent: dict[str, list[bytes]] = {topic: [] for topic in "abc"}
+    for topic, messages in given_:
+        sent[topic] += messages
+        for request in packer.extend(topic, messages):
+            arrived[request.topic] += unpack(request.body)
+        waiting = sum(len(message) for name in "abc" for message in sent[name][len(arrived[name]) :])
+        assert waiting <= max_held
+    for request in packer.flush():
+        arrived[request.topic] += unpack(request.body)
+    assert sent == arrived

@@ -1,0 +1,176 @@
+"""The publisher against an HTTP server that takes, refuses, drops and keeps silent."""
+
+import socket
+import struct
+
+import pytest
+from pyspark_nsq.errors import PublishError
+from pyspark_nsq.options import Options
+from pyspark_nsq.packing import Request, TopicPacker
+from pyspark_nsq.publisher import Publisher
+
+from tests.spark.fake_nsqd import FakeNsqd, Misbehaviour
+
+
+def batch(*messages: bytes) -> Request:
+    [request] = [*(packer := TopicPacker("t", 1000, 100_000)).extend(messages), *packer.flush()]
+    return request
+
+
+def options(*nsqds: FakeNsqd | str, **more: str) -> Options:
+    """Options for these nsqds with pauses that do not slow the tests down."""
+    addresses = ",".join(n if isinstance(n, str) else n.address for n in nsqds)
+    return Options.parse({"nsqdHttpAddresses": addresses, "backoffMs": "1", "maxBackoffMs": "5"} | more)
+
+
+@pytest.fixture
+def dead_address() -> str:
+    """An address where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_what_is_flushed_has_arrived(nsqd: FakeNsqd) -> None:
+    with Publisher(options(nsqd)) as publisher:
+        for number in range(20):
+            publisher.submit(batch(b"%d" % number, b"x"))
+        publisher.flush()
+        assert sorted([b"%d" % n for n in range(20)] + [b"x"] * 20) == sorted(nsqd.messages["t"])
+    assert (40, 20, 0) == (publisher.tally.rows, publisher.tally.requests, publisher.tally.retried)
+    assert sum(len(batch(b"%d" % n, b"x").body) for n in range(20)) == publisher.tally.body_bytes
+
+
+def test_leaving_the_context_flushes(nsqd: FakeNsqd) -> None:
+    with Publisher(options(nsqd)) as publisher:
+        publisher.submit(batch(b"a"))
+    assert [b"a"] == nsqd.messages["t"]
+
+
+def test_no_more_requests_under_way_than_allowed(nsqd: FakeNsqd) -> None:
+    with Publisher(options(nsqd, maxInFlight="3")) as publisher:
+        for _ in range(50):
+            publisher.submit(batch(b"a"))
+    assert 1 <= nsqd.most_at_once <= 3
+
+
+def test_connections_are_kept_from_one_task_to_the_next(nsqd: FakeNsqd) -> None:
+    for _ in range(5):
+        with Publisher(options(nsqd, maxInFlight="1")) as publisher:
+            publisher.submit(batch(b"a"))
+    assert 1 == nsqd.connections
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_may_heal_is_tried_again(nsqd: FakeNsqd, status: int) -> None:
+    nsqd.script.extend([(status, b"EXITING")] * 2)
+    with Publisher(options(nsqd)) as publisher:
+        publisher.submit(batch(b"a"))
+    assert [b"a"] == nsqd.messages["t"]
+    assert 2 == publisher.tally.retried
+
+
+@pytest.mark.parametrize("status", [302, 400, 413])
+def test_a_refusal_is_not_tried_again(nsqd: FakeNsqd, status: int) -> None:
+    nsqd.script.append((status, b'{"message":"INVALID_TOPIC"}'))
+    publisher = Publisher(options(nsqd))
+    publisher.submit(batch(b"a", b"b"))
+    with pytest.raises(PublishError) as caught:
+        publisher.flush()
+    expected = (
+        'topic "t": 2 message(s) not published after 1 attempt; '
+        f'the last at http://{nsqd.address}: {status} {{"message":"INVALID_TOPIC"}}'
+    )
+    assert expected == str(caught.value)
+    assert 1 == nsqd.requests
+
+
+def test_retries_come_to_an_end(nsqd: FakeNsqd) -> None:
+    nsqd.script.extend([(503, b"EXITING")] * 10)
+    publisher = Publisher(options(nsqd, retries="3"))
+    publisher.submit(batch(b"a"))
+    with pytest.raises(PublishError, match="after 4 attempts; .*: 503 EXITING"):
+        publisher.flush()
+    assert 4 == nsqd.requests
+
+
+def test_a_dropped_connection_is_tried_again(nsqd: FakeNsqd) -> None:
+    nsqd.script.append(Misbehaviour.DROP)
+    with Publisher(options(nsqd)) as publisher:
+        publisher.submit(batch(b"a"))
+    assert [b"a"] == nsqd.messages["t"]
+
+
+@pytest.mark.parametrize(
+    "how", [Misbehaviour.TAKE_AND_DROP, Misbehaviour.SILENCE, Misbehaviour.HALF_AN_ANSWER]
+)
+def test_a_lost_answer_publishes_twice_and_never_not_at_all(nsqd: FakeNsqd, how: Misbehaviour) -> None:
+    nsqd.script.append(how)
+    with Publisher(options(nsqd, requestTimeoutMs="200", retries="20")) as publisher:
+        publisher.submit(batch(b"a"))
+    assert {b"a"} == set(nsqd.messages["t"])
+    assert len(nsqd.messages["t"]) == publisher.tally.retried + 1 > 1
+    assert 1 == publisher.tally.rows
+
+
+def test_the_time_limit_is_said(nsqd: FakeNsqd) -> None:
+    nsqd.script.append(Misbehaviour.SILENCE)
+    publisher = Publisher(options(nsqd, requestTimeoutMs="50", retries="0"))
+    publisher.submit(batch(b"a"))
+    with pytest.raises(PublishError, match="no answer within 50 ms"):
+        publisher.flush()
+
+
+def test_a_dead_nsqd_is_named(dead_address: str) -> None:
+    publisher = Publisher(options(dead_address, retries="1"))
+    publisher.submit(batch(b"a"))
+    with pytest.raises(
+        PublishError, match=f"2 attempts; the last at http://{dead_address}: ConnectionRefused"
+    ):
+        publisher.flush()
+
+
+def test_a_retry_goes_to_the_next_nsqd_and_stays_there(nsqd: FakeNsqd, dead_address: str) -> None:
+    with Publisher(options(dead_address, nsqd, maxInFlight="1")) as publisher:
+        for _ in range(10):
+            publisher.submit(batch(b"a"))
+    assert 10 == len(nsqd.messages["t"])
+    assert 1 == publisher.tally.retried
+
+
+def test_tasks_start_at_different_nsqds(nsqd: FakeNsqd) -> None:
+    with FakeNsqd() as other:
+        for task in range(4):
+            with Publisher(options(nsqd, other), first_address=task) as publisher:
+                publisher.submit(batch(b"%d" % task))
+        assert [b"0", b"2"] == nsqd.messages["t"]
+        assert [b"1", b"3"] == other.messages["t"]
+
+
+def test_after_a_failure_submit_raises_it(nsqd: FakeNsqd) -> None:
+    nsqd.script.append((400, b"INVALID_TOPIC"))
+    publisher = Publisher(options(nsqd, maxInFlight="1"))
+    publisher.submit(batch(b"a"))
+    with pytest.raises(PublishError, match="INVALID_TOPIC"):
+        publisher.submit(batch(b"b"))
+
+
+def test_a_task_that_fails_leaves_nothing_in_flight(nsqd: FakeNsqd) -> None:
+    nsqd.script.append((503, b"EXITING"))
+    with pytest.raises(ZeroDivisionError):
+        with Publisher(options(nsqd, retries="1000", backoffMs="20")) as publisher:
+            publisher.submit(batch(b"a"))
+            raise ZeroDivisionError
+    requests = nsqd.requests
+    with Publisher(options(nsqd)) as later:
+        later.submit(batch(b"b"))
+    assert requests + 1 == nsqd.requests
+
+
+def test_a_big_body_arrives_whole(nsqd: FakeNsqd) -> None:
+    messages = [struct.pack(">i", number) * 1000 for number in range(1000)]
+    packer = TopicPacker("t", 10_000, 5 * 1024 * 1024)
+    with Publisher(options(nsqd)) as publisher:
+        for request in [*packer.extend(messages), *packer.flush()]:
+            publisher.submit(request)
+    assert messages == nsqd.messages["t"]

@@ -1,0 +1,122 @@
+"""Arrow batches become messages; what cannot become one is named."""
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+from pyspark_nsq.errors import RowError, SchemaError
+from pyspark_nsq.options import MAX_MESSAGE_BYTES, Options
+from pyspark_nsq.rows import Columns, Messages, RowReader
+
+ONE_TOPIC = Options(addresses=("http://x:1",), topic="t")
+BY_COLUMN = Options(addresses=("http://x:1",))
+SKIPPING = Options(addresses=("http://x:1",), topic="t", on_empty="skip")
+
+
+def find(columns: dict[str, str], options: Options = ONE_TOPIC) -> Columns:
+    """`columns`: name to type, by the names Spark gives its types."""
+    schema = StructType()
+    for name, kind in columns.items():
+        schema = schema.add(name, kind)
+    return Columns.find(schema, options)
+
+
+def reader(batch: pa.RecordBatch, options: Options) -> RowReader:
+    names = batch.schema.names
+    places = [names.index(name) if name in names else None for name in ("value", "topic", "defer")]
+    assert places[0] is not None
+    return RowReader(Columns(places[0], places[1], places[2]), options)
+
+
+def read(options: Options = ONE_TOPIC, **columns: pa.Array | list[object]) -> Messages:
+    batch = pa.record_batch(columns)
+    return reader(batch, options).read(batch)
+
+
+def test_where_the_columns_are() -> None:
+    assert Columns(value=0, topic=None, defer=None) == find({"value": "string"})
+    assert Columns(value=2, topic=1, defer=0) == find({"defer": "long", "Topic": "string", "VALUE": "binary"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"topic": "string"}, '"value" is missing'),
+        ({"value": "string", "extra": "integer"}, '"extra" has no place in a message'),
+        ({"value": "integer"}, '"value" is int, but must be string or binary'),
+        ({"value": "string", "topic": "binary"}, '"topic" is binary, but must be string'),
+        ({"value": "string", "defer": "string"}, '"defer" is string, but must be'),
+    ],
+)
+def test_a_schema_that_does_not_fit(columns: dict[str, str], said: str) -> None:
+    with pytest.raises(SchemaError, match=said):
+        find(columns)
+
+
+def test_the_same_column_twice() -> None:
+    twice = StructType([StructField("value", StringType()), StructField("Value", StringType())])
+    with pytest.raises(SchemaError, match='"Value" is there twice'):
+        Columns.find(twice, ONE_TOPIC)
+
+
+def test_no_topic_at_all() -> None:
+    with pytest.raises(SchemaError, match='set the option "topic" or add a column "topic"'):
+        Columns.find(StructType([StructField("value", StringType())]), BY_COLUMN)
+
+
+@pytest.mark.parametrize("kind", ["byte", "short", "integer", "long"])
+def test_integers_of_any_width_defer(kind: str) -> None:
+    assert 1 == find({"value": "string", "defer": kind}).defer
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
+def test_text_and_bytes(kind: pa.DataType) -> None:
+    assert Messages(now={"t": [b"a", b"\xc3\xa4"]}) == read(value=pa.array(["a", "ä"], kind))
+
+
+def test_the_option_overrides_the_column_topic() -> None:
+    assert Messages(now={"t": [b"a"]}) == read(value=["a"], topic=["elsewhere"])
+
+
+def test_the_column_topic() -> None:
+    messages = read(BY_COLUMN, value=["1", "2", "3"], topic=["a", "b", "a"])
+    assert Messages(now={"a": [b"1", b"3"], "b": [b"2"]}) == messages
+
+
+def test_null_and_zero_defer_nothing() -> None:
+    messages = read(value=["1", "2", "3", "4"], defer=[None, 250, 0, 1])
+    assert Messages(now={"t": [b"1", b"3"]}, later=[("t", b"2", 250), ("t", b"4", 1)]) == messages
+
+
+def test_an_empty_batch() -> None:
+    assert Messages() == read(value=pa.array([], pa.string()))
+
+
+@pytest.mark.parametrize("empty", [None, ""])
+def test_an_empty_value_is_named_by_its_row(empty: str | None) -> None:
+    first = pa.record_batch({"value": ["a", "b"]})
+    rows = reader(first, ONE_TOPIC)
+    rows.read(first)
+    with pytest.raises(RowError, match='row 3: "value" is null or empty'):
+        rows.read(pa.record_batch({"value": ["c", empty]}))
+
+
+def test_empty_values_are_skipped_on_demand_and_the_other_columns_stay_beside_theirs() -> None:
+    messages = read(SKIPPING, value=["1", None, "", "4"], defer=[0, 7, 8, 9])
+    assert Messages(now={"t": [b"1"]}, later=[("t", b"4", 9)]) == messages
+    assert Messages() == read(SKIPPING, value=pa.array([None, ""], pa.string()))
+
+
+def test_the_biggest_message_and_one_byte_more() -> None:
+    biggest = b"x" * MAX_MESSAGE_BYTES
+    assert Messages(now={"t": [biggest]}) == read(value=[biggest])
+    with pytest.raises(RowError, match=f"{MAX_MESSAGE_BYTES + 1} bytes"):
+        read(value=[biggest + b"x"])
+
+
+def test_rows_that_cannot_be_published() -> None:
+    with pytest.raises(RowError, match='"topic" is null'):
+        read(BY_COLUMN, value=["1", "2"], topic=["a", None])
+    with pytest.raises(RowError, match='"no such" in the column "topic" is no topic name'):
+        read(BY_COLUMN, value=["1"], topic=["no such"])
+    with pytest.raises(RowError, match='"defer" is -5 ms'):
+        read(value=["1", "2"], defer=[1, -5])

@@ -1,0 +1,100 @@
+"""``df.write.format("nsq")`` in a real Spark, into the fake nsqd."""
+
+from collections import Counter
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.fake_nsqd import FakeNsqd, Misbehaviour
+
+
+def write(frame: DataFrame, nsqd: FakeNsqd, mode: str = "append", **options: str) -> None:
+    settings = {"nsqdHttpAddresses": nsqd.address, "backoffMs": "1"} | options
+    frame.write.format("nsq").mode(mode).options(**settings).save()
+
+
+def test_every_row_arrives_once_in_full_batches(spark: SparkSession, nsqd: FakeNsqd) -> None:
+    numbers = spark.range(0, 5000, numPartitions=2).selectExpr("cast(id as string) as value")
+    write(numbers, nsqd, topic="numbers", batchSize="400")
+    expected = sorted(b"%d" % number for number in range(5000))
+    assert expected == sorted(nsqd.messages["numbers"])
+    assert Counter({400: 12, 100: 2}) == Counter(nsqd.batches)
+
+
+def test_topic_and_defer_columns_and_binary_values(spark: SparkSession, nsqd: FakeNsqd) -> None:
+    rows = [(b"\xff1", "a", None), (b"\xff2", "b", 0), (b"\xff3", "a", 1500)]
+    write(spark.createDataFrame(rows, "value binary, topic string, defer long"), nsqd)
+    assert {"a": [b"\xff1"], "b": [b"\xff2"]} == nsqd.messages
+    assert [("a", b"\xff3", 1500)] == nsqd.deferred
+
+
+def test_the_option_topic_overrides_the_column(spark: SparkSession, nsqd: FakeNsqd) -> None:
+    write(spark.createDataFrame([("v", "a")], "value string, topic string"), nsqd, topic="b")
+    assert {"b": [b"v"]} == nsqd.messages
+
+
+def test_a_lost_answer_repeats_and_loses_nothing(spark: SparkSession, nsqd: FakeNsqd) -> None:
+    nsqd.script.extend([Misbehaviour.TAKE_AND_DROP, (503, b"EXITING"), Misbehaviour.DROP])
+    numbers = spark.range(0, 300, numPartitions=1).selectExpr("cast(id as string) as value")
+    write(numbers, nsqd, topic="t", batchSize="100")
+    assert {b"%d" % number for number in range(300)} == set(nsqd.messages["t"])
+    assert 400 == len(nsqd.messages["t"])
+
+
+def test_an_empty_frame_writes_nothing(spark: SparkSession, nsqd: FakeNsqd) -> None:
+    write(spark.createDataFrame([], "value string"), nsqd, topic="t")
+    assert 0 == nsqd.requests
+
+
+def test_empty_values(spark: SparkSession, nsqd: FakeNsqd) -> None:
+    frame = spark.createDataFrame([("a",), (None,), ("",)], "value string").coalesce(1)
+    with pytest.raises(PythonException, match='"value" is null or empty'):
+        write(frame, nsqd, topic="t")
+    write(frame, nsqd, topic="t", onEmpty="skip")
+    assert [b"a"] == nsqd.messages["t"]
+
+
+def test_a_refused_topic_fails_the_job_with_nsqds_word(spark: SparkSession, nsqd: FakeNsqd) -> None:
+    nsqd.script.append((400, b'{"message":"INVALID_TOPIC"}'))
+    with pytest.raises(PythonException, match="INVALID_TOPIC"):
+        write(spark.createDataFrame([("a",)], "value string").coalesce(1), nsqd, topic="t")
+
+
+@pytest.mark.parametrize(
+    ("columns", "mode", "options", "said"),
+    [
+        ("value string", "overwrite", {"topic": "t"}, 'use mode("append")'),
+        ("value string", "append", {"topic": "t", "batchSize": "none"}, '"batchSize" must be a whole number'),
+        ("value string", "append", {"topic": "t", "bachSize": "1"}, 'did you mean "batchSize"'),
+        ("value string", "append", {}, 'set the option "topic" or add a column "topic"'),
+        ("body string", "append", {"topic": "t"}, 'column "body" has no place'),
+    ],
+)
+def test_mistakes_are_told_before_the_job_starts(
+    spark: SparkSession, nsqd: FakeNsqd, columns: str, mode: str, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        write(spark.createDataFrame([("a",)], columns), nsqd, mode, **options)
+    assert said in str(caught.value)
+    assert 0 == nsqd.requests
+
+
+def test_what_it_cannot_do_yet(spark: SparkSession, nsqd: FakeNsqd) -> None:
+    for reader in (spark.read, spark.readStream):
+        with pytest.raises(AnalysisException, match='format\\("nsq"\\) does not support reading'):
+            reader.format("nsq").option("nsqdHttpAddresses", nsqd.address).load()
+
+
+def test_a_stream_is_refused(
+    spark: SparkSession, nsqd: FakeNsqd, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
+    query = (
+        stream.writeStream.format("nsq")
+        .option("nsqdHttpAddresses", nsqd.address)
+        .option("checkpointLocation", str(tmp_path_factory.mktemp("checkpoint")))
+        .start()
+    )
+    with pytest.raises(Exception, match='format\\("nsq"\\) does not support writing a stream'):
+        query.awaitTermination(60)

@@ -1,0 +1,127 @@
+"""
+Who may import whom.
+
+    F4 house   plugins service tap                       everything below
+    F3 edges   net lookupd admin tools                   F0-F2 and any library
+    F2 guests  protocols backends auth                   F0-F1; not each other
+    F1 core    core                                      F0; no IO, no clock
+    F0 words   the other modules at the top
+    side       testing client                            F0-F2; nobody imports testing
+
+F0 to F2 use the standard library, attrs and zope.interface, and read no clock.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted((ROOT / "nsqtw").rglob("*.py"))
+SPARK = sorted((ROOT / "contrib/spark/pyspark_nsq").rglob("*.py"))
+
+HOUSE = {"plugins", "service", "tap"}
+EDGES = {"net", "lookupd", "admin", "tools"}
+GUESTS = {"protocols", "backends", "auth"}
+SIDE = {"testing", "client"}
+CLOCKS = {"time", "datetime", "sched"}
+OUTSIDE = {
+    "asyncio",
+    "io",
+    "logging",
+    "os",
+    "pathlib",
+    "select",
+    "socket",
+    "sqlite3",
+    "subprocess",
+    "threading",
+}
+PLAIN = {"attr", "attrs", "zope", "nsqtw", *sys.stdlib_module_names}
+
+
+def part_of(module: Path) -> str:
+    """`net` for nsqtw/net/tcp.py, `words` for a module at the top that is not of the house."""
+    parts = module.relative_to(ROOT / "nsqtw").with_suffix("").parts
+    if len(parts) > 1 or parts[0] in HOUSE:
+        return parts[0]
+    return "words"
+
+
+def part_named(name: str) -> str:
+    """As part_of, for the dotted name of a module of ours."""
+    parts = name.split(".")
+    known = HOUSE | EDGES | GUESTS | SIDE | {"core"}
+    return parts[1] if len(parts) > 1 and parts[1] in known else "words"
+
+
+def imports_of(module: Path) -> Iterator[str]:
+    """The dotted names that a module imports, wherever it does so, except for type checkers only."""
+    for_types: set[ast.AST] = set()
+    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for_types.update(inner for statement in node.body for inner in ast.walk(statement))
+        if node in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: a relative import hides the floor it goes to"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def may_import(part: str) -> set[str]:
+    """The parts of nsqtw that this part may import."""
+    below = {"words"}
+    if part == "words":
+        return below
+    below.add("core")
+    if part == "core":
+        return below
+    if part in GUESTS:
+        return below | {part}
+    below |= GUESTS
+    if part in EDGES | SIDE:
+        return below | {part}
+    return below | EDGES | HOUSE
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_imports_only_what_its_floor_may(module: Path) -> None:
+    part = part_of(module)
+    imported = set(imports_of(module))
+    tops = {name.partition(".")[0] for name in imported}
+    wrong = {
+        name for name in imported if name.startswith("nsqtw.") and part_named(name) not in may_import(part)
+    }
+    if part in {"words", "core"} | GUESTS:
+        wrong |= (tops - PLAIN) | (tops & CLOCKS)
+    if part == "core":
+        wrong |= tops & OUTSIDE
+    assert not wrong
+
+
+@pytest.mark.parametrize("module", SPARK, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_spark_package_stands_alone(module: Path) -> None:
+    assert not {name for name in imports_of(module) if name.partition(".")[0] == "nsqtw"}
+
+
+def test_words_core_and_guests_load_no_twisted() -> None:
+    """Said by ast above, shown here: whatever they import imports none either."""
+    names = [
+        ".".join(module.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for module in MODULES
+        if part_of(module) in {"words", "core"} | GUESTS
+    ]
+    loads = "\n".join(f"import {name}" for name in names)
+    heavy = "twisted treq asyncio pyspark"
+    script = f"{loads}\nimport sys\nprint([name for name in {heavy!r}.split() if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,217 @@
+"""The table of options: nsqd's names and defaults, what /config says, what a broker refuses to run with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsqtw.errors import OptionError
+from nsqtw.option_sources import read_command_line, resolve
+from nsqtw.options import BY_FLAG, BY_KEY, TABLE, Options, check, config_value, hostname, markdown_table
+
+ROOT = Path(__file__).parent.parent
+
+# flag, default as nsqd documents it; the config key where it is not the flag with underscores
+NSQD = """
+log-level info
+log-prefix [nsqd]\x20
+tcp-address 0.0.0.0:4150
+http-address 0.0.0.0:4151
+https-address 0.0.0.0:4152
+broadcast-tcp-port 0
+broadcast-http-port 0
+auth-http-request-method get
+http-client-connect-timeout 2s
+http-client-request-timeout 5s
+topology-region
+topology-zone
+data-path
+mem-queue-size 10000
+max-bytes-per-file 104857600
+sync-every 2500
+sync-timeout 2s
+queue-scan-selection-count 20
+queue-scan-worker-pool-max 4
+msg-timeout 60s
+max-msg-timeout 15m
+max-msg-size 1048576
+max-body-size 5242880
+max-req-timeout 1h
+max-heartbeat-interval 60s
+max-rdy-count 2500
+max-output-buffer-size 65536
+max-output-buffer-timeout 30s
+min-output-buffer-timeout 25ms
+output-buffer-timeout 250ms
+max-channel-consumers 0
+statsd-address
+statsd-prefix nsq.%s
+statsd-interval 60s
+statsd-mem-stats true
+statsd-udp-packet-size 508
+statsd-exclude-ephemeral false
+e2e-processing-latency-window-time 10m
+tls-cert
+tls-key
+tls-client-auth-policy
+tls-root-ca-file
+tls-required false
+tls-min-version tls1.0
+deflate true
+max-deflate-level 6
+snappy true
+"""
+LISTS = {
+    "lookupd-tcp-address": "nsqlookupd_tcp_addresses",
+    "auth-http-address": "auth_http_addresses",
+    "e2e-processing-latency-percentile": "e2e_processing_latency_percentiles",
+    "enable-experiment": "enable_experiment",
+}
+DEFAULTS = dict((line + " ").split(" ", 1) for line in NSQD.strip("\n").split("\n"))
+
+
+@pytest.mark.parametrize("flag", DEFAULTS)
+def test_every_flag_of_nsqd_has_its_default_and_its_config_key(flag: str) -> None:
+    option = BY_FLAG[flag]
+    text = DEFAULTS[flag].removesuffix(" ")
+    assert option.kind.parse(text) == getattr(Options(), option.name)
+    assert option.key == flag.replace("-", "_")
+
+
+def test_lists_are_empty_and_have_keys_in_the_plural() -> None:
+    for flag, key in LISTS.items():
+        assert getattr(Options(), BY_FLAG[flag].name) == ()
+        assert BY_FLAG[flag].key == key
+
+
+def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
+    machine = {"node-id", "broadcast-address"}
+    ours = {"backend", "durability"}
+    assert set(BY_FLAG) == {*DEFAULTS, *LISTS, *machine, *ours}
+
+
+def test_the_node_id_comes_from_the_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsqtw.options.hostname", lambda: "vm")
+    assert Options().node_id == 617
+    assert BY_FLAG["node-id"].key == "id"
+
+
+def test_the_broadcast_address_is_the_host_name() -> None:
+    assert Options().broadcast_address == hostname()
+
+
+def _example(option: Any) -> str:
+    """A value other than the default, as a flag takes it."""
+    special = {
+        "log_level": "debug",
+        "tls_required": "tcp-https",
+        "tls_min_version": "tls1.2",
+        "durability": "memory",
+    }
+    by_word = {
+        "string": "x",
+        "int": "5",
+        "duration": "7m",
+        "list": "a:1",
+        "list of numbers": "0.5",
+        "bool": "x",
+    }
+    if option.kind.word == "bool":
+        return "false" if option.default == "true" else "true"
+    return special.get(option.name) or by_word[option.kind.word]
+
+
+@pytest.mark.parametrize("option", TABLE, ids=lambda option: option.flag)
+def test_every_option_can_be_set_by_flag_and_by_file(option: Any, tmp_path: Path) -> None:
+    text = _example(option)
+    wanted = option.kind.parse(text)
+    assert wanted != getattr(Options(), option.name)
+    by_flag, _ = resolve(read_command_line([f"--{option.flag}={text}"]))
+    assert wanted == getattr(by_flag, option.name)
+    config = tmp_path / "nsqd.cfg"
+    config.write_text(f"{option.key} = {text if option.kind.word == 'int' else repr(text)}\n")
+    by_file, warnings = resolve(read_command_line(["--config", str(config)]))
+    assert wanted == getattr(by_file, option.name)
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"max_deflate_level": 0}, "--max-deflate-level must be [1,9]"),
+        ({"max_deflate_level": 10}, "--max-deflate-level must be [1,9]"),
+        ({"node_id": -1}, "--node-id must be [0,1024)"),
+        ({"node_id": 1024}, "--node-id must be [0,1024)"),
+        ({"auth_http_request_method": "POST"}, "--auth-http-request-method must be post or get"),
+        ({"e2e_processing_latency_percentile": (2.0,)}, "invalid E2E processing latency percentile: 2"),
+        ({"e2e_processing_latency_percentile": (0.5, 0.0)}, "invalid E2E processing latency percentile: 0"),
+        ({"mem_queue_size": -1}, "--mem-queue-size must be 0 or more"),
+        ({"sync_timeout": 0.0}, "--sync-timeout must be greater than 0"),
+        ({"output_buffer_timeout": 0.0}, "--output-buffer-timeout must be greater than 0"),
+        ({"statsd_interval": 1.0}, "--statsd-interval must be greater than 1s"),
+    ],
+)
+def test_what_a_broker_cannot_run_with_is_refused(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        check(Options(**given))
+    assert text == str(refused.value)
+
+
+def test_bounds_are_inclusive_where_nsqds_are() -> None:
+    check(Options())
+    check(Options(node_id=0, max_deflate_level=1, mem_queue_size=0, statsd_interval=1.001))
+    check(Options(node_id=1023, max_deflate_level=9, e2e_processing_latency_percentile=(1.0, 0.001)))
+
+
+@pytest.mark.parametrize("policy", ["require", "require-verify", "anything"])
+def test_asking_for_client_certificates_requires_tls(policy: str) -> None:
+    assert Options(tls_client_auth_policy=policy).tls_required == 2
+    assert Options(tls_client_auth_policy=policy, tls_required=1).tls_required == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("msg_timeout", 60_000_000_000),
+        ("min_output_buffer_timeout", 25_000_000),
+        ("max_rdy_count", 2500),
+        ("log_level", 2),
+        ("tls_required", 0),
+        ("tls_min_version", 769),
+        ("snappy", True),
+        ("nsqlookupd_tcp_addresses", []),
+        ("e2e_processing_latency_percentiles", []),
+        ("auth_http_request_method", "get"),
+        ("statsd_prefix", "nsq.%s"),
+    ],
+)
+def test_config_says_durations_in_nanoseconds_and_words_as_numbers(key: str, value: object) -> None:
+    answer = config_value(Options(), key)
+    assert value == answer
+    assert type(value) is type(answer)
+
+
+def test_config_knows_keys_not_flags() -> None:
+    assert config_value(Options(node_id=7), "id") == 7
+    for name in ("node_id", "lookupd_tcp_address", "version", "config", "verbose", "nosuch"):
+        assert name not in BY_KEY
+        with pytest.raises(KeyError):
+            config_value(Options(), name)
+
+
+def test_the_table_in_the_docs_is_this_table() -> None:
+    """Brought up to date by: python -m nsqtw.options (copy its output between the markers)"""
+    text = (ROOT / "docs/configuration.md").read_text("utf-8")
+    shown = text.partition("<!-- options -->\n")[2].partition("<!-- end of options -->")[0]
+    assert markdown_table() == shown
+
+
+def test_the_table_can_be_printed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nsqtw.options"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert markdown_table() == done.stdout

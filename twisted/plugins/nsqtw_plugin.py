@@ -1,0 +1,28 @@
+"""What nsqtw adds to twistd. Every twistd start imports this file: it declares, and nothing else."""
+
+from twisted.application.service import ServiceMaker
+
+from nsqtw.plugins import BackendPlugin, ProtocolPlugin
+
+nsq = ServiceMaker("nsqtw", "nsqtw.tap", "An NSQ-compatible message broker", "nsq")
+
+disk = BackendPlugin(
+    name="disk",
+    summary="keeps messages in checksummed log files under the data path",
+    argument_format="",
+    dotted="nsqtw.backends.disk.DiskFactory",
+)
+
+dummy = BackendPlugin(
+    name="dummy",
+    summary="keeps messages in memory only and loses them with the process",
+    argument_format="",
+    dotted="nsqtw.backends.dummy.DummyFactory",
+)
+
+v2 = ProtocolPlugin(
+    name="V2",
+    summary="NSQ's protocol for producers and consumers",
+    magic=b"  V2",
+    dotted="nsqtw.protocols.v2.V2Factory",
+)
