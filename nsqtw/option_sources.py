@@ -109,9 +109,7 @@ def read_config(path: str) -> tuple[dict[str, Any], list[str]]:
             raise OptionError(f"config file {path}: failed parsing {key} {raw!r} - {failure}") from failure
         if option.kind is BOOLEAN and type(raw) is int:
             shown = option.kind.show(values[option.name])
-            warnings.append(
-                f"config file {path}: {key} = {raw} means {shown}, as in nsqd; write true or false"
-            )
+            warnings.append(f"config file {path}: {key} = {raw} means {shown}, as in nsqd; write true or false")
     return values, warnings
 
 

@@ -112,9 +112,7 @@ class Options:
     log_prefix: str = _option(TEXT, "[nsqd] ", "what every log line starts with")
 
     # Where we are reached
-    tcp_address: str = _option(
-        TEXT, "0.0.0.0:4150", "host:port, or the path of a unix socket, for TCP clients"
-    )
+    tcp_address: str = _option(TEXT, "0.0.0.0:4150", "host:port, or the path of a unix socket, for TCP clients")
     http_address: str = _option(
         TEXT, "0.0.0.0:4151", "host:port, or the path of a unix socket, for HTTP clients; empty for no HTTP"
     )
@@ -157,35 +155,23 @@ class Options:
         "messages of a topic or channel counted as in memory, and kept of an ephemeral one",
         limit=Limit("0 or more", lambda value: value >= 0),
     )
-    max_bytes_per_file: int = _option(
-        INTEGER, 104_857_600, "size at which a log file is closed and the next begun"
-    )
+    max_bytes_per_file: int = _option(INTEGER, 104_857_600, "size at which a log file is closed and the next begun")
     sync_every: int = _option(INTEGER, 2_500, "messages after which stored files are synced")
-    sync_timeout: float = _option(
-        DURATION, 2.0, "longest time between syncs of stored files", limit=_ABOVE_ZERO
-    )
+    sync_timeout: float = _option(DURATION, 2.0, "longest time between syncs of stored files", limit=_ABOVE_ZERO)
     queue_scan_selection_count: int = _option(INTEGER, 20, "accepted; every due timeout is noticed in time")
     queue_scan_worker_pool_max: int = _option(INTEGER, 4, "accepted; every due timeout is noticed in time")
 
     # Messages and commands
-    msg_timeout: float = _option(
-        DURATION, 60.0, "time a consumer has for a message unless it asks for another"
-    )
-    max_msg_timeout: float = _option(
-        DURATION, 900.0, "longest msg_timeout a consumer may ask for, and TOUCH may reach"
-    )
+    msg_timeout: float = _option(DURATION, 60.0, "time a consumer has for a message unless it asks for another")
+    max_msg_timeout: float = _option(DURATION, 900.0, "longest msg_timeout a consumer may ask for, and TOUCH may reach")
     max_msg_size: int = _option(INTEGER, 1_048_576, "bytes of the largest message")
-    max_body_size: int = _option(
-        INTEGER, 5_242_880, "bytes of the largest command body (MPUB, IDENTIFY, AUTH)"
-    )
+    max_body_size: int = _option(INTEGER, 5_242_880, "bytes of the largest command body (MPUB, IDENTIFY, AUTH)")
     max_req_timeout: float = _option(DURATION, 3_600.0, "longest delay of REQ and DPUB")
 
     # What a client may ask for
     max_heartbeat_interval: float = _option(DURATION, 60.0, "longest heartbeat interval a client may ask for")
     max_rdy_count: int = _option(INTEGER, 2_500, "largest RDY count of a client")
-    max_output_buffer_size: int = _option(
-        INTEGER, 65_536, "largest output buffer, in bytes, a client may ask for"
-    )
+    max_output_buffer_size: int = _option(INTEGER, 65_536, "largest output buffer, in bytes, a client may ask for")
     max_output_buffer_timeout: float = _option(
         DURATION, 30.0, "longest time between flushes of the output buffer a client may ask for"
     )
@@ -226,9 +212,7 @@ class Options:
     tls_cert: str = _option(TEXT, "", "certificate file (PEM)")
     tls_key: str = _option(TEXT, "", "key file (PEM)")
     tls_client_auth_policy: str = _option(TEXT, "", "client certificates: require, or require-verify")
-    tls_root_ca_file: str = _option(
-        TEXT, "", "certificate authorities for client certificates and auth servers (PEM)"
-    )
+    tls_root_ca_file: str = _option(TEXT, "", "certificate authorities for client certificates and auth servers (PEM)")
     tls_required: int = _option(
         TLS_REQUIREMENT,
         TLS_REQUIRED["false"],

@@ -1,7 +1,8 @@
 """
 A whole broker as a Twisted service: locks its data path, binds, opens what is stored, serves, and stops cleanly.
 
-The order of the steps and the texts are nsqd's (nsqd specification 4.3, 6.5).
+The order of the steps and the texts are nsqd's (nsqd specification 4.3, 6.5). Sockets are bound before what is
+stored is read: clients that come in between wait.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ from contextlib import ExitStack
 from typing import Any
 
 from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
-from nsqtw.errors import OptionError
-from nsqtw.net.listen import Listener
+from nsqtw.assembly import Parts, assemble, open_storage
+from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.options import Options, check
+from nsqtw.protocols.identify import NSQ_VERSION
 
-NSQD_VERSION = "1.3.0"
-"""The nsqd whose behaviour this is; clients are told it."""
+_log = Logger()
 
 
-def version_line(program: str = "nsqd") -> str:
+def version_line() -> str:
     """What --version prints and the log starts with."""
     # Client suites read this with a pattern that knows lower-case letters, digits, dots and dashes.
-    return f"{program} v{NSQD_VERSION}-nsqtw (built w/python{platform.python_version().rstrip('+')})"
+    return f"nsqd v{NSQ_VERSION}-nsqtw (built w/python{platform.python_version().rstrip('+')})"
 
 
 def lock_data_path(directory: str) -> int:
@@ -48,6 +52,127 @@ def lock_data_path(directory: str) -> int:
             " (possibly in use by another instance of nsqd)"
         ) from failure
     return descriptor
+
+
+def refuse_unserved(options: Options) -> None:
+    """
+    OptionError for options that ask for a protection this version cannot give: starting without it would let
+    in whom the options keep out.
+    """
+    if options.tls_required:
+        if not (options.tls_cert and options.tls_key):
+            raise OptionError("cannot require TLS client connections without TLS key and cert")
+        raise OptionError("failed to build TLS config - this version has no TLS")
+    if options.auth_http_address:
+        raise OptionError("--auth-http-address is set, and this version cannot ask an auth server")
+
+
+def unserved(options: Options) -> list[str]:
+    """A warning for each option that is set and has no effect yet."""
+    names = ("tls_cert", "lookupd_tcp_address", "statsd_address", "e2e_processing_latency_percentile")
+    flags = (f"--{name.replace('_', '-')}" for name in names if getattr(options, name))
+    return [f"{flag} has no effect in this version" for flag in flags]
+
+
+def fill_in(options: Options, tcp_port: int, http_port: int) -> None:
+    """
+    Set what was left open until the real ports were known: the ports that are broadcast and the statsd prefix.
+    A port is 0 for none and UNIX_PORT for a unix socket.
+    """
+    if options.broadcast_tcp_port == 0 and tcp_port != UNIX_PORT:
+        options.broadcast_tcp_port = tcp_port
+    if options.broadcast_http_port == 0 and http_port != UNIX_PORT:
+        options.broadcast_http_port = http_port
+    if options.statsd_prefix:
+        host = join_host_port(options.broadcast_address, options.broadcast_http_port)
+        prefix = options.statsd_prefix.replace("%s", host.replace(".", "_").replace(":", "_"))
+        options.statsd_prefix = prefix if prefix.endswith(".") else f"{prefix}."
+
+
+class BrokerService(Service):
+    """
+    One broker, from the lock on its data path to "NSQ: bye". `warnings` are logged at the start.
+
+    `options` change: what was left open is filled in when the real ports are known.
+    """
+
+    def __init__(self, options: Options, reactor: Any, warnings: Iterable[str] = ()) -> None:
+        self._options = options
+        self._reactor = reactor
+        self._warnings = list(warnings)
+        self._directory = options.data_path or os.getcwd()
+        self._lock = -1
+        self._parts: Parts
+        self._ports: list[tuple[str, str, IListeningPort]] = []
+
+    def startService(self) -> None:
+        """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
+        with ExitStack() as undo:
+            try:
+                tcp, http = self._prepare(undo)
+                storage = open_storage(self._options, self._directory)
+                undo.callback(storage.close, False)
+            except NsqtwError as mistake:
+                raise NsqtwError(f"failed to instantiate nsqd - {mistake}") from mistake
+            fill_in(self._options, tcp.port, http.port if http else 0)
+            try:
+                self._parts = assemble(self._reactor, self._options, storage)
+            except NsqtwError as mistake:
+                raise NsqtwError(f"failed to load metadata - {mistake}") from mistake
+            undo.pop_all()
+        self._serve(tcp, http)
+        super().startService()  # type: ignore[no-untyped-call]
+
+    def stopService(self) -> Deferred[None]:
+        """Fires when everything is stored and closed."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        return Deferred.fromCoroutine(self._stop())
+
+    def _prepare(self, undo: ExitStack) -> tuple[Listener, Listener | None]:
+        """Everything that can be wrong with the options: the data path, bounds, addresses."""
+        options = self._options
+        self._lock = lock_data_path(self._directory)
+        undo.callback(os.close, self._lock)
+        check(options)
+        refuse_unserved(options)
+        _log.info("{version}", version=version_line())
+        _log.info("ID: {node_id}", node_id=options.node_id)
+        for warning in self._warnings + unserved(options):
+            _log.warn("{warning}", warning=warning)
+        tcp = Listener(options.tcp_address)
+        undo.callback(tcp.close)
+        if not options.http_address:
+            return tcp, None
+        http = Listener(options.http_address)
+        undo.callback(http.close)
+        return tcp, http
+
+    def _serve(self, tcp: Listener, http: Listener | None) -> None:
+        parts = self._parts
+        self._listen("TCP", tcp, parts.clients)
+        if http is not None:
+            from nsqtw.net.http_api import broker_site
+
+            site = broker_site(parts.broker, parts.pump, tcp_port=tcp.port, http_port=http.port)
+            self._listen("HTTP", http, site)
+
+    def _listen(self, name: str, listener: Listener, factory: Any) -> None:
+        self._ports.append((name, listener.address, listener.serve(self._reactor, factory)))
+        _log.info("{name}: listening on {address}", name=name, address=listener.address)
+
+    async def _stop(self) -> None:
+        parts = self._parts
+        parts.clients.disconnect_all()
+        for name, address, port in self._ports:
+            _log.info("{name}: closing {address}", name=name, address=address)
+            await maybeDeferred(port.stopListening)
+        _log.info("NSQ: closing topics")
+        await parts.pump.stop()
+        _log.info("NSQ: stopping subsystems")
+        parts.writer.close()
+        parts.storage.close(parts.broker.health == "OK")
+        os.close(self._lock)
+        _log.info("NSQ: bye")
 
 
 def _reason(failure: OSError) -> str:

@@ -1,9 +1,9 @@
 """
 How a broker is started: the console script `nsqd`, and `twistd nsq`.
 
-Both take the same words, nsqd's flags in Go's style, read by `nsqtw.option_sources`. The script logs to stderr in
-nsqd's format and ends with nsqd's exit codes: 0 after a clean stop, 1 when it cannot start, 2 for a wrong flag.
-Under twistd, twistd's own options decide about logging and daemons.
+Both take the same words, nsqd's flags in Go's style, read by `nsqtw.option_sources`. The script logs to stderr
+in nsqd's format and ends with nsqd's exit codes: 0 after a clean stop, 1 when it cannot start, 2 for a wrong
+flag. Under twistd, twistd's own options decide about logs, daemons and signals.
 """
 
 from __future__ import annotations
@@ -14,60 +14,128 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from twisted.python import usage
+from twisted.logger import Logger
+from twisted.python.usage import Options as TwistdOptions
+from twisted.python.usage import UsageError
 
+from nsqtw import option_sources, plugins
 from nsqtw.errors import NsqtwError, OptionError
-from nsqtw.option_sources import CommandLine, read_command_line, resolve
-from nsqtw.option_sources import usage as usage_of
-from nsqtw.options import check
+from nsqtw.net.log import START_UP_PREFIX, LineLog, log_line
+from nsqtw.option_sources import CommandLine
 from nsqtw.service import BrokerService, version_line
 
 _CANNOT_START = 1
 _WRONG_FLAG = 2
-_PROGRAM = "nsqd"
+
+_log = Logger()
 
 
-class Options(usage.Options):
+class Options(TwistdOptions):
     """The words behind `twistd nsq`."""
 
     line: CommandLine
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        """Read `options` as nsqd does; twistd prints a UsageError and ends."""
+        """Read `options` as nsqd does. UsageError, which twistd prints."""
         try:
-            self.line = read_command_line(sys.argv[1:] if options is None else options)
-        except OptionError as mistake:
-            raise usage.UsageError(str(mistake)) from mistake
-        if (answer := _answer(self.line)) is not None:
+            self.line = option_sources.read_command_line(sys.argv[1:] if options is None else options)
+            answer = _answer(self.line)
+        except NsqtwError as mistake:
+            raise UsageError(str(mistake)) from mistake
+        if self.line.help:
+            answer = str(self)
+        if answer is not None:
             print(answer, end="")
             raise SystemExit(0)
 
     def __str__(self) -> str:
-        return usage_of("twistd nsq")
+        return option_sources.usage("twistd nsq")
 
 
 def makeService(config: Options) -> BrokerService:
-    """The service that twistd runs. What is wrong with it is said when it starts."""
+    """The service that twistd runs. Ends the process with one line when the config file is wrong."""
     from twisted.internet import reactor
 
     try:
-        options, warnings = resolve(config.line)
-    except NsqtwError as mistake:
-        raise SystemExit(_fatal(str(mistake))) from mistake
+        options, warnings = option_sources.resolve(config.line)
+    except OptionError as mistake:
+        raise SystemExit(_fatal(mistake)) from mistake
     return _TwistdService(options, reactor, warnings)
 
 
-def main_nsqd() -> None:
-    """The console script."""
-    sys.exit(_run(sys.argv[1:]))
-
-
 class _TwistdService(BrokerService):
-    """Ends the process with one line, where twistd would print a traceback."""
+    """Ends the process with one line when it cannot start, where twistd would print a traceback."""
 
     def startService(self) -> None:
         try:
             super().startService()
         except NsqtwError as mistake:
-            self.log.critical("failed to instantiate nsqd - {mistake}", mistake=mistake)
-            raise SystemExit(_CANNOT_START) from mistake
+            # A daemon has no stderr, a foreground process perhaps no log that anybody reads.
+            _log.critical("{mistake}", mistake=mistake)
+            raise SystemExit(_fatal(mistake)) from mistake
+
+
+def main_nsqd() -> None:
+    """The console script `nsqd`."""
+    sys.exit(run_nsqd(sys.argv[1:]))
+
+
+def run_nsqd(words: Sequence[str]) -> int:
+    """Run a broker until it is told to stop. The exit code."""
+    try:
+        line = option_sources.read_command_line(words)
+    except OptionError as mistake:
+        sys.stderr.write(f"{mistake}\n{option_sources.usage('nsqd')}")
+        return _WRONG_FLAG
+    if line.help:
+        sys.stderr.write(option_sources.usage("nsqd"))
+        return 0
+    try:
+        answer = _answer(line)
+        if answer is not None:
+            sys.stdout.write(answer)
+            return 0
+        _serve(line)
+    except NsqtwError as mistake:
+        return _fatal(mistake)
+    return 0
+
+
+def _serve(line: CommandLine) -> None:
+    """Start a broker and return when it has stopped. NsqtwError when it cannot start."""
+    from twisted.internet import reactor as installed
+    from twisted.logger import globalLogBeginner
+
+    reactor: Any = installed
+    options, warnings = option_sources.resolve(line)
+    globalLogBeginner.beginLoggingTo([LineLog(sys.stderr.write, options)], redirectStandardIO=False)
+    service = BrokerService(options, reactor, warnings)
+
+    def stop(number: int, frame: object) -> None:
+        # Once is enough: what comes while the broker stops changes nothing.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        reactor.callFromThread(reactor.stop)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    service.startService()
+    reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
+    reactor.run(installSignalHandlers=False)
+
+
+def _answer(line: CommandLine) -> str | None:
+    """What is to be printed instead of starting a broker, if anything. PluginError."""
+    if line.version:
+        return f"{version_line()}\n"
+    if line.help_backend:
+        return plugins.help_backend()
+    if line.help_protocol:
+        return plugins.help_protocol()
+    return None
+
+
+def _fatal(mistake: NsqtwError) -> int:
+    """Say on stderr why there is no broker. The exit code."""
+    sys.stderr.write(log_line(START_UP_PREFIX, time.time(), "FATAL", str(mistake)))
+    return _CANNOT_START

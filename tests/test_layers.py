@@ -1,7 +1,7 @@
 """
 Who may import whom.
 
-    F4 house   plugins service tap                       everything below
+    F4 house   plugins assembly service tap              everything below
     F3 edges   net lookupd admin tools                   F0-F2 and any library
     F2 guests  protocols backends auth                   F0-F1; not each other
     F1 core    core                                      F0; no IO, no clock
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "nsqtw").rglob("*.py"))
 SPARK = sorted((ROOT / "contrib/spark/pyspark_nsq").rglob("*.py"))
 
-HOUSE = {"plugins", "service", "tap"}
+HOUSE = {"plugins", "assembly", "service", "tap"}
 EDGES = {"net", "lookupd", "admin", "tools"}
 GUESTS = {"protocols", "backends", "auth"}
 SIDE = {"testing", "client"}
@@ -96,9 +96,7 @@ def test_a_module_imports_only_what_its_floor_may(module: Path) -> None:
     part = part_of(module)
     imported = set(imports_of(module))
     tops = {name.partition(".")[0] for name in imported}
-    wrong = {
-        name for name in imported if name.startswith("nsqtw.") and part_named(name) not in may_import(part)
-    }
+    wrong = {name for name in imported if name.startswith("nsqtw.") and part_named(name) not in may_import(part)}
     if part in {"words", "core"} | GUESTS:
         wrong |= (tops - PLAIN) | (tops & CLOCKS)
     if part == "core":
@@ -121,7 +119,5 @@ def test_words_core_and_guests_load_no_twisted() -> None:
     loads = "\n".join(f"import {name}" for name in names)
     heavy = "twisted treq asyncio pyspark"
     script = f"{loads}\nimport sys\nprint([name for name in {heavy!r}.split() if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -52,9 +52,7 @@ def test_reading_stops_at_the_first_word_that_is_no_flag() -> None:
 def test_a_list_is_built_by_repeating_its_flag() -> None:
     line = read_command_line(["--lookupd-tcp-address=a:1,b:2", "--lookupd-tcp-address", "c:3"])
     assert line.given == {"lookupd_tcp_address": ("a:1,b:2", "c:3")}
-    line = read_command_line(
-        ["--e2e-processing-latency-percentile=0.5,1.0", "--e2e-processing-latency-percentile=0.9"]
-    )
+    line = read_command_line(["--e2e-processing-latency-percentile=0.5,1.0", "--e2e-processing-latency-percentile=0.9"])
     assert line.given == {"e2e_processing_latency_percentile": (1.0, 0.9, 0.5)}
 
 
@@ -65,9 +63,7 @@ def test_requiring_tls_needs_no_word() -> None:
 
 def test_flags_that_are_no_options() -> None:
     line = read_command_line(["--version", "-h", "--help-backend", "--help-protocol", "--config=x"])
-    assert (line.version, line.help, line.help_backend, line.help_protocol, line.config) == (True,) * 4 + (
-        "x",
-    )
+    assert (line.version, line.help, line.help_backend, line.help_protocol, line.config) == (True,) * 4 + ("x",)
     assert read_command_line(["-help"]).help
     deprecated = read_command_line(["--verbose", "-worker-id=true"])
     assert deprecated == read_command_line([])

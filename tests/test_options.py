@@ -211,7 +211,5 @@ def test_the_table_in_the_docs_is_this_table() -> None:
 
 
 def test_the_table_can_be_printed() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "nsqtw.options"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "nsqtw.options"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert markdown_table() == done.stdout

@@ -8,7 +8,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -22,19 +21,6 @@ _PORTS = range(20_000, 32_000)
 _START_SECONDS = 30
 _POLL_SECONDS = 0.02
 _LISTENING = re.compile(r"\] \S+ \S+ INFO: (TCP|HTTP): listening on \S+:(\d+)$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Depths:
-    """How many messages of a channel wait, and how many are out with consumers."""
-
-    depth: int
-    in_flight: int
-    deferred: int
-
-    @property
-    def left(self) -> int:
-        return self.depth + self.in_flight + self.deferred
 
 
 class Broker:
@@ -66,7 +52,7 @@ class Broker:
     def start(self) -> None:
         """Returns when it listens. Raises DemoError if that does not happen."""
         seen = self._log.stat().st_size if self._log.exists() else 0
-        command = [
+        command: list[str | Path] = [
             self._executable,
             f"--tcp-address={self.tcp}",
             f"--http-address={self.http}",
@@ -106,16 +92,15 @@ class Broker:
         for channel in channels:
             self._call("POST", f"/channel/create?topic={topic}&channel={channel}")
 
-    def depths(self, topic: str) -> dict[str, Depths]:
-        """Of each channel of `topic`."""
+    def left(self, topic: str) -> int:
+        """How many messages of `topic` wait or are out with consumers, all channels together."""
         stats = json.loads(self._call("GET", f"/stats?format=json&topic={topic}"))
-        return {
-            channel["channel_name"]: Depths(
-                channel["depth"], channel["in_flight_count"], channel["deferred_count"]
-            )
-            for found in stats["topics"]
-            for channel in found["channels"]
-        }
+        left = 0
+        for found in stats["topics"]:
+            left += found["depth"]
+            for channel in found["channels"]:
+                left += channel["depth"] + channel["in_flight_count"] + channel["deferred_count"]
+        return left
 
     def _call(self, method: str, path: str) -> bytes:
         request = urllib.request.Request(f"http://{self.http}{path}", method=method)

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -17,16 +17,16 @@ _STOP_SECONDS = 20
 class Child:
     """A process named `name` that runs until `stop`, or ends by itself; a context manager."""
 
-    def __init__(self, name: str, command: Sequence[str | Path], log: Path) -> None:
+    def __init__(self, name: str, command: Iterable[str | Path], log: Path) -> None:
         self.name = name
         self.log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment()
+                list(command), stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment()
             )
 
     @classmethod
-    def python(cls, name: str, module: str, arguments: Sequence[str | Path], log: Path) -> Self:
+    def python(cls, name: str, module: str, arguments: Iterable[str | Path], log: Path) -> Self:
         return cls(name, [sys.executable, "-m", module, *arguments], log)
 
     def __enter__(self) -> Self:

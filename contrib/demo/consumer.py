@@ -78,13 +78,13 @@ def consume(address: tuple[str, int], topic: str, channel: str, ledger: LedgerWr
 def main() -> None:
     address, topic, channel, path = sys.argv[1:]
     host, _, port = address.rpartition(":")
-    ledger = LedgerWriter(Path(path))
-    while True:
-        try:
-            consume((host, int(port)), topic, channel, ledger)
-        except OSError as failure:
-            print(f"connecting again: {failure}", file=sys.stderr)
-            time.sleep(_RETRY_SECONDS)
+    with LedgerWriter(Path(path)) as ledger:
+        while True:
+            try:
+                consume((host, int(port)), topic, channel, ledger)
+            except OSError as failure:
+                print(f"connecting again: {failure}", file=sys.stderr)
+                time.sleep(_RETRY_SECONDS)
 
 
 if __name__ == "__main__":

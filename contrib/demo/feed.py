@@ -25,8 +25,8 @@ class Feed:
     seconds: float
     killed: str
 
-    def pacer(self) -> Callable[[str], str]:
-        """A function that returns its argument when it is time to. State is made where it first runs."""
+    def pacer(self, sleep: Callable[[float], None] = time.sleep) -> Callable[[str], str]:
+        """A function that returns its argument when it is time to; a new one for each task."""
         # Only plain values go into the function: it is sent to Spark's workers.
         rate = self.rows / self.seconds
         killed = self.killed
@@ -41,10 +41,10 @@ class Feed:
             if passed == hold_at:
                 until = time.monotonic() + _LONGEST_HOLD_SECONDS
                 while not os.path.exists(killed) and time.monotonic() < until:
-                    time.sleep(_POLL_SECONDS)
+                    sleep(_POLL_SECONDS)
             ahead = start + passed / rate - time.monotonic()
             if ahead > 0:
-                time.sleep(ahead)
+                sleep(ahead)
             passed += 1
             return value
 

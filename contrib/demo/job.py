@@ -7,6 +7,9 @@ from typing import Self
 
 from contrib.demo.records import Records
 
+#: Begins the lines of the job's log that are for the one who watches.
+NEWS = "news: "
+
 
 @dataclass(frozen=True)
 class Job:

@@ -7,6 +7,7 @@ is missing indeed; one that is noted and not finished comes again and shows up a
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Self
 
 
 def identity(body: bytes) -> str:
@@ -17,10 +18,16 @@ def identity(body: bytes) -> str:
 
 
 class LedgerWriter:
-    """A consumer's side."""
+    """A consumer's side; a context manager that closes the file."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
     def note(self, identities: Iterable[str]) -> None:
         """Returns when they are with the operating system."""

@@ -43,8 +43,7 @@ _HEADINGS = ("channel", "client", "in", "out", "repeats", "lost")
 
 def table(outcomes: Sequence[Outcome]) -> str:
     rows = [_HEADINGS] + [
-        (o.channel, o.client, str(o.published), str(o.delivered), str(o.repeats), str(o.lost))
-        for o in outcomes
+        (o.channel, o.client, str(o.published), str(o.delivered), str(o.repeats), str(o.lost)) for o in outcomes
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     return "\n".join(_line(row, widths) for row in rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 from contrib.demo.broker import Broker
 from contrib.demo.children import Child
 from contrib.demo.errors import DemoError
-from contrib.demo.job import Job
+from contrib.demo.job import NEWS, Job
 from contrib.demo.ledger import Ledger
 from contrib.demo.records import Records
 from contrib.demo.report import Outcome
@@ -21,12 +21,12 @@ CONSUMERS = {"gnsq": "contrib.demo.stranger", "own": "contrib.demo.consumer"}
 
 #: The publishing is stretched to this; only the kill makes it longer.
 _PUBLISH_SECONDS = 8.0
-_POLL_SECONDS = 0.02
+_POLL_SECONDS = 0.05
 _TELL_SECONDS = 1.0
+#: How often to look whether the broker has anything left, once Spark is done.
+_LEFT_SECONDS = 2.0
 #: Nothing has moved for this long: give up and count what there is.
 _STALLED_SECONDS = 90.0
-#: What has been finished last may take a moment to leave the broker's books.
-_SETTLE_SECONDS = 5.0
 
 
 class Show:
@@ -39,6 +39,7 @@ class Show:
         self._ids = folder / "ids"
         self._killed = folder / "killed"
         self._started = time.monotonic()
+        self._total = 0
         self._consumers: list[Child] = []
         self._ledgers: dict[str, Ledger] = {}
 
@@ -54,10 +55,9 @@ class Show:
             self._say(f'topic "{TOPIC}", a consumer each on the channels {" and ".join(CONSUMERS)}')
             spark = stack.enter_context(self._spark())
             published = self._published(spark)
-            self._wait_for_half(spark, len(published))
-            self._kill_and_restart(spark, len(published))
-            self._wait_for_all(spark, len(published))
-            self._say_what_is_left()
+            self._wait_for_half(spark)
+            self._kill_and_restart(spark)
+            self._wait_for_all(spark)
             return self._outcomes(published)
 
     def _say(self, text: str) -> None:
@@ -68,7 +68,7 @@ class Show:
         path = self._folder / f"ledger-{channel}"
         ledger = self._ledgers[channel] = Ledger(path)
         log = self._folder / f"consumer-{channel}.log"
-        arguments = [self._broker.tcp, TOPIC, channel, path]
+        arguments = (self._broker.tcp, TOPIC, channel, str(path))
         with Child.python(f'the consumer on "{channel}"', module, arguments, log) as child:
             self._consumers.append(child)
             yield
@@ -90,54 +90,75 @@ class Show:
             dpkg_status=dpkg_status,
             git_log=git_log,
         )
-        job.save(self._folder / "job.json")
-        self._say(f"Spark: starts, reads {self._records.names()}")
-        log = self._folder / "spark.log"
-        return Child.python("the Spark job", "contrib.demo.pipeline", [self._folder / "job.json"], log)
+        path = self._folder / "job.json"
+        job.save(path)
+        self._say(f"Spark starts, to read {self._records.names()}")
+        return Child.python("the Spark job", "contrib.demo.pipeline", [path], self._folder / "spark.log")
 
     def _published(self, spark: Child) -> set[str]:
         """The ids of all messages, which Spark writes down before it publishes."""
-        self._wait(spark, self._ids.exists, total=None)
+        self._wait(spark, self._ids.exists)
+        if not self._ids.exists():
+            raise DemoError(f"Spark has not read the records:\n{spark.last_words()}")
         ids = {json.loads(line) for line in self._ids.read_text("utf-8").splitlines()}
         if not ids:
             raise DemoError(f"there is no record in {self._records.names()}")
-        self._say(f"Spark: {len(ids)} records read and transformed, publishing them")
+        self._total = len(ids)
+        self._say(f"{self._total} records, publishing them")
         return ids
 
-    def _wait_for_half(self, spark: Child, total: int) -> None:
-        self._wait(spark, lambda: 2 * self._delivered_to_all() >= total, total)
+    def _wait_for_half(self, spark: Child) -> None:
+        self._wait(spark, lambda: 2 * self._delivered() >= self._total)
 
-    def _kill_and_restart(self, spark: Child, total: int) -> None:
+    def _kill_and_restart(self, spark: Child) -> None:
         self._broker.kill()
         self._killed.touch()
         doing = "is still publishing" if spark.exit_code is None else "has published everything"
-        self._say(f"SIGKILL to the broker: {self._delivered_to_all()} of {total} delivered; Spark {doing}")
+        self._say(f"SIGKILL to the broker: {self._delivered()} of {self._total} delivered, Spark {doing}")
         self._broker.start()
-        self._say("broker: there again, same ports, same data")
+        self._say("the broker is there again, with the same ports and the same data")
 
-    def _wait_for_all(self, spark: Child, total: int) -> None:
-        self._wait(spark, lambda: spark.exit_code == 0 and self._delivered_to_all() >= total, total)
+    def _wait_for_all(self, spark: Child) -> None:
+        """Until everything has arrived, or the broker has nothing left that could still arrive."""
+        looked = time.monotonic()
 
-    def _wait(self, spark: Child, done: Callable[[], bool], total: int | None) -> None:
+        def done() -> bool:
+            nonlocal looked
+            if spark.exit_code != 0:
+                return False
+            if self._delivered() >= self._total:
+                return True
+            if time.monotonic() - looked < _LEFT_SECONDS:
+                return False
+            looked = time.monotonic()
+            return self._broker.left(TOPIC) == 0
+
+        self._wait(spark, done)
+        self._poll_ledgers()
+
+    def _poll_ledgers(self) -> None:
+        for ledger in self._ledgers.values():
+            ledger.poll()
+
+    def _wait(self, spark: Child, done: Callable[[], bool]) -> None:
         """Until `done`, or until nothing has moved for too long. Raises DemoError when a process dies."""
         told = moved = time.monotonic()
-        before: list[int] = []
+        seen = told_of = self._news(spark)
         while True:
-            for ledger in self._ledgers.values():
-                ledger.poll()
+            self._poll_ledgers()
             if done():
                 return
             self._must_run(spark)
             now = time.monotonic()
-            deliveries = [ledger.deliveries for ledger in self._ledgers.values()]
-            if deliveries != before:
-                before, moved = deliveries, now
+            news = self._news(spark)
+            if news != seen:
+                seen, moved = news, now
+            if news != told_of and now - told >= _TELL_SECONDS:
+                told, told_of = now, news
+                self._say(news)
             if now - moved > _STALLED_SECONDS:
                 self._say(f"nothing has moved for {_STALLED_SECONDS:.0f} s, giving up")
                 return
-            if total is not None and now - told >= _TELL_SECONDS:
-                told = now
-                self._say(self._progress(total))
             time.sleep(_POLL_SECONDS)
 
     def _must_run(self, spark: Child) -> None:
@@ -147,24 +168,17 @@ class Show:
         if spark.exit_code != 0:
             spark.must_run()
 
-    def _progress(self, total: int) -> str:
-        parts = (f"{channel} {len(ledger.distinct)}" for channel, ledger in self._ledgers.items())
-        return f"delivered: {', '.join(parts)} of {total}"
+    def _news(self, spark: Child) -> str:
+        """How far things are, in a line."""
+        if self._total:
+            parts = (f"{channel} {len(ledger.distinct)}" for channel, ledger in self._ledgers.items())
+            return f"delivered of {self._total}: {', '.join(parts)}"
+        lines = spark.log.read_text("utf-8", "replace").splitlines()
+        return next((line.removeprefix(NEWS) for line in reversed(lines) if line.startswith(NEWS)), "")
 
-    def _delivered_to_all(self) -> int:
-        """How many messages even the slowest channel has had."""
+    def _delivered(self) -> int:
+        """How many messages even the slower channel has had."""
         return min(len(ledger.distinct) for ledger in self._ledgers.values())
-
-    def _say_what_is_left(self) -> None:
-        deadline = time.monotonic() + _SETTLE_SECONDS
-        while True:
-            left = {channel: depths.left for channel, depths in self._broker.depths(TOPIC).items()}
-            if not any(left.values()) or time.monotonic() > deadline:
-                break
-            time.sleep(_POLL_SECONDS)
-        for ledger in self._ledgers.values():
-            ledger.poll()
-        self._say("broker: " + ", ".join(f"{left[channel]} left on {channel}" for channel in CONSUMERS))
 
     def _outcomes(self, published: set[str]) -> list[Outcome]:
         clients = {"gnsq": f"gnsq {version('gnsq')} (PyPI)", "own": "our consumer"}

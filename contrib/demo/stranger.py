@@ -17,16 +17,17 @@ _IN_FLIGHT = 200
 def main() -> None:
     logging.basicConfig(level=logging.INFO)
     address, topic, channel, path = sys.argv[1:]
-    ledger = LedgerWriter(Path(path))
     # max_tries: gnsq would drop a message delivered that often; here none may be dropped.
     consumer = gnsq.Consumer(topic, channel, address, max_in_flight=_IN_FLIGHT, max_tries=0)
 
-    def note(consumer: gnsq.Consumer, message: gnsq.Message) -> None:
-        """gnsq finishes the message when this returns."""
-        ledger.note([identity(message.body)])
+    with LedgerWriter(Path(path)) as ledger:
 
-    consumer.on_message.connect(note)
-    consumer.start()
+        def note(consumer: gnsq.Consumer, message: gnsq.Message) -> None:
+            """gnsq finishes the message when this returns."""
+            ledger.note([identity(message.body)])
+
+        consumer.on_message.connect(note)
+        consumer.start()
 
 
 if __name__ == "__main__":

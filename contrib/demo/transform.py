@@ -48,33 +48,8 @@ def lines(spark: SparkSession, path: Path) -> DataFrame:
 
 def packages(spark: SparkSession, status: Path) -> list[DataFrame]:
     """The installed packages, with how many others need each, and their dependencies."""
-    stanza = f.col("value")
-    installed = (
-        spark.read.text(str(status), lineSep="\n\n")
-        .select(
-            _field(stanza, "Package").alias("name"),
-            _field(stanza, "Architecture").alias("architecture"),
-            _field(stanza, "Version").alias("version"),
-            _field(stanza, "Section").alias("section"),
-            _field(stanza, "Installed-Size").cast("long").alias("kilobytes"),
-            _field(stanza, "Description").alias("description"),
-            f.concat_ws(", ", _field(stanza, "Pre-Depends"), _field(stanza, "Depends")).alias("depends"),
-            _field(stanza, "Status").alias("status"),
-        )
-        .where(f.col("name").isNotNull() & f.col("status").endswith(" installed"))
-        .withColumn("key", f.concat_ws(":", "name", "architecture"))
-    )
-    needs = (
-        installed.where(f.col("depends") != "")
-        .select("key", f.posexplode(f.split("depends", ", *")).alias("number", "alternatives"))
-        .select(
-            f.concat_ws(":", f.lit("dependency"), "key", "number").alias("id"),
-            f.col("key").alias("package"),
-            f.regexp_extract("alternatives", r"^\s*([^\s:(|]+)", 1).alias("needs"),
-            f.nullif(f.regexp_extract("alternatives", r"^[^|]*\(([^)]*)\)", 1), f.lit("")).alias("version"),
-            f.col("alternatives").contains("|").alias("has_alternatives"),
-        )
-    )
+    installed = _installed(spark, status)
+    needs = _needs(installed)
     needed_by = needs.groupBy(f.col("needs").alias("name")).agg(f.countDistinct("package").alias("needed_by"))
     described = installed.join(needed_by, "name", "left").select(
         f.concat_ws(":", f.lit("package"), "key").alias("id"),
@@ -89,6 +64,42 @@ def packages(spark: SparkSession, status: Path) -> list[DataFrame]:
     return [described, needs]
 
 
+def _installed(spark: SparkSession, status: Path) -> DataFrame:
+    """One row for each stanza of a package that is installed; `key` is its name and architecture."""
+    stanza = f.col("value")
+    return (
+        spark.read.text(str(status), lineSep="\n\n")
+        .select(
+            _field(stanza, "Package").alias("name"),
+            _field(stanza, "Architecture").alias("architecture"),
+            _field(stanza, "Version").alias("version"),
+            _field(stanza, "Section").alias("section"),
+            _field(stanza, "Installed-Size").try_cast("long").alias("kilobytes"),
+            _field(stanza, "Description").alias("description"),
+            f.concat_ws(", ", _field(stanza, "Pre-Depends"), _field(stanza, "Depends")).alias("depends"),
+            _field(stanza, "Status").alias("status"),
+        )
+        .where(f.col("name").isNotNull() & f.col("status").endswith(" installed"))
+        .withColumn("key", f.concat_ws(":", "name", "architecture"))
+    )
+
+
+def _needs(installed: DataFrame) -> DataFrame:
+    """One row for each dependency; of several alternatives the first counts."""
+    alternatives = f.col("alternatives")
+    return (
+        installed.where(f.col("depends") != "")
+        .select("key", f.posexplode(f.split("depends", ", *")).alias("number", "alternatives"))
+        .select(
+            f.concat_ws(":", f.lit("dependency"), "key", "number").alias("id"),
+            f.col("key").alias("package"),
+            f.regexp_extract(alternatives, r"^\s*([^\s:(|]+)", 1).alias("needs"),
+            f.nullif(f.regexp_extract(alternatives, r"^[^|]*\(([^)]*)\)", 1), f.lit("")).alias("version"),
+            alternatives.contains("|").alias("has_alternatives"),
+        )
+    )
+
+
 def _field(stanza: Column, name: str) -> Column:
     """The first line of a field of a stanza in dpkg's status file; null if it is not there."""
     return f.nullif(f.regexp_extract(stanza, rf"(?m)^{name}: *(.*)$", 1), f.lit(""))
@@ -101,23 +112,23 @@ def commits(spark: SparkSession, log: Path) -> list[DataFrame]:
         spark.read.text(str(log), lineSep=COMMIT_SEPARATOR)
         .where(f.trim("value") != "")
         .select(
-            parts[0].alias("sha"),
-            f.to_timestamp(parts[1]).alias("at"),
-            parts[2].alias("subject"),
-            f.split(f.trim(f.regexp_replace(parts[3], r"^\s+|\s+$", "")), "\n").alias("changed"),
+            f.get(parts, f.lit(0)).alias("sha"),
+            f.to_timestamp(f.get(parts, f.lit(1))).alias("at"),
+            f.get(parts, f.lit(2)).alias("subject"),
+            f.split(f.get(parts, f.lit(3)), "\n").alias("changed"),
         )
     )
     columns = f.split("line", "\t", 3)
     changes = (
         commit.select("sha", f.explode("changed").alias("line"))
-        .where(f.col("line") != "")
+        .where(f.trim("line") != "")
         .select(
-            f.concat_ws(":", f.lit("change"), "sha", columns[2]).alias("id"),
+            f.concat_ws(":", f.lit("change"), "sha", f.get(columns, f.lit(2))).alias("id"),
             f.col("sha").alias("commit"),
-            columns[2].alias("path"),
+            f.get(columns, f.lit(2)).alias("path"),
             # A dash instead of a number: the file is binary.
-            columns[0].try_cast("long").alias("added"),
-            columns[1].try_cast("long").alias("deleted"),
+            f.get(columns, f.lit(0)).try_cast("long").alias("added"),
+            f.get(columns, f.lit(1)).try_cast("long").alias("deleted"),
         )
     )
     sums = changes.groupBy(f.col("commit").alias("sha")).agg(

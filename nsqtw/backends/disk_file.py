@@ -41,7 +41,19 @@ class Descriptor:
 class LogFile:
     """What is known of one log file. Identity counts: a file that was rewritten is another `LogFile`."""
 
-    __slots__ = ("damaged", "examined", "first", "gone", "index", "path", "put_total", "recycled", "saved", "sealed", "size")
+    __slots__ = (
+        "damaged",
+        "examined",
+        "first",
+        "gone",
+        "index",
+        "path",
+        "put_total",
+        "recycled",
+        "saved",
+        "sealed",
+        "size",
+    )
 
     def __init__(self, path: str, first: int, size: int, put_total: int) -> None:
         self.path = path

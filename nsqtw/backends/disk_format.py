@@ -52,6 +52,9 @@ _FILE_MAGIC = b"NSQTWLOG"
 _HEADER = struct.Struct(">8sHHIQQ28x")
 _RECORD = struct.Struct(">4sIQIIQI")
 _RECORD_AND_CRC = struct.Struct(">4sIQIIQII")
+HEAD_CRC_AT = _RECORD.size
+unpack_head = _RECORD_AND_CRC.unpack_from
+"""The numbers of a head as they stand, unchecked: magic, length, first, count, flags, delay, the two CRCs."""
 _ENTRY = struct.Struct(">QQQ")
 _CRC = struct.Struct(">I")
 
@@ -72,14 +75,14 @@ class Head(NamedTuple):
 
     length: int
     first: int
-    count: int
+    messages: int
     delay_ms: int
     frames_crc: int
 
     @property
     def end(self) -> int:
         """One past its highest sequence."""
-        return self.first + self.count
+        return self.first + self.messages
 
     @property
     def size(self) -> int:
@@ -123,8 +126,8 @@ def decode_head(data: bytes, offset: int = 0) -> Head | None:
     """The head of the record at `offset`; None when its bytes are no head, damaged, or not all there."""
     if len(data) - offset < RECORD_BYTES:
         return None
-    magic, length, first, count, _, delay_ms, frames_crc, crc = _RECORD_AND_CRC.unpack_from(data, offset)
-    if magic != MAGIC or crc32(data[offset : offset + _RECORD.size]) != crc:
+    magic, length, first, count, _, delay_ms, frames_crc, crc = unpack_head(data, offset)
+    if magic != MAGIC or crc32(data[offset : offset + HEAD_CRC_AT]) != crc:
         return None
     return Head(length, first, count, delay_ms, frames_crc)
 

@@ -125,10 +125,10 @@ class Log:
     def remove_spare(self) -> None:
         """Give its space back."""
         with self.lock:
-            if self.has_spare:
-                self.has_spare = False
-                with suppress(OSError):
-                    self.files.unlink(self._spare_path)
+            had_spare, self.has_spare = self.has_spare, False
+        if had_spare:
+            with suppress(OSError):
+                self.files.unlink(self._spare_path)
 
     def load_index(self, file: LogFile) -> None:
         """Look for the index of a file that was written by an earlier process."""

@@ -58,7 +58,10 @@ class LogReader:
 
     def _collect(self, file: LogFile, scan: Scan, start: int, room: int, found: list[Segment]) -> int:
         """Add the segments of a file from `start` on. What is left of `room`."""
-        while scan.position < scan.size:
+        while scan.position < scan.size and room > 0:
+            room = scan.take(start, room, found)
+            if room <= 0 or scan.position >= scan.size:
+                break
             head = scan.head()
             if head is not None and head.end <= start:
                 self._pass(file, scan, head)
@@ -67,16 +70,14 @@ class LogReader:
                 room = 0
                 break
             frames = scan.frames(head) if head is not None else None
-            if head is None or frames is None:
-                if file.gone:
-                    return 0
+            if head is not None and frames is not None:
+                found.append(Segment(head.first, head.messages, head.delay_ms, frames))
+                room -= head.length
+                self._pass(file, scan, head)
+            elif file.gone:
+                return 0
+            else:
                 self._pass_damage(file, scan, head)
-                continue
-            found.append(Segment(head.first, head.count, head.delay_ms, frames))
-            room -= head.length
-            self._pass(file, scan, head)
-            if room <= 0:
-                break
         self._remember(file, scan.place())
         return room
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from zlib import crc32
 
 from nsqtw.backends.disk_file import Descriptor
-from nsqtw.backends.disk_format import MAGIC, RECORD_BYTES, Entry, Head, decode_head
+from nsqtw.backends.disk_format import HEAD_CRC_AT, MAGIC, RECORD_BYTES, Entry, Head, decode_head, unpack_head
 from nsqtw.backends.files import Files
+from nsqtw.core.segment import Segment
 
 BLOCK_BYTES = 64 * 1024
 
@@ -17,7 +18,18 @@ class Scan:
     at most `below`. The file is looked at up to `size`, in blocks of `block` bytes. Reading may raise OSError.
     """
 
-    __slots__ = ("_base", "_block", "_block_bytes", "_descriptor", "_files", "above", "below", "position", "put_total", "size")
+    __slots__ = (
+        "_base",
+        "_block",
+        "_block_bytes",
+        "_descriptor",
+        "_files",
+        "above",
+        "below",
+        "position",
+        "put_total",
+        "size",
+    )
 
     def __init__(
         self, files: Files, descriptor: Descriptor, place: Entry, size: int, below: int, block: int = BLOCK_BYTES
@@ -50,7 +62,39 @@ class Scan:
         """Go past the record here."""
         self.position += head.size
         self.above = head.end
-        self.put_total += head.count
+        self.put_total += head.messages
+
+    def take(self, start: int, room: int, found: list[Segment]) -> int:
+        """
+        Go on over good records, adding those that end above `start` to `found` while there is `room`: what
+        head(), frames() and skip() do, at a third of their price. Stops at the latest where the block ends or
+        where something is to be decided. What is left of `room`.
+        """
+        if self.position + RECORD_BYTES > self.size:
+            return room
+        block, offset = self._bytes_at(self.position, RECORD_BYTES)
+        above, below = self.above, self.below
+        rest = self.size - self._base
+        while offset + RECORD_BYTES <= len(block):
+            magic, length, first, count, _, delay_ms, frames_crc, crc = unpack_head(block, offset)
+            end = first + count
+            stop = offset + RECORD_BYTES + length
+            if magic != MAGIC or crc32(block[offset : offset + HEAD_CRC_AT]) != crc or stop > rest:
+                break
+            if not above <= first < end <= below:
+                break
+            if end > start:
+                frames = block[offset + RECORD_BYTES : stop]
+                if (found and length > room) or stop > len(block) or crc32(frames) != frames_crc:
+                    break
+                found.append(Segment(first, count, delay_ms, frames))
+                room -= length
+            above, offset = end, stop
+            self.put_total += count
+            if room <= 0:
+                break
+        self.above, self.position = above, self._base + offset
+        return room
 
     def place(self) -> Entry:
         """Where this stands."""

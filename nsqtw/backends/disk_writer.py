@@ -9,20 +9,15 @@ readers saw of it, and the next commit opens a new one.
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 
 from nsqtw.backends.disk_file import INDEX_BYTES, Descriptor, LogFile
 from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Entry, encode_head, encode_header
 from nsqtw.backends.disk_log import Log
-from nsqtw.backends.files import Files
+from nsqtw.backends.files import write_all
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
-
-MOST_BUFFERS = 1024
-"""What one system call takes (IOV_MAX)."""
 
 _UNSAVED_ENTRIES = 16
 """The index file is written when it lacks so many entries: once for 4 MB."""
@@ -135,13 +130,7 @@ class LogWriter:
     def _write(self, growth: Growth) -> None:
         file = growth.file
         descriptor = self._open_new(file) if growth.is_new else self._open_last(file)
-        position = 0 if growth.is_new else file.size
-        buffers = growth.buffers
-        if len(buffers) > MOST_BUFFERS:
-            buffers = [b"".join(buffers)]
-        written = self._log.files.write(descriptor.fd, buffers, position)
-        if position + written != growth.size:
-            _write_rest(self._log.files, descriptor, b"".join(buffers), position, written)
+        write_all(self._log.files, descriptor.fd, growth.buffers, file.size)
 
     def _open_last(self, file: LogFile) -> Descriptor:
         try:
@@ -177,12 +166,3 @@ class LogWriter:
 
     def _unsaved(self, file: LogFile) -> int:
         return len(file.index or ()) - file.saved
-
-
-def _write_rest(files: Files, descriptor: Descriptor, data: bytes, position: int, written: int) -> None:
-    """A short write says nothing of its reason: try to write what is left until that says it."""
-    while written < len(data):
-        more = files.write(descriptor.fd, [data[written:]], position + written)
-        if more <= 0:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        written += more

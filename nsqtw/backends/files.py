@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from nsqtw.errors import BackendError, BackendFull
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_MOST_BUFFERS = 1024  # what one system call takes (IOV_MAX)
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -72,6 +73,22 @@ class Files:
 
     def remove_directory(self, path: str) -> None:
         os.rmdir(path)
+
+
+def write_all(files: Files, fd: int, buffers: Sequence[bytes], position: int) -> int:
+    """Write `buffers`, any number, from `position` on. The position behind them. OSError if not all can be written."""
+    if len(buffers) > _MOST_BUFFERS:
+        buffers = [b"".join(buffers)]
+    end = position + sum(map(len, buffers))
+    position += files.write(fd, buffers, position)
+    while position < end:
+        # A short write does not say its reason: the next one, of what is left, does.
+        rest = b"".join(buffers)[position - end :]
+        written = files.write(fd, [rest], position)
+        if written <= 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        position += written
+    return end
 
 
 def backend_error(error: OSError, doing: str) -> BackendError:

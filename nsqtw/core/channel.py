@@ -119,9 +119,7 @@ class Channel(Due):
         got = list(map(consumer.in_flight.pop, ids, repeat(None)))
         failed: list[tuple[bytes, str]] = []
         if not all(got):
-            failed = [
-                (bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None
-            ]
+            failed = [(bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None]
         if self.position.holds:
             for delivery in got:
                 if delivery is not None and delivery.sequence != FIRST:
@@ -318,11 +316,9 @@ class Channel(Due):
             return True
         self.position.redelivered(again)
         attempts = again.attempts + 1
-        frame = again.segment.again(again.index, attempts)
+        frame = again.segment.again(again.at, attempts)
         segment = again.segment if self.ephemeral else None
-        consumer.in_flight[frame[ID_AT:BODY_AT]] = consumer.single_delivery(
-            now, again.sequence, attempts, segment
-        )
+        consumer.in_flight[frame[ID_AT:BODY_AT]] = consumer.single_delivery(now, again.sequence, attempts, segment)
         consumer.allowance -= len(frame)
         consumer.client.message_count += 1
         consumer.deliver(frame)

@@ -128,18 +128,12 @@ class Consumer(Due):
         """Give the message, which is in flight here, its timeout anew; never past `max_msg_timeout` after delivery."""
         old = self.in_flight[message_id]
         deadline = min(now + self.touch_timeout, old.delivered_at + max_msg_timeout)
-        self.in_flight[message_id] = Delivery(
-            deadline, old.delivered_at, old.sequence, old.attempts, old.segment
-        )
+        self.in_flight[message_id] = Delivery(deadline, old.delivered_at, old.sequence, old.attempts, old.segment)
         self._agenda.at(deadline, self)
 
     def fall_due(self, now: float) -> float | None:
         """Give back to the channel what has timed out."""
-        late = [
-            (message_id, delivery)
-            for message_id, delivery in self.in_flight.items()
-            if delivery.deadline <= now
-        ]
+        late = [(message_id, delivery) for message_id, delivery in self.in_flight.items() if delivery.deadline <= now]
         for message_id, _ in late:
             del self.in_flight[message_id]
         if late and self.channel is not None:

@@ -94,13 +94,13 @@ class Cursor:
                 break
             if segment.first > self.next:
                 self.next = segment.first
-            past = self._topic.end_of_dropped(self.next)
-            if past is not None:
-                self.next = past
+            dropped, kept_again = self._topic.next_dropped(self.next)
+            if dropped <= self.next:
+                self.next = max(self.next, kept_again)
             elif segment.delay_ms:
                 self.next = segment.end
             else:
-                return Span(segment, self.next - segment.first, min(segment.count, released - segment.first))
+                return Span(segment, self.next - segment.first, min(segment.end, dropped) - segment.first)
         # Right unless messages were lost on the medium: then this is where the count is mended.
         if self.taken_total != self._topic.released_total:
             self.taken_total = self._topic.released_total
@@ -190,8 +190,8 @@ class Cursor:
 
     def restore(self, saved: SavedCursor, wall_ms_at: float) -> None:
         """
-        Become what was saved. What was in flight comes back first; `wall_ms_at` as in `changes`. `emptied`: the
-        rows that are saved are void.
+        Become what was saved. What was in flight comes back first; `wall_ms_at` as in `changes`. `emptied`
+        and `dropped_rows` say which of the rows that are saved are void.
         """
         self.next, self.taken_total = saved.next, saved.taken_total
         rows = {row.sequence: row for row in saved.held}
@@ -208,8 +208,10 @@ class Cursor:
                 self._held[row.sequence] = (row.attempts, 0.0)
                 self._requeued.append((self.next, row.sequence))
         heapify(self._deferred)
+        for sequence in saved.dropped_rows:
+            self._changed[sequence] = True
         self._emptied = saved.emptied
-        self.touched = bool(self._changed) or self._emptied
+        self._touch()
 
     def _segment(self) -> Segment | None:
         """The segment that contains `next` or follows it."""

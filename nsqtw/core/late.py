@@ -52,11 +52,7 @@ class LateCommit(Due):
     def flush(self) -> None:
         """Commit what is still unfinished. What fails stays."""
         waiting, self._segments, self._bytes = self._segments, {}, 0
-        writes = {
-            topic: self._unfinished(topic, segments)
-            for topic, segments in waiting.items()
-            if not topic.exiting
-        }
+        writes = {topic: self._unfinished(topic, segments) for topic, segments in waiting.items() if not topic.exiting}
         failed: dict[object, BackendError] = {}
         by_backend: dict[object, list[Topic]] = {}
         for topic, segments in writes.items():

@@ -20,7 +20,7 @@ class Again(NamedTuple):
     sequence: int
     attempts: int
     segment: Segment
-    index: int
+    at: int
 
 
 class Position(Protocol):

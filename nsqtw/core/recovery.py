@@ -2,7 +2,7 @@
 From what is stored back to a running broker.
 
 The saved cut may be behind the log (a crash between two cuts: what is beyond it is released again) or ahead of it
-(power loss: the cursors stand past the end, which is harmless). A topic that has a log and no saved state gets
+(power loss: the newest messages are gone, and the counts are taken anew). A topic that has a log and no saved state gets
 everything in it for its first channel. A log that is empty takes its cursors' rows with it: there is nothing they
 could refer to.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from nsqtw.core.broker import Broker
 from nsqtw.core.cut import Saved, SavedTopic, Waiting
 from nsqtw.core.log import Log
+from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
 
 _READ_BYTES = 1 << 20
@@ -30,8 +31,10 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float) -> None:
         state = known.get(name) or SavedTopic(name, released=log.queue.first, end=log.queue.first)
         if log.queue.first == log.queue.end:
             _forget_messages(state, log)
-        topic = broker.topics[name] = Topic(broker, name, log)
+        elif log.end < state.end:
+            _count_again(state, log)
         _count_beyond(state, log)
+        topic = broker.topics[name] = Topic(broker, name, log)
         topic.restore(state, now, wall_ms_at)
 
 
@@ -41,6 +44,32 @@ def _count_beyond(state: SavedTopic, log: Log) -> None:
         state.put_total += sum(segment.count for segment in read)
         state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms]
         state.end = read[-1].end
+
+
+def _count_again(state: SavedTopic, log: Log) -> None:
+    """The log ends before the end that was saved: what is gone is not counted, and nobody waits for it."""
+    state.waiting = [waiting for waiting in state.waiting if waiting.first < log.end]
+    for cursor in state.cursors:
+        cursor.dropped_rows += [row.sequence for row in cursor.held if row.sequence >= log.end]
+        cursor.held = [row for row in cursor.held if row.sequence < log.end]
+        cursor.first_deliveries = [sequence for sequence in cursor.first_deliveries if sequence < log.end]
+        cursor.taken_total = state.released_total
+    state.put_total = state.released_total
+    sequence = min([state.released, *(cursor.next for cursor in state.cursors)])
+    while read := log.queue.read(sequence, _READ_BYTES):
+        sequence = read[-1].end
+        for segment in read:
+            state.put_total += max(0, segment.end - max(segment.first, state.released))
+            for cursor in state.cursors:
+                if not segment.delay_ms:
+                    cursor.taken_total -= _unread(segment, cursor.next, state)
+
+
+def _unread(segment: Segment, start: int, state: SavedTopic) -> int:
+    """How many messages of a segment a cursor at `start` still has to read of what is released."""
+    low, high = max(segment.first, start), min(segment.end, state.released)
+    dropped = sum(max(0, min(high, stop) - max(low, first)) for first, stop in state.dropped)
+    return max(0, high - low) - dropped
 
 
 def _forget_messages(state: SavedTopic, log: Log) -> None:

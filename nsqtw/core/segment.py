@@ -144,9 +144,7 @@ class Span(NamedTuple):
     stop: int
 
 
-def encode(
-    bodies: Sequence[bytes], first: int, node_id: int, timestamp_ns: int, delay_ms: int = 0
-) -> Segment:
+def encode(bodies: Sequence[bytes], first: int, node_id: int, timestamp_ns: int, delay_ms: int = 0) -> Segment:
     """Encode message bodies as one segment whose first message has the sequence `first`."""
     count = len(bodies)
     sizes = set(map(len, bodies))
@@ -187,8 +185,7 @@ def only(segment: Segment, keep: Iterable[int]) -> list[Segment]:
         else:
             runs.append([index, index + 1])
     return [
-        Segment(segment.first + start, stop - start, segment.delay_ms, segment.cut(start, stop))
-        for start, stop in runs
+        Segment(segment.first + start, stop - start, segment.delay_ms, segment.cut(start, stop)) for start, stop in runs
     ]
 
 

@@ -209,18 +209,16 @@ class Topic:
         else:
             self._hungry.pop(channel, None)
 
-    def end_of_dropped(self, sequence: int) -> int | None:
-        """Where the dropped range that contains `sequence` ends; None when it was not dropped."""
+    def next_dropped(self, sequence: int) -> tuple[int, int]:
+        """The dropped range that contains `sequence` or else comes next; an empty one at `released` when there is none."""
         for start, stop in self._dropped:
-            if start <= sequence < stop:
-                return stop
-        return None
+            if sequence < stop:
+                return start, stop
+        return self.released, self.released
 
     def lost(self, sequence: int) -> None:
         """An unfinished message is not in the log any more."""
-        self.broker.report(
-            self.name, "log", sequence, sequence, "an unfinished message is not stored any more"
-        )
+        self.broker.report(self.name, "log", sequence, sequence, "an unfinished message is not stored any more")
 
     def read_failed(self, error: BackendError) -> None:
         """The medium failed while a channel was served; it will be tried again."""
@@ -298,7 +296,7 @@ class Topic:
         for channel in self.channels.values():
             channel.joined_total = self.released_total
             channel.await_deferred(now)
-            self.touch()
+        self.touch()
 
     # -- inside
 
@@ -337,9 +335,7 @@ class Topic:
         count = self.depth
         start, self.released = self.released, self.log.end
         self.released_total = self.put_total
-        self.released_in_memory = min(
-            self.message_count, self.mem_queue_size, self.released_in_memory + count
-        )
+        self.released_in_memory = min(self.message_count, self.mem_queue_size, self.released_in_memory + count)
         for channel in self.channels.values():
             if channel.ephemeral:
                 self._feed(channel, start, now)

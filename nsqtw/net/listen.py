@@ -71,6 +71,8 @@ def join_host_port(host: str, port: int) -> str:
 
 
 def _bound_socket(address: str) -> socket.socket:
+    if not address:
+        raise OSError("missing address")
     parts = split_host_port(address)
     if parts is None:
         family, where = socket.AF_UNIX, address

@@ -13,18 +13,20 @@ from typing import Any
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from nsqtw.core.broker import Broker
 from nsqtw.interfaces import IProtocol, IProtocolFactory
-from nsqtw.net.log import Log
 from nsqtw.net.pump import Pump
 from nsqtw.protocols.frames import ERROR, frame
 
 MAGIC_BYTES = 4
 READ_BYTES = 256 * 1024
 """Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
+
+_log = Logger()
 
 
 @implementer(IHalfCloseableProtocol, IPushProducer)
@@ -51,7 +53,7 @@ class BrokerConnection(Protocol):
         self.transport.bufferSize = READ_BYTES
         self.transport.registerProducer(self, True)
         self._factory.connections.add(self)
-        self._factory.log.info("TCP: new client(%s)", self._remote)
+        _log.info("TCP: new client({remote})", remote=self._remote)
 
     def dataReceived(self, data: bytes) -> None:
         session = self._session
@@ -66,7 +68,7 @@ class BrokerConnection(Protocol):
 
     def readConnectionLost(self) -> None:
         if self._session is None:
-            self._factory.log.error("failed to read protocol version - %s", "EOF")
+            _log.error("failed to read protocol version - EOF")
             self.transport.loseConnection()
         else:
             self._session.receive_end(self._pump.now())
@@ -80,7 +82,7 @@ class BrokerConnection(Protocol):
             self._session.connection_lost(self._pump.now())
             self._session = None
             self._pump.wake()
-            self._factory.log.info("PROTOCOL(V2): [%s] exiting ioloop", self._remote)
+            _log.info("PROTOCOL(V2): [{remote}] exiting ioloop", remote=self._remote)
 
     def pauseProducing(self) -> None:
         if self._session is not None:
@@ -122,11 +124,12 @@ class BrokerConnection(Protocol):
         self._magic += data
         if len(self._magic) < MAGIC_BYTES:
             return None
-        magic, log = self._magic[:MAGIC_BYTES], self._factory.log
-        log.info("CLIENT(%s): desired protocol magic '%s'", self._remote, magic.decode("latin-1"))
+        magic = self._magic[:MAGIC_BYTES]
+        shown = magic.decode("latin-1")
+        _log.info("CLIENT({remote}): desired protocol magic '{magic}'", remote=self._remote, magic=shown)
         factory = self._factory.protocols.get(magic)
         if factory is None:
-            log.error("client(%s) bad protocol magic '%s'", self._remote, magic.decode("latin-1"))
+            _log.error("client({remote}) bad protocol magic '{magic}'", remote=self._remote, magic=shown)
             self.transport.write(frame(ERROR, b"E_BAD_PROTOCOL"))
             self.disconnect()
             return None
@@ -150,11 +153,10 @@ class BrokerFactory(Factory):
 
     noisy = False
 
-    def __init__(self, broker: Broker, pump: Pump, protocols: Mapping[bytes, IProtocolFactory], log: Log) -> None:
+    def __init__(self, broker: Broker, pump: Pump, protocols: Mapping[bytes, IProtocolFactory]) -> None:
         self.broker = broker
         self.pump = pump
         self.protocols = protocols
-        self.log = log
         self.connections: set[BrokerConnection] = set()
 
     def buildProtocol(self, addr: Any) -> BrokerConnection:

@@ -181,9 +181,9 @@ class V2Session(Due):
 
     def settle(self) -> None:
         """A reply that was owed is known: write it and what waited behind it, up to the next unknown one."""
-        while self._owed and self._owed[0].frames is not None:
+        while self._owed and (frames := self._owed[0].frames) is not None:
             place = self._owed.popleft()
-            self._out.append(place.frames)
+            self._out.append(frames)
             self._unread_replies += self._stalled
             if place.last:
                 self._ending = True
@@ -259,8 +259,7 @@ class V2Session(Due):
             self._identified = True
             self._sample_rate, self._msg_timeout = settings.sample_rate, settings.msg_timeout
             self._zone_local = (
-                _EXPERIMENT in self._options.enable_experiment
-                and client.topology_zone == self._options.topology_zone
+                _EXPERIMENT in self._options.enable_experiment and client.topology_zone == self._options.topology_zone
             )
             self._beat = settings.heartbeat_interval
             self._next_heartbeat = now + self._beat

@@ -34,9 +34,7 @@ class Side:
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__, epilog=report.LEGEND)
-    parser.add_argument(
-        "--nsqd", type=Path, default=default_executable(), help="our broker (default: %(default)s)"
-    )
+    parser.add_argument("--nsqd", type=Path, default=default_executable(), help="our broker (default: %(default)s)")
     parser.add_argument("--args", default="", help="more flags for it, in one string")
     parser.add_argument("--peer", type=Path, help="another nsqd, run alternately with ours")
     parser.add_argument("--peer-args", default="", help="more flags for the peer, in one string")
@@ -44,9 +42,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help=f"how long publishers run (default: {FULL.seconds:g})")
     parser.add_argument("--messages", type=int, help=f"size of a backlog (default: {FULL.messages})")
     parser.add_argument("--quick", action="store_true", help="a few seconds in all; the figures mean little")
-    parser.add_argument(
-        "--only", action="append", metavar="NAME", help="run only this case (may be repeated)"
-    )
+    parser.add_argument("--only", action="append", metavar="NAME", help="run only this case (may be repeated)")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rounds there as JSON, too")
     options = parser.parse_args(argv)
@@ -69,20 +65,42 @@ def _brokers(sides: list[Side], shared: bool) -> Iterator[dict[str, Broker | Non
     """
     with ExitStack() as stack:
         yield {
-            side.name: stack.enter_context(running(side.executable, side.flags)) if shared else None
-            for side in sides
+            side.name: stack.enter_context(running(side.executable, side.flags)) if shared else None for side in sides
         }
 
 
 def _measure(case: Case, side: Side, broker: Broker | None, topic: str, size: Size) -> Figure:
-    if broker is not None:
-        figure = case.measure(broker, topic, size)
-        broker.delete(topic)
-        return figure
-    # What the run before left in the page cache must not be written during this one.
-    os.sync()
-    with running(side.executable, side.flags) as own:
-        return case.measure(own, topic, size)
+    """
+    One run on one side, with the shared ``broker`` or else with one of its own.
+    """
+    try:
+        if broker is not None:
+            figure = case.measure(broker, topic, size)
+            broker.delete(topic)
+            return figure
+        # What the run before left in the page cache must not be written during this one.
+        os.sync()
+        with running(side.executable, side.flags) as own:
+            return case.measure(own, topic, size)
+    except BenchError as error:
+        raise BenchError(f"{case.name}, {side.name}: {error}") from error
+
+
+def _compare(cases: list[Case], sides: list[Side], size: Size, rounds: int, shared: bool) -> report.Results:
+    """
+    Measure every case on the sides in turn, ``rounds`` times, and print its rows when it is done.
+    """
+    results: report.Results = {}
+    with _brokers(sides, shared) as brokers:
+        for case in cases:
+            figures: dict[str, list[Figure]] = {side.name: [] for side in sides}
+            for number in range(rounds):
+                for side in sides:
+                    topic = f"{case.name}.{number}"
+                    figures[side.name].append(_measure(case, side, brokers[side.name], topic, size))
+            results[case.name] = {name: Summary.of(figures[name]) for name in figures}
+            print("\n".join(report.lines(case, results[case.name])), flush=True)
+    return results
 
 
 def main(argv: list[str]) -> int:
@@ -98,28 +116,21 @@ def main(argv: list[str]) -> int:
     if options.peer:
         sides.append(Side("peer", options.peer, shlex.split(options.peer_args)))
     size, rounds = _size(options), options.rounds or (1 if options.quick else 3)
-    about = {"machine": report.machine(), "size": asdict(size), "rounds": rounds}
-    for side in sides:
-        about[side.name] = shlex.join([str(side.executable), *side.flags])
-        print(f"{side.name}: {about[side.name]}")
-    print(f"{about['machine']}\n{size.seconds:g} s or {size.messages:,} messages a run, {rounds} round(s)\n")
-    print(report.HEADER)
-    results: dict[str, dict[str, Summary]] = {}
+    commands = {side.name: shlex.join([str(side.executable), *side.flags]) for side in sides}
+    machine = report.machine()
+    print("\n".join(f"{name}: {command}" for name, command in commands.items()))
+    print(f"{machine}\n{size.seconds:g} s or {size.messages:,} messages a run, {rounds} round(s)\n")
+    print(report.HEADER, flush=True)
     try:
-        with _brokers(sides, shared=options.quick) as brokers:
-            for case in cases:
-                figures: dict[str, list[Figure]] = {side.name: [] for side in sides}
-                for number in range(rounds):
-                    for side in sides:
-                        topic = f"{case.name}.{number}"
-                        figures[side.name].append(_measure(case, side, brokers[side.name], topic, size))
-                results[case.name] = {name: Summary.of(figures[name]) for name in figures}
-                print("\n".join(report.lines(case, results[case.name])), flush=True)
+        results = _compare(cases, sides, size, rounds, shared=options.quick)
     except BenchError as error:
-        print(f"bench: {case.name}, {side.name}: {error}", file=sys.stderr)
+        print(f"bench: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     print(f"\n{report.LEGEND}")
     if options.json:
+        about = {"machine": machine, "commands": commands, "size": asdict(size), "rounds": rounds}
         options.json.write_text(report.document(about, results))
     return 0
 

@@ -46,9 +46,7 @@ class Verdict:
         return self.value <= self.bound
 
     def __str__(self) -> str:
-        return (
-            f"{'ok  ' if self.good else 'OVER'}  {self.what}: {self.value:.1f} MB, bound {self.bound:.0f} MB"
-        )
+        return f"{'ok  ' if self.good else 'OVER'}  {self.what}: {self.value:.1f} MB, bound {self.bound:.0f} MB"
 
 
 @dataclass(frozen=True)
@@ -95,9 +93,7 @@ def steady(broker: Broker, length: Length) -> list[Verdict]:
     watch = Watch(broker, length.seconds / _SHOWN_LINES, _show)
     publishing = replace(plan.pub(broker.tcp_port, topic, 1, PIPELINED), seconds=length.seconds)
     consuming = (Consuming(broker.tcp_port, topic, "ch1"),)
-    tally = watch.carry_out(
-        Plan(broker.pid, publishing, consuming, backlog=_STEADY_MOST_WAITING, keep_ids=False)
-    )
+    tally = watch.carry_out(Plan(broker.pid, publishing, consuming, backlog=_STEADY_MOST_WAITING, keep_ids=False))
     broker.settle(topic, tally.published, left=0)
     _show(f"{tally.published:,} PUBs, {tally.published / tally.seconds:,.0f} a second")
     third = max(1, len(watch.samples) // 3)
@@ -179,6 +175,8 @@ def main(argv: list[str]) -> int:
         except BenchError as error:
             print(f"endurance: {name}: {error}", file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            return 130
         for verdict in verdicts:
             _show(str(verdict))
         good = good and all(verdict.good for verdict in verdicts)

@@ -32,9 +32,7 @@ class Run:
         self._plan = plan
         self._traffic = Traffic(plan)
         self._consumers = [
-            Consumer(one, self._traffic, plan.keep_ids)
-            for one in plan.consuming
-            for _ in range(one.connections)
+            Consumer(one, self._traffic, plan.keep_ids) for one in plan.consuming for _ in range(one.connections)
         ]
         self._publishers: list[Publisher] = []
         if plan.publishing:
@@ -92,18 +90,17 @@ class Run:
         if self._plan.stall_seconds:
             time.sleep(self._plan.stall_seconds)
         held_back = bool(self._plan.backlog)
+        before, next_look = -1, time.perf_counter() + PATIENCE_SECONDS
         while not traffic.finished:
-            events = self._poll.poll(PATIENCE_SECONDS)
-            if not events:
-                raise WrongCount(
-                    f"nothing came for {PATIENCE_SECONDS:.0f} s: {traffic.sent} sent, "
-                    f"{traffic.acknowledged} acknowledged, received of {traffic.expected}: {traffic.received}"
-                )
-            for descriptor, _ in events:
+            for descriptor, _ in self._poll.poll(PATIENCE_SECONDS):
                 on_readable[descriptor]()
             if held_back:
                 for publisher in self._publishers:
                     publisher.fill()
+            if time.perf_counter() >= next_look:
+                if traffic.progress == before:
+                    raise WrongCount(f"nothing passes any more: {traffic}")
+                before, next_look = traffic.progress, time.perf_counter() + PATIENCE_SECONDS
 
     def _check(self) -> None:
         traffic = self._traffic

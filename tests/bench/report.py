@@ -74,6 +74,10 @@ class Summary:
         )
 
 
+# Case name -> side -> summary.
+Results = dict[str, dict[str, Summary]]
+
+
 def ratios(ours: Summary, peer: Summary) -> tuple[float, float]:
     """
     Ours / peer: messages a second, and CPU a message (1 where the peer's CPU was below a clock tick).
@@ -93,7 +97,7 @@ def lines(case: Case, sides: dict[str, Summary]) -> list[str]:
     return [f"{head} {row}" for head, row in zip(heads, rows, strict=False)]
 
 
-def document(about: dict[str, Any], results: dict[str, dict[str, Summary]]) -> str:
+def document(about: dict[str, Any], results: Results) -> str:
     """
     Everything as JSON: ``about`` (machine, options), then per case and side the medians and each round.
     """

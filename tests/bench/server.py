@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,6 @@ from .errors import BrokerFailed, WrongCount
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _START_SECONDS = 20.0
-_STOP_SECONDS = 60.0
 
 
 def default_executable() -> Path:
@@ -76,18 +74,13 @@ class Broker:
             if self._process.poll() is not None:
                 raise BrokerFailed(f"the broker exited with {self._process.returncode}: {self.last_words()}")
             time.sleep(0.005)
-        raise BrokerFailed(
-            f"no line '{listener}: listening on' in {_START_SECONDS:.0f} s: {self.last_words()}"
-        )
+        raise BrokerFailed(f"no line '{listener}: listening on' in {_START_SECONDS:.0f} s: {self.last_words()}")
 
     def last_words(self) -> str:
         """
         The last lines the broker wrote to stderr, on one line.
         """
         return " / ".join(self._log.read_text(errors="replace").splitlines()[-3:]) or "it said nothing"
-
-    def cpu_seconds(self) -> float:
-        return cpu_seconds(self.pid)
 
     def resident_bytes(self) -> tuple[int, int]:
         """
@@ -176,28 +169,11 @@ class Broker:
                 )
             time.sleep(0.02)
 
-    def stop(self) -> None:
-        """
-        End the broker with SIGTERM, and with SIGKILL if it is still there after a minute.
-        """
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def kill(self) -> None:
-        """
-        End the broker at once.
-        """
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-
 
 @contextmanager
 def running(executable: Path, flags: list[str]) -> Iterator[Broker]:
     """
-    A broker on free ports with an empty data path; both are gone afterwards.
+    A broker on free ports with an empty data path. Afterwards it is killed and its data thrown away.
 
     Raises `BrokerFailed` when it cannot be started or does not name its ports.
     """

@@ -23,6 +23,12 @@ class Traffic:
         self.acknowledged = 0
         self.received = {one.channel: 0 for one in plan.consuming}
 
+    def __str__(self) -> str:
+        return (
+            f"{self.sent} sent, {self.acknowledged} acknowledged, {self.received} received "
+            f"where {self.expected} should be"
+        )
+
     def start(self) -> None:
         self._deadline = time.perf_counter() + self._seconds
 
@@ -48,6 +54,13 @@ class Traffic:
         What each channel must have delivered once the traffic is closed.
         """
         return self._prefilled + self.sent
+
+    @property
+    def progress(self) -> int:
+        """
+        A number that grows with every message acknowledged or received.
+        """
+        return self.acknowledged + sum(self.received.values())
 
     @property
     def finished(self) -> bool:

@@ -50,7 +50,8 @@ class FakeNsqd:
         self.connections = 0
         self.at_once = 0
         self.most_at_once = 0
-        self.closing = threading.Event()
+        #: A client that was kept waiting has closed the connection.
+        self.hung_up = threading.Event()
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.nsqd = self
@@ -65,7 +66,6 @@ class FakeNsqd:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -140,7 +140,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(b"O")
         if how in (Misbehaviour.SILENCE, Misbehaviour.HALF_AN_ANSWER):
-            self.server.nsqd.closing.wait()
+            self._wait_for_hang_up()
+
+    def _wait_for_hang_up(self) -> None:
+        try:
+            self.rfile.read(1)
+        except ConnectionError:
+            pass
+        self.server.nsqd.hung_up.set()
 
     def log_message(self, format: str, *args: object) -> None:
         pass

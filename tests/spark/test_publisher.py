@@ -101,9 +101,7 @@ def test_a_dropped_connection_is_tried_again(nsqd: FakeNsqd) -> None:
     assert [b"a"] == nsqd.messages["t"]
 
 
-@pytest.mark.parametrize(
-    "how", [Misbehaviour.TAKE_AND_DROP, Misbehaviour.SILENCE, Misbehaviour.HALF_AN_ANSWER]
-)
+@pytest.mark.parametrize("how", [Misbehaviour.TAKE_AND_DROP, Misbehaviour.SILENCE, Misbehaviour.HALF_AN_ANSWER])
 def test_a_lost_answer_publishes_twice_and_never_not_at_all(nsqd: FakeNsqd, how: Misbehaviour) -> None:
     nsqd.script.append(how)
     with Publisher(options(nsqd, requestTimeoutMs="200", retries="20")) as publisher:
@@ -113,20 +111,20 @@ def test_a_lost_answer_publishes_twice_and_never_not_at_all(nsqd: FakeNsqd, how:
     assert 1 == publisher.tally.rows
 
 
-def test_the_time_limit_is_said(nsqd: FakeNsqd) -> None:
-    nsqd.script.append(Misbehaviour.SILENCE)
+@pytest.mark.parametrize("how", [Misbehaviour.SILENCE, Misbehaviour.HALF_AN_ANSWER])
+def test_the_time_limit_is_said_and_the_connection_closed(nsqd: FakeNsqd, how: Misbehaviour) -> None:
+    nsqd.script.append(how)
     publisher = Publisher(options(nsqd, requestTimeoutMs="50", retries="0"))
     publisher.submit(batch(b"a"))
     with pytest.raises(PublishError, match="no answer within 50 ms"):
         publisher.flush()
+    assert nsqd.hung_up.wait(60)
 
 
 def test_a_dead_nsqd_is_named(dead_address: str) -> None:
     publisher = Publisher(options(dead_address, retries="1"))
     publisher.submit(batch(b"a"))
-    with pytest.raises(
-        PublishError, match=f"2 attempts; the last at http://{dead_address}: ConnectionRefused"
-    ):
+    with pytest.raises(PublishError, match=f"2 attempts; the last at http://{dead_address}: ConnectionRefused"):
         publisher.flush()
 
 

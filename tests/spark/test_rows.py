@@ -24,7 +24,7 @@ def reader(batch: pa.RecordBatch, options: Options) -> RowReader:
     names = batch.schema.names
     places = [names.index(name) if name in names else None for name in ("value", "topic", "defer")]
     assert places[0] is not None
-    return RowReader(Columns(places[0], places[1], places[2]), options)
+    return RowReader(Columns(places[0], places[1], places[2]), options, partition=7)
 
 
 def read(options: Options = ONE_TOPIC, **columns: pa.Array | list[object]) -> Messages:
@@ -96,7 +96,7 @@ def test_an_empty_value_is_named_by_its_row(empty: str | None) -> None:
     first = pa.record_batch({"value": ["a", "b"]})
     rows = reader(first, ONE_TOPIC)
     rows.read(first)
-    with pytest.raises(RowError, match='row 3: "value" is null or empty'):
+    with pytest.raises(RowError, match='row 3 of partition 7: "value" is null or empty'):
         rows.read(pa.record_batch({"value": ["c", empty]}))
 
 

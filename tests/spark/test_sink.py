@@ -86,9 +86,7 @@ def test_what_it_cannot_do_yet(spark: SparkSession, nsqd: FakeNsqd) -> None:
             reader.format("nsq").option("nsqdHttpAddresses", nsqd.address).load()
 
 
-def test_a_stream_is_refused(
-    spark: SparkSession, nsqd: FakeNsqd, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_stream_is_refused(spark: SparkSession, nsqd: FakeNsqd, tmp_path_factory: pytest.TempPathFactory) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
     query = (
         stream.writeStream.format("nsq")

@@ -6,13 +6,14 @@ session on the machine therefore pays for this import: it loads neither Twisted 
 """
 
 from pyspark_nsq.datasource import NsqDataSource
-from pyspark_nsq.errors import NsqSparkError, OptionError, PublishError, RowError, SchemaError
+from pyspark_nsq.errors import NotSupportedError, NsqSparkError, OptionError, PublishError, RowError, SchemaError
 from pyspark_nsq.options import Options
 
 DefaultSource = NsqDataSource
 
 __all__ = [
     "DefaultSource",
+    "NotSupportedError",
     "NsqDataSource",
     "NsqSparkError",
     "OptionError",

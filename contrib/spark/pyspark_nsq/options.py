@@ -112,9 +112,7 @@ def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
 
 def _topic(name: str, text: str) -> str:
     if not is_topic_name(text):
-        raise OptionError(
-            f'option "{name}": "{text}" is no topic name; 1 to {_MAX_NAME_LENGTH} of a-z A-Z 0-9 . _ -'
-        )
+        raise OptionError(f'option "{name}": "{text}" is no topic name; 1 to {_MAX_NAME_LENGTH} of a-z A-Z 0-9 . _ -')
     return text
 
 

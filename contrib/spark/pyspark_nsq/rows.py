@@ -88,9 +88,10 @@ class Messages:
 
 
 class RowReader:
-    """Reads Arrow batches of one partition. Errors name the row by its place in the partition."""
+    """Reads the Arrow batches of one partition."""
 
-    def __init__(self, columns: Columns, options: Options) -> None:
+    def __init__(self, columns: Columns, options: Options, partition: int = 0) -> None:
+        self._partition = partition
         self._columns = columns
         self._topic = options.topic
         self._skip_empty = options.on_empty == "skip"
@@ -123,7 +124,7 @@ class RowReader:
             return batch.filter(filled)
         place = self._rows_before + pc.index(filled, False).as_py()
         raise RowError(
-            f'row {place}: "value" is null or empty, which NSQ has no message for; '
+            f'row {place} of partition {self._partition}: "value" is null or empty, which NSQ has no message for; '
             'set the option "onEmpty" to "skip" to leave such rows out'
         )
 

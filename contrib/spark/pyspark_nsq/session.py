@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -24,11 +24,11 @@ def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | Non
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     # And otherwise runs the python3 on PATH, which need not be the one these packages are installed in.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    log4j = files("pyspark_nsq") / "log4j2.properties"
+    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     quiet = {
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
-        "spark.driver.extraJavaOptions": f'-Dlog4j2.configurationFile="file:{log4j}"',
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(threads),
         "spark.ui.enabled": "false",

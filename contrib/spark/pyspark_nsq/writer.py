@@ -55,7 +55,7 @@ class NsqBatchWriter(DataSourceArrowWriter):
 
         context = TaskContext.get()
         partition, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
-        reader = RowReader(self._columns, self._options)
+        reader = RowReader(self._columns, self._options, partition)
         packer = Packer(self._options.batch_size, self._options.batch_bytes, _MAX_HELD_BYTES)
         with Publisher(self._options, first_address=partition + attempt) as publisher:
             for batch in iterator:

@@ -1,0 +1,237 @@
+"""
+The backend `disk`: one directory of log files for each topic, under the data path.
+
+    <data path>/<percent-encoded topic>/<first sequence>.log     what is stored; see disk_format
+                                        <first sequence>.index   a cache
+                                        *.tmp                    not yet, or no longer, part of the log
+    <data path>/<percent-encoded topic>~deleted.<n>/             a deletion that was interrupted
+
+Whatever else is in the data path is left alone. (`~` is in no topic's directory name; a dot would not do,
+because `a.deleted.1` is a topic too.)
+
+The parts: `disk_log` is what is shared; `disk_recovery` opens it, `disk_writer` appends, `disk_reader` reads,
+`disk_trim` frees, `disk_sync` remembers what is not on stable storage.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from zope.interface import implementer
+
+from nsqtw.backends.disk_file import OpenFiles
+from nsqtw.backends.disk_format import first_of_log
+from nsqtw.backends.disk_log import Log
+from nsqtw.backends.disk_reader import LogReader
+from nsqtw.backends.disk_recovery import open_log
+from nsqtw.backends.disk_sync import Unsynced
+from nsqtw.backends.disk_trim import LogTrim, Spares
+from nsqtw.backends.disk_writer import LogWriter
+from nsqtw.backends.files import Files, backend_error
+from nsqtw.core.segment import Segment
+from nsqtw.errors import BackendError, OptionError
+from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
+from nsqtw.names import directory_name, name_of_directory
+
+_DELETED = re.compile(r"(.+)~deleted\.[0-9]+")
+
+
+@implementer(IBackendQueueFactory)
+class DiskFactory:
+    """Opens `DiskBackend`."""
+
+    name = "disk"
+    summary = "rolling log files with checksums under the data path"
+    argument_format = ""
+
+    def open(self, argument: str, directory: str, options: Any, report: Report) -> IBackend:
+        """IBackendQueueFactory API. Reads `options.max_bytes_per_file`. `report` may come from queue() and read()."""
+        if argument:
+            raise OptionError(f"the backend 'disk' takes no argument, not {argument!r}")
+        return DiskBackend(directory, options.max_bytes_per_file, report)
+
+
+@implementer(IBackend)
+class DiskBackend:
+    """The logs under one data path, in files of about `max_bytes_per_file` bytes."""
+
+    in_thread = False
+
+    def __init__(self, directory: str, max_bytes_per_file: int, report: Report, files: Files | None = None) -> None:
+        self.directory = directory
+        self.max_bytes_per_file = max_bytes_per_file
+        self.report = report
+        self.files = files or Files()
+        self.open_files = OpenFiles(self.files)
+        self.unsynced = Unsynced(self.files)
+        self.spares = Spares()
+        self._queues: dict[str, DiskQueue] = {}
+        try:
+            self._finish_deletions()
+        except OSError as error:
+            raise backend_error(error, "open of the data path") from error
+
+    def topics(self) -> list[str]:
+        """IBackend API"""
+        topics = []
+        for entry in self.files.names(self.directory):
+            topic = name_of_directory(entry)
+            if topic is not None and self._has_log(os.path.join(self.directory, entry)):
+                topics.append(topic)
+        return sorted(topics)
+
+    def queue(self, topic: str) -> IBackendQueue:
+        """IBackend API. A directory is only made when something is committed."""
+        queue = self._queues.get(topic)
+        if queue is None:
+            directory = os.path.join(self.directory, directory_name(topic))
+            log = open_log(topic, directory, self.files, self.open_files, self.report)
+            queue = self._queues[topic] = DiskQueue(self, log)
+        return queue
+
+    def commit(
+        self, writes: Sequence[tuple[IBackendQueue, Sequence[Segment]]], durable: bool
+    ) -> dict[Any, BackendError]:
+        """
+        IBackend API. With `durable` the answer may also name a queue that is not in `writes`: what was
+        committed to it before could not be brought to stable storage.
+        """
+        failed: dict[Any, BackendError] = {}
+        staged: list[DiskQueue] = []
+        for written, segments in writes:
+            queue = cast(DiskQueue, written)
+            try:
+                queue.stage(segments)
+                staged.append(queue)
+            except OSError as error:
+                queue.writer.undo()
+                failed[queue] = backend_error(error, f"write of topic {queue.log.topic}")
+            except BackendError as error:
+                queue.writer.undo()
+                failed[queue] = error
+        if durable:
+            self._sync(failed)
+        for queue in staged:
+            if queue in failed:
+                queue.writer.undo()
+            else:
+                queue.writer.publish()
+        return failed
+
+    def close(self) -> None:
+        """IBackend API"""
+        for queue in list(self._queues.values()):
+            queue.close()
+
+    def forget_queue(self, topic: str) -> None:
+        """The queue of a topic is closed or deleted: the next one is another."""
+        self._queues.pop(topic, None)
+
+    def remove_tree(self, directory: str) -> None:
+        """Remove a directory of log files. OSError if that fails."""
+        for name in self.files.names(directory):
+            with suppress(FileNotFoundError):
+                self.files.unlink(os.path.join(directory, name))
+        with suppress(FileNotFoundError):
+            self.files.remove_directory(directory)
+
+    def _sync(self, failed: dict[Any, BackendError]) -> None:
+        for log, error in self.unsynced.sync().items():
+            queue = self._queues.get(log.topic)
+            if queue is not None:
+                failed.setdefault(queue, backend_error(error, f"sync of topic {log.topic}"))
+
+    def _has_log(self, directory: str) -> bool:
+        return any(first_of_log(name) is not None for name in self.files.names(directory))
+
+    def _finish_deletions(self) -> None:
+        for name in self.files.names(self.directory):
+            match = _DELETED.fullmatch(name)
+            if match is not None and name_of_directory(match[1]) is not None:
+                self.remove_tree(os.path.join(self.directory, name))
+
+
+@implementer(IBackendQueue)
+class DiskQueue:
+    """The log of one topic."""
+
+    def __init__(self, backend: DiskBackend, log: Log) -> None:
+        self._backend = backend
+        self.log = log
+        self.writer = LogWriter(log, backend.max_bytes_per_file)
+        self._reader = LogReader(log)
+        self._trim = LogTrim(log, backend.max_bytes_per_file, backend.spares, backend.unsynced.forget)
+
+    @property
+    def first(self) -> int:
+        """IBackendQueue API"""
+        log_files = self.log.log_files
+        return log_files[0].first if log_files else self.log.end
+
+    @property
+    def end(self) -> int:
+        """IBackendQueue API"""
+        return self.log.end
+
+    @property
+    def size(self) -> int:
+        """IBackendQueue API. Without index files and the spare file."""
+        return sum([file.size for file in self.log.log_files])
+
+    def stage(self, segments: Sequence[Segment]) -> None:
+        """Write segments where no reader looks yet, and note what has to be synced. OSError, BackendError."""
+        log = self.log
+        unsynced = self._backend.unsynced
+        for growth in self.writer.stage(segments):
+            unsynced.add(growth.file, log)
+            if growth.is_new:
+                unsynced.add_directory(log.directory, log)
+                unsynced.add_directory(self._backend.directory, log)
+
+    def read(self, start: int, limit: int) -> list[Segment]:
+        """IBackendQueue API"""
+        return self._reader.read(start, limit)
+
+    def trim(self, below: int, keep: Iterable[int]) -> None:
+        """IBackendQueue API"""
+        self._trim.trim(below, keep)
+
+    def delete(self) -> None:
+        """IBackendQueue API"""
+        backend, log = self._backend, self.log
+        self._let_go()
+        try:
+            deleted = self._free_name()
+            with suppress(FileNotFoundError):
+                backend.files.rename(log.directory, deleted)
+                backend.remove_tree(deleted)
+        except OSError as error:
+            raise backend_error(error, f"deletion of topic {log.topic}") from error
+
+    def close(self) -> None:
+        """IBackendQueue API"""
+        log = self.log
+        if log.log_files:
+            self.writer.finish(log.log_files[-1])
+        log.remove_spare()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        log_files = self.log.log_files
+        self.log.drop(log_files)
+        for file in log_files:
+            self._backend.unsynced.forget(file)
+        self._backend.spares.forget(self.log)
+        self._backend.forget_queue(self.log.topic)
+
+    def _free_name(self) -> str:
+        taken = set(self._backend.files.names(self._backend.directory))
+        name = directory_name(self.log.topic)
+        number = 0
+        while f"{name}~deleted.{number}" in taken:
+            number += 1
+        return os.path.join(self._backend.directory, f"{name}~deleted.{number}")

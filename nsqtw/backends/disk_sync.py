@@ -1,0 +1,66 @@
+"""
+What was written and is not yet on stable storage: files, and directories with new names in them.
+
+A file whose fsync fails is sealed. The system may have dropped what it could not write, and would say that all
+is well when asked again: so a second fsync proves nothing, and the file is never written or synced again.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from nsqtw.backends.disk_file import LogFile
+from nsqtw.backends.disk_log import Log
+from nsqtw.backends.files import Files
+
+
+class Unsynced:
+    """Marks may be made by one thread while another one syncs."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._lock = Lock()
+        self._log_files: dict[LogFile, Log] = {}
+        self._directories: dict[str, Log] = {}
+
+    def add(self, file: LogFile, log: Log) -> None:
+        """The file was written to."""
+        with self._lock:
+            self._log_files[file] = log
+
+    def add_directory(self, path: str, log: Log) -> None:
+        """The log has got a new name in this directory."""
+        with self._lock:
+            self._directories[path] = log
+
+    def forget(self, file: LogFile) -> None:
+        """The file is not needed any more."""
+        with self._lock:
+            self._log_files.pop(file, None)
+
+    def sync(self) -> dict[Log, OSError]:
+        """Bring all to stable storage, files before the directories that name them. Which logs failed, and why."""
+        with self._lock:
+            log_files, self._log_files = self._log_files, {}
+            directories, self._directories = self._directories, {}
+        failed: dict[Log, OSError] = {}
+        for file, log in log_files.items():
+            try:
+                self._sync_file(file, log)
+            except OSError as error:
+                file.sealed = True
+                failed[log] = error
+        for path, log in directories.items():
+            try:
+                self._files.sync_directory(path)
+            except OSError as error:
+                self.add_directory(path, log)
+                failed[log] = error
+        return failed
+
+    def _sync_file(self, file: LogFile, log: Log) -> None:
+        if file.sealed:
+            return
+        descriptor = log.descriptor(file)
+        if descriptor is not None:
+            self._files.sync(descriptor.fd)

@@ -1,0 +1,191 @@
+"""
+Giving space back: files nobody wants are unlinked, or kept as one spare file to be written again (overwriting
+pages the system still has in memory costs half of appending new ones); closed files with few wanted messages
+are rewritten with those.
+
+A rewritten file keeps name, first sequence and sequences. It is written beside the old one, synced, and renamed
+over it: the old one counts until then.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+
+from nsqtw.backends.disk_file import Descriptor, LogFile
+from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Head, encode_head, encode_header
+from nsqtw.backends.disk_log import TEMPORARY, Log
+from nsqtw.backends.disk_scan import Scan
+from nsqtw.backends.files import backend_error, write_all
+from nsqtw.core.segment import Segment, only
+
+MOST_SPARES = 4
+_WORTH = 4
+"""A file is rewritten when what is wanted is less than its size by this factor."""
+_WRITE_BYTES = 1024 * 1024
+
+
+class Spares:
+    """Sees to it that only the few logs that rolled last keep a spare file."""
+
+    def __init__(self) -> None:
+        self._logs: list[Log] = []
+
+    def keep(self, log: Log) -> None:
+        """The log has got a spare file: who got his first gives it back if there are too many."""
+        self.forget(log)
+        self._logs.append(log)
+        if len(self._logs) > MOST_SPARES:
+            self._logs.pop(0).remove_spare()
+
+    def forget(self, log: Log) -> None:
+        if log in self._logs:
+            self._logs.remove(log)
+
+
+class LogTrim:
+    """Frees space of one log. `forget` is told of every file that is no longer part of it."""
+
+    def __init__(self, log: Log, limit: int, spares: Spares, forget: Callable[[LogFile], None]) -> None:
+        self._log = log
+        self._limit = limit
+        self._spares = spares
+        self._forget = forget
+
+    def trim(self, below: int, keep: Iterable[int]) -> None:
+        """See `IBackendQueue.trim`."""
+        log_files = self._log.snapshot().log_files
+        closed = [(file, after.first) for file, after in pairwise(log_files) if after.first <= below]
+        if not closed:
+            return
+        try:
+            unwanted = []
+            for (file, end), wanted in zip(closed, _wanted_of_each(closed, keep), strict=True):
+                if not wanted or not self._keep_only(file, end, wanted):
+                    unwanted.append(file)
+            self._free(unwanted)
+        except OSError as error:
+            raise backend_error(error, f"trim of topic {self._log.topic}") from error
+
+    def _free(self, unwanted: Sequence[LogFile]) -> None:
+        self._log.drop(unwanted)
+        failure: OSError | None = None
+        for file in unwanted:
+            self._forget(file)
+            try:
+                self._log.remove_index(file)
+                self._remove(file)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                # The next start finds this file and frees it; the others must not wait for that.
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _remove(self, file: LogFile) -> None:
+        if not self._log.has_spare and not file.sealed and 2 * file.size >= self._limit:
+            self._log.give_spare(file.path)
+            self._spares.keep(self._log)
+        else:
+            self._log.files.unlink(file.path)
+
+    def _keep_only(self, file: LogFile, end: int, wanted: Sequence[int]) -> bool:
+        """Rewrite the file if that is worth it. False: what is wanted is not in it."""
+        if file.examined is not None and len(wanted) * 4 > file.examined * 3:
+            return True
+        try:
+            wanted_bytes = 0
+            for _, head, kept in self._records(file, end, wanted):
+                wanted_bytes += RECORD_BYTES + head.length * len(kept) // head.messages
+            if not wanted_bytes:
+                return False
+            file.examined = len(wanted)
+            if wanted_bytes * _WORTH < file.size:
+                self._rewrite(file, end, wanted)
+        except (FileNotFoundError, _DamagedError):
+            # Whoever reads here reports it. The file stays as it is, for a closer look.
+            file.examined = 0
+        return True
+
+    def _rewrite(self, file: LogFile, end: int, wanted: Sequence[int]) -> None:
+        log = self._log
+        temporary = file.path + TEMPORARY
+        with suppress(FileNotFoundError):
+            log.files.unlink(temporary)
+        descriptor = Descriptor(log.files, log.files.open(temporary, create=True))
+        try:
+            buffers = [encode_header(file.first, file.put_total)]
+            waiting = size = 0
+            for scan, head, kept in self._records(file, end, wanted):
+                for segment in _survivors(scan, head, kept):
+                    buffers += (encode_head(segment), segment.frames)
+                    waiting += len(segment.frames)
+                if waiting >= _WRITE_BYTES:
+                    size = write_all(log.files, descriptor.fd, buffers, size)
+                    buffers, waiting = [], 0
+            size = write_all(log.files, descriptor.fd, buffers, size)
+            log.files.sync(descriptor.fd)
+            log.remove_index(file)
+        except BaseException:
+            with suppress(OSError):
+                log.files.unlink(temporary)
+            raise
+        log.replace(file, LogFile(file.path, file.first, size, file.put_total), temporary)
+        self._forget(file)
+        log.files.sync_directory(log.directory)
+
+    def _records(self, file: LogFile, end: int, wanted: Sequence[int]) -> Iterator[tuple[Scan, Head, Sequence[int]]]:
+        """The records with wanted sequences, and which these are. `_DamagedError` when that cannot be told."""
+        log = self._log
+        descriptor = log.descriptor(file)
+        if descriptor is None:
+            raise FileNotFoundError(file.path)
+        log.load_index(file)
+        scan = Scan(log.files, descriptor, file.place(file.first - 1), file.size, end)
+        number = 0
+        while number < len(wanted) and scan.position < scan.size:
+            place = file.place(wanted[number])
+            if place.position > scan.position:
+                scan.jump(place)
+            if scan.position in file.damaged:
+                scan.position = file.damaged[scan.position]
+                continue
+            head = scan.head()
+            if head is None or scan.position == place.position > HEADER_BYTES and head.first != place.sequence:
+                raise _DamagedError
+            number = bisect_left(wanted, head.first, number)
+            stop = bisect_left(wanted, head.end, number)
+            if stop > number:
+                yield scan, head, wanted[number:stop]
+                number = stop
+            scan.skip(head)
+
+
+class _DamagedError(Exception):
+    """A record that is needed to go on is damaged."""
+
+
+def _survivors(scan: Scan, head: Head, kept: Sequence[int]) -> list[Segment]:
+    frames = scan.frames(head)
+    if frames is None:
+        raise _DamagedError
+    return only(Segment(head.first, head.messages, head.delay_ms, frames), kept)
+
+
+def _wanted_of_each(closed: Sequence[tuple[LogFile, int]], keep: Iterable[int]) -> list[Sequence[int]]:
+    """For each file, which comes with its end, those of the sequences `keep` that may be in it."""
+    wanted: list[Sequence[int]] = []
+    sequences = iter(keep)
+    sequence = next(sequences, None)
+    for file, end in closed:
+        of_file = array("Q")
+        while sequence is not None and sequence < end:
+            if sequence >= file.first:
+                of_file.append(sequence)
+            sequence = next(sequences, None)
+        wanted.append(of_file)
+    return wanted

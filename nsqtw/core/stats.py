@@ -1,0 +1,141 @@
+"""
+What /stats tells, as plain dicts and lists, keys in nsqd's order (nsqd specification 3.11).
+
+An empty list and None differ on purpose: tools of NSQ's users tell "nothing there" from "not asked for" by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from nsqtw.core.broker import Broker
+from nsqtw.core.channel import Channel
+from nsqtw.core.client import Client
+from nsqtw.core.topic import Topic
+
+Named = TypeVar("Named", Topic, Channel)
+
+
+def document(
+    broker: Broker,
+    version: str,
+    *,
+    topic: str = "",
+    channel: str = "",
+    include_clients: bool = True,
+    memory: dict[str, int] | None = None,
+) -> dict[str, Any]:
+    """
+    All of /stats. `topic` and `channel` leave only what has exactly that name; "" leaves everything. `memory` is put
+    in as it is, its key left out for None.
+    """
+    known = topic == "" or topic in broker.topics
+    found: dict[str, Any] = {
+        "version": version,
+        "health": broker.health,
+        "start_time": broker.start_time,
+        "topics": _topics(broker, topic, channel, include_clients) if known else None,
+    }
+    if memory is not None:
+        found["memory"] = memory
+    found["producers"] = _producers(broker, topic) if known and include_clients else None
+    return found
+
+
+def _topics(broker: Broker, topic: str, channel: str, include_clients: bool) -> list[dict[str, Any]]:
+    chosen = _named(broker.topics.values(), topic)
+    return [_topic(one, channel, include_clients, topic) for one in chosen if channel == "" or channel in one.channels]
+
+
+def _topic(topic: Topic, channel: str, include_clients: bool, counted_topic: str) -> dict[str, Any]:
+    channels = _named(topic.channels.values(), channel)
+    return {
+        "topic_name": topic.name,
+        "channels": [_channel(one, include_clients, counted_topic) for one in channels],
+        "depth": topic.depth,
+        "backend_depth": topic.backend_depth,
+        "message_count": topic.message_count,
+        "message_bytes": topic.message_bytes,
+        "paused": topic.paused,
+        "e2e_processing_latency": _latency(),
+    }
+
+
+def _channel(channel: Channel, include_clients: bool, counted_topic: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "channel_name": channel.name,
+        "depth": channel.depth,
+        "backend_depth": channel.backend_depth,
+        "in_flight_count": channel.in_flight_count,
+        "deferred_count": channel.deferred_count,
+        "message_count": channel.message_count,
+    }
+    for name in ("zone_local_msg_count", "region_local_msg_count", "global_msg_count"):
+        if count := getattr(channel, name):
+            found[name] = count
+    clients = [_client(consumer.client, counted_topic) for consumer in channel.consumers] if include_clients else None
+    found |= {
+        "requeue_count": channel.requeue_count,
+        "timeout_count": channel.timeout_count,
+        "client_count": len(channel.consumers),
+        "clients": clients,
+        "paused": channel.paused,
+        "e2e_processing_latency": _latency(),
+    }
+    return found
+
+
+def _producers(broker: Broker, topic: str) -> list[dict[str, Any]] | None:
+    """Every client that has published anything, whatever topic is asked for."""
+    return [_client(client, topic) for client in broker.clients.values() if client.pub_counts] or None
+
+
+def _client(client: Client, topic: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "client_id": client.client_id,
+        "hostname": client.hostname,
+        "version": client.version,
+        "remote_address": client.remote_address,
+        "state": client.state,
+        "ready_count": client.ready_count,
+        "in_flight_count": client.in_flight_count,
+        "message_count": client.message_count,
+        "finish_count": client.finish_count,
+        "requeue_count": client.requeue_count,
+        "connect_ts": client.connect_ts,
+        "sample_rate": client.sample_rate,
+        "deflate": client.deflate,
+        "snappy": client.snappy,
+        "user_agent": client.user_agent,
+        "topology_zone": client.topology_zone,
+        "topology_region": client.topology_region,
+    }
+    if published := _published(client, topic):
+        found["pub_counts"] = published
+    found |= {
+        "tls": client.tls,
+        "tls_cipher_suite": "",
+        "tls_version": "",
+        "tls_negotiated_protocol": "",
+        "tls_negotiated_protocol_is_mutual": False,
+    }
+    return found
+
+
+def _published(client: Client, topic: str) -> list[dict[str, Any]]:
+    """One count at most: of `topic`, or for "" of the first topic the client published to."""
+    for name, count in client.pub_counts.items():
+        if topic in ("", name):
+            return [{"topic": name, "count": count}]
+    return []
+
+
+def _latency() -> dict[str, Any]:
+    """End-to-end latencies are not measured."""
+    return {"count": 0, "percentiles": None}
+
+
+def _named(things: Iterable[Named], name: str) -> list[Named]:
+    return sorted((thing for thing in things if name in ("", thing.name)), key=attrgetter("name"))

@@ -1,0 +1,128 @@
+"""
+What the HTTP edge answers, as bytes.
+
+    HTTP/1.1 200 OK                                status: all but the version is prepared with the Answer
+    Content-Type: text/plain; charset=utf-8        none for an empty body
+    X-Nsq-Content-Type: nsq; version=1.0           not on plain answers
+    Content-Length: 2
+    Date: Sat, 21 Nov 2026 09:00:00 GMT            made once a second
+    Connection: close                              where it is not what the version does by itself
+
+    OK
+
+Every answer has its length, so a connection can always be kept. See nsqd specification 3.1.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from twisted.web.http import RESPONSES, datetimeToString
+
+from nsqtw.errors import NsqtwError
+from nsqtw.gotext import json_text
+
+_TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
+_HTML = (b"Content-Type", b"text/html; charset=utf-8")
+_JSON = (b"Content-Type", b"application/json; charset=utf-8")
+_NSQ = (b"X-Nsq-Content-Type", b"nsq; version=1.0")
+
+_KEEP_ALIVE = b"\r\nConnection: keep-alive"
+_CLOSE = b"\r\nConnection: close"
+
+
+class Answer:
+    """A whole response, but for what the request and the moment add. May be given any number of times."""
+
+    __slots__ = ("_head", "body", "status")
+
+    def __init__(self, status: int, body: bytes = b"", *headers: tuple[bytes, bytes]) -> None:
+        self.status = status
+        self.body = body
+        lines = [b" %d %s" % (status, RESPONSES[status])]
+        lines += [b"%s: %s" % header for header in headers]
+        lines += [b"Content-Length: %d" % len(body), b"Date: "]
+        self._head = b"\r\n".join(lines)
+
+    def encode(self, version: bytes, *, kept: bool, headless: bool = False) -> bytes:
+        """
+        The bytes to send for a request of that HTTP version. `kept`: more requests may follow on the connection;
+        `headless`: the request was HEAD, which gets no body.
+        """
+        connection = b""
+        if not kept:
+            connection = _CLOSE
+        elif version == b"HTTP/1.0":
+            connection = _KEEP_ALIVE
+        body = b"" if headless else self.body
+        return b"".join((version, self._head, _date(), connection, b"\r\n\r\n", body))
+
+
+class Refused(NsqtwError):
+    """A request cannot be served; `answer` says why."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status, answer.body)
+        self.answer = answer
+
+
+def text(body: bytes) -> Answer:
+    """Success, as text."""
+    return Answer(200, body, *([_TEXT] if body else []), _NSQ)
+
+
+def document(value: Any) -> Answer:
+    """Success, as JSON."""
+    return Answer(200, json_text(value), _JSON, _NSQ)
+
+
+def failure(status: int, message: str, *headers: tuple[bytes, bytes]) -> Answer:
+    """An error that is one word: `{"message":"..."}`."""
+    return Answer(status, json_text({"message": message}), *headers, _JSON, _NSQ)
+
+
+def plain(status: int, message: str) -> Answer:
+    """A text without a sign of NSQ, success or error."""
+    return Answer(status, message.encode("utf-8", "replace"), _TEXT)
+
+
+def not_allowed(methods: bytes) -> Answer:
+    """The path is known, the method is not one of `methods`."""
+    return failure(405, "METHOD_NOT_ALLOWED", (b"Allow", methods))
+
+
+def allowed(methods: bytes) -> Answer:
+    """The answer to OPTIONS."""
+    return Answer(200, b"", (b"Allow", methods))
+
+
+def moved(location: bytes, *, is_get: bool) -> Answer:
+    """The path is known under another spelling. A body only for GET."""
+    where = (b"Location", location)
+    if not is_get:
+        return Answer(307, b"", where)
+    shown = location.replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;").replace(b'"', b"&#34;")
+    return Answer(301, b'<a href="%s">Moved Permanently</a>.\n\n' % shown, _HTML, where)
+
+
+OK = text(b"OK")
+DONE = text(b"")
+EXITING = failure(503, "EXITING")
+INTERNAL_ERROR = failure(500, "INTERNAL_ERROR")
+INVALID_REQUEST = failure(400, "INVALID_REQUEST")
+NOT_FOUND = failure(404, "NOT_FOUND")
+MALFORMED = plain(400, "400 Bad Request")
+HEADERS_TOO_LARGE = plain(431, "431 Request Header Fields Too Large")
+
+_date_second = 0
+_date_text = b""
+
+
+def _date() -> bytes:
+    """The time of day as HTTP writes it. Writing it takes longer than all the rest of an answer."""
+    global _date_second, _date_text
+    second = int(time.time())
+    if second != _date_second:
+        _date_second, _date_text = second, datetimeToString(second)
+    return _date_text

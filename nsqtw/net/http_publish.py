@@ -1,0 +1,154 @@
+"""
+POST /pub and /mpub.
+
+    /pub                  the body is one message
+    /mpub                 LF-separated messages; empty lines are none, CR is data
+    /mpub?binary=true     int32 count | count x (int32 size | size bytes)      big-endian; what follows is ignored
+
+A publish is answered when its messages are as safe as the broker's durability class says. The order of the checks is
+nsqd's (nsqd specification 3.6, 3.7). With one difference: a chunked binary body that is longer than max-body-size is
+refused for that, where nsqd would go on reading as long as there are messages in it.
+
+This module is hot, once per request.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from twisted.logger import Logger
+
+from nsqtw.core.broker import Broker
+from nsqtw.core.topic import Topic
+from nsqtw.errors import BackendError, ClientError, Exiting
+from nsqtw.names import is_valid_name
+from nsqtw.net.http_answers import EXITING, OK, Answer, Refused, failure
+from nsqtw.net.http_query import parameters
+from nsqtw.net.http_request import HttpRequest
+from nsqtw.net.pump import Pump
+from nsqtw.protocols.v2_codec import Limits, check_count, check_size, equal_messages
+
+MSG_TOO_BIG = failure(413, "MSG_TOO_BIG")
+BODY_TOO_BIG = failure(413, "BODY_TOO_BIG")
+_MSG_EMPTY = failure(400, "MSG_EMPTY")
+_MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
+_INVALID_TOPIC = failure(400, "INVALID_TOPIC")
+_INVALID_DEFER = failure(400, "INVALID_DEFER")
+
+_INT64 = re.compile(r"([+-]?)0*([0-9]{1,19})")
+_BINARY = {"true": True, "1": True, "false": False, "0": False}
+_SIZE = struct.Struct(">i")
+
+_log = Logger()
+
+
+class Publishing:
+    """Publishes to the topics of `broker`."""
+
+    def __init__(self, broker: Broker, pump: Pump) -> None:
+        self._broker = broker
+        self._pump = pump
+        self._limits = broker.options
+        self._longest_delay_ms = broker.options.max_req_timeout * 1000
+
+    def publish(self, request: HttpRequest) -> Answer | None:
+        """POST /pub"""
+        if request.is_overlong:
+            return MSG_TOO_BIG
+        body = request.body
+        if not body:
+            return _MSG_EMPTY
+        given = parameters(request.query)
+        topic = self._topic(given.get("topic"))
+        delay_ms = self._delay_ms(given["defer"]) if "defer" in given else 0
+        return self._put(request, topic, [body], delay_ms)
+
+    def publish_many(self, request: HttpRequest) -> Answer | None:
+        """POST /mpub"""
+        given = parameters(request.query)
+        topic = self._topic(given.get("topic"))
+        if _is_binary(given.get("binary")):
+            messages = binary_messages(request.body, self._limits)
+        else:
+            messages = text_messages(request.body, self._limits)
+        return self._put(request, topic, messages, 0) if messages else OK
+
+    def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int) -> None:
+        topic.put(messages, delay_ms, request.waiter(OK, EXITING))
+        self._pump.took(len(request.body))
+
+    def _topic(self, name: str | None) -> Topic:
+        """The topic, created when there is none, also when the request is refused for something else. Refused."""
+        if name is None:
+            raise Refused(_MISSING_TOPIC)
+        if name not in self._broker.topics and not is_valid_name(name):
+            raise Refused(_INVALID_TOPIC)
+        if self._broker.stopping:
+            raise Refused(EXITING)
+        try:
+            topic = self._broker.topic(name)
+        except (Exiting, BackendError):
+            raise Refused(EXITING) from None
+        self._pump.wake()
+        return topic
+
+    def _delay_ms(self, text: str) -> int:
+        found = _INT64.fullmatch(text)
+        delay_ms = int(found[1] + found[2]) if found else -1
+        if not 0 <= delay_ms <= self._longest_delay_ms:
+            raise Refused(_INVALID_DEFER)
+        return delay_ms
+
+
+def text_messages(body: bytes, limits: Limits) -> list[bytes]:
+    """The lines that are not empty. Refused with what is met first: a line or the body too long."""
+    lines = body[: limits.max_body_size].split(b"\n")
+    is_overlong = len(body) > limits.max_body_size
+    if is_overlong:
+        lines.pop()
+    messages = list(filter(None, lines))
+    if messages and max(map(len, messages)) > limits.max_msg_size:
+        raise Refused(MSG_TOO_BIG)
+    if is_overlong:
+        raise Refused(BODY_TOO_BIG)
+    return messages
+
+
+def binary_messages(body: bytes, limits: Limits) -> list[bytes]:
+    """The messages of a body with sizes in it. Refused."""
+    if len(body) > limits.max_body_size:
+        raise Refused(BODY_TOO_BIG)
+    try:
+        return _sized_messages(body, limits)
+    except ClientError as mistake:
+        raise Refused(failure(413, mistake.code.removeprefix("E_"))) from None
+
+
+def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
+    """As `binary_messages`. ClientError."""
+    if len(body) < _SIZE.size:
+        raise ClientError("E_BAD_BODY", "failed to read message count")
+    count = _SIZE.unpack_from(body)[0]
+    check_count(count, limits.max_body_size)
+    messages = equal_messages(body, _SIZE.size, count, limits.max_msg_size) or []
+    offset = _SIZE.size + sum(map(len, messages)) + _SIZE.size * len(messages)
+    for index in range(len(messages), count):
+        start = offset + _SIZE.size
+        if start > len(body):
+            raise ClientError("E_BAD_MESSAGE", f"failed to read message({index}) body size")
+        size = _SIZE.unpack_from(body, offset)[0]
+        check_size(index, size, limits.max_msg_size)
+        offset = start + size
+        if offset > len(body):
+            raise ClientError("E_BAD_MESSAGE", "failed to read message body")
+        messages.append(body[start:offset])
+    return messages
+
+
+def _is_binary(value: str | None) -> bool:
+    if value is None:
+        return False
+    if value not in _BINARY:
+        _log.warn("deprecated value '{value}' used for /mpub binary param", value=value)
+    return _BINARY.get(value, True)

@@ -1,0 +1,185 @@
+"""
+One HTTP request: its body comes in, its handler is called once, an answer goes out.
+
+    begin             the headers are there        a dead end or too large a body: answered at once
+    handleContentChunk                             kept up to the route's limit; what is beyond is dropped
+    requestReceived   the body is there            the handler is called, and answers now or later
+    flush             the pump's turn ends         what was answered later is written
+
+Theory of operation. A request that is answered before its body was read keeps its connection: the rest of the body is
+read and dropped, so that a client that sends first and reads afterwards gets its answer and not a reset. A chunked
+body says its length only at the end, so the handler is called as soon as it is longer than it may be.
+
+What is answered later is written at the end of a turn and not in the middle of the broker's steps: the next request
+of the connection may start in the same moment, and change topics that a step is walking over.
+
+twisted.web's connection asks of its requests the methods in camel case and `requestHeaders`. Twisted's own Request
+offers a great deal more (cookies, forms, sessions, addresses), which would cost more than all the rest of a publish.
+
+This module is hot, once per request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger, LogLevel
+from twisted.python.failure import Failure
+
+from nsqtw.interfaces import Waiter
+from nsqtw.net.go_time import duration_text
+from nsqtw.net.http_answers import INTERNAL_ERROR, MALFORMED, Answer, Refused
+from nsqtw.net.http_routing import BODY_IGNORED, Route
+from nsqtw.net.tcp import address_text
+
+if TYPE_CHECKING:
+    from nsqtw.net.http_connection import HttpConnection
+
+_log = Logger()
+
+
+class HeaderFields(dict[bytes, bytes]):
+    """The header fields of a request by their canonical name; of repeated ones the last."""
+
+    addRawHeader = dict.__setitem__
+
+
+class HttpRequest:
+    """A request on `connection`, made when its first line arrives."""
+
+    def __init__(self, connection: HttpConnection, queued: int = 0) -> None:
+        self._connection: HttpConnection | None = connection
+        self._pump = connection.factory.pump
+        self.requestHeaders = HeaderFields()
+        self.target = b""
+        self.is_complete = False
+        """Whether all of it was read."""
+        self.is_answered = False
+        self.is_overlong = False
+        """Whether the body is longer than the route allows."""
+        self._method = self._version = b""
+        self._route: Route | None = None
+        self._limit = BODY_IGNORED
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._began = 0.0
+        self._is_logged = True
+        self._later: Answer | None = None
+
+    # -- from the connection
+
+    def begin(self, method: bytes, target: bytes, version: bytes, length: int | None) -> Answer | None:
+        """
+        The headers are there, and say that the body has `length` bytes, None for a chunked one. Returns the answer
+        when it is certain already.
+        """
+        self._method, self.target, self._version = method, target, version
+        self._began = self._pump.now()
+        found = self._connection.factory.routes.find(method, target) if self._connection else None
+        if found is None:
+            return MALFORMED
+        self._is_logged = found.logged
+        if not isinstance(found, Route):
+            return found.answer
+        self._route = found
+        if found.too_big is not None and length is not None and length > found.limit:
+            return found.too_big
+        self._limit = found.limit
+        return None
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """A part of the body."""
+        if self._size <= self._limit:
+            self._pieces.append(data)
+            self._size += len(data)
+            if self._size > self._limit:
+                self.is_overlong = True
+                self._run()
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        """All of the request is there."""
+        self.is_complete = True
+        if not self.is_answered:
+            self._run()
+        elif self._connection is not None:
+            self._connection.requestDone(self)
+
+    def gotLength(self, length: int | None) -> None:
+        """Said to `begin`."""
+
+    def parseCookies(self) -> None:
+        """There are none."""
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Nobody is there to be answered any more."""
+        self._connection = None
+
+    def broken(self) -> Answer:
+        """The answer to a request that is no HTTP: not from its first line, or not in its body."""
+        return MALFORMED if self._route is None else self._route.broken
+
+    # -- for handlers
+
+    @property
+    def query(self) -> bytes:
+        return self.target.partition(b"?")[2]
+
+    @property
+    def body(self) -> bytes:
+        """The body; of one that is overlong, one byte or more beyond what the route allows."""
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+    def answer(self, answer: Answer) -> None:
+        """Send the answer, if there is still somebody to be answered."""
+        connection = self._connection
+        if connection is None:
+            return
+        self.is_answered = True
+        kept, headless = bool(connection.persistent), self._method == b"HEAD"
+        connection.write(answer.encode(self._version or b"HTTP/1.1", kept=kept, headless=headless))
+        if self._is_logged:
+            self._log_access(answer, connection)
+        if self.is_complete:
+            connection.requestDone(self)
+
+    def answer_later(self, answer: Answer) -> None:
+        """Send the answer at the end of the turn."""
+        self._later = answer
+        self._pump.changed(self)
+
+    def waiter(self, done: Answer, failed: Answer) -> Waiter:
+        """For what is going to be told to the broker: it then answers one or the other."""
+        return lambda error: self.answer_later(done if error is None else failed)
+
+    # -- from the pump
+
+    def flush(self, now: float) -> None:
+        """Connection API of the pump."""
+        if self._later is not None:
+            self.answer(self._later)
+
+    # -- inside
+
+    def _run(self) -> None:
+        assert self._route is not None, "a request without a route is answered in `begin`"
+        answer: Answer | None
+        try:
+            answer = self._route.handler(self)
+        except Refused as refused:
+            answer = refused.answer
+        except Exception as unforeseen:  # one request fails, and not the connection or the broker
+            text = "panic in HTTP handler - {unforeseen}"
+            _log.failure(text, level=LogLevel.error, unforeseen=f"{type(unforeseen).__name__}: {unforeseen}")
+            answer = INTERNAL_ERROR
+        if answer is not None:
+            self.answer(answer)
+
+    def _log_access(self, answer: Answer, connection: HttpConnection) -> None:
+        _log.info(
+            "{status} {method} {target} ({remote}) {elapsed}",
+            status=answer.status,
+            method=self._method.decode("latin-1"),
+            target=self.target.decode("latin-1"),
+            remote=address_text(connection.getPeer()),
+            elapsed=duration_text(int((self._pump.now() - self._began) * 1e9)),
+        )

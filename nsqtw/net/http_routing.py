@@ -1,0 +1,98 @@
+"""
+Which handler a method and a path lead to, and what is answered when there is none.
+
+The rules for paths that are almost right are those of the router nsqd uses (nsqd specification 3.1): an exact path
+with another method is 405, one that only differs by slashes, dots or letter case is a redirect, the rest is 404.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from attrs import frozen
+
+from nsqtw.net.http_answers import INVALID_REQUEST, NOT_FOUND, Answer, allowed, moved, not_allowed
+from nsqtw.net.http_query import is_escaped
+
+if TYPE_CHECKING:
+    from nsqtw.net.http_request import HttpRequest
+
+BODY_IGNORED = -1
+
+Handler = Callable[["HttpRequest"], "Answer | None"]
+"""Serves a request whose body is there. Returns None when the request is going to be answered later. Refused."""
+
+
+@frozen
+class Route:
+    """
+    One method and path. Of the body, `limit` bytes are kept, for BODY_IGNORED none; a request that announces more is
+    answered `too_big` before its body is read. `broken` answers a body whose chunks are none.
+    """
+
+    method: bytes
+    path: bytes
+    handler: Handler
+    limit: int = BODY_IGNORED
+    too_big: Answer | None = None
+    broken: Answer = INVALID_REQUEST
+    logged: bool = True
+
+
+@frozen
+class DeadEnd:
+    """A method and path that lead to no handler: what is answered, and whether that is logged."""
+
+    answer: Answer
+    logged: bool
+
+
+class Routes:
+    """All routes."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._routes = {(route.method, route.path): route for route in routes}
+        self._methods: dict[bytes, list[bytes]] = {}
+        for method, path in self._routes:
+            self._methods.setdefault(path, [b"OPTIONS"]).append(method)
+
+    def find(self, method: bytes, target: bytes) -> Route | DeadEnd | None:
+        """What `target`, a path and perhaps a query, leads to. None when it is no valid one."""
+        path, _, query = target.partition(b"?")
+        return self._routes.get((method, path)) or self._search(method, path, query)
+
+    def _search(self, method: bytes, path: bytes, query: bytes) -> Route | DeadEnd | None:
+        path = _without_host(path)
+        if not (path.startswith(b"/") and is_escaped(path)):
+            return None
+        path = unquote_to_bytes(path)
+        route = self._routes.get((method, path))
+        if route is not None:
+            return route
+        respelled = self._respelled(method, path)
+        if respelled is not None:
+            location = b"%s?%s" % (respelled, query) if query else respelled
+            return DeadEnd(moved(location, is_get=method == b"GET"), logged=False)
+        methods = self._methods.get(path)
+        if methods is None:
+            return DeadEnd(NOT_FOUND, logged=True)
+        listed = b", ".join(sorted(methods))
+        if method == b"OPTIONS":
+            return DeadEnd(allowed(listed), logged=False)
+        return DeadEnd(not_allowed(listed), logged=True)
+
+    def _respelled(self, method: bytes, path: bytes) -> bytes | None:
+        """The path of this method that was probably meant."""
+        meant = posixpath.normpath(b"/" + path.lstrip(b"/")).lower()
+        return meant if (method, meant) in self._routes else None
+
+
+def _without_host(target: bytes) -> bytes:
+    """The path of a target that names a host too, as requests through a proxy do."""
+    scheme, found, rest = target.partition(b"://")
+    if not found or not scheme.isalpha():
+        return target
+    return b"/" + rest.partition(b"/")[2]

@@ -1,0 +1,278 @@
+"""
+Files that fail when told to, and that can be crashed at any step.
+
+    files = FaultyFiles(directory)
+    backend = DiskBackend(directory, 1000, report, files)
+    ...
+    files.fail("sync", errno.EIO)            the next fsync fails
+    files.space = 100                        the disk is full after 100 more bytes
+    ...
+    for step in range(len(files.trace) + 1):
+        files.crash(elsewhere, step)         what was on disk when the process was killed then
+        files.crash(elsewhere, step, power_loss=True)    ... and what was there when the machine lost power
+
+A power loss here is the worst one the rules allow: of a file only what was synced is left, of a directory only
+the names it had when the directory was synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import NamedTuple
+
+from attrs import define, field
+
+from nsqtw.backends.files import Files
+
+
+class Step(NamedTuple):
+    """
+    One change that was made. Paths are relative to the directory watched; `path` is where a rename starts, and
+    `file` the number of a file, which stays when its name changes.
+    """
+
+    operation: str
+    path: str = ""
+    new_path: str = ""
+    file: int = 0
+    position: int = 0
+    data: bytes = b""
+
+
+@define
+class _Fault:
+    operation: str
+    error: int
+    after: int
+    times: int
+
+
+class FaultyFiles(Files):
+    """Real files under `directory`; every change is noted in `trace`."""
+
+    def __init__(self, directory: str) -> None:
+        self._root = directory
+        self._faults: list[_Fault] = []
+        self._at_start = _Image(directory)
+        self._now = _Image(directory)
+        self._numbers: dict[int, int] = {}
+        self.trace: list[Step] = []
+        self.space: int | None = None
+        """Bytes that can still be written; None: any number."""
+
+    def fail(self, operation: str, error: int, *, after: int = 0, times: int = 1) -> None:
+        """Let the method of this name raise OSError with `error`: `times` calls of it, once `after` more went well."""
+        self._faults.append(_Fault(operation, error, after, times))
+
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self._faults.clear()
+        self.space = None
+
+    def crash(self, directory: str, steps: int, *, torn: int | None = None, power_loss: bool = False) -> None:
+        """
+        Make `directory`, which is new, what the watched one was after so many steps. With `torn` the next step, a
+        write, was done up to that byte.
+        """
+        image = deepcopy(self._at_start)
+        for step in self.trace[:steps]:
+            image.take(step)
+        if torn is not None:
+            step = self.trace[steps]
+            image.take(step._replace(data=step.data[:torn]))
+        image.root.write_to(directory, power_loss=power_loss)
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        self._meet("open")
+        fd = super().open(path, create=create)
+        if create:
+            self._note(Step("create", self._relative(path)))
+        self._numbers[fd] = self._now.number_of(self._relative(path))
+        return fd
+
+    def close(self, fd: int) -> None:
+        del self._numbers[fd]
+        super().close(fd)
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        self._meet("read")
+        return super().read(fd, size, position)
+
+    def write(self, fd: int, buffers: Sequence[bytes], position: int) -> int:
+        self._meet("write")
+        data = b"".join(buffers)
+        if self.space is not None:
+            if data and not self.space:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            data = data[: self.space]
+            self.space -= len(data)
+        written = super().write(fd, [data], position)
+        self._note(Step("write", file=self._numbers[fd], position=position, data=data[:written]))
+        return written
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._meet("truncate")
+        super().truncate(fd, size)
+        self._note(Step("truncate", file=self._numbers[fd], position=size))
+
+    def sync(self, fd: int) -> None:
+        self._meet("sync")
+        self._note(Step("sync", file=self._numbers[fd]))
+
+    def sync_directory(self, path: str) -> None:
+        self._meet("sync_directory")
+        self._note(Step("sync_directory", self._relative(path)))
+
+    def size(self, path: str) -> int:
+        self._meet("size")
+        return super().size(path)
+
+    def names(self, directory: str) -> list[str]:
+        self._meet("names")
+        return super().names(directory)
+
+    def make_directory(self, path: str) -> None:
+        self._meet("make_directory")
+        super().make_directory(path)
+        self._note(Step("make_directory", self._relative(path)))
+
+    def rename(self, old: str, new: str) -> None:
+        self._meet("rename")
+        super().rename(old, new)
+        self._note(Step("rename", self._relative(old), new_path=self._relative(new)))
+
+    def unlink(self, path: str) -> None:
+        self._meet("unlink")
+        super().unlink(path)
+        self._note(Step("unlink", self._relative(path)))
+
+    def remove_directory(self, path: str) -> None:
+        self._meet("remove_directory")
+        super().remove_directory(path)
+        self._note(Step("unlink", self._relative(path)))
+
+    def _relative(self, path: str) -> str:
+        return os.path.relpath(path, self._root)
+
+    def _note(self, step: Step) -> None:
+        self.trace.append(step)
+        self._now.take(step)
+
+    def _meet(self, operation: str) -> None:
+        """Count down the faults of an operation, and fail if one is due."""
+        for fault in [fault for fault in self._faults if fault.operation == operation]:
+            if fault.after:
+                fault.after -= 1
+                continue
+            fault.times -= 1
+            if not fault.times:
+                self._faults.remove(fault)
+            raise OSError(fault.error, os.strerror(fault.error))
+
+
+@define
+class _File:
+    number: int
+    content: bytearray
+    synced: bytes
+
+    def write_to(self, path: str, *, power_loss: bool) -> None:
+        with open(path, "wb") as file:
+            file.write(self.synced if power_loss else self.content)
+
+
+@define
+class _Directory:
+    names: dict[str, _File | _Directory] = field(factory=dict)
+    synced: dict[str, _File | _Directory] = field(factory=dict)
+
+    def write_to(self, path: str, *, power_loss: bool) -> None:
+        os.makedirs(path, exist_ok=True)
+        for name, entry in (self.synced if power_loss else self.names).items():
+            entry.write_to(os.path.join(path, name), power_loss=power_loss)
+
+
+class _Image:
+    """A directory as a file system keeps it: what there is, and what of it is on stable storage."""
+
+    def __init__(self, directory: str) -> None:
+        self._files: dict[int, _File] = {}
+        self.root = self._read(directory)
+
+    def number_of(self, path: str) -> int:
+        """The number of the file at a path."""
+        directory, name = self._parent(path)
+        file = directory.names[name]
+        assert isinstance(file, _File), f"{path} is a directory"
+        return file.number
+
+    def take(self, step: Step) -> None:
+        """Do a step."""
+        getattr(self, f"_{step.operation}")(step)
+
+    def _create(self, step: Step) -> None:
+        directory, name = self._parent(step.path)
+        directory.names[name] = self._new_file(b"")
+
+    def _write(self, step: Step) -> None:
+        content = self._files[step.file].content
+        content.extend(bytes(max(0, step.position - len(content))))
+        content[step.position : step.position + len(step.data)] = step.data
+
+    def _truncate(self, step: Step) -> None:
+        content = self._files[step.file].content
+        del content[step.position :]
+        content.extend(bytes(step.position - len(content)))
+
+    def _sync(self, step: Step) -> None:
+        file = self._files[step.file]
+        file.synced = bytes(file.content)
+
+    def _sync_directory(self, step: Step) -> None:
+        directory = self._directory(step.path)
+        directory.synced = dict(directory.names)
+
+    def _make_directory(self, step: Step) -> None:
+        directory, name = self._parent(step.path)
+        directory.names[name] = _Directory()
+
+    def _rename(self, step: Step) -> None:
+        directory, name = self._parent(step.path)
+        new_directory, new_name = self._parent(step.new_path)
+        new_directory.names[new_name] = directory.names.pop(name)
+
+    def _unlink(self, step: Step) -> None:
+        directory, name = self._parent(step.path)
+        del directory.names[name]
+
+    def _directory(self, path: str) -> _Directory:
+        directory = self.root
+        for part in path.split(os.sep):
+            if part not in ("", os.curdir):
+                inner = directory.names[part]
+                assert isinstance(inner, _Directory), f"{path} is no directory"
+                directory = inner
+        return directory
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        parent, name = os.path.split(path)
+        return self._directory(parent), name
+
+    def _new_file(self, content: bytes) -> _File:
+        file = _File(len(self._files) + 1, bytearray(content), content)
+        self._files[file.number] = file
+        return file
+
+    def _read(self, path: str) -> _Directory:
+        directory = _Directory()
+        for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
+            if entry.is_dir():
+                directory.names[entry.name] = self._read(entry.path)
+            else:
+                with open(entry.path, "rb") as file:
+                    directory.names[entry.name] = self._new_file(file.read())
+        directory.synced = dict(directory.names)
+        return directory

@@ -1,0 +1,91 @@
+"""Positions without a database, for tests of what saves and loads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+
+from zope.interface import implementer
+
+from nsqtw.core.cut import Cut, Saved, SavedCursor, SavedTopic
+from nsqtw.errors import BackendError
+from nsqtw.interfaces import IPositions
+
+
+@implementer(IPositions)
+class MemoryPositions:
+    """
+    Keeps what is saved in memory. `MemoryPositions(before)` is what the next process finds of what was saved
+    with `before`, which may have been closed or not.
+    """
+
+    def __init__(self, before: MemoryPositions | None = None) -> None:
+        self.failure: BackendError | None = None
+        """What reserve and save raise, as long as it is there."""
+        self.saved: Saved = Saved() if before is None else deepcopy(before.saved)
+
+    def load(self) -> Saved:
+        """IPositions API"""
+        loaded = deepcopy(self.saved)
+        self.saved.clean_stop = False
+        return loaded
+
+    def reserve(self, next_block: int) -> None:
+        """IPositions API"""
+        self._fail()
+        self.saved.next_block = next_block
+
+    def save(self, cut: Cut) -> None:
+        """IPositions API"""
+        self._fail()
+        topics = {topic.name: topic for topic in self.saved.topics}
+        for name in cut.deleted_topics:
+            topics.pop(name, None)
+        for name, channel in cut.deleted_channels:
+            if name in topics:
+                topics[name].cursors = [cursor for cursor in topics[name].cursors if cursor.name != channel]
+        for topic in cut.topics:
+            topics[topic.name] = _merged_topic(topics.get(topic.name), topic)
+        self.saved.topics = list(topics.values())
+
+    def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:
+        """IPositions API"""
+        for saved in self.saved.topics:
+            if saved.name == topic:
+                below = min((cursor.next for cursor in saved.cursors), default=saved.released)
+                wanted = {sequence for cursor in saved.cursors for sequence in _unfinished(cursor)}
+                return below, iter(sorted(sequence for sequence in wanted if sequence < below))
+        return None
+
+    def close(self, clean: bool) -> None:
+        """IPositions API"""
+        self.saved.clean_stop = clean
+
+    def _fail(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def _merged_topic(old: SavedTopic | None, new: SavedTopic) -> SavedTopic:
+    merged = deepcopy(new)
+    cursors = {cursor.name: cursor for cursor in old.cursors} if old is not None else {}
+    for cursor in new.cursors:
+        cursors[cursor.name] = _merged_cursor(cursors.get(cursor.name), cursor)
+    merged.cursors = list(cursors.values())
+    return merged
+
+
+def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
+    merged = deepcopy(new)
+    held = {row.sequence: row for row in old.held} if old is not None and not new.emptied else {}
+    for sequence in new.dropped_rows:
+        held.pop(sequence, None)
+    held.update({row.sequence: row for row in new.held})
+    merged.held = sorted(held.values(), key=lambda row: row.sequence)
+    merged.dropped_rows = []
+    merged.emptied = False
+    return merged
+
+
+def _unfinished(cursor: SavedCursor) -> list[int]:
+    return cursor.first_deliveries + [row.sequence for row in cursor.held]

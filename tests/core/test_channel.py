@@ -1,0 +1,302 @@
+"""Dialogues with channels: what is delivered, to whom, and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from nsqtw.core.channel import NOT_IN_FLIGHT, NOT_OWNED
+from nsqtw.errors import ChannelFull, Exiting
+from tests.core.world import World
+
+
+def test_a_message_is_delivered_once_to_each_channel_with_the_same_bytes() -> None:
+    world = World()
+    one, two = world.reader("one"), world.reader("two")
+    world.put(b"a", b"b")
+    first, second = one.read(), two.read()
+    assert [m.body for m in first] == [b"a", b"b"]
+    assert [(m.id, m.timestamp_ns, m.attempts) for m in first] == [(m.id, m.timestamp_ns, m.attempts) for m in second]
+    assert {m.attempts for m in first} == {1}
+
+
+def test_rdy_bounds_what_is_unfinished_and_fin_gives_room() -> None:
+    world = World()
+    reader = world.reader(ready=2)
+    world.put(*[b"%d" % n for n in range(5)])
+    got = reader.read()
+    assert [m.body for m in got] == [b"0", b"1"]
+    assert reader.bodies() == []
+    assert reader.finish(got[0].id) == []
+    assert reader.bodies() == [b"2"]
+    assert (reader.channel.depth, reader.channel.in_flight_count) == (2, 2)
+
+
+def test_rdy_zero_stops_and_a_smaller_rdy_stops_until_enough_are_finished() -> None:
+    world = World()
+    reader = world.reader(ready=3)
+    world.put(*[b"%d" % n for n in range(6)])
+    got = reader.read()
+    reader.channel.set_ready(reader.consumer, 1)
+    reader.finish(got[0].id, got[1].id)
+    assert reader.bodies() == []
+    reader.finish(got[2].id)
+    assert reader.bodies() == [b"3"]
+
+
+def test_what_is_not_in_flight_or_not_owned_cannot_be_finished_requeued_or_touched() -> None:
+    world = World()
+    owner, other = world.reader(ready=1), world.reader(ready=0)
+    world.put(b"a")
+    (message,) = owner.read()
+    unknown = b"0123456789abcdef"
+    assert other.finish(message.id, unknown) == [(message.id, NOT_OWNED), (unknown, NOT_IN_FLIGHT)]
+    assert other.requeue(message.id) == NOT_OWNED
+    assert other.touch(unknown) == NOT_IN_FLIGHT
+    assert owner.finish(message.id, message.id) == [(message.id, NOT_IN_FLIGHT)]
+    assert owner.client.finish_count == 1
+
+
+def test_a_requeued_message_comes_again_with_one_more_attempt() -> None:
+    world = World()
+    reader = world.reader()
+    world.put(b"a")
+    for attempt in range(1, 4):
+        (message,) = reader.read()
+        assert message.attempts == attempt
+        assert reader.requeue(message.id) is None
+    assert reader.channel.requeue_count == 3
+
+
+def test_a_message_requeued_for_ever_at_rdy_1_does_not_starve_the_others() -> None:
+    world = World(mem_queue_size=10)
+    reader = world.reader(ready=1)
+    world.put(b"poison", *[b"%d" % n for n in range(100)])
+    seen, deliveries = [], 0
+    while len(seen) < 100:
+        (message,) = reader.read()
+        deliveries += 1
+        if message.body == b"poison":
+            reader.requeue(message.id)
+        else:
+            seen.append(message.body)
+            reader.finish(message.id)
+    assert seen == [b"%d" % n for n in range(100)]
+    assert 105 <= deliveries <= 115, "one in mem_queue_size, neither never nor all the time"
+
+
+def test_attempts_wrap_after_65535() -> None:
+    world = World()
+    reader = world.reader()
+    world.put(b"a")
+    (message,) = reader.read()
+    for _ in range(65535):
+        reader.requeue(message.id)
+        world.turn()
+    assert [m.attempts for m in reader.read()][-2:] == [65535, 0]
+
+
+def test_a_timed_out_message_comes_again_also_from_a_consumer_that_left() -> None:
+    world = World()
+    gone, stays = world.reader(ready=1), world.reader(ready=0)
+    world.put(b"a")
+    (message,) = gone.read()
+    gone.leave()
+    stays.channel.set_ready(stays.consumer, 1)
+    world.wait(59.9)
+    assert stays.bodies() == []
+    assert stays.channel.in_flight_count == 1
+    world.wait(0.2)
+    (again,) = stays.read()
+    assert (again.id, again.attempts) == (message.id, 2)
+    assert stays.channel.timeout_count == 1
+
+
+def test_no_message_times_out_early_and_none_later_than_a_tenth_of_a_second() -> None:
+    world = World()
+    reader = world.reader(ready=1)
+    for _ in range(20):
+        world.wait(0.0137)
+        world.put(b"a")
+        (message,) = reader.read()
+        world.wait(59.999)
+        assert reader.read() == []
+        world.wait(0.101)
+        (again,) = reader.read()
+        assert again.id == message.id
+        reader.finish(again.id)
+
+
+def test_touch_extends_the_timeout_up_to_the_cap() -> None:
+    world = World(msg_timeout=60.0, max_msg_timeout=100.0)
+    reader = world.reader()
+    world.put(b"a")
+    (message,) = reader.read()
+    world.wait(50)
+    assert reader.touch(message.id) is None
+    world.wait(45)
+    assert reader.read() == []
+    reader.touch(message.id)
+    world.wait(5.2)
+    assert [m.attempts for m in reader.read()] == [2]
+
+
+def test_a_deferred_message_waits_for_its_time() -> None:
+    world = World()
+    reader = world.reader()
+    world.put(b"later", delay_ms=5000)
+    world.put(b"now")
+    assert reader.bodies() == [b"now"]
+    assert (reader.channel.deferred_count, reader.channel.depth) == (1, 0)
+    world.wait(4.9)
+    assert reader.bodies() == []
+    world.wait(0.2)
+    (message,) = reader.read()
+    assert (message.body, message.attempts) == (b"later", 1)
+    assert reader.channel.deferred_count == 0
+
+
+def test_req_with_a_delay_defers() -> None:
+    world = World()
+    reader = world.reader()
+    world.put(b"a")
+    (message,) = reader.read()
+    reader.requeue(message.id, 5.0)
+    assert (reader.channel.in_flight_count, reader.channel.deferred_count) == (0, 1)
+    world.wait(4.9)
+    assert reader.read() == []
+    world.wait(0.2)
+    assert [m.attempts for m in reader.read()] == [2]
+
+
+def test_a_small_batch_is_shared_by_all_who_are_ready_and_the_first_one_rotates() -> None:
+    world = World()
+    readers = [world.reader() for _ in range(4)]
+    world.put(*[b"x"] * 8)
+    world.turn()
+    assert [len(reader.read()) for reader in readers] == [2, 2, 2, 2]
+    firsts = []
+    for _ in range(8):
+        world.put(b"one")
+        world.turn()
+        firsts.append([len(reader.read()) for reader in readers].index(1))
+    assert sorted(firsts) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_those_with_more_room_take_what_others_cannot() -> None:
+    world = World()
+    small, large = world.reader(ready=1), world.reader(ready=100)
+    world.put(*[b"x"] * 20)
+    assert (len(small.read()), len(large.read())) == (1, 19)
+
+
+def test_a_stalled_consumer_counts_as_rdy_0() -> None:
+    world = World()
+    reader = world.reader()
+    reader.consumer.stalled = True
+    world.put(b"a")
+    assert reader.bodies() == []
+    reader.consumer.stalled = False
+    reader.channel.wake()
+    assert reader.bodies() == [b"a"]
+
+
+def test_one_turn_gives_a_consumer_no_more_than_a_segment_or_one_larger_message() -> None:
+    world = World()
+    reader = world.reader(ready=2500)
+    world.put(*[b"x" * 1000] * 2000)
+    world.broker.commit(world.now)
+    assert world.broker.serve(world.now) is True
+    assert 200_000 < sum(map(len, reader.frames)) < 256 * 1024 + 1034
+    reader.finish(*[m.id for m in reader.read()])
+    world.put(*[b"y" * 1_000_000] * 3)
+    reader.frames.clear()
+    world.broker.commit(world.now)
+    world.broker.serve(world.now)
+    assert len(reader.frames) == 1
+
+
+def test_a_paused_channel_delivers_nothing_but_times_out_what_is_in_flight() -> None:
+    world = World()
+    reader = world.reader(ready=1)
+    world.put(b"a", b"b")
+    (message,) = reader.read()
+    reader.channel.pause()
+    reader.finish(message.id)
+    assert reader.bodies() == []
+    reader.channel.unpause()
+    (second,) = reader.read()
+    reader.channel.pause()
+    world.wait(61)
+    assert (reader.channel.in_flight_count, reader.channel.depth) == (0, 1)
+    reader.channel.unpause()
+    assert [m.id for m in reader.read()] == [second.id]
+
+
+def test_an_emptied_channel_forgets_all_and_late_fins_fail_without_harm() -> None:
+    world = World()
+    reader = world.reader(ready=2)
+    world.put(b"a", b"b", b"c")
+    world.put(b"d", delay_ms=1000)
+    first, second = reader.read()
+    reader.requeue(second.id, 10)
+    reader.channel.empty()
+    channel = reader.channel
+    assert (channel.depth, channel.in_flight_count, channel.deferred_count) == (0, 0, 0)
+    assert reader.finish(first.id) == [(first.id, NOT_IN_FLIGHT)]
+    assert reader.client.in_flight_count == 0
+    world.wait(100)
+    world.put(b"e")
+    assert reader.bodies() == [b"e"]
+
+
+def test_the_number_of_consumers_is_limited() -> None:
+    world = World(max_channel_consumers=1)
+    world.reader()
+    with pytest.raises(ChannelFull):
+        world.reader()
+
+
+def test_deleting_a_channel_disconnects_its_consumers_and_frees_the_name() -> None:
+    world = World()
+    reader = world.reader()
+    world.put(b"a")
+    reader.read()
+    world.topic().delete_channel("c")
+    assert reader.disconnected
+    with pytest.raises(Exiting):
+        reader.channel.subscribe(reader.consumer)
+    assert world.reader().bodies() == []
+
+
+def test_sampling_keeps_rate_plus_one_percent_and_finishes_the_rest() -> None:
+    world = World()
+    reader = world.reader(ready=2500, sample_rate=9)
+    world.put(*[b"x"] * 2000)
+    got = reader.read()
+    assert 120 < len(got) < 290
+    assert (reader.channel.depth, reader.channel.in_flight_count) == (0, len(got))
+
+
+def test_a_zone_local_consumer_is_served_first() -> None:
+    world = World()
+    far, near = world.reader(ready=10), world.reader(ready=10, zone_local=True)
+    for _ in range(5):
+        world.put(b"x")
+        world.turn()
+    assert (len(far.read()), len(near.read())) == (0, 5)
+
+
+def test_a_lagging_channel_reads_what_the_memory_has_forgotten() -> None:
+    world = World()
+    world.broker._cache.limit = 20_000
+    slow, quick = world.reader("slow", ready=0), world.reader("quick", ready=2500)
+    sent = [b"%05d" % n for n in range(1000)]
+    got = []
+    for start in range(0, 1000, 10):
+        world.put(*sent[start : start + 10])
+        read = quick.read()
+        got += [m.body for m in read]
+        quick.finish(*[m.id for m in read])
+    assert got == sent
+    slow.channel.set_ready(slow.consumer, 2500)
+    assert slow.bodies() == sent

@@ -1,0 +1,120 @@
+"""Ephemeral topics and channels: in memory, bounded, gone with their last user."""
+
+from __future__ import annotations
+
+from tests.core.world import World
+
+C = "c#ephemeral"
+T = "t#ephemeral"
+
+
+def test_an_ephemeral_channel_ends_with_its_last_consumer() -> None:
+    world = World()
+    one, two = world.reader(C), world.reader(C)
+    one.leave()
+    assert C in world.topic().channels
+    two.leave()
+    assert C not in world.topic().channels
+
+
+def test_one_that_never_had_a_consumer_stays() -> None:
+    world = World()
+    world.channel(C)
+    world.turn()
+    assert C in world.topic().channels
+
+
+def test_it_keeps_mem_queue_size_messages_and_drops_the_rest() -> None:
+    world = World(mem_queue_size=3)
+    reader = world.reader(C, ready=0)
+    answers = world.put(*[b"%d" % n for n in range(5)])
+    world.turn()
+    assert (answers, reader.channel.depth, reader.channel.backend_depth) == ([None], 3, 0)
+    assert reader.channel.message_count == 5
+    reader.channel.set_ready(reader.consumer, 10)
+    assert reader.bodies() == [b"0", b"1", b"2"]
+
+
+def test_size_0_is_a_rendezvous() -> None:
+    world = World(mem_queue_size=0)
+    reader = world.reader(C, ready=2)
+    world.put(b"a", b"b", b"c")
+    got = reader.read()
+    assert [m.body for m in got] == [b"a", b"b"]
+    world.put(b"d")
+    assert reader.read() == []
+    assert reader.requeue(got[0].id) is None
+    assert [m.attempts for m in reader.read()] == [2]
+
+
+def test_requeue_timeout_and_deferral_work_although_the_log_has_forgotten() -> None:
+    world = World()
+    world.broker._cache.limit = 0
+    reader = world.reader(C)
+    world.put(b"a", b"b")
+    world.put(b"later", delay_ms=1000)
+    a, b = reader.read()
+    world.save()
+    reader.requeue(a.id, 2.0)
+    world.wait(1.5)
+    (later,) = reader.read()
+    world.wait(1)
+    (again,) = reader.read()
+    assert (later.body, later.attempts, again.id, again.attempts) == (b"later", 1, a.id, 2)
+    world.wait(61)
+    assert {(m.id, m.attempts) for m in reader.read()} == {(a.id, 3), (b.id, 2), (later.id, 2)}
+
+
+def test_it_holds_nothing_back_and_is_never_saved() -> None:
+    world = World()
+    world.reader(C, ready=0)
+    world.reader("durable")
+    world.put(b"a")
+    world.save()
+    world.crash()
+    assert list(world.topic().channels) == ["durable"]
+
+
+def test_as_the_first_channel_it_gets_what_fits_of_what_the_topic_kept() -> None:
+    world = World(mem_queue_size=3)
+    world.put(*[b"%d" % n for n in range(5)])
+    world.turn()
+    assert world.reader(C).bodies() == [b"0", b"1", b"2"]
+
+
+def test_an_ephemeral_topic_keeps_mem_queue_size_messages_for_its_first_channel() -> None:
+    world = World(mem_queue_size=3)
+    answers = world.put(b"a", b"b", topic=T)
+    answers += world.put(b"c", b"d", b"e", topic=T)
+    world.turn()
+    topic = world.topic(T)
+    assert (topic.depth, topic.backend_depth, topic.message_count) == (3, 0, 5)
+    assert world.reader("c", T).bodies() == [b"a", b"b", b"c"]
+
+
+def test_an_ephemeral_topic_ends_when_a_deletion_leaves_it_without_channels() -> None:
+    world = World()
+    reader = world.reader(C, T)
+    world.channel("durable", T)
+    reader.leave()
+    assert T in world.broker.topics
+    world.topic(T).delete_channel("durable")
+    assert T not in world.broker.topics
+
+
+def test_an_ephemeral_topic_lets_go_of_what_its_channels_are_done_with() -> None:
+    world = World()
+    reader = world.reader("durable", T, ready=2500)
+    for _ in range(20):
+        world.put(*[b"x" * 100] * 50, topic=T)
+        reader.finish(*[m.id for m in reader.read()])
+    world.save()
+    assert world.topic(T).log.queue.size == 0
+
+
+def test_nothing_of_it_is_left_after_a_restart() -> None:
+    world = World()
+    world.reader("durable", T)
+    world.put(b"a", topic=T)
+    world.stop_and_start()
+    assert world.broker.topics == {}

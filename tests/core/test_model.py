@@ -1,0 +1,359 @@
+"""
+A topic and its channels against a simple model, through random histories with crashes.
+
+The model knows for each channel every message that is not finished: ready, in flight with a reader, or deferred. After
+each step the broker's counts must be the model's, every delivery must be of a ready message with the right number of
+attempts, and at the end a drain must bring every message exactly as the model says. A crash takes the model back to
+the last save, plus what was published since: nothing else may come back, and nothing of it may be missing.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from attrs import define, field
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from nsqtw.errors import BackendError
+from tests.core.world import Message, Reader, World
+
+READY, FLIGHT, DEFERRED = "ready", "in flight", "deferred"
+DELAY = 30.0
+LONGER_THAN_ANY_TIMEOUT = 70.0
+CHANNELS = ("one", "two", "three")
+
+
+@define
+class ModelMessage:
+    state: str
+    attempts: int = 0
+    due: float = 0.0
+    reader: int = -1
+
+
+@define
+class ModelChannel:
+    paused: bool = False
+    messages: dict[bytes, ModelMessage] = field(factory=dict)
+
+    def count(self, state: str) -> int:
+        return sum(message.state == state for message in self.messages.values())
+
+
+@define
+class ModelTopic:
+    """The model: what waits for release, and each channel."""
+
+    paused: bool = False
+    waiting: dict[bytes, float] = field(factory=dict)
+    """Body -> delay in seconds."""
+    channels: dict[str, ModelChannel] = field(factory=dict)
+
+    def release(self, now: float) -> None:
+        if self.paused or not self.channels:
+            return
+        for body, delay in self.waiting.items():
+            for channel in self.channels.values():
+                channel.messages[body] = (
+                    ModelMessage(DEFERRED, due=now + delay) if delay else ModelMessage(READY)
+                )
+        self.waiting.clear()
+
+
+class Histories(RuleBasedStateMachine):
+    """Small steps take too little time for any timeout or delay; `long_wait` is longer than all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(mem_queue_size=3)
+        self.world.topic()
+        self.model = ModelTopic()
+        self.readers: dict[int, tuple[str, Reader, dict[bytes, Message]]] = {}
+        self.serial = 0
+        self.since_save: list[tuple[bytes, float, float]] = []  # body, delay, wall time of publish
+        self.saved = deepcopy(self.model)
+        self.world.save()
+
+    # -- publishing
+
+    @rule(count=st.integers(1, 6), size=st.integers(0, 50))
+    def publish(self, count: int, size: int) -> None:
+        self._publish(count, size, 0.0)
+
+    @rule(count=st.integers(1, 3))
+    def publish_deferred(self, count: int) -> None:
+        self._publish(count, 0, DELAY)
+
+    def _publish(self, count: int, size: int, delay: float) -> None:
+        bodies = [b"%d:" % (self.serial + n) + b"x" * size for n in range(count)]
+        self.serial += count
+        answers = self.world.put(*bodies, delay_ms=int(delay * 1000))
+        self._step()
+        assert answers == [None]
+        for body in bodies:
+            self.model.waiting[body] = delay
+            self.since_save.append((body, delay, self.world.now))
+        self.model.release(self.world.now)
+        self._deliveries()
+
+    @rule(count=st.integers(1, 3))
+    def publish_and_fail(self, count: int) -> None:
+        commit = self.world.backend.commit
+        self.world.backend.commit = lambda writes, durable: {queue: BackendError("full") for queue, _ in writes}
+        answers = self.world.put(*[b"never"] * count)
+        self._step()
+        self.world.backend.commit = commit
+        assert [str(answer) for answer in answers] == ["full"]
+
+    # -- channels and readers
+
+    @rule(name=st.sampled_from(CHANNELS))
+    def create_channel(self, name: str) -> None:
+        self._channel(name)
+
+    def _channel(self, name: str) -> None:
+        if name in self.model.channels:
+            return
+        self.world.channel(name)
+        self.model.channels[name] = ModelChannel()
+        self.model.release(self.world.now)
+        self._save()
+
+    @rule(name=st.sampled_from(CHANNELS), ready=st.integers(0, 8))
+    def subscribe(self, name: str, ready: int) -> None:
+        self._channel(name)
+        reader = self.world.reader(name, ready=ready)
+        self.readers[max(self.readers, default=0) + 1] = (name, reader, {})
+        self._deliveries()
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data(), ready=st.integers(0, 8))
+    def rdy(self, data: st.DataObject, ready: int) -> None:
+        _, (_, reader, _) = self._pick(data)
+        reader.channel.set_ready(reader.consumer, ready)
+        self._deliveries()
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        number, (_, reader, _) = self._pick(data)
+        reader.leave()
+        del self.readers[number]
+
+    @rule(name=st.sampled_from(CHANNELS), paused=st.booleans())
+    def pause_channel(self, name: str, paused: bool) -> None:
+        if name in self.model.channels:
+            channel = self.world.channel(name)
+            channel.pause() if paused else channel.unpause()
+            self.model.channels[name].paused = paused
+            self._save()
+            self._deliveries()
+
+    @rule(name=st.sampled_from(CHANNELS))
+    def empty_channel(self, name: str) -> None:
+        if name in self.model.channels:
+            self.world.channel(name).empty()
+            self.model.channels[name].messages.clear()
+            for _, (of, _, inbox) in self.readers.items():
+                if of == name:
+                    inbox.clear()
+
+    @rule(name=st.sampled_from(CHANNELS))
+    def delete_channel(self, name: str) -> None:
+        if name in self.model.channels:
+            self.world.topic().delete_channel(name)
+            del self.model.channels[name]
+            self.readers = {n: entry for n, entry in self.readers.items() if entry[0] != name}
+            self._save()
+
+    # -- topic
+
+    @rule(paused=st.booleans())
+    def pause_topic(self, paused: bool) -> None:
+        topic = self.world.topic()
+        if paused:
+            topic.pause()
+        else:
+            topic.unpause(self.world.now)
+        self.model.paused = paused
+        self.model.release(self.world.now)
+        self._save()
+        self._deliveries()
+
+    @rule()
+    def empty_topic(self) -> None:
+        self.world.topic().empty()
+        self.model.waiting.clear()
+        self._save()
+
+    # -- what becomes of messages
+
+    @precondition(lambda self: any(inbox for _, _, inbox in self.readers.values()))
+    @rule(data=st.data(), action=st.sampled_from(["finish", "requeue", "defer", "touch"]))
+    def act(self, data: st.DataObject, action: str) -> None:
+        name, reader, inbox = data.draw(st.sampled_from([entry for entry in self.readers.values() if entry[2]]))
+        message = inbox[data.draw(st.sampled_from(sorted(inbox)))]
+        messages = self.model.channels[name].messages
+        if action == "finish":
+            assert reader.finish(message.id) == []
+            del messages[message.body]
+        elif action == "touch":
+            assert reader.touch(message.id) is None
+            return
+        else:
+            assert reader.requeue(message.id, DELAY if action == "defer" else 0.0) is None
+            state = DEFERRED if action == "defer" else READY
+            messages[message.body] = ModelMessage(state, message.attempts, self.world.now + DELAY)
+        del inbox[message.body]
+        self._deliveries()
+
+    @rule()
+    def long_wait(self) -> None:
+        self.world.wait(LONGER_THAN_ANY_TIMEOUT)
+        for channel in self.model.channels.values():
+            for message in channel.messages.values():
+                if message.state in (FLIGHT, DEFERRED):
+                    message.state = READY
+        for _, _, inbox in self.readers.values():
+            inbox.clear()
+        self._deliveries()
+
+    # -- saving and dying
+
+    @rule()
+    def save(self) -> None:
+        self._save()
+
+    @rule()
+    def save_fails(self) -> None:
+        self.world.save(BackendError("full"))
+
+    @rule()
+    def crash(self) -> None:
+        self.world.crash()
+        self._restored(self.since_save)
+
+    @rule()
+    def crash_while_saving(self) -> None:
+        self.world.begin_save()
+        self.crash()
+
+    @rule(lost=st.integers(1, 3))
+    def crash_with_a_lost_tail(self, lost: int) -> None:
+        """The saved cut is ahead of the log, as after a power loss: what is lost is lost, and nothing else."""
+        queue = self.world.backend.queue("t")
+        kept = queue.read(0, 1 << 30)[:-lost]
+        end = kept[-1].end if kept else 0
+        gone = {m.body for m in _messages_of(queue.read(0, 1 << 30)) if int(m.id, 16) & ((1 << 53) - 1) >= end}
+        _cut_tail(queue, end)
+        self.world.crash()
+        self.saved.waiting = {b: d for b, d in self.saved.waiting.items() if b not in gone}
+        for channel in self.saved.channels.values():
+            channel.messages = {b: m for b, m in channel.messages.items() if b not in gone}
+        self._restored([entry for entry in self.since_save if entry[0] not in gone])
+
+    @rule()
+    def stop_and_start(self) -> None:
+        self.world.turn()
+        self.world.broker.stop(self.world.now)
+        self._save()
+        self.crash()
+
+    # -- the model's side
+
+    def _step(self) -> None:
+        self.world.wait(0.01)
+
+    def _save(self) -> None:
+        self._deliveries()
+        self.world.save()
+        self.saved = deepcopy(self.model)
+        self.since_save = []
+
+    def _restored(self, since: list[tuple[bytes, float, float]]) -> None:
+        """The process has started again: as saved, and what was published since is released again."""
+        self.readers = {}
+        self.model = deepcopy(self.saved)
+        now = self.world.now
+        for channel in self.model.channels.values():
+            for message in channel.messages.values():
+                if message.state == FLIGHT or (message.state == DEFERRED and message.due <= now):
+                    message.state = READY
+        for body, delay, published in since:
+            self.model.waiting[body] = delay
+            if not self.model.paused and self.model.channels and delay:
+                self.model.waiting[body] = max(published + delay - now, 1e-9)
+        self.model.release(now)
+        for channel in self.model.channels.values():
+            for message in channel.messages.values():
+                if message.state == DEFERRED and message.due <= now + 1e-6:
+                    message.state = READY
+        self._save()
+
+    def _deliveries(self) -> None:
+        """Do a turn and tell the model who got what; every delivery must be one it allows."""
+        self.world.turn()
+        for number, (name, reader, inbox) in self.readers.items():
+            channel = self.model.channels[name]
+            for message in reader.read():
+                known = channel.messages[message.body]
+                assert known.state == READY, (message, known)
+                assert message.attempts == known.attempts + 1
+                assert not channel.paused
+                channel.messages[message.body] = ModelMessage(FLIGHT, message.attempts, reader=number)
+                inbox[message.body] = message
+
+    def _pick(self, data: st.DataObject) -> tuple[int, tuple[str, Reader, dict[bytes, Message]]]:
+        number = data.draw(st.sampled_from(sorted(self.readers)))
+        return number, self.readers[number]
+
+    @invariant()
+    def counts_are_right(self) -> None:
+        self._deliveries()
+        topic = self.world.topic()
+        assert topic.depth == len(self.model.waiting)
+        assert set(topic.channels) == set(self.model.channels)
+        for name, model in self.model.channels.items():
+            channel = topic.channels[name]
+            assert channel.paused == model.paused
+            found = (channel.depth, channel.in_flight_count, channel.deferred_count)
+            assert found == (model.count(READY), model.count(FLIGHT), model.count(DEFERRED)), name
+
+    @invariant()
+    def nobody_ready_waits_for_a_message_that_is_there(self) -> None:
+        for name, reader, _ in self.readers.values():
+            channel = self.world.topic().channels[name]
+            if not channel.paused and reader.consumer.room > 0:
+                assert channel.depth == 0
+
+    def teardown(self) -> None:
+        """Drain: everything the model still has comes, nothing else does."""
+        self.pause_topic(False)
+        for name in list(self.model.channels):
+            self.pause_channel(name, False)
+            self.subscribe(name, 2500)
+        self.long_wait()
+        self.long_wait()
+        for name, channel in self.model.channels.items():
+            assert channel.count(FLIGHT) == len(channel.messages), name
+            assert self.world.topic().channels[name].in_flight_count == len(channel.messages)
+
+
+def _messages_of(segments: list) -> list[Message]:
+    from tests.core.world import messages
+
+    return [message for segment in segments for message in messages(segment.frames)]
+
+
+def _cut_tail(queue: object, end: int) -> None:
+    """Lose everything from `end` on, as a power loss does."""
+    queue._segments[:] = [segment for segment in queue._segments if segment.first < end]
+    queue.end = end
+
+
+Histories.TestCase.settings = settings(
+    max_examples=200, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestHistories = Histories.TestCase

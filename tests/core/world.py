@@ -1,0 +1,172 @@
+"""A broker without an edge: the test owns time, the end of the turn, and the crash."""
+
+from __future__ import annotations
+
+import struct
+from copy import deepcopy
+from typing import Any
+
+from nsqtw.backends.dummy import DummyFactory
+from nsqtw.core import recovery
+from nsqtw.core.broker import Broker, Save
+from nsqtw.core.channel import Channel
+from nsqtw.core.client import Client
+from nsqtw.core.consumer import Consumer
+from nsqtw.core.cut import Saved
+from nsqtw.core.segment import BODY_AT, ID_AT
+from nsqtw.core.topic import Topic
+from nsqtw.errors import BackendError
+from nsqtw.net.writer import perform
+from nsqtw.options import Options
+from nsqtw.testing.memory import MemoryPositions
+
+START = 1000.0
+WALL_NS = 1_700_000_000 * 10**9
+
+
+class Message:
+    """A frame as a consumer reads it."""
+
+    def __init__(self, frame: bytes) -> None:
+        self.timestamp_ns, self.attempts = struct.unpack_from(">qH", frame, 8)
+        self.id = frame[ID_AT:BODY_AT]
+        self.body = frame[BODY_AT:]
+
+    def __repr__(self) -> str:
+        return f"<{self.id.decode()} {self.body!r} attempts={self.attempts}>"
+
+
+def messages(frames: bytes) -> list[Message]:
+    """Cut what was delivered into messages."""
+    found, offset = [], 0
+    while offset < len(frames):
+        (size,) = struct.unpack_from(">i", frames, offset)
+        found.append(Message(frames[offset : offset + 4 + size]))
+        offset += 4 + size
+    return found
+
+
+class Reader:
+    """A consumer with its inbox."""
+
+    def __init__(self, world: World, channel: Channel, ready: int = 100, **settings: Any) -> None:
+        self.world = world
+        self.channel = channel
+        self.client = Client("1.2.3.4:5", 0)
+        self.frames: list[bytes] = []
+        self.disconnected = False
+        options = world.options
+        self.consumer = Consumer(
+            self.client, world.broker.agenda, self.frames.append, self._disconnect, options.msg_timeout
+        )
+        for name, value in settings.items():
+            setattr(self.consumer, name, value)
+        channel.subscribe(self.consumer)
+        channel.set_ready(self.consumer, ready)
+
+    def _disconnect(self) -> None:
+        self.disconnected = True
+
+    def read(self) -> list[Message]:
+        """What arrived since the last time, after a turn."""
+        self.world.turn()
+        frames, self.frames[:] = b"".join(self.frames), []
+        return messages(frames)
+
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.read()]
+
+    def finish(self, *ids: bytes) -> list[tuple[bytes, str]]:
+        return self.channel.finish(self.consumer, list(ids))
+
+    def requeue(self, message_id: bytes, delay: float = 0.0) -> str | None:
+        return self.channel.requeue(self.consumer, message_id, delay, self.world.now)
+
+    def touch(self, message_id: bytes) -> str | None:
+        return self.channel.touch(self.consumer, message_id, self.world.now)
+
+    def leave(self) -> None:
+        self.channel.leave(self.consumer)
+
+
+class World:
+    """One broker and what survives its crashes."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = Options(**{"node_id": 617, **options})
+        self.now = START
+        self.damage: list[tuple[str, str, int, int, str]] = []
+        self.positions = MemoryPositions()
+        self.backend = DummyFactory().open("", "", self.options, self.report)
+        self.broker = self._start(self.positions.load())
+
+    def report(self, topic: str, where: str, first: int, last: int, why: str) -> None:
+        self.damage.append((topic, where, first, last, why))
+
+    def _start(self, saved: Saved) -> Broker:
+        memory = DummyFactory().open("", "", self.options, self.report)
+        broker = Broker(
+            self.options, self.backend, memory, reserve=self.positions.reserve, report=self.report, start_time=1
+        )
+        broker.wall_offset_ns = WALL_NS
+        recovery.load(broker, saved, self.backend.topics(), self.now)
+        self.broker = broker
+        self.turn()
+        return broker
+
+    # -- what edges do
+
+    def topic(self, name: str = "t") -> Topic:
+        return self.broker.topic(name)
+
+    def channel(self, name: str = "c", topic: str = "t") -> Channel:
+        return self.topic(topic).channel(name, self.now)
+
+    def put(self, *bodies: bytes, delay_ms: int = 0, topic: str = "t") -> list[Exception | None]:
+        """Publish; the list gets the waiter's answer."""
+        answers: list[Exception | None] = []
+        self.topic(topic).put(bodies, delay_ms, answers.append)
+        return answers
+
+    def reader(self, channel: str = "c", topic: str = "t", **settings: Any) -> Reader:
+        return Reader(self, self.channel(channel, topic), **settings)
+
+    # -- time
+
+    def turn(self) -> None:
+        """The end of a reactor turn, until nothing is left to do."""
+        self.broker.tick(self.now)
+        while True:
+            if self.broker.to_commit:
+                self.broker.commit(self.now)
+            if not (self.broker.serve(self.now) or self.broker.to_commit):
+                break
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.turn()
+
+    # -- saving and dying
+
+    def begin_save(self) -> Save:
+        self.turn()
+        return self.broker.begin_save(self.now)
+
+    def save(self, error: BackendError | None = None) -> None:
+        """Save everything, or fail to."""
+        save = self.begin_save()
+        self.broker.end_save(save, error or perform(save, self.positions, self.report))
+
+    def crash(self, lost_segments: int = 0) -> None:
+        """
+        The process is gone; another one starts on what was saved and committed, less the newest segments of topic t.
+        """
+        if lost_segments:
+            self.backend.queue("t").lose(lost_segments)
+        self._start(deepcopy(self.positions.load()))
+
+    def stop_and_start(self) -> None:
+        """A clean stop and a start."""
+        self.broker.stop(self.now)
+        self.save()
+        self.crash()

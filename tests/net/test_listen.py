@@ -1,0 +1,81 @@
+"""Addresses: what is TCP, what is a unix socket, and what happens when they cannot be had."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nsqtw.errors import OptionError
+from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port, split_host_port
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory whose name fits into the 107 bytes that a unix socket's path may have."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("127.0.0.1:4150", ("127.0.0.1", "4150")),
+        (":4150", ("", "4150")),
+        ("host:", ("host", "")),
+        ("[::1]:4150", ("::1", "4150")),
+        ("/run/nsqd.sock", None),
+        ("::1", None),
+        ("", None),
+    ],
+)
+def test_an_address_is_tcp_when_it_is_host_and_port(address: str, parts: tuple[str, str] | None) -> None:
+    assert parts == split_host_port(address)
+
+
+def test_host_and_port_are_joined_with_brackets_around_ipv6() -> None:
+    assert join_host_port("127.0.0.1", 4150) == "127.0.0.1:4150"
+    assert join_host_port("::1", 4150) == "[::1]:4150"
+
+
+def test_port_0_becomes_the_real_port() -> None:
+    listener = Listener("127.0.0.1:0")
+    assert listener.port > 0
+    assert listener.address == f"127.0.0.1:{listener.port}"
+    listener.close()
+
+
+@pytest.mark.parametrize("address", ["localhost:0", ":0", "0.0.0.0:0"])
+def test_clients_that_come_early_wait_in_the_backlog(address: str) -> None:
+    listener = Listener(address)
+    with socket.create_connection(("127.0.0.1", listener.port)) as client:
+        assert client.getpeername()[1] == listener.port
+    listener.close()
+
+
+def test_a_unix_socket_is_gone_when_it_is_closed(short_path: Path) -> None:
+    path = short_path / "nsqd.sock"
+    listener = Listener(str(path))
+    assert (listener.address, listener.port) == (str(path), UNIX_PORT)
+    assert path.is_socket()
+    listener.close()
+    assert not path.exists()
+
+
+def test_an_address_in_use_is_one_clear_line(short_path: Path) -> None:
+    for address in ("127.0.0.1:0", str(short_path / "nsqd.sock")):
+        first = Listener(address)
+        with pytest.raises(OptionError) as refused:
+            Listener(first.address)
+        assert str(refused.value) == f"listen ({first.address}) failed - address already in use"
+        first.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:65536", "127.0.0.1:nowhere", "/no/such/directory/socket", ""])
+def test_an_address_that_is_none_is_one_clear_line(address: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        Listener(address)
+    assert str(refused.value).startswith(f"listen ({address}) failed - ")

@@ -1,0 +1,213 @@
+"""The parts of ``contrib/demo`` that decide whether it tells the truth."""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from contrib.demo import records, transform
+from contrib.demo.consumer import answers, frames
+from contrib.demo.errors import DemoError
+from contrib.demo.feed import Feed
+from contrib.demo.ledger import Ledger, LedgerWriter
+from contrib.demo.report import Outcome, table, verdict
+
+DPKG_STATUS = """\
+Package: bash
+Status: install ok installed
+Installed-Size: 7164
+Architecture: amd64
+Version: 5.2.15
+Depends: base-files (>= 2.1.12), debianutils | other (<< 3)
+Description: GNU Bourne Again SHell
+ A longer text.
+
+Package: base-files
+Status: install ok installed
+Architecture: all
+Version: 12.4
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1.0
+Depends: base-files
+"""
+
+GIT_LOG = (
+    "\x1e1111\x1f2026-01-02T03:04:05+01:00\x1fFirst: a\tstart\x1f\n\n3\t0\tREADME.md\n-\t-\tlogo.png\n"
+    "\x1e2222\x1f2026-01-03T03:04:05+01:00\x1fNothing changed\x1f\n"
+)
+
+
+def frame(kind: int, data: bytes) -> bytes:
+    return struct.pack(">ii", 4 + len(data), kind) + data
+
+
+def message(message_id: bytes, body: bytes) -> bytes:
+    return frame(2, struct.pack(">qH16s", 1, 1, message_id) + body)
+
+
+def objects(rows: DataFrame) -> dict[str, dict[str, object]]:
+    return {row.id: json.loads(row.value) for row in rows.collect()}
+
+
+def test_what_was_lost_and_what_came_twice() -> None:
+    outcome = Outcome.of("c", "x", published={"a", "b", "c"}, arrived={"a", "b", "z"}, deliveries=5)
+    expected = Outcome("c", "x", published=3, delivered=2, repeats=2, lost=1, unknown=1)
+    assert expected == outcome
+    assert not outcome.good
+    assert "NOT GOOD: 1 lost, 1 that nobody published" == verdict([outcome])
+
+
+def test_repeats_are_good_and_nothing_at_all_is_not() -> None:
+    repeated = Outcome.of("c", "x", {"a"}, {"a"}, deliveries=3)
+    assert repeated.good
+    assert "lost = 0" == verdict([repeated])
+    assert not Outcome.of("c", "x", set(), set(), deliveries=0).good
+
+
+def test_the_table() -> None:
+    expected = "channel  client  in  out  repeats  lost\nc        x        1    1        2     0"
+    assert expected == table([Outcome.of("c", "x", {"a"}, {"a"}, deliveries=3)])
+
+
+def test_a_ledger_takes_in_whole_lines_only(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    ledger = Ledger(path)
+    with LedgerWriter(path) as writer:
+        writer.note(["a", "line\nbreak"])
+    with path.open("a") as file:
+        file.write('"b')
+    ledger.poll()
+    assert (2, {"a", "line\nbreak"}) == (ledger.deliveries, ledger.distinct)
+    with path.open("a") as file:
+        file.write('"\n"a"\n')
+    ledger.poll()
+    assert (4, {"a", "b", "line\nbreak"}) == (ledger.deliveries, ledger.distinct)
+    ledger.close()
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+def test_frames_arrive_in_any_pieces(piece: int) -> None:
+    expected = [(0, b"OK"), (2, b"x" * 30), (0, b"")]
+    stream = b"".join(frame(kind, data) for kind, data in expected) + b"\x00\x00"
+    buffer = bytearray()
+    found = []
+    for start in range(0, len(stream), piece):
+        buffer += stream[start : start + piece]
+        found += list(frames(buffer))
+    assert expected == found
+    assert b"\x00\x00" == buffer
+
+
+def test_a_message_is_noted_and_then_finished_and_a_heartbeat_answered(tmp_path: Path) -> None:
+    received = list(
+        frames(
+            bytearray(
+                frame(0, b"OK")
+                + message(b"1" * 16, b'{"id":"a"}')
+                + frame(0, b"_heartbeat_")
+                + message(b"2" * 16, b'{"id":"b"}')
+            )
+        )
+    )
+    path = tmp_path / "ledger"
+    expected = b"FIN " + b"1" * 16 + b"\nNOP\nFIN " + b"2" * 16 + b"\n"
+    with LedgerWriter(path) as ledger:
+        assert expected == answers(received, ledger)
+    assert '"a"\n"b"\n' == path.read_text()
+
+
+def test_an_error_ends_the_connection(tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "ledger") as ledger, pytest.raises(ConnectionError, match="E_BAD_TOPIC"):
+        answers([(1, b"E_BAD_TOPIC")], ledger)
+
+
+def test_the_feed_holds_the_last_part_back_until_the_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = tmp_path / "killed"
+    passed: list[str] = []
+    held_after: list[int] = []
+
+    def sleep(_seconds: float) -> None:
+        held_after.append(len(passed))
+        killed.touch()
+
+    pace = Feed(rows=8, seconds=1e-9, killed=str(killed)).pacer(sleep)
+    for number in range(8):
+        passed.append(pace(str(number)))
+    assert [str(number) for number in range(8)] == passed
+    assert [6] == held_after
+
+
+def test_no_records_at_all(tmp_path: Path) -> None:
+    with pytest.raises(DemoError, match="no records here"):
+        records.of_this_machine(tmp_path, tmp_path, dpkg_status=tmp_path / "status")
+
+
+def test_packages_alone(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text(DPKG_STATUS)
+    found = records.of_this_machine(tmp_path, tmp_path, dpkg_status=status)
+    assert records.Records(dpkg_status=status) == found
+    assert f"the packages in {status}" == found.names()
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "folder"])
+def test_a_file_that_is_none(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "events"
+    if kind == "empty":
+        path.touch()
+    if kind == "folder":
+        path.mkdir()
+    with pytest.raises(DemoError, match=str(path)):
+        records.from_file(path)
+
+
+def test_packages_and_their_dependencies(spark: SparkSession, tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text(DPKG_STATUS)
+    found = objects(transform.messages(spark, records.Records(dpkg_status=status)))
+    assert {
+        "package:bash:amd64",
+        "package:base-files:all",
+        "dependency:bash:amd64:0",
+        "dependency:bash:amd64:1",
+    } == set(found)
+    bash = found["package:bash:amd64"]
+    assert ("5.2.15", 7164, "GNU Bourne Again SHell") == (
+        bash["version"],
+        bash["kilobytes"],
+        bash["description"],
+    )
+    assert 1 == found["package:base-files:all"]["needed_by"]
+    expected = {
+        "id": "dependency:bash:amd64:1",
+        "package": "bash:amd64",
+        "needs": "debianutils",
+        "has_alternatives": True,
+    }
+    assert expected == found["dependency:bash:amd64:1"]
+    assert ">= 2.1.12" == found["dependency:bash:amd64:0"]["version"]
+
+
+def test_commits_and_what_they_changed(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(GIT_LOG)
+    found = objects(transform.messages(spark, records.Records(git_log=log)))
+    assert {"commit:1111", "commit:2222", "change:1111:README.md", "change:1111:logo.png"} == set(found)
+    first = found["commit:1111"]
+    assert ("First: a\tstart", 2, 3) == (first["subject"], first["files"], first["added"])
+    assert "files" not in found["commit:2222"]
+    assert "added" not in found["change:1111:logo.png"]
+
+
+def test_lines_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_text('{"a": [1]}\n\nplain\n{"broken\n')
+    found = list(objects(transform.messages(spark, records.Records(events=path))).values())
+    assert [{"a": [1]}] == [one["event"] for one in found if "event" in one]
+    assert ["plain", '{"broken'] == [one["text"] for one in found if "text" in one]
+    assert 3 == len({one["id"] for one in found})

@@ -1,0 +1,55 @@
+"""What an installation of nsqtw brings along."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import nsqtw
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run([sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def test_twistd_offers_a_broker_when_it_runs_elsewhere(tmp_path: Path) -> None:
+    """With an editable install that is an import hook, twistd would not find the plugin, without a word."""
+    done = run("-c", "from twisted.scripts.twistd import run; run()", "--help", cwd=tmp_path)
+    assert re.search(r"^\s+nsq\s+An NSQ-compatible message broker$", done.stdout, re.MULTILINE), done.stderr
+
+
+def test_the_console_script_carries_nsqds_name() -> None:
+    scripts = {point.name: point.value for point in distribution("nsqtw").entry_points}
+    assert scripts == {"nsqd": "nsqtw.tap:main_nsqd"}
+
+
+def test_the_version_is_said_once() -> None:
+    assert distribution("nsqtw").version == nsqtw.__version__
+
+
+def test_nothing_of_ours_can_shadow_twisted() -> None:
+    assert not list((ROOT / "twisted").rglob("__init__.py"))
+
+
+def test_a_wheel_has_every_module_the_plugin_and_the_marker_for_type_checkers() -> None:
+    """Asks setuptools what it would install, without building anything."""
+    script = """
+from distutils.core import run_setup
+
+build = run_setup("setup.py", ["--quiet"], stop_after="commandline").get_command_obj("build_py")
+build.ensure_finalized()
+print(*build.get_source_files(), sep="\\n")
+print(*(f"{directory}/{name}" for _, directory, _, names in build.data_files for name in names), sep="\\n")
+"""
+    done = run("-c", "import setuptools" + script, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    built = {os.path.normpath(name) for name in done.stdout.splitlines()}
+    modules = {str(module.relative_to(ROOT)) for module in (ROOT / "nsqtw").rglob("*.py")}
+    assert built == modules | {"twisted/plugins/nsqtw_plugin.py", "nsqtw/py.typed"}

@@ -1,0 +1,334 @@
+"""A broker as a process: what it prints, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsqtw.errors import OptionError
+from nsqtw.option_values import TLS_REQUIRED
+from nsqtw.options import Options
+from nsqtw.service import fill_in, lock_data_path, refuse_unserved, unserved
+
+ROOT = Path(__file__).parent.parent
+NSQD = "from nsqtw.tap import main_nsqd; main_nsqd()"
+TWISTD = "from twisted.scripts.twistd import run; run()"
+TIME = r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6}"
+LISTENING = re.compile(r"(TCP|HTTP): listening on (\S+)$")
+
+
+class Process:
+    """A broker's process, on free ports unless the flags say otherwise."""
+
+    def __init__(self, words: list[str], directory: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", *words],
+            cwd=directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self.addresses: dict[str, str] = {}
+
+    def wait_for(self, text: str) -> str:
+        """Read lines up to one that contains `text`; fails when the process ends before it says so."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if found := LISTENING.search(self.lines[-1]):
+                self.addresses[found[1]] = found[2]
+            if text in line:
+                return self.lines[-1]
+        raise AssertionError(f"never said {text!r}: {self.lines}")
+
+    def tell(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> int:
+        """Read to the end; the exit code."""
+        rest, _ = self._process.communicate()
+        self.lines += rest.splitlines()
+        return self._process.returncode
+
+    def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.communicate()
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://{self.addresses['HTTP']}{path}") as answer:
+            return str(answer.read().decode())
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts brokers, and sees to it that none outlives the test."""
+    started: list[Process] = []
+
+    def start_one(*flags: str, program: list[str] | None = None) -> Process:
+        free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"]
+        process = Process([*(program or [NSQD]), *free, *flags], tmp_path)
+        started.append(process)
+        return process
+
+    yield start_one
+    for process in started:
+        process.kill()
+
+
+def run(*flags: str, cwd: Path, script: str = NSQD) -> subprocess.CompletedProcess[str]:
+    """Run a program that ends by itself."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", script, *flags]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def test_it_says_on_stderr_who_it_is_and_where_it_listens(start: Start) -> None:
+    broker = start("--node-id=617")
+    broker.wait_for("HTTP: listening on")
+    expected = [
+        rf"\[nsqd\] {TIME} INFO: nsqd v1\.3\.0-nsqtw \(built w/python[a-z0-9.-]+\)",
+        rf"\[nsqd\] {TIME} INFO: ID: 617",
+        rf"\[nsqd\] {TIME} INFO: TCP: listening on 127\.0\.0\.1:[1-9]\d*",
+        rf"\[nsqd\] {TIME} INFO: HTTP: listening on 127\.0\.0\.1:[1-9]\d*",
+    ]
+    assert len(expected) == len(broker.lines)
+    for pattern, line in zip(expected, broker.lines, strict=True):
+        assert re.fullmatch(pattern, line)
+
+
+def test_it_answers_where_it_says(start: Start) -> None:
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    assert broker.get("/ping") == "OK"
+    host, _, port = broker.addresses["TCP"].rpartition(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(b"  V2PUB t\n\x00\x00\x00\x01x")
+        assert client.recv(10) == b"\x00\x00\x00\x06\x00\x00\x00\x00OK"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_cleanly(start: Start, number: int) -> None:
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    host, _, port = broker.addresses["TCP"].rpartition(":")
+    with socket.create_connection((host, int(port))) as client:
+        # Answered, so the connection is the broker's and not only in the backlog.
+        client.sendall(b"  V2PUB t\n\x00\x00\x00\x01x")
+        client.recv(10)
+        broker.tell(number)
+        broker.tell(number)
+        assert client.recv(1) == b""
+    assert broker.end() == 0
+    assert broker.lines[-1].endswith("INFO: NSQ: bye")
+
+
+def test_topics_and_their_state_are_there_after_a_stop(start: Start) -> None:
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    for path in ("/topic/create?topic=t", "/channel/create?topic=t&channel=c", "/channel/pause?topic=t&channel=c"):
+        request = urllib.request.Request(f"http://{broker.addresses['HTTP']}{path}", method="POST")
+        urllib.request.urlopen(request).close()
+    broker.tell(signal.SIGTERM)
+    assert broker.end() == 0
+    again = start()
+    again.wait_for("HTTP: listening on")
+    stats = again.get("/stats?format=json")
+    assert '"topic_name":"t"' in stats and '"channel_name":"c"' in stats and '"paused":true' in stats
+
+
+def test_after_sigkill_it_starts_again_on_the_same_ports_and_data(start: Start) -> None:
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    broker.kill()
+    again = start(f"--tcp-address={broker.addresses['TCP']}", f"--http-address={broker.addresses['HTTP']}")
+    again.wait_for("HTTP: listening on")
+    assert again.addresses == broker.addresses
+    assert again.get("/ping") == "OK"
+
+
+def test_a_data_path_has_one_broker(start: Start, tmp_path: Path) -> None:
+    start().wait_for("HTTP: listening on")
+    second = run("--data-path", str(tmp_path), "--tcp-address=127.0.0.1:0", "--log-prefix=x", cwd=tmp_path)
+    assert second.returncode == 1
+    text = (
+        f"failed to instantiate nsqd - failed to lock data-path: cannot flock directory {tmp_path}"
+        " - resource temporarily unavailable (possibly in use by another instance of nsqd)"
+    )
+    assert re.fullmatch(rf"\[nsqd\] {TIME} FATAL: {re.escape(text)}\n", second.stderr)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--data-path=/no/such/place"], "failed to lock data-path: open /no/such/place: no such file or directory"),
+        (["--max-deflate-level=10"], "--max-deflate-level must be [1,9]"),
+        (["--node-id=1024"], "--node-id must be [0,1024)"),
+        (["--tls-required"], "cannot require TLS client connections without TLS key and cert"),
+        (["--auth-http-request-method=put"], "--auth-http-request-method must be post or get"),
+        (["--e2e-processing-latency-percentile=2.0"], "invalid E2E processing latency percentile: 2"),
+        (["--backend=tape"], "unknown backend 'tape'; installed: "),
+    ],
+)
+def test_what_keeps_it_from_starting_is_one_line(flags: list[str], text: str, tmp_path: Path) -> None:
+    done = run("--log-level=fatal", "--tcp-address=127.0.0.1:0", "--http-address=", *flags, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    expected = re.escape(f"failed to instantiate nsqd - {text}")
+    assert re.match(rf"\[nsqd\] {TIME} FATAL: {expected}", done.stderr)
+
+
+def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run("--tcp-address", address, "--log-level=fatal", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    text = f"FATAL: failed to instantiate nsqd - listen ({address}) failed - address already in use\n"
+    assert done.stderr.endswith(text)
+
+
+def test_wrong_flags_show_the_usage_and_have_their_own_exit_code(tmp_path: Path) -> None:
+    done = run("--no-such-flag=1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("flag provided but not defined: -no-such-flag\nUsage of nsqd:\n")
+    assert done.stdout == ""
+
+
+def test_help_and_version(tmp_path: Path) -> None:
+    asked = run("-h", cwd=tmp_path)
+    assert (asked.returncode, asked.stdout) == (0, "")
+    assert asked.stderr.startswith("Usage of nsqd:\n")
+    version = run("--version", cwd=tmp_path)
+    assert version.returncode == 0
+    # The pattern by which a client's test suite tells versions apart.
+    assert re.fullmatch(r"nsqd v\d+\.\d+\.\d+(-\w+)? \(built w/[a-z0-9.-]+\)\n", version.stdout)
+    backends = run("--help-backend", cwd=tmp_path)
+    assert backends.returncode == 0
+    assert "\n  disk\n" in backends.stdout
+
+
+def test_a_config_file_is_used_and_what_is_odd_in_it_is_said(start: Start, tmp_path: Path) -> None:
+    config = tmp_path / "nsqd.cfg"
+    config.write_text('id = 7\nlog_prefix = "[b] "\nstatsd_address = "127.0.0.1:1"\nmax_msg_sizes = 1\n')
+    broker = start("--config", str(config))
+    broker.wait_for("HTTP: listening on")
+    texts = [line.partition(": ")[2] for line in broker.lines if line.startswith("[b] ")]
+    assert "ID: 7" in texts
+    assert f"config file {config}: unknown key 'max_msg_sizes', did you mean 'max_msg_size'?" in texts
+    assert "--statsd-address has no effect in this version" in texts
+
+
+def test_a_broken_config_file_is_one_line(tmp_path: Path) -> None:
+    done = run("--config=nowhere.cfg", cwd=tmp_path)
+    assert done.returncode == 1
+    assert re.fullmatch(rf"\[nsqd\] {TIME} FATAL: failed to load config file nowhere\.cfg - .+\n", done.stderr)
+
+
+def test_unix_sockets_serve_and_go_away(start: Start) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/nsqd.sock"
+        broker = start(f"--tcp-address={path}", "--http-address=")
+        broker.wait_for(f"TCP: listening on {path}")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+            client.sendall(b"  V2PUB t\n\x00\x00\x00\x01x")
+            assert client.recv(10) == b"\x00\x00\x00\x06\x00\x00\x00\x00OK"
+        broker.tell(signal.SIGTERM)
+        assert broker.end() == 0
+        assert not os.path.exists(path)
+
+
+def test_twistd_runs_it_too(start: Start, tmp_path: Path) -> None:
+    broker = start(program=[TWISTD, "--nodaemon", "--pidfile=", "nsq"])
+    broker.wait_for("HTTP: listening on")
+    assert broker.get("/ping") == "OK"
+    refused = run("--nodaemon", "--pidfile=", "nsq", "--tcp-address=127.0.0.1:0", cwd=tmp_path, script=TWISTD)
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert "possibly in use by another instance of nsqd" in refused.stderr
+    broker.tell(signal.SIGTERM)
+    broker.end()
+    assert any("NSQ: bye" in line for line in broker.lines)
+
+
+def test_twistd_takes_nsqds_flags(tmp_path: Path) -> None:
+    asked = run("nsq", "--help-backend", cwd=tmp_path, script=TWISTD)
+    assert "\n  disk\n" in asked.stdout
+    wrong = run("--nodaemon", "nsq", "--no-such-flag", cwd=tmp_path, script=TWISTD)
+    assert wrong.returncode == 1
+    assert "flag provided but not defined: -no-such-flag" in wrong.stdout + wrong.stderr
+
+
+def test_the_lock_goes_with_its_descriptor(tmp_path: Path) -> None:
+    descriptor = lock_data_path(str(tmp_path))
+    with pytest.raises(OptionError, match="cannot flock directory"):
+        lock_data_path(str(tmp_path))
+    os.close(descriptor)
+    os.close(lock_data_path(str(tmp_path)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_data_path_is_a_directory(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(OptionError, match=f"^failed to lock data-path: open {file}: not a directory$"):
+        lock_data_path(str(file))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"tls_required": TLS_REQUIRED["true"]}, "cannot require TLS client connections without TLS key and cert"),
+        ({"tls_client_auth_policy": "require", "tls_cert": "c"}, "cannot require TLS client connections without"),
+        ({"tls_required": TLS_REQUIRED["tcp-https"], "tls_cert": "c", "tls_key": "k"}, "failed to build TLS config"),
+        ({"auth_http_address": ("a:1",)}, "--auth-http-address is set"),
+    ],
+)
+def test_it_does_not_start_without_a_protection_it_was_told_to_give(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionError, match=f"^{text}"):
+        refuse_unserved(Options(**given))
+
+
+def test_what_has_no_effect_yet_is_said() -> None:
+    assert unserved(Options()) == []
+    assert unserved(Options(tls_cert="c", tls_key="k", lookupd_tcp_address=("a:1",))) == [
+        "--tls-cert has no effect in this version",
+        "--lookupd-tcp-address has no effect in this version",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "ports", "filled"),
+    [
+        ({}, (4150, 4151), (4150, 4151, "nsq.host_4151.")),
+        ({"broadcast_tcp_port": 1, "broadcast_http_port": 2}, (4150, 4151), (1, 2, "nsq.host_2.")),
+        ({"broadcast_address": "1.2.3.4"}, (4150, 4151), (4150, 4151, "nsq.1_2_3_4_4151.")),
+        ({"broadcast_address": "::1"}, (4150, 4151), (4150, 4151, "nsq.[__1]_4151.")),
+        ({"statsd_prefix": "x."}, (-1, 0), (0, 0, "x.")),
+        ({"statsd_prefix": ""}, (-1, -1), (0, 0, "")),
+    ],
+)
+def test_what_was_left_open_is_filled_in_with_the_real_ports(
+    given: dict[str, Any], ports: tuple[int, int], filled: tuple[int, int, str]
+) -> None:
+    options = Options(**{"broadcast_address": "host", **given})
+    fill_in(options, *ports)
+    assert filled == (options.broadcast_tcp_port, options.broadcast_http_port, options.statsd_prefix)
