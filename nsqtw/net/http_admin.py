@@ -9,6 +9,7 @@ different ones for the same mistake (nsqd specification 3.8).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from twisted.logger import Logger
 
@@ -31,6 +32,10 @@ _INVALID_ARG_CHANNEL = failure(400, "INVALID_ARG_CHANNEL")
 _TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 
+_Parameters = Mapping[str, str]
+_Change = Callable[[_Parameters], bool]
+"""Changes something and returns whether it is ephemeral. Refused, Exiting, BackendError."""
+
 _log = Logger()
 
 
@@ -43,7 +48,7 @@ class Administration:
 
     def routes(self) -> list[Route]:
         """All of /topic and /channel."""
-        handlers = {
+        changes: dict[bytes, _Change] = {
             b"/topic/create": self._create_topic,
             b"/topic/delete": self._delete_topic,
             b"/topic/empty": self._empty_topic,
@@ -55,101 +60,121 @@ class Administration:
             b"/channel/pause": self._pause_channel,
             b"/channel/unpause": self._unpause_channel,
         }
-        return [Route(b"POST", path, handler) for path, handler in handlers.items()]
+        return [Route(b"POST", path, partial(self._perform, change)) for path, change in changes.items()]
+
+    def _perform(self, change: _Change, request: HttpRequest) -> Answer | None:
+        if self._broker.stopping:
+            return EXITING
+        try:
+            is_ephemeral = change(parameters(request.query))
+        except Exiting:
+            return EXITING
+        except BackendError as error:
+            return _failed(request, error)
+        finally:
+            self._pump.wake()
+        if is_ephemeral:
+            return DONE
+        self._broker.save(lambda error: request.answer_later(DONE if error is None else _failed(request, error)))
+        return None
 
     # -- topics
 
-    def _create_topic(self, request: HttpRequest) -> Answer | None:
-        name = _topic_name(parameters(request.query))
-        if not is_valid_name(name):
-            raise Refused(_INVALID_TOPIC)
-        topic = self._change(lambda: self._broker.topic(name))
-        return self._saved(request, topic.ephemeral)
+    def _create_topic(self, given: _Parameters) -> bool:
+        return self._broker.topic(_valid_topic_name(given)).ephemeral
 
-    def _delete_topic(self, request: HttpRequest) -> Answer | None:
-        topic = self._known_topic(_topic_name(parameters(request.query)))
-        waiter = self._waiter(request)
-        self._change(lambda: self._broker.delete_topic(topic.name, waiter))
-        return None
+    def _delete_topic(self, given: _Parameters) -> bool:
+        topic = self._topic(_topic_name(given))
+        self._broker.delete_topic(topic.name)
+        return topic.ephemeral
 
-    def _empty_topic(self, request: HttpRequest) -> Answer | None:
-        name = _topic_name(parameters(request.query))
-        if not is_valid_name(name):
-            raise Refused(_INVALID_TOPIC)
-        topic = self._known_topic(name)
-        self._change(topic.empty)
-        return self._saved(request, topic.ephemeral)
+    def _empty_topic(self, given: _Parameters) -> bool:
+        topic = self._topic(_valid_topic_name(given))
+        topic.empty()
+        return topic.ephemeral
 
-    def _pause_topic(self, request: HttpRequest) -> Answer | None:
-        topic = self._known_topic(_topic_name(parameters(request.query)))
-        self._change(topic.pause)
-        return self._saved(request, topic.ephemeral)
+    def _pause_topic(self, given: _Parameters) -> bool:
+        topic = self._topic(_topic_name(given))
+        topic.pause()
+        return topic.ephemeral
 
-    def _unpause_topic(self, request: HttpRequest) -> Answer | None:
-        topic = self._known_topic(_topic_name(parameters(request.query)))
-        self._change(lambda: topic.unpause(self._pump.now()))
-        return self._saved(request, topic.ephemeral)
+    def _unpause_topic(self, given: _Parameters) -> bool:
+        topic = self._topic(_topic_name(given))
+        topic.unpause(self._pump.now())
+        return topic.ephemeral
 
     # -- channels
 
-    def _create_channel(self, request: HttpRequest) -> Answer | None:
-        topic_name, name = _channel_names(parameters(request.query))
-        topic = self._known_topic(topic_name)
-        channel = self._change(lambda: topic.channel(name, self._pump.now()))
-        return self._saved(request, topic.ephemeral or channel.ephemeral)
+    def _create_channel(self, given: _Parameters) -> bool:
+        topic_name, name = _names(given)
+        return _is_ephemeral(self._topic(topic_name).channel(name, self._pump.now()))
 
-    def _delete_channel(self, request: HttpRequest) -> Answer | None:
-        channel = self._known_channel(request)
-        self._change(lambda: channel.topic.delete_channel(channel.name))
-        return self._saved(request, channel.topic.ephemeral or channel.ephemeral)
+    def _delete_channel(self, given: _Parameters) -> bool:
+        channel = self._channel(given)
+        channel.topic.delete_channel(channel.name)
+        return _is_ephemeral(channel)
 
-    def _empty_channel(self, request: HttpRequest) -> Answer | None:
-        channel = self._known_channel(request)
-        self._change(channel.empty)
-        return self._saved(request, channel.topic.ephemeral or channel.ephemeral)
+    def _empty_channel(self, given: _Parameters) -> bool:
+        channel = self._channel(given)
+        channel.empty()
+        return _is_ephemeral(channel)
 
-    def _pause_channel(self, request: HttpRequest) -> Answer | None:
-        channel = self._known_channel(request)
-        self._change(channel.pause)
-        return self._saved(request, channel.topic.ephemeral or channel.ephemeral)
+    def _pause_channel(self, given: _Parameters) -> bool:
+        channel = self._channel(given)
+        channel.pause()
+        return _is_ephemeral(channel)
 
-    def _unpause_channel(self, request: HttpRequest) -> Answer | None:
-        channel = self._known_channel(request)
-        self._change(channel.unpause)
-        return self._saved(request, channel.topic.ephemeral or channel.ephemeral)
+    def _unpause_channel(self, given: _Parameters) -> bool:
+        channel = self._channel(given)
+        channel.unpause()
+        return _is_ephemeral(channel)
 
     # -- inside
 
-    def _known_topic(self, name: str) -> Topic:
+    def _topic(self, name: str) -> Topic:
         topic = self._broker.topics.get(name)
         if topic is None:
             raise Refused(_TOPIC_NOT_FOUND)
         return topic
 
-    def _known_channel(self, request: HttpRequest) -> Channel:
-        topic_name, name = _channel_names(parameters(request.query))
-        channel = self._known_topic(topic_name).channels.get(name)
+    def _channel(self, given: _Parameters) -> Channel:
+        topic_name, name = _names(given)
+        channel = self._topic(topic_name).channels.get(name)
         if channel is None:
             raise Refused(_CHANNEL_NOT_FOUND)
         return channel
 
-    def _change[T](self, change: Callable[[], T]) -> T:
-        """Do it, unless the broker stops: it would not be saved any more."""
-        if self._broker.stopping:
-            raise Refused(EXITING)
-        try:
-            return change()
-        except Exiting:
-            raise Refused(EXITING) from None
-        except BackendError as error:
-            _log.error("{error}", error=str(error))
-            raise Refused(INTERNAL_ERROR) from None
-        finally:
-            self._pump.wake()
 
-    def _saved(self, request: HttpRequest, is_ephemeral: bool) -> Answer | None:
-        """The success of what was changed, or None when it comes after the change is saved."""
-        if is_ephemeral:
-            return DONE
-        self._broker.save(self._waiter(request))
-        return None
+def _topic_name(given: _Parameters) -> str:
+    if "topic" not in given:
+        raise Refused(_MISSING_TOPIC)
+    return given["topic"]
+
+
+def _valid_topic_name(given: _Parameters) -> str:
+    name = _topic_name(given)
+    if not is_valid_name(name):
+        raise Refused(_INVALID_TOPIC)
+    return name
+
+
+def _names(given: _Parameters) -> tuple[str, str]:
+    """The topic and the channel."""
+    topic = _topic_name(given)
+    if not is_valid_name(topic):
+        raise Refused(_INVALID_ARG_TOPIC)
+    if "channel" not in given:
+        raise Refused(_MISSING_CHANNEL)
+    if not is_valid_name(given["channel"]):
+        raise Refused(_INVALID_ARG_CHANNEL)
+    return topic, given["channel"]
+
+
+def _is_ephemeral(channel: Channel) -> bool:
+    return channel.ephemeral or channel.topic.ephemeral
+
+
+def _failed(request: HttpRequest, error: Exception) -> Answer:
+    """It was not stored: say why in the log, the answer is one word."""
+    _log.error("{target}: {error}", target=request.target.decode("latin-1"), error=str(error))
+    return INTERNAL_ERROR

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from twisted.web.http import RESPONSES, datetimeToString
+from twisted.web.http import datetimeToString
 
 from nsqtw.errors import NsqtwError
 from nsqtw.gotext import json_text
@@ -27,6 +27,19 @@ _TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
 _HTML = (b"Content-Type", b"text/html; charset=utf-8")
 _JSON = (b"Content-Type", b"application/json; charset=utf-8")
 _NSQ = (b"X-Nsq-Content-Type", b"nsq; version=1.0")
+
+_REASONS = {
+    200: b"OK",
+    301: b"Moved Permanently",
+    307: b"Temporary Redirect",
+    400: b"Bad Request",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    413: b"Request Entity Too Large",
+    431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
+    503: b"Service Unavailable",
+}
 
 _KEEP_ALIVE = b"\r\nConnection: keep-alive"
 _CLOSE = b"\r\nConnection: close"
@@ -40,7 +53,7 @@ class Answer:
     def __init__(self, status: int, body: bytes = b"", *headers: tuple[bytes, bytes]) -> None:
         self.status = status
         self.body = body
-        lines = [b" %d %s" % (status, RESPONSES[status])]
+        lines = [b" %d %s" % (status, _REASONS[status])]
         lines += [b"%s: %s" % header for header in headers]
         lines += [b"Content-Length: %d" % len(body), b"Date: "]
         self._head = b"\r\n".join(lines)
@@ -124,5 +137,5 @@ def _date() -> bytes:
     global _date_second, _date_text
     second = int(time.time())
     if second != _date_second:
-        _date_second, _date_text = second, datetimeToString(second)
+        _date_second, _date_text = second, datetimeToString(second)  # type: ignore[no-untyped-call]
     return _date_text

@@ -35,14 +35,14 @@ class HttpConnection(HTTPChannel):
     """One accepted connection, made by `factory`."""
 
     factory: HttpFactory
-    requestFactory = HttpRequest
+    requestFactory = HttpRequest  # type: ignore[assignment]
     transport: Any
     _peer_is_done = False
 
     # -- from the transport
 
     def connectionMade(self) -> None:
-        super().connectionMade()
+        super().connectionMade()  # type: ignore[no-untyped-call]
         if hasattr(self.transport, "setTcpKeepAlive"):
             self.transport.setTcpKeepAlive(True)
 
@@ -71,7 +71,7 @@ class HttpConnection(HTTPChannel):
             request.answer(answer)
 
     def requestDone(self, request: HttpRequest) -> None:
-        super().requestDone(request)
+        super().requestDone(request)  # type: ignore[no-untyped-call]
         if self._peer_is_done:
             self._leave_when_done()
 
@@ -94,12 +94,12 @@ class HttpConnection(HTTPChannel):
             self.transport.write(answer.encode(b"HTTP/1.1", kept=False))
         elif not request.is_answered:
             request.answer(answer)
-        self.loseConnection()
+        self.loseConnection()  # type: ignore[no-untyped-call]
 
     def _leave_when_done(self) -> None:
         """The peer sends no more: close, unless a request is still to be answered."""
         if not (self.requests and self.requests[-1].is_complete):
-            self.loseConnection()
+            self.loseConnection()  # type: ignore[no-untyped-call]
 
 
 def _persists(field: bytes | None, version: bytes) -> bool:

@@ -23,14 +23,15 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, ClientError, Exiting
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import EXITING, OK, Answer, Refused, failure
+from nsqtw.net.http_answers import EXITING, INTERNAL_ERROR, OK, Answer, Refused, failure
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
+from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
 from nsqtw.protocols.v2_codec import Limits, check_count, check_size, equal_messages
 
-MSG_TOO_BIG = failure(413, "MSG_TOO_BIG")
-BODY_TOO_BIG = failure(413, "BODY_TOO_BIG")
+_MSG_TOO_BIG = failure(413, "MSG_TOO_BIG")
+_BODY_TOO_BIG = failure(413, "BODY_TOO_BIG")
 _MSG_EMPTY = failure(400, "MSG_EMPTY")
 _MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
 _INVALID_TOPIC = failure(400, "INVALID_TOPIC")
@@ -52,27 +53,39 @@ class Publishing:
         self._limits = broker.options
         self._longest_delay_ms = broker.options.max_req_timeout * 1000
 
-    def publish(self, request: HttpRequest) -> Answer | None:
-        """POST /pub"""
+    def routes(self) -> list[Route]:
+        """/pub and /mpub. No line for each of them in the log."""
+        limits = self._limits
+        return [
+            Route(b"POST", b"/pub", self._publish, limits.max_msg_size, _MSG_TOO_BIG, INTERNAL_ERROR, logged=False),
+            Route(
+                b"POST", b"/mpub", self._publish_many, limits.max_body_size, _BODY_TOO_BIG, INTERNAL_ERROR, logged=False
+            ),
+        ]
+
+    def _publish(self, request: HttpRequest) -> Answer | None:
         if request.is_overlong:
-            return MSG_TOO_BIG
+            return _MSG_TOO_BIG
         body = request.body
         if not body:
             return _MSG_EMPTY
         given = parameters(request.query)
         topic = self._topic(given.get("topic"))
         delay_ms = self._delay_ms(given["defer"]) if "defer" in given else 0
-        return self._put(request, topic, [body], delay_ms)
+        self._put(request, topic, [body], delay_ms)
+        return None
 
-    def publish_many(self, request: HttpRequest) -> Answer | None:
-        """POST /mpub"""
+    def _publish_many(self, request: HttpRequest) -> Answer | None:
         given = parameters(request.query)
         topic = self._topic(given.get("topic"))
         if _is_binary(given.get("binary")):
             messages = binary_messages(request.body, self._limits)
         else:
             messages = text_messages(request.body, self._limits)
-        return self._put(request, topic, messages, 0) if messages else OK
+        if not messages:
+            return OK
+        self._put(request, topic, messages, 0)
+        return None
 
     def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int) -> None:
         topic.put(messages, delay_ms, request.waiter(OK, EXITING))
@@ -109,16 +122,16 @@ def text_messages(body: bytes, limits: Limits) -> list[bytes]:
         lines.pop()
     messages = list(filter(None, lines))
     if messages and max(map(len, messages)) > limits.max_msg_size:
-        raise Refused(MSG_TOO_BIG)
+        raise Refused(_MSG_TOO_BIG)
     if is_overlong:
-        raise Refused(BODY_TOO_BIG)
+        raise Refused(_BODY_TOO_BIG)
     return messages
 
 
 def binary_messages(body: bytes, limits: Limits) -> list[bytes]:
     """The messages of a body with sizes in it. Refused."""
     if len(body) > limits.max_body_size:
-        raise Refused(BODY_TOO_BIG)
+        raise Refused(_BODY_TOO_BIG)
     try:
         return _sized_messages(body, limits)
     except ClientError as mistake:

@@ -136,7 +136,7 @@ class HttpRequest:
             return
         self.is_answered = True
         kept, headless = bool(connection.persistent), self._method == b"HEAD"
-        connection.write(answer.encode(self._version or b"HTTP/1.1", kept=kept, headless=headless))
+        connection.transport.write(answer.encode(self._version or b"HTTP/1.1", kept=kept, headless=headless))
         if self._is_logged:
             self._log_access(answer, connection)
         if self.is_complete:
@@ -180,6 +180,6 @@ class HttpRequest:
             status=answer.status,
             method=self._method.decode("latin-1"),
             target=self.target.decode("latin-1"),
-            remote=address_text(connection.getPeer()),
+            remote=address_text(connection.transport.getPeer()),
             elapsed=duration_text(int((self._pump.now() - self._began) * 1e9)),
         )

@@ -60,8 +60,8 @@ class OnDirectory:
 
     @pytest.fixture
     def directory(self, tmp_path: Path) -> str:
-        return str(tmp_path)
         """A new data path."""
+        return str(tmp_path)
 
 
 class BackendContract(OnDirectory):

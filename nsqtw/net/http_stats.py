@@ -1,0 +1,145 @@
+"""
+GET /ping, /info and /stats: what a broker tells of itself.
+
+The text of /stats is made from the same document as its JSON. People read it, and tools cut it by its columns
+(nsqd specification 3.11).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from nsqtw.core.broker import Broker
+from nsqtw.core.stats import document as stats_document
+from nsqtw.net.go_time import duration_text, local_time_text
+from nsqtw.net.http_answers import Answer, document, plain, text
+from nsqtw.net.http_query import parameters
+from nsqtw.net.http_request import HttpRequest
+from nsqtw.net.process_memory import memory
+from nsqtw.options import hostname
+from nsqtw.protocols.identify import NSQ_VERSION
+
+_OFF = ("false", "0")
+_NS = 10**9
+_NO_LATENCY = ""
+"""What follows "e2e%: " when latencies are not measured."""
+
+
+@attrs.frozen
+class Identity:
+    """
+    What a broker says of itself. `version_line` is what --version prints; a port is 0 for none and -1 for a unix
+    socket.
+    """
+
+    version_line: str
+    tcp_port: int
+    http_port: int
+
+
+class Inspection:
+    """Tells of `broker`."""
+
+    def __init__(self, broker: Broker, identity: Identity) -> None:
+        self._broker = broker
+        self._identity = identity
+
+    def ping(self, request: HttpRequest) -> Answer:
+        """GET /ping: whether the last attempt to store something went well."""
+        health = self._broker.health
+        return plain(200 if health == "OK" else 500, health)
+
+    def info(self, request: HttpRequest) -> Answer:
+        """GET /info. Durations are nanoseconds."""
+        options = self._broker.options
+        return document(
+            {
+                "version": NSQ_VERSION,
+                "broadcast_address": options.broadcast_address,
+                "hostname": hostname(),
+                "http_port": self._identity.http_port,
+                "tcp_port": self._identity.tcp_port,
+                "start_time": self._broker.start_time,
+                "max_heartbeat_interval": round(options.max_heartbeat_interval * _NS),
+                "max_output_buffer_size": options.max_output_buffer_size,
+                "max_output_buffer_timeout": round(options.max_output_buffer_timeout * _NS),
+                "max_deflate_level": options.max_deflate_level,
+                "topology_zone": options.topology_zone,
+                "topology_region": options.topology_region,
+            }
+        )
+
+    def stats(self, request: HttpRequest) -> Answer:
+        """GET /stats"""
+        given = parameters(request.query)
+        found = stats_document(
+            self._broker,
+            NSQ_VERSION,
+            topic=given.get("topic", ""),
+            channel=given.get("channel", ""),
+            include_clients=given.get("include_clients") not in _OFF,
+            memory=memory() if given.get("include_mem") not in _OFF else None,
+        )
+        if given.get("format") == "json":
+            return document(found)
+        return text(stats_text(found, self._identity.version_line, time.time_ns()).encode("utf-8", "replace"))
+
+
+def stats_text(found: dict[str, Any], version_line: str, now_ns: int) -> str:
+    """The document of /stats as text. `now_ns` is the wall clock."""
+    start_time = found["start_time"]
+    lines = [
+        version_line,
+        f"start_time {local_time_text(start_time)}",
+        f"uptime {duration_text(max(0, now_ns - start_time * _NS))}",
+        "",
+        f"Health: {found['health']}",
+    ]
+    if "memory" in found:
+        lines += ["", "Memory:", *(f"   {name:<25}\t{value}" for name, value in found["memory"].items())]
+    lines += ["", "Topics:" if found["topics"] else "Topics: None"]
+    for number, topic in enumerate(found["topics"] or ()):
+        if number:
+            lines.append("")
+        lines += _topic_lines(topic, now_ns)
+    lines += ["", "Producers:" if found["producers"] else "Producers: None"]
+    lines += [f"   {_client_text(client, now_ns)}" for client in found["producers"] or ()]
+    return "\n".join(lines) + "\n"
+
+
+def _topic_lines(topic: dict[str, Any], now_ns: int) -> Iterator[str]:
+    yield (
+        f"{'*P ' if topic['paused'] else '   '}[{topic['topic_name']:<15}]"
+        f" depth: {topic['depth']:<5} be-depth: {topic['backend_depth']:<5}"
+        f" msgs: {topic['message_count']:<8} e2e%: {_NO_LATENCY}"
+    )
+    for channel in topic["channels"]:
+        yield (
+            f"{'   *P ' if channel['paused'] else '      '}[{channel['channel_name']:<25}]"
+            f" depth: {channel['depth']:<5} be-depth: {channel['backend_depth']:<5}"
+            f" inflt: {channel['in_flight_count']:<4} def: {channel['deferred_count']:<4}"
+            f" re-q: {channel['requeue_count']:<5} timeout: {channel['timeout_count']:<5}"
+            f" msgs: {channel['message_count']:<8} e2e%: {_NO_LATENCY}"
+        )
+        for client in channel["clients"] or ():
+            yield f"        {_client_text(client, now_ns)}"
+
+
+def _client_text(client: dict[str, Any], now_ns: int) -> str:
+    port = client["remote_address"].rpartition(":")[2] if ":" in client["remote_address"] else ""
+    name = f"{client['hostname']}:{port} {client['user_agent']}"
+    connected = duration_text(max(0, now_ns // _NS - client["connect_ts"]) * _NS)
+    start = f"[{client['version']} {name:<21}]"
+    if "pub_counts" in client:
+        total = sum(published["count"] for published in client["pub_counts"])
+        topics = ",".join(f"{published['topic']}={published['count']}" for published in client["pub_counts"])
+        return f"{start} msgs: {total:<8} topics: {topics} connected: {connected}"
+    return (
+        f"{start} state: {client['state']} inflt: {client['in_flight_count']:<4} rdy: {client['ready_count']:<4}"
+        f" fin: {client['finish_count']:<8} re-q: {client['requeue_count']:<8}"
+        f" msgs: {client['message_count']:<8} connected: {connected}"
+    )
