@@ -153,7 +153,13 @@ class BrokerService(Service):
         if http is not None:
             from nsqtw.net.http_api import broker_site
 
-            site = broker_site(parts.broker, parts.pump, tcp_port=tcp.port, http_port=http.port)
+            site = broker_site(
+                parts.broker,
+                parts.pump,
+                tcp_port=tcp.port,
+                http_port=http.port,
+                version_line=version_line(),
+            )
             self._listen("HTTP", http, site)
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from twisted.logger import Logger
 from twisted.python.usage import Options as TwistdOptions
 from twisted.python.usage import UsageError
 
@@ -26,8 +25,6 @@ from nsqtw.service import BrokerService, version_line
 
 _CANNOT_START = 1
 _WRONG_FLAG = 2
-
-_log = Logger()
 
 
 class Options(TwistdOptions):
@@ -60,18 +57,21 @@ def makeService(config: Options) -> BrokerService:
         options, warnings = option_sources.resolve(config.line)
     except OptionError as mistake:
         raise SystemExit(_fatal(mistake)) from mistake
-    return _TwistdService(options, reactor, warnings)
+    if config.parent is None or config.parent["nodaemon"]:
+        return _ForegroundService(options, reactor, warnings)
+    return BrokerService(options, reactor, warnings)
 
 
-class _TwistdService(BrokerService):
-    """Ends the process with one line when it cannot start, where twistd would print a traceback."""
+class _ForegroundService(BrokerService):
+    """
+    Ends the process with one line when it cannot start, where twistd would print a traceback. A daemon leaves it to
+    twistd, whose parent process waits to be told.
+    """
 
     def startService(self) -> None:
         try:
             super().startService()
         except NsqtwError as mistake:
-            # A daemon has no stderr, a foreground process perhaps no log that anybody reads.
-            _log.critical("{mistake}", mistake=mistake)
             raise SystemExit(_fatal(mistake)) from mistake
 
 
@@ -137,5 +137,7 @@ def _answer(line: CommandLine) -> str | None:
 
 def _fatal(mistake: NsqtwError) -> int:
     """Say on stderr why there is no broker. The exit code."""
-    sys.stderr.write(log_line(START_UP_PREFIX, time.time(), "FATAL", str(mistake)))
+    # twistd turns sys.stderr into its log.
+    stderr = sys.__stderr__ or sys.stderr
+    stderr.write(log_line(START_UP_PREFIX, time.time(), "FATAL", str(mistake)))
     return _CANNOT_START

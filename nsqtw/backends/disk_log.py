@@ -118,7 +118,10 @@ class Log:
             if not self.has_spare:
                 return False
             self.has_spare = False
-            self.files.rename(self._spare_path, file.path)
+            try:
+                self.files.rename(self._spare_path, file.path)
+            except FileNotFoundError:
+                return False
             file.recycled = True
             return True
 

@@ -18,8 +18,6 @@ What a request asks stands in its query, never in a form in its body.
 
 from __future__ import annotations
 
-from typing import Any
-
 from twisted.web.http import HTTPFactory
 
 from nsqtw.core.broker import Broker
@@ -41,8 +39,8 @@ class HttpFactory(HTTPFactory):
     noisy = False
     protocol = HttpConnection  # type: ignore[assignment]
 
-    def __init__(self, routes: Routes, pump: Pump, reactor: Any = None) -> None:
-        super().__init__(timeout=None, reactor=reactor)  # type: ignore[arg-type]
+    def __init__(self, routes: Routes, pump: Pump) -> None:
+        super().__init__(timeout=None)  # type: ignore[arg-type]
         self.routes = routes
         self.pump = pump
 

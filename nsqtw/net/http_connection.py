@@ -15,6 +15,7 @@ and `_respondToBadRequestAndDisconnect` is the only door to what is answered to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IHalfCloseableProtocol
@@ -38,6 +39,7 @@ class HttpConnection(HTTPChannel):
     requestFactory = HttpRequest  # type: ignore[assignment]
     transport: Any
     _peer_is_done = False
+    _write_some: Callable[[bytes], object] | None = None
 
     # -- from the transport
 
@@ -45,6 +47,7 @@ class HttpConnection(HTTPChannel):
         super().connectionMade()  # type: ignore[no-untyped-call]
         if hasattr(self.transport, "setTcpKeepAlive"):
             self.transport.setTcpKeepAlive(True)
+        self._write_some = getattr(self.transport, "writeSomeData", None)
 
     def readConnectionLost(self) -> None:
         self._peer_is_done = True
@@ -52,6 +55,22 @@ class HttpConnection(HTTPChannel):
 
     def writeConnectionLost(self) -> None:
         """Only we end the writing side, and then the whole connection."""
+
+    # -- from requests
+
+    def send(self, data: bytes) -> None:
+        """
+        Write `data`. As long as the socket takes all of it at once, without a round through the reactor, which for an
+        answer of this size costs more than making it: a publish takes 40 us with this and 46 without.
+        """
+        if self._write_some is not None:
+            written = self._write_some(data)
+            if written == len(data):
+                return
+            self._write_some = None  # the transport has something to write from now on, and knows about order
+            if isinstance(written, int):
+                data = data[written:]
+        self.transport.write(data)
 
     # -- from HTTPChannel
 
@@ -62,7 +81,7 @@ class HttpConnection(HTTPChannel):
         answer = request.begin(self._command, self._path, version, self.length)
         if b"Expect" in fields and fields[b"Expect"].lower() == b"100-continue" and version == b"HTTP/1.1":
             if answer is None:
-                self.transport.write(_CONTINUE)
+                self.send(_CONTINUE)
             else:
                 self._end(request, answer)
         elif answer is MALFORMED:
@@ -91,7 +110,7 @@ class HttpConnection(HTTPChannel):
         """Answer, unless that is done, and close."""
         self.persistent = False
         if request is None:
-            self.transport.write(answer.encode(b"HTTP/1.1", kept=False))
+            self.send(answer.encode(b"HTTP/1.1", kept=False))
         elif not request.is_answered:
             request.answer(answer)
         self.loseConnection()  # type: ignore[no-untyped-call]

@@ -136,7 +136,7 @@ class HttpRequest:
             return
         self.is_answered = True
         kept, headless = bool(connection.persistent), self._method == b"HEAD"
-        connection.transport.write(answer.encode(self._version or b"HTTP/1.1", kept=kept, headless=headless))
+        connection.send(answer.encode(self._version or b"HTTP/1.1", kept=kept, headless=headless))
         if self._is_logged:
             self._log_access(answer, connection)
         if self.is_complete:

@@ -1,0 +1,278 @@
+"""
+Crashes at every point of a history.
+
+A `Life` does what a broker does and notes after which step of the file layer which messages must be there. Every
+prefix of the steps, and prefixes with a torn write behind them, is then what a killed process left; of a power
+loss only what was synced is left. From each the log is opened, and must have what it must have, nothing that was
+never written, and go on.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from nsqtw.core.segment import Segment
+from nsqtw.testing.contracts import make_segment, messages, read_all
+from nsqtw.testing.files import FaultyFiles
+from tests.backends.data_path import DataPath
+
+Messages = dict[int, tuple[int, bytes]]
+
+
+class Life:
+    """One topic's log, and what must be in it when it crashes."""
+
+    def __init__(self, directory: Path, limit: int) -> None:
+        self.files = FaultyFiles(str(directory))
+        self.path = DataPath(directory, limit, self.files)
+        self.written: Messages = {}
+        self.stored: set[int] = set()
+        self.durable: set[int] = set()
+        self.marks: list[tuple[int, frozenset[int], frozenset[int]]] = []
+        self.mark()
+
+    def mark(self) -> None:
+        """From this step on a crash has to leave `stored`, a power loss `durable`."""
+        self.marks.append((len(self.files.trace), frozenset(self.stored), frozenset(self.durable)))
+
+    def commit(self, *segments: Segment, durable: bool = False) -> bool:
+        self.written.update(messages(segments))
+        error = self.path.commit(*segments, durable=durable)
+        if error is None:
+            self.stored |= messages(segments).keys()
+            if durable:
+                self.durable = set(self.stored)
+            self.mark()
+        return error is None
+
+    def trim(self, below: int, keep: Iterable[int]) -> None:
+        wanted = {*keep}
+        self.stored = {sequence for sequence in self.stored if sequence >= below or sequence in wanted}
+        self.durable &= self.stored
+        self.mark()
+        self.path.queue.trim(below, sorted(wanted))
+
+    def needed(self, step: int, *, power_loss: bool) -> frozenset[int]:
+        """What has to be there after so many steps."""
+        stored, durable = [mark[1:] for mark in self.marks if mark[0] <= step][-1]
+        return durable if power_loss else stored
+
+    def crashes(self) -> Iterator[tuple[int, int | None]]:
+        """After each step, and within each write at some bytes."""
+        for step in range(len(self.files.trace) + 1):
+            yield step, None
+            if step < len(self.files.trace) and self.files.trace[step].operation == "write":
+                size = len(self.files.trace[step].data)
+                yield from ((step, torn) for torn in sorted({1, 63, 65, 100, 105, size // 2, size - 1}) if torn < size)
+
+    def check(self, directory: Path, step: int, torn: int | None, *, power_loss: bool) -> None:
+        """Crash there, open what is left, and go on with it."""
+        shutil.rmtree(directory, ignore_errors=True)
+        self.files.crash(str(directory), step, torn=torn, power_loss=power_loss)
+        path = DataPath(directory, self.path.limit)
+        found = messages(read_all(path.queue))
+        needed = self.needed(step, power_loss=power_loss)
+        assert needed <= found.keys(), f"lost {sorted(needed - found.keys())} at step {step}"
+        assert found.items() <= self.written.items()
+        if not power_loss:
+            assert path.reports == []
+        end = max(path.queue.end, max(self.written, default=0)) + 1000
+        path.commit_each(make_segment(end, 3), make_segment(end + 3, 1, size=path.limit))
+        path.reopen()
+        assert messages(read_all(path.queue)).keys() == {*found, *range(end, end + 4)}
+        path.queue.trim(end, [])
+        assert set(path.sequences()) >= set(range(end, end + 4))
+        path.close()
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Life:
+    (tmp_path / "before").mkdir()
+    life = Life(tmp_path / "before", 1500)
+    files = life.files
+    for first in range(0, 40, 2):
+        assert life.commit(make_segment(first, 2, size=60), durable=first % 10 == 0)
+    life.trim(20, [3, 4, 11])
+    assert life.commit(*[make_segment(first, 2, size=60) for first in range(40, 60, 2)])
+    files.space = 150
+    assert not life.commit(make_segment(60, 2, size=90))
+    files.heal()
+    assert life.commit(make_segment(70, 2, size=90), durable=True)
+    files.fail("sync", errno.EIO)
+    assert not life.commit(make_segment(80, 2, size=70), durable=True)
+    assert life.commit(make_segment(90, 2, size=90), make_segment(92, 1, size=4000), durable=True)
+    life.trim(58, [4, 41])
+    for first in range(100, 140, 2):
+        assert life.commit(make_segment(first, 2, size=75), durable=first % 8 == 0)
+    life.trim(140, [])
+    for first in range(140, 170, 2):
+        assert life.commit(make_segment(first, 2, size=75))
+    life.path.reopen()
+    assert life.commit(make_segment(200, 5), durable=True)
+    return life
+
+
+def test_the_history_has_all_that_can_happen(life: Life) -> None:
+    """Or the tests below would show little."""
+    operations = {step.operation for step in life.files.trace}
+    assert operations >= {"create", "write", "truncate", "sync", "sync_directory", "rename", "unlink", "make_directory"}
+    renamed_to = [step.new_path for step in life.files.trace if step.operation == "rename"]
+    assert any(path.endswith("spare.tmp") for path in renamed_to)
+    renamed = [step.path for step in life.files.trace if step.operation == "rename"]
+    assert any(path.endswith("spare.tmp") for path in renamed)
+    assert any(path.endswith(".log.tmp") for path in renamed)
+
+
+def test_a_kill_at_any_step_loses_nothing(life: Life, tmp_path: Path) -> None:
+    """All that was committed and is wanted is there, whole; nothing is reported as damaged."""
+    for step, torn in life.crashes():
+        life.check(tmp_path / "after", step, torn, power_loss=False)
+
+
+def test_a_power_loss_at_any_step_loses_nothing_durable(life: Life, tmp_path: Path) -> None:
+    """All that was committed as durable, or before something that was, is there."""
+    for step in range(len(life.files.trace) + 1):
+        life.check(tmp_path / "after", step, None, power_loss=True)
+
+
+def test_a_deletion_interrupted_at_any_step_is_finished(tmp_path: Path) -> None:
+    """The topic is there with all it had, or is gone with its directory."""
+    (tmp_path / "before").mkdir()
+    life = Life(tmp_path / "before", 300)
+    for first in range(5):
+        life.commit(make_segment(first, 1, size=100))
+    start = len(life.files.trace)
+    life.path.queue.delete()
+    for step in range(start, len(life.files.trace) + 1):
+        directory = tmp_path / str(step)
+        life.files.crash(str(directory), step)
+        path = DataPath(directory)
+        if step == start:
+            assert path.sequences() == list(range(5))
+        else:
+            assert (path.sequences(), list(directory.iterdir())) == ([], [])
+        path.close()
+
+
+class LogAgainstModel(RuleBasedStateMachine):
+    """Whatever is done in whatever order, the log has what a set of messages has."""
+
+    directories: Path
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    @initialize(limit=st.sampled_from([1, 400, 1500, 10_000]))
+    def start(self, limit: int) -> None:
+        self.root = self.directories / "life"
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.root.mkdir()
+        self.limit = limit
+        self.next = 0
+        self.open(self.root / "0")
+
+    def open(self, directory: Path, before: Life | None = None) -> None:
+        directory.mkdir(exist_ok=True)
+        self.life = Life(directory, self.limit)
+        if before is not None:
+            found = messages(read_all(self.life.path.queue))
+            assert found.items() <= before.written.items()
+            self.life.written = before.written
+            self.life.stored = set(found)
+            self.life.durable = set(found)
+            self.life.marks = [(0, frozenset(found), frozenset(found))]
+
+    def segments(self, shapes: list[tuple[int, int, int]]) -> list[Segment]:
+        segments = []
+        for gap, count, size in shapes:
+            self.next += gap
+            segments.append(make_segment(self.next, count, size=size))
+            self.next += count
+        return segments
+
+    shapes = st.lists(
+        st.tuples(st.sampled_from([0, 0, 1, 2_000_000]), st.integers(1, 20), st.sampled_from([0, 10, 60, 900])),
+        min_size=1,
+        max_size=5,
+    )
+
+    @rule(shapes=shapes, durable=st.booleans())
+    def commit(self, shapes: list[tuple[int, int, int]], durable: bool) -> None:
+        assert self.life.commit(*self.segments(shapes), durable=durable)
+
+    @rule(shapes=shapes, space=st.integers(0, 3000))
+    def commit_on_a_full_disk(self, shapes: list[tuple[int, int, int]], space: int) -> None:
+        self.life.files.space = space
+        self.life.commit(*self.segments(shapes))
+        self.life.files.heal()
+
+    @rule(shapes=shapes, operation=st.sampled_from(["sync", "write", "open", "truncate", "sync_directory", "unlink"]))
+    def commit_with_a_failure(self, shapes: list[tuple[int, int, int]], operation: str) -> None:
+        self.life.files.fail(operation, errno.EIO)
+        self.life.commit(*self.segments(shapes), durable=True)
+        self.life.files.heal()
+
+    @rule(data=st.data())
+    def trim(self, data: st.DataObject) -> None:
+        below = data.draw(st.integers(0, self.next))
+        candidates = sorted(sequence for sequence in self.life.stored if sequence < below)
+        keep = data.draw(st.sets(st.sampled_from(candidates), max_size=10)) if candidates else set()
+        self.life.trim(below, keep)
+
+    @rule()
+    def reopen(self) -> None:
+        self.life.path.reopen()
+
+    @rule(data=st.data())
+    def crash(self, data: st.DataObject) -> None:
+        """Killed now, or a few steps ago with the last write torn, or the power fails."""
+        trace = self.life.files.trace
+        power_loss = data.draw(st.booleans())
+        step = data.draw(st.integers(max(0, len(trace) - 12), len(trace)))
+        torn = None
+        if not power_loss and step < len(trace) and trace[step].operation == "write":
+            torn = data.draw(st.integers(0, len(trace[step].data)))
+        before = self.life
+        needed = before.needed(step, power_loss=power_loss)
+        self.number += 1
+        directory = self.root / str(self.number)
+        before.files.crash(str(directory), step, torn=torn, power_loss=power_loss)
+        before.path.close()
+        self.open(directory, before)
+        assert needed <= self.life.stored, f"lost {sorted(needed - self.life.stored)}"
+        if not power_loss:
+            assert self.life.path.reports == []
+
+    @invariant()
+    def it_has_what_it_must_have(self) -> None:
+        queue = self.life.path.queue
+        found = messages(read_all(queue, 0, 5000))
+        assert self.life.stored <= found.keys()
+        assert found.items() <= self.life.written.items()
+        assert queue.first <= min(found, default=queue.end)
+        assert queue.end == max(found, default=queue.end - 1) + 1
+        for start in (*list(found)[::17], self.next):
+            assert read_all(queue, start, 1)[:1] == [] or messages(read_all(queue, start, 700)).keys() >= {
+                sequence for sequence in found if sequence >= start
+            }
+
+    def teardown(self) -> None:
+        if hasattr(self, "life"):
+            self.life.path.close()
+
+
+def test_a_log_against_a_model(tmp_path: Path) -> None:
+    """Commits, failures, trims, restarts, crashes."""
+    LogAgainstModel.directories = tmp_path
+    run_state_machine_as_test(
+        LogAgainstModel, settings=settings(max_examples=60, stateful_step_count=25, deadline=None)
+    )

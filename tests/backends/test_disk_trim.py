@@ -1,0 +1,213 @@
+"""Freeing space: files that go, files that are rewritten, files that are used again."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, decode_header
+from nsqtw.backends.disk_trim import MOST_SPARES
+from nsqtw.errors import BackendError
+from nsqtw.testing.contracts import make_segment, messages, read_all
+from nsqtw.testing.files import FaultyFiles
+from tests.backends.data_path import DataPath, flip, record_bytes
+
+SIZE = record_bytes(make_segment(0, 10, size=90))
+"""Bytes of the record of each segment that `filled` commits."""
+
+
+def filled(directory: Path, files: FaultyFiles | None = None) -> DataPath:
+    """Ten files with ten segments of ten messages each."""
+    path = DataPath(directory, HEADER_BYTES + 10 * SIZE, files)
+    path.commit_each(*[make_segment(first, 10, size=90) for first in range(0, 1000, 10)])
+    assert len(path.logs()) == 10
+    return path
+
+
+def sizes(path: DataPath) -> list[int]:
+    return [log.stat().st_size for log in path.logs()]
+
+
+def test_files_nobody_wants_are_removed(tmp_path: Path) -> None:
+    """Up to the one with `below`, and never the last; one of them is kept to be written again."""
+    path = filled(tmp_path)
+    path.queue.trim(450, [])
+    assert path.sequences() == list(range(400, 1000))
+    assert (path.queue.first, path.queue.size) == (400, sum(sizes(path)))
+    assert path.names().count("spare.tmp") == 1
+    path.queue.trim(5000, [])
+    assert path.sequences() == list(range(900, 1000))
+    path.reopen()
+    assert path.sequences() == list(range(900, 1000))
+    assert path.names() == [f"{900:014x}.log"]
+
+
+def test_one_wanted_message_does_not_hold_a_file(tmp_path: Path) -> None:
+    """The file is rewritten with it, under its own name; the sequence stays, the delay too."""
+    path = filled(tmp_path)
+    path.queue.trim(500, [123, 124, 250])
+    assert path.sequences() == [123, 124, 250, *range(500, 1000)]
+    assert [log.name for log in path.logs()][:3] == [f"{first:014x}.log" for first in (100, 200, 500)]
+    frame = len(make_segment(0, 1, size=90).frames)
+    assert sizes(path)[:2] == [HEADER_BYTES + RECORD_BYTES + 2 * frame, HEADER_BYTES + RECORD_BYTES + frame]
+    assert decode_header(path.logs()[0].read_bytes()).put_total == 100
+    path.reopen()
+    assert path.sequences() == [123, 124, 250, *range(500, 1000)]
+    path.queue.trim(500, [250])
+    path.queue.trim(500, [250])
+    assert path.sequences() == [250, *range(500, 1000)]
+
+
+def test_the_delay_and_the_bytes_survive(tmp_path: Path) -> None:
+    """A deferred message is rewritten as it was published."""
+    path = DataPath(tmp_path, 3000)
+    deferred = make_segment(7, 3, size=30, delay_ms=3_600_000)
+    path.commit_each(
+        make_segment(0, 7, size=200), deferred, make_segment(10, 1, size=2000), make_segment(11, 1, size=2000)
+    )
+    path.queue.trim(11, [8])
+    assert messages(read_all(path.queue))[8] == messages([deferred])[8]
+    assert path.sequences() == [8, 11]
+
+
+def test_a_file_with_many_wanted_messages_stays(tmp_path: Path) -> None:
+    """Rewriting would cost more than it frees; it is looked at again when clearly fewer are wanted."""
+    path = filled(tmp_path)
+    before = sizes(path)
+    wanted = list(range(0, 100, 2))
+    path.queue.trim(100, wanted)
+    assert sizes(path) == before
+    path.queue.trim(100, wanted[:45])
+    assert sizes(path) == before
+    path.queue.trim(100, wanted[:5])
+    assert path.sequences() == [0, 2, 4, 6, 8, *range(100, 1000)]
+    assert sizes(path)[0] < before[0]
+
+
+def test_wanted_messages_that_are_not_stored(tmp_path: Path) -> None:
+    """A held row without a record holds nothing."""
+    path = DataPath(tmp_path, 500)
+    path.commit_each(*[make_segment(first, 1, size=300) for first in range(0, 50, 10)])
+    path.queue.trim(40, [5, 15, 20, 25])
+    assert path.sequences() == [20, 40]
+
+
+def test_a_file_of_an_earlier_process_is_rewritten(tmp_path: Path) -> None:
+    """With its index file or without."""
+    path = DataPath(tmp_path, 1 << 20)
+    for first in range(0, 3000, 100):
+        path.commit(*[make_segment(number, 1, size=1000) for number in range(first, first + 100)])
+    path.close()
+    path.logs()[0].with_suffix(".index").unlink()
+    path.open()
+    kept = [0, 1, 500, 501, 503, 920, 1500, 1800]
+    path.queue.trim(2000, kept)
+    assert path.sequences()[:8] == kept
+    assert path.sequences()[8:] == list(range(path.queue.log.log_files[2].first, 3000))
+    assert max(sizes(path)[:2]) < 7000
+    assert not path.logs()[1].with_suffix(".index").exists()
+    path.reopen()
+    assert path.sequences()[:8] == kept
+
+
+def test_a_damaged_file_is_not_rewritten(tmp_path: Path) -> None:
+    """It stays for a closer look; the good messages in it can be read, and trimmed when nothing is wanted."""
+    path = filled(tmp_path)
+    flip(path.logs()[0], HEADER_BYTES + SIZE)
+    flip(path.logs()[1], HEADER_BYTES + SIZE - 1)
+    before = sizes(path)
+    path.queue.trim(300, [55, 105, 255])
+    assert sizes(path)[:2] == before[:2]
+    assert {55, 255} <= set(path.sequences())
+    path.queue.trim(300, [])
+    assert path.queue.first == 300
+
+
+def test_a_vanished_file_is_no_error(tmp_path: Path) -> None:
+    """Someone removed it already."""
+    path = filled(tmp_path)
+    path.reopen()
+    for log in path.logs()[:2]:
+        log.unlink()
+    path.queue.trim(300, [150])
+    assert path.sequences()[0] == 300
+
+
+@pytest.mark.parametrize("operation", ["open", "write", "sync", "rename", "unlink", "sync_directory", "read"])
+def test_trim_fails_and_loses_nothing(tmp_path: Path, operation: str) -> None:
+    """At whatever it fails; the next one does it."""
+    files = FaultyFiles(str(tmp_path))
+    path = filled(tmp_path, files)
+    path.reopen()
+    kept = [123, 250, 251]
+    for after in range(3):
+        files.fail(operation, errno.EIO, after=after)
+        try:
+            path.queue.trim(500, kept)
+        except BackendError as error:
+            assert str(error) == "trim of topic t: input/output error"
+        files.heal()
+        assert {*kept, *range(500, 1000)} <= set(path.sequences())
+    path.queue.trim(500, kept)
+    path.reopen()
+    path.queue.trim(500, kept)
+    assert path.sequences() == [*kept, *range(500, 1000)]
+    assert path.reports == []
+
+
+def test_a_finished_file_is_written_again(tmp_path: Path) -> None:
+    """With its old content behind the new one until it is full, which neither a reader nor a crash minds."""
+    path = filled(tmp_path)
+    path.queue.trim(900, [])
+    path.commit(make_segment(1000, 10, size=90))
+    assert "spare.tmp" not in path.names()
+    assert sizes(path) == [path.limit, path.limit]
+    assert path.sequences() == list(range(900, 1010))
+    crashed = DataPath(tmp_path)
+    assert crashed.sequences() == list(range(900, 1010))
+    assert crashed.reports == path.reports == []
+    assert sizes(crashed) == [path.limit, HEADER_BYTES + SIZE]
+
+
+def test_a_recycled_file_is_cut_when_it_is_full(tmp_path: Path) -> None:
+    """Nothing old is left behind its last record."""
+    path = filled(tmp_path)
+    path.queue.trim(900, [])
+    path.commit_each(*[make_segment(first, 10, size=500) for first in (1000, 1010, 1020)])
+    assert sizes(path) == [log.size for log in path.queue.log.log_files]
+    assert path.sequences() == list(range(900, 1030))
+
+
+def test_closing_gives_a_spare_file_back(tmp_path: Path) -> None:
+    """A topic that is at rest takes no more than its messages."""
+    path = filled(tmp_path)
+    path.queue.trim(900, [])
+    path.commit(make_segment(1000, 10, size=90))
+    path.queue.trim(1000, [])
+    path.close()
+    assert path.names() == [f"{1000:014x}.log"]
+    assert sizes(path) == [HEADER_BYTES + SIZE]
+
+
+def test_few_topics_keep_a_spare_file(tmp_path: Path) -> None:
+    """Those that rolled last; a thousand topics at rest hold no thousand files."""
+    path = DataPath(tmp_path, 300)
+    queues = [path.backend.queue(f"q{number}") for number in range(MOST_SPARES + 3)]
+    for queue in queues:
+        path.backend.commit([(queue, [make_segment(first, 1, size=150) for first in range(4)])], False)
+        queue.trim(3, [])
+    assert sorted(spare.parent.name for spare in tmp_path.glob("*/spare.tmp")) == [f"q{n}" for n in range(3, 7)]
+    for queue in queues:
+        assert path.backend.commit([(queue, [make_segment(4, 1, size=150)])], False) == {}
+        assert list(messages(read_all(queue))) == [3, 4]
+
+
+def test_a_spare_file_that_vanished(tmp_path: Path) -> None:
+    """A new file does as well."""
+    path = filled(tmp_path)
+    path.queue.trim(900, [])
+    (tmp_path / "t" / "spare.tmp").unlink()
+    assert path.commit(make_segment(1000, 10, size=90)) is None
+    assert path.sequences() == list(range(900, 1010))

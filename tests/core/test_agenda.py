@@ -1,0 +1,52 @@
+"""The agenda: everybody is called when due, once, and not for a moment that was moved."""
+
+from __future__ import annotations
+
+from nsqtw.core.agenda import Agenda, Due
+
+
+class Caller(Due):
+    def __init__(self, *again: float) -> None:
+        super().__init__()
+        self.called: list[float] = []
+        self.again = list(again)
+
+    def fall_due(self, now: float) -> float | None:
+        self.called.append(now)
+        return self.again.pop(0) if self.again else None
+
+
+def test_calls_come_when_due_and_the_next_moment_is_told() -> None:
+    agenda, early, late = Agenda(), Caller(), Caller()
+    agenda.at(2.0, late)
+    agenda.at(1.0, early)
+    assert agenda.run(0.5) == 1.0
+    assert agenda.run(1.5) == 2.0
+    assert agenda.run(2.0) is None
+    assert (early.called, late.called) == ([1.5], [2.0])
+
+
+def test_an_earlier_moment_replaces_a_later_one_and_a_later_one_changes_nothing() -> None:
+    agenda, caller = Agenda(), Caller()
+    agenda.at(5.0, caller)
+    agenda.at(1.0, caller)
+    agenda.at(9.0, caller)
+    agenda.run(2.0)
+    agenda.run(10.0)
+    assert caller.called == [2.0]
+
+
+def test_who_asks_again_is_called_again() -> None:
+    agenda, caller = Agenda(), Caller(2.0, 3.0)
+    agenda.at(1.0, caller)
+    assert agenda.run(1.0) == 2.0
+    assert agenda.run(2.0) == 3.0
+    agenda.run(3.0)
+    assert caller.called == [1.0, 2.0, 3.0]
+
+
+def test_one_who_is_due_again_at_once_waits_for_the_next_run() -> None:
+    agenda, caller = Agenda(), Caller(1.0)
+    agenda.at(1.0, caller)
+    assert agenda.run(1.0) == 1.0
+    assert caller.called == [1.0]

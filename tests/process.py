@@ -1,0 +1,225 @@
+"""
+A broker as its users run it: the console script `nsqd`, in a process of its own.
+
+It keeps its ports and its data path over any number of deaths. The ports are below 32768, where nobody's outgoing
+connections come from, and stay reserved while the broker is down: this process holds them with a socket that
+is bound and does not listen. Linux only.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PATIENCE_SECONDS = 30.0
+"""How long anything may take before a test gives up; a busy machine never needs so much."""
+
+EXECUTABLE = Path(sys.executable).with_name("nsqd")
+HOST = "127.0.0.1"
+_PORTS = range(20000, 32768)
+_LOOK_AGAIN_SECONDS = 0.005
+
+
+class Answer(NamedTuple):
+    """What came of an HTTP request."""
+
+    status: int
+    body: bytes
+
+
+class Counts(NamedTuple):
+    """What /stats says of the messages of a channel."""
+
+    depth: int
+    in_flight: int
+    deferred: int
+
+
+NOTHING = Counts(0, 0, 0)
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Return when the condition holds; the test fails when it does not in PATIENCE_SECONDS."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not in {PATIENCE_SECONDS:.0f} s: {what}"
+        time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+class ReservedPort:
+    """A free port that nobody else gets while this lives."""
+
+    def __init__(self) -> None:
+        while True:
+            self._socket = socket.socket()
+            self.number = random.SystemRandom().choice(_PORTS)
+            try:
+                self._socket.bind((HOST, self.number))
+            except OSError:
+                self._socket.close()
+                continue
+            # Said only now: who binds with this option set, as a broker does, may share the port with us,
+            # and another reservation could not be told from one.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            return
+
+    def release(self) -> None:
+        self._socket.close()
+
+
+class NsqdProcess:
+    """
+    `nsqd` on the data path `directory`/data, with default flags but for `flags`. What it says on stderr, over all its
+    lives, is in `directory`/stderr. `close` in the end, or the fixture's end does it.
+    """
+
+    def __init__(self, directory: Path, *flags: str) -> None:
+        self.data_path = directory / "data"
+        self.data_path.mkdir(parents=True, exist_ok=True)
+        self._ports = [ReservedPort(), ReservedPort()]
+        self.tcp_port, self.http_port = (port.number for port in self._ports)
+        self._stderr = directory / "stderr"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._command = [
+            str(EXECUTABLE),
+            f"--tcp-address={HOST}:{self.tcp_port}",
+            f"--http-address={HOST}:{self.http_port}",
+            f"--data-path={self.data_path}",
+            *flags,
+        ]
+
+    # -- life and death
+
+    def start(self) -> None:
+        """Start it, and wait until it says that it listens."""
+        assert self._process is None, "it runs already"
+        said = len(self.said())
+        with self._stderr.open("ab") as stderr:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
+        wait_until(lambda: self._listens(self.said()[said:]), "nsqd listens")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM, after which it must end cleanly."""
+        status = self._end(signal.SIGTERM)
+        assert status == 0, f"exit status {status} after SIGTERM: {self.said()[-2000:]}"
+        assert self.said().endswith("INFO: NSQ: bye\n"), self.said()[-2000:]
+        self.assert_no_traceback()
+
+    def restart(self) -> None:
+        """Stop it and start it again."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Leave no process and no port behind."""
+        if self._process is not None:
+            self.kill()
+        for port in self._ports:
+            port.release()
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
+    def command(self) -> list[str]:
+        """The words that started it."""
+        return list(self._command)
+
+    # -- what it says
+
+    def said(self) -> str:
+        """All it said on stderr so far."""
+        return self._stderr.read_text(errors="replace") if self._stderr.exists() else ""
+
+    def assert_no_traceback(self) -> None:
+        """Nothing went wrong that nobody had thought of."""
+        said = self.said()
+        assert "Traceback" not in said, said[max(0, said.find("Traceback") - 500) :][:4000]
+        assert "FATAL" not in said, said[-2000:]
+
+    def http(self, method: str, path: str, body: bytes = b"") -> Answer:
+        """One request on a connection of its own."""
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=PATIENCE_SECONDS)
+        try:
+            connection.request(method, path, body or None)
+            response = connection.getresponse()
+            return Answer(response.status, response.read())
+        finally:
+            connection.close()
+
+    def order(self, path: str) -> None:
+        """POST to an administrative path, which must go well: what it did, and all before it, then is stored."""
+        answer = self.http("POST", path)
+        assert answer.status == 200, f"{path}: {answer}"
+
+    def create(self, topic: str, *channels: str) -> None:
+        """Create a topic, with channels that get everything published from now on."""
+        self.order(f"/topic/create?topic={topic}")
+        for channel in channels:
+            self.order(f"/channel/create?topic={topic}&channel={channel}")
+
+    def stats(self, topic: str = "") -> list[dict[str, Any]]:
+        """What /stats says of a topic, or of all."""
+        answer = self.http("GET", f"/stats?format=json&topic={topic}")
+        assert answer.status == 200, answer
+        return json.loads(answer.body)["topics"] or []
+
+    def counts(self, topic: str, channel: str) -> Counts:
+        """What waits in a channel."""
+        (found,) = self.stats(topic)
+        (one,) = [one for one in found["channels"] if one["channel_name"] == channel]
+        return Counts(one["depth"], one["in_flight_count"], one["deferred_count"])
+
+    def await_counts(self, topic: str, channel: str, counts: Counts) -> None:
+        """Wait until the channel has just that: FIN and REQ have no answer to wait for."""
+        wait_until(
+            lambda: self.counts(topic, channel) == counts,
+            f"{counts} in {channel}, there is {self.counts(topic, channel)}",
+        )
+
+    def open_files(self) -> int:
+        """How many descriptors it has open."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def limit_files(self, size: int | None) -> None:
+        """From now on no file may grow beyond `size` bytes, as if the disk were full there; None: all is well again."""
+        hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
+
+    # -- inside
+
+    def _listens(self, said: str) -> bool:
+        assert self.runs, f"nsqd ended: {said[-2000:]}"
+        return all(f"{name}: listening on {HOST}:" in said for name in ("TCP", "HTTP"))
+
+    def _end(self, number: int) -> int:
+        process, self._process = self._process, None
+        assert process is not None, "it does not run"
+        assert process.poll() is None, f"it ended by itself: {self.said()[-2000:]}"
+        process.send_signal(number)
+        try:
+            return process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise

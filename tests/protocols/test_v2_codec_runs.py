@@ -1,0 +1,198 @@
+"""The codec's runs, what it asks before a body, how little it copies, and its parts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqtw.errors import ClientError
+from nsqtw.protocols.v2_codec import V2Codec, check_count, check_size, equal_messages
+from tests.protocols.dialogue import int32, mpub, pub, sized
+from tests.protocols.feeding import FIN, ID, Generous, Limits, accept, drain
+
+
+def test_a_run_of_fins_is_one_command() -> None:
+    codec = V2Codec(Limits, accept)
+    codec.feed(FIN * 1000 + b"NOP\n" + FIN * 5 + FIN[:7])
+    assert codec.next_command() == (b"FIN", (), [ID] * 1000)
+    assert codec.next_command() == (b"NOP", [], [])
+    assert codec.next_command() == (b"FIN", (), [ID] * 5)
+    assert codec.next_command() is None
+    codec.feed(FIN[7:] + FIN)
+    assert codec.next_command() == (b"FIN", (), [ID] * 2)
+
+
+def test_a_run_of_pubs_to_one_topic_is_one_command() -> None:
+    codec = V2Codec(Limits, accept)
+    codec.feed(pub(*[b"x"] * 1000) + pub(b"y", topic=b"u") + pub(b"z", b"z")[:-1])
+    assert codec.next_command() == (b"PUB", [b"t"], [b"x"] * 1000)
+    assert codec.next_command() == (b"PUB", [b"u"], [b"y"])
+    assert codec.next_command() == (b"PUB", [b"t"], [b"z"])
+    assert codec.next_command() is None
+
+
+# -- the check
+
+
+class Picky:
+    """A session that remembers what it was asked, and refuses the topic `bad`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[bytes, tuple[bytes, ...]]] = []
+
+    def __call__(self, verb: bytes, params: Sequence[bytes]) -> None:
+        self.asked.append((verb, tuple(params)))
+        if b"bad" in params:
+            raise ClientError("E_BAD_TOPIC", "no")
+
+
+@pytest.mark.parametrize("line", [b"PUB bad\n", b"MPUB bad\n", b"DPUB bad 1\n", b"AUTH bad\n", b"IDENTIFY bad\n"])
+def test_a_command_is_refused_before_its_body_is_there(line: bytes) -> None:
+    codec = V2Codec(Limits, Picky())
+    codec.feed(line)
+    with pytest.raises(ClientError, match="E_BAD_TOPIC no"):
+        codec.next_command()
+
+
+def test_only_commands_with_a_body_are_checked_before_it() -> None:
+    check = Picky()
+    codec = V2Codec(Limits, check)
+    codec.feed(b"SUB bad c\nRDY bad\nNOP\n" + FIN + mpub(b"a"))
+    assert len(drain(codec)) == 5
+    assert check.asked == [(b"MPUB", (b"t",))]
+
+
+# -- work
+
+
+class Counted(bytes):
+    """Bytes that count what is copied out of them."""
+
+    copied = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        got = super().__getitem__(index)
+        if isinstance(index, slice):
+            self.copied += len(got)
+        return got
+
+
+@pytest.mark.parametrize("between", [b"NOP\n", b"REQ " + ID + b" 0\n", b"FIN " + ID + b"\r\n", b"FIN x\n"])
+def test_single_fins_among_other_commands_are_not_quadratic(between: bytes) -> None:
+    data = Counted((FIN + between) * 2000)
+    codec = V2Codec(Generous, accept)
+    codec.feed(data)
+    assert len(drain(codec)) == 4000
+    assert len(data) // 2 <= data.copied <= 30 * len(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(pub(b"x" * (1 << 20)), id="PUB"),
+        pytest.param(b"IDENTIFY\n" + sized(b"x" * (1 << 20)), id="IDENTIFY"),
+        pytest.param(mpub(*[b"x" * (1 << 20)] * 4), id="MPUB of equal ones"),
+        pytest.param(mpub(*[b"x" * ((1 << 20) - n) for n in range(4)]), id="MPUB of unequal ones"),
+    ],
+)
+def test_a_large_body_in_many_pieces_is_joined_a_few_times(data: bytes) -> None:
+    joins = 0
+
+    def count_joins(frame: Any, event: str, called: Any) -> None:
+        nonlocal joins
+        if event == "c_call" and called.__name__ == "join" and isinstance(called.__self__, bytes):
+            joins += 1
+
+    codec = V2Codec(Generous, accept)
+    found: list[Any] = []
+    sys.setprofile(count_joins)
+    try:
+        for at in range(0, len(data), 1460):
+            codec.feed(data[at : at + 1460])
+            found += drain(codec)
+    finally:
+        sys.setprofile(None)
+    assert [item[0] for item in found] == [data.split(maxsplit=1)[0]]
+    assert 0 < joins <= 20
+
+
+def test_an_mpub_of_many_small_messages_in_many_pieces_looks_at_each_message_once() -> None:
+    sizes = [20 + n % 7 for n in range(20000)]
+    data = mpub(*[b"x" * size for size in sizes])
+    calls = 0
+
+    def count_calls(frame: Any, event: str, called: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    codec = V2Codec(Generous, accept)
+    found: list[Any] = []
+    sys.setprofile(count_calls)
+    try:
+        for at in range(0, len(data), 1460):
+            codec.feed(data[at : at + 1460])
+            found += drain(codec)
+    finally:
+        sys.setprofile(None)
+    assert [len(body) for body in found[0][2]] == sizes
+    assert calls <= 20 * len(sizes)
+
+
+# -- the parts
+
+
+@given(
+    sizes=st.one_of(st.lists(st.integers(0, 22), max_size=8), st.builds(lambda n: [4] * n, st.integers(0, 8))),
+    cut_off=st.integers(0, 30),
+    offset=st.integers(0, 5),
+    count=st.integers(0, 9),
+)
+def test_equal_messages_are_those_that_are_there(sizes: list[int], cut_off: int, offset: int, count: int) -> None:
+    bodies = [(int32(4) * 6)[:size] for size in sizes]  # the insides look like sizes
+    buffer = b"?" * offset + b"".join(map(sized, bodies))
+    buffer = buffer[: max(offset, len(buffer) - cut_off)]
+    there: list[bytes] = []
+    end = offset
+    for body in bodies[:count]:
+        end += len(sized(body))
+        if end > len(buffer):
+            break
+        there.append(body)
+    found = equal_messages(buffer, offset, count, 20)
+    if found is not None:
+        assert found == there[: len(found)]
+        assert len(set(map(len, found))) <= 1 and all(0 < len(body) <= 20 for body in found)
+    if len(set(sizes)) == 1 and 0 < sizes[0] <= 20:
+        assert found == there
+
+
+@pytest.mark.parametrize("count", [1, 2, 12])
+def test_counts_an_mpub_may_have(count: int) -> None:
+    check_count(count, 64)
+
+
+@pytest.mark.parametrize("count", [-(2**31), -1, 0, 13, 2**31 - 1])
+def test_counts_an_mpub_may_not_have(count: int) -> None:
+    with pytest.raises(ClientError) as refused:
+        check_count(count, 64)
+    assert str(refused.value) == f"E_BAD_BODY MPUB invalid message count {count}"
+
+
+@pytest.mark.parametrize("size", [1, 19, 20])
+def test_sizes_a_message_may_have(size: int) -> None:
+    check_size(0, size, 20)
+
+
+def test_sizes_a_message_may_not_have() -> None:
+    for size, text in ((0, "invalid message(7) body size 0"), (-5, "invalid message(7) body size -5")):
+        with pytest.raises(ClientError) as refused:
+            check_size(7, size, 20)
+        assert str(refused.value) == f"E_BAD_MESSAGE MPUB {text}"
+    with pytest.raises(ClientError) as refused:
+        check_size(7, 21, 20)
+    assert str(refused.value) == "E_BAD_MESSAGE MPUB message too big 21 > 20"
