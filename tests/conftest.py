@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 
 pytest.register_assert_rewrite("nsqtw.testing.contracts")
 
-# How long an example takes says how busy the machine is, not whether the code is right.
-settings.register_profile("nsqtw", deadline=None)
+# How long examples take says how busy the machine is, not whether the code is right.
+settings.register_profile("nsqtw", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nsqtw")
 
 

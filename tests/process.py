@@ -18,15 +18,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PATIENCE_SECONDS = 30.0
-"""How long anything may take before a test gives up; a busy machine never needs so much."""
+from tests.wire import HOST, MAGIC, PATIENCE_SECONDS, Client, Message
 
 EXECUTABLE = Path(sys.executable).with_name("nsqd")
-HOST = "127.0.0.1"
 _PORTS = range(20000, 32768)
 _LOOK_AGAIN_SECONDS = 0.005
 
@@ -106,7 +104,9 @@ class NsqdProcess:
         assert self._process is None, "it runs already"
         said = len(self.said())
         with self._stderr.open("ab") as stderr:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
+            )
         wait_until(lambda: self._listens(self.said()[said:]), "nsqd listens")
 
     def kill(self) -> None:
@@ -157,6 +157,8 @@ class NsqdProcess:
         assert "Traceback" not in said, said[max(0, said.find("Traceback") - 500) :][:4000]
         assert "FATAL" not in said, said[-2000:]
 
+    # -- HTTP
+
     def http(self, method: str, path: str, body: bytes = b"") -> Answer:
         """One request on a connection of its own."""
         connection = http.client.HTTPConnection(HOST, self.http_port, timeout=PATIENCE_SECONDS)
@@ -196,6 +198,35 @@ class NsqdProcess:
             lambda: self.counts(topic, channel) == counts,
             f"{counts} in {channel}, there is {self.counts(topic, channel)}",
         )
+
+    def store(self) -> None:
+        """
+        When this returns, all that was done before is stored, also what has no answer to wait for, as FIN and REQ:
+        one consistent cut of all channels is saved before an order is answered.
+        """
+        self.create("stored")
+
+    # -- clients
+
+    def client(self, magic: bytes = MAGIC) -> Client:
+        """A connection to it."""
+        return Client(self.tcp_port, magic)
+
+    def publish(self, topic: str, bodies: Iterable[bytes]) -> None:
+        """One PUB each, the next when the last was answered with OK."""
+        with self.client() as producer:
+            for body in bodies:
+                producer.pub(topic, body)
+
+    def drain(self, topic: str, channel: str, count: int) -> list[Message]:
+        """Consume and finish `count` messages, after which there must be nothing left."""
+        with self.client() as consumer:
+            consumer.sub(topic, channel, ready=500)
+            messages = consumer.drain(count)
+            self.await_counts(topic, channel, NOTHING)
+        return messages
+
+    # -- the system around it
 
     def open_files(self) -> int:
         """How many descriptors it has open."""

@@ -30,6 +30,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
+    """A link to a directory reaches the pages in it."""
     reached: set[Path] = set()
     to_read = [ROOT / "README.md"]
     while to_read:
@@ -37,6 +38,5 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         reached.add(page)
         for link in LINK.findall(page.read_text("utf-8")):
             target = (page.parent / link.partition("#")[0]).resolve()
-            if target in PAGES and target not in reached:
-                to_read.append(target)
+            to_read += {target, *target.glob("*.md")} & set(PAGES) - reached
     assert reached == set(PAGES)

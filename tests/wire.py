@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tests.process import HOST, PATIENCE_SECONDS
+HOST = "127.0.0.1"
+PATIENCE_SECONDS = 30.0
+"""How long anything may take before a test gives up; a busy machine never needs so much."""
 
 MAGIC = b"  V2"
 RESPONSE, ERROR, MESSAGE = range(3)
@@ -33,7 +35,7 @@ class Closed(Exception):
 
 
 class Refused(Exception):
-    """The broker answered with an error frame; its data is the argument."""
+    """The broker answered with an error frame; the argument is its text."""
 
 
 class Frame(NamedTuple):
@@ -126,7 +128,7 @@ class Client:
             if frame.kind == RESPONSE:
                 return frame.data
             if frame.kind == ERROR:
-                raise Refused(frame.data)
+                raise Refused(frame.data.decode(errors="replace"))
             self._early.append(_message(frame.data))
 
     def identify(self, **features: Any) -> dict[str, Any]:
@@ -162,7 +164,7 @@ class Client:
             return self._early.popleft()
         frame = self.frame()
         if frame.kind == ERROR:
-            raise Refused(frame.data)
+            raise Refused(frame.data.decode(errors="replace"))
         assert frame.kind == MESSAGE, frame
         return _message(frame.data)
 

@@ -1,9 +1,4 @@
-"""
-SIGKILL, SIGTERM and what comes back afterwards.
-
-What was answered is safe; FIN and REQ have no answer. A test that must know that they are stored gives an order
-over HTTP: one consistent cut of all channels is saved before that is answered.
-"""
+"""SIGKILL, SIGTERM and what is there afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.process import NOTHING, Counts, NsqdProcess
-from tests.wire import Client, Message
+from tests.wire import Message
 
 CLOCK_SLACK_SECONDS = 0.01
 """Due times are kept in whole milliseconds of the wall clock."""
@@ -32,39 +27,18 @@ def numbered(count: int) -> list[bytes]:
     return [b"%05d" % number for number in range(count)]
 
 
-def publish(nsqd: NsqdProcess, topic: str, bodies: list[bytes]) -> None:
-    """One PUB each, the next when the last was answered."""
-    with Client(nsqd.tcp_port) as producer:
-        for body in bodies:
-            producer.pub(topic, body)
-
-
-def drain(nsqd: NsqdProcess, topic: str, channel: str, count: int) -> list[Message]:
-    """`count` messages, after which there must be nothing left."""
-    with Client(nsqd.tcp_port) as consumer:
-        consumer.sub(topic, channel, ready=500)
-        messages = consumer.drain(count)
-        nsqd.await_counts(topic, channel, NOTHING)
-    return messages
-
-
-def store_everything(nsqd: NsqdProcess) -> None:
-    """What was finished and requeued so far is stored when this returns."""
-    nsqd.create("stored")
-
-
 def test_all_that_was_answered_comes_back_also_what_was_in_flight(nsqd: NsqdProcess) -> None:
     nsqd.create("t", "c")
     published = numbered(5000)
-    publish(nsqd, "t", published)
-    with Client(nsqd.tcp_port) as consumer:
+    nsqd.publish("t", published)
+    with nsqd.client() as consumer:
         consumer.sub("t", "c", ready=200)
         in_flight = set(bodies_of(consumer.take(200)))
         assert nsqd.counts("t", "c") == Counts(4800, 200, 0)
         nsqd.kill()
     nsqd.start()
     assert nsqd.counts("t", "c") == Counts(5000, 0, 0)
-    received = drain(nsqd, "t", "c", 5000)
+    received = nsqd.drain("t", "c", 5000)
     assert sorted(bodies_of(received)) == published
     assert {message.attempts for message in received if message.body in in_flight} <= {1, 2}
     assert {message.attempts for message in received if message.body not in in_flight} == {1}
@@ -72,41 +46,41 @@ def test_all_that_was_answered_comes_back_also_what_was_in_flight(nsqd: NsqdProc
 
 
 def test_a_topic_keeps_its_messages_for_the_first_channel_over_a_kill(nsqd: NsqdProcess) -> None:
-    publish(nsqd, "t", numbered(100))
+    nsqd.publish("t", numbered(100))
     nsqd.kill()
     nsqd.start()
     assert nsqd.stats("t")[0]["depth"] == 100
-    assert bodies_of(drain(nsqd, "t", "c", 100)) == numbered(100)
+    assert bodies_of(nsqd.drain("t", "c", 100)) == numbered(100)
 
 
 def test_what_was_finished_and_stored_does_not_come_back(nsqd: NsqdProcess) -> None:
     """What was finished just before the kill may; and what one channel finished is still the other's."""
     nsqd.create("t", "a", "b")
     published = numbered(1000)
-    publish(nsqd, "t", published)
-    with Client(nsqd.tcp_port) as consumer:
+    nsqd.publish("t", published)
+    with nsqd.client() as consumer:
         consumer.sub("t", "a", ready=500)
         early, late = consumer.take(300), consumer.take(100)
         consumer.fin(early)
         consumer.cls()
-        store_everything(nsqd)
+        nsqd.store()
         consumer.fin(late)
         nsqd.kill()
     nsqd.start()
     depth = nsqd.counts("t", "a").depth
     assert 600 <= depth <= 700
-    received = bodies_of(drain(nsqd, "t", "a", depth))
+    received = bodies_of(nsqd.drain("t", "a", depth))
     assert len(set(received)) == depth
     unfinished = set(published) - set(bodies_of(early))
     assert unfinished - set(bodies_of(late)) <= set(received) <= unfinished
-    assert sorted(bodies_of(drain(nsqd, "t", "b", 1000))) == published
+    assert sorted(bodies_of(nsqd.drain("t", "b", 1000))) == published
 
 
 @pytest.mark.parametrize("die", DEATHS)
 def test_deferred_messages_wait_on_and_are_not_early(nsqd: NsqdProcess, die: Death) -> None:
     """Published with a delay, or requeued with one: both keep their time."""
     nsqd.create("t", "c")
-    with Client(nsqd.tcp_port) as client:
+    with nsqd.client() as client:
         client.sub("t", "c", ready=10)
         client.pub("t", b"requeued")
         client.pub("t", b"requeued for an hour")
@@ -115,13 +89,13 @@ def test_deferred_messages_wait_on_and_are_not_early(nsqd: NsqdProcess, die: Dea
         client.req(messages[b"requeued"], 2000)
         client.req(messages[b"requeued for an hour"], 3_600_000)
         client.cls()
-        store_everything(nsqd)
+        nsqd.store()
         since[b"published"] = time.monotonic()
         client.dpub("t", 2000, b"published")
         client.dpub("t", 3_600_000, b"published for an hour")
         die(nsqd)
     nsqd.start()
-    with Client(nsqd.tcp_port) as consumer:
+    with nsqd.client() as consumer:
         consumer.sub("t", "c", ready=10)
         for _ in range(2):
             (message,) = consumer.drain(1)
@@ -133,7 +107,7 @@ def test_deferred_messages_wait_on_and_are_not_early(nsqd: NsqdProcess, die: Dea
 
 def test_attempts_are_counted_on_after_a_kill(nsqd: NsqdProcess) -> None:
     nsqd.create("t", "c")
-    with Client(nsqd.tcp_port) as consumer:
+    with nsqd.client() as consumer:
         consumer.sub("t", "c", ready=1)
         consumer.pub("t", b"again and again")
         for attempts in range(1, 6):
@@ -141,10 +115,10 @@ def test_attempts_are_counted_on_after_a_kill(nsqd: NsqdProcess) -> None:
             assert message.attempts == attempts
             consumer.req(message, 0)
         assert consumer.message().attempts == 6
-        store_everything(nsqd)
+        nsqd.store()
         nsqd.kill()
     nsqd.start()
-    assert [message.attempts for message in drain(nsqd, "t", "c", 1)] == [7]
+    assert [message.attempts for message in nsqd.drain("t", "c", 1)] == [7]
 
 
 @pytest.mark.parametrize("die", DEATHS)
@@ -160,7 +134,7 @@ def test_topics_channels_and_pauses_are_there_again(nsqd: NsqdProcess, die: Deat
     nsqd.create("gone", "c")
     nsqd.order("/topic/delete?topic=gone")
     nsqd.create("fleeting#ephemeral")
-    with Client(nsqd.tcp_port) as consumer:
+    with nsqd.client() as consumer:
         consumer.sub("subscribed", "c")
         die(nsqd)
     nsqd.start()
@@ -182,13 +156,13 @@ def test_topics_channels_and_pauses_are_there_again(nsqd: NsqdProcess, die: Deat
 def test_what_is_paused_holds_back_after_a_kill_until_it_is_not(nsqd: NsqdProcess) -> None:
     nsqd.create("t", "c")
     nsqd.order("/topic/pause?topic=t")
-    publish(nsqd, "t", numbered(10))
+    nsqd.publish("t", numbered(10))
     nsqd.kill()
     nsqd.start()
     assert (nsqd.stats("t")[0]["depth"], nsqd.counts("t", "c")) == (10, NOTHING)
     nsqd.order("/channel/pause?topic=t&channel=c")
     nsqd.order("/topic/unpause?topic=t")
-    with Client(nsqd.tcp_port) as consumer:
+    with nsqd.client() as consumer:
         consumer.sub("t", "c", ready=10)
         assert nsqd.counts("t", "c") == Counts(10, 0, 0)
         nsqd.order("/channel/unpause?topic=t&channel=c")
@@ -201,9 +175,9 @@ def test_no_id_is_ever_given_twice(nsqd: NsqdProcess) -> None:
 
     def pass_through() -> None:
         nsqd.create("t", "c")
-        publish(nsqd, "t", numbered(50))
-        ids.extend(message.id for message in drain(nsqd, "t", "c", 50))
-        store_everything(nsqd)
+        nsqd.publish("t", numbered(50))
+        ids.extend(message.id for message in nsqd.drain("t", "c", 50))
+        nsqd.store()
 
     pass_through()
     nsqd.kill()
@@ -226,8 +200,8 @@ def test_no_id_is_ever_given_twice(nsqd: NsqdProcess) -> None:
 def test_sigterm_ends_connections_and_keeps_all_that_is_unfinished(nsqd: NsqdProcess) -> None:
     nsqd.create("t", "c")
     published = numbered(1000)
-    publish(nsqd, "t", published)
-    with Client(nsqd.tcp_port) as consumer, Client(nsqd.tcp_port) as idle, Client(nsqd.tcp_port, b"") as silent:
+    nsqd.publish("t", published)
+    with nsqd.client() as consumer, nsqd.client() as idle, nsqd.client(b"") as silent:
         consumer.sub("t", "c", ready=300)
         finished, requeued, in_flight = consumer.take(100), consumer.take(100), consumer.take(100)
         consumer.rdy(0)
@@ -239,7 +213,7 @@ def test_sigterm_ends_connections_and_keeps_all_that_is_unfinished(nsqd: NsqdPro
         assert [client.rest() for client in (consumer, idle, silent)] == [[], [], []]
     nsqd.start()
     assert nsqd.counts("t", "c") == Counts(900, 0, 0)
-    received = drain(nsqd, "t", "c", 900)
+    received = nsqd.drain("t", "c", 900)
     assert sorted(bodies_of(received)) == sorted(set(published) - set(bodies_of(finished)))
     seen = set(bodies_of(requeued + in_flight))
     assert all(message.attempts == (2 if message.body in seen else 1) for message in received)

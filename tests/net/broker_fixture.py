@@ -24,6 +24,10 @@ from tests.core.world import World
 TCP_PORT, HTTP_PORT = 4150, 4151
 VERSION_LINE = "nsqd v1.3.0 (built w/test)"
 REMOTE = "127.0.0.1:40974"
+LIMITS = {"max_msg_size": 10, "max_body_size": 40, "max_req_timeout": 60.0}
+"""Options small enough for a test to exceed."""
+OK = (200, "OK")
+DONE = (200, "")
 
 
 class Reply:
@@ -130,6 +134,10 @@ class Web:
 
     def post(self, target: str, body: bytes = b"") -> Reply:
         return self.ask("POST", target, body)
+
+    def bodies(self, topic: str = "t") -> list[bytes]:
+        """What a new consumer of the topic is given."""
+        return self.world.reader(topic=topic).bodies()
 
     def fail_commits(self, text: str = "no space") -> None:
         """From now on nothing can be stored."""

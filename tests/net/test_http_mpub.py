@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from nsqtw.net.http_answers import Refused
 from nsqtw.net.http_publish import binary_messages, text_messages
 from nsqtw.options import Options
-from tests.net.broker_fixture import Log, Web, chunked
-from tests.net.test_http_pub import LIMITS, OK, bodies
+from tests.net.broker_fixture import LIMITS, OK, Log, Web, chunked
 
 SMALL = Options(**LIMITS)
 
@@ -39,7 +38,7 @@ def sized(*messages: bytes) -> bytes:
 def test_text_is_split_at_newlines(body: bytes, messages: list[bytes]) -> None:
     web = Web(**LIMITS)
     assert web.post("/mpub?topic=t", body).outcome == OK
-    assert bodies(web) == messages
+    assert web.bodies() == messages
 
 
 @pytest.mark.parametrize(
@@ -94,13 +93,13 @@ def test_the_binary_parameter(value: str, messages: list[bytes], warning: list[s
     web = Web()
     with Log() as lines:
         assert web.post(f"/mpub?topic=t&binary{value}", sized(b"a")).outcome == OK
-    assert (bodies(web), lines) == (messages, warning)
+    assert (web.bodies(), lines) == (messages, warning)
 
 
 def test_what_follows_the_last_sized_message_is_ignored() -> None:
     web = Web()
     assert web.post("/mpub?topic=t&binary=1", sized(b"a", b"bc") + b"trailing").outcome == OK
-    assert bodies(web) == [b"a", b"bc"]
+    assert web.bodies() == [b"a", b"bc"]
 
 
 @pytest.mark.parametrize(

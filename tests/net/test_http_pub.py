@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.net.broker_fixture import Web, chunked, request
-
-LIMITS = {"max_msg_size": 10, "max_body_size": 40, "max_req_timeout": 60.0}
-OK = (200, "OK")
-
-
-def bodies(web: Web, topic: str = "t") -> list[bytes]:
-    """What a new consumer of the topic is given."""
-    return web.world.reader(topic=topic).bodies()
+from tests.net.broker_fixture import LIMITS, OK, Log, Web, chunked, request
 
 
 def test_a_message_is_answered_ok_and_delivered() -> None:
@@ -21,7 +13,7 @@ def test_a_message_is_answered_ok_and_delivered() -> None:
     assert reply.outcome == OK
     assert reply.headers["content-type"] == "text/plain; charset=utf-8"
     assert reply.headers["x-nsq-content-type"] == "nsq; version=1.0"
-    assert bodies(web) == [b"a\r\nb\n\x00\xff"]
+    assert web.bodies() == [b"a\r\nb\n\x00\xff"]
 
 
 def test_it_is_answered_only_when_it_is_committed() -> None:
@@ -83,7 +75,7 @@ def test_a_form_in_the_body_is_a_message_and_no_parameters() -> None:
     assert web.ask("POST", "/pub", b"topic=t", Content_Type=form).outcome == (400, "MISSING_ARG_TOPIC")
     assert web.ask("POST", "/pub?topic=t", b"topic=u", Content_Type=form).outcome == OK
     assert web.ask("POST", "/pub?topic=t", b"x", Content_Type="multipart/form-data").outcome == OK
-    assert bodies(web) == [b"topic=u", b"x"]
+    assert web.bodies() == [b"topic=u", b"x"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +123,7 @@ def test_a_publish_that_cannot_be_stored_is_answered_exiting_and_never_delivered
     assert web.post("/pub?topic=t", b"lost").outcome == (503, "EXITING")
     web.world.backend.commit = commit
     assert web.post("/pub?topic=t", b"after").outcome == OK
-    assert bodies(web) == [b"before", b"after"]
+    assert web.bodies() == [b"before", b"after"]
 
 
 def test_a_broker_that_stops_takes_nothing_more() -> None:
@@ -141,7 +133,7 @@ def test_a_broker_that_stops_takes_nothing_more() -> None:
     web.pump.stop()
     assert browser.ask("POST", "/pub?topic=t", b"y").outcome == (503, "EXITING")
     assert browser.ask("POST", "/pub?topic=new", b"y").outcome == (503, "EXITING")
-    assert bodies(web) == [b"x"]
+    assert web.bodies() == [b"x"]
 
 
 def test_a_topic_that_is_being_deleted_takes_nothing_until_it_is_gone() -> None:
@@ -155,7 +147,7 @@ def test_a_topic_that_is_being_deleted_takes_nothing_until_it_is_gone() -> None:
     web.writer.is_held = False
     assert [reply.outcome for reply in deleting.read()] == [(200, "")]
     assert web.post("/pub?topic=t", b"new").outcome == OK
-    assert bodies(web) == [b"new"]
+    assert web.bodies() == [b"new"]
 
 
 def test_a_client_that_leaves_before_the_answer_disturbs_nobody() -> None:
@@ -164,18 +156,16 @@ def test_a_client_that_leaves_before_the_answer_disturbs_nobody() -> None:
     browser.send(request("POST", "/pub?topic=t", b"x"))
     browser.lose()
     web.turn()
-    assert bodies(web) == [b"x"]
+    assert web.bodies() == [b"x"]
 
 
 def test_an_ephemeral_topic_can_be_published_to() -> None:
     web = Web()
     assert web.post("/pub?topic=t%23ephemeral", b"x").outcome == OK
-    assert bodies(web, "t#ephemeral") == [b"x"]
+    assert web.bodies("t#ephemeral") == [b"x"]
 
 
 def test_a_publish_is_no_line_in_the_access_log() -> None:
-    from tests.net.broker_fixture import Log
-
     web = Web()
     with Log() as lines:
         web.post("/pub?topic=t", b"x")

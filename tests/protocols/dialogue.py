@@ -8,9 +8,9 @@ Dialogues with protocol V2: what clients send, and what they read.
     client.send(b"PUB\\n")
     client.expect(error(b"E_INVALID PUB insufficient number of parameters"), END)
 
-A `Stage` is a broker with the least edge there can be: it gives a session what was sent only while that wants data, asks
-it for something to write only when it said that it changed, and closes the connection when it is closing, which is what
-`END` stands for. `send` ends with a turn: commit, release, serve, write, and births are saved.
+A `Stage` is a broker with the least edge there can be: it gives a session what was sent only while that wants data,
+asks it for something to write only when it said that it changed, and closes the connection when it is closing, which is
+what `END` stands for. `send` ends with a turn: commit, release, serve, write, and births are saved.
 """
 
 from __future__ import annotations
@@ -248,13 +248,14 @@ class Stage:
     @contextmanager
     def failing_commits(self, text: str, *topics: str) -> Iterator[None]:
         """Commits fail for these topics, with this text."""
-        backend = self.world.backend
+        backend: Any = self.world.backend
         bad = [backend.queue(topic) for topic in topics]
         commit = backend.commit
 
         def commit_or_fail(writes: Sequence[tuple[Any, Any]], durable: bool) -> dict[Any, BackendError]:
             failed = {queue: BackendError(text) for queue, _ in writes if queue in bad}
-            return commit([write for write in writes if write[0] not in bad], durable) | failed
+            failed.update(commit([write for write in writes if write[0] not in bad], durable))
+            return failed
 
         backend.commit = commit_or_fail
         try:

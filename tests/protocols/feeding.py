@@ -12,7 +12,7 @@ ID = b"0123456789abcdef"
 FIN = b"FIN " + ID + b"\n"
 TOO_LONG = "line too long"
 
-Found = list[tuple[Any, ...] | str]
+Found = list[Any]
 """Commands as `command` makes them; at last the text of the error, if that is how it ended."""
 
 

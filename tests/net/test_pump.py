@@ -1,0 +1,150 @@
+"""The end of a turn: order, one timer, one save at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+
+from nsqtw.core.broker import Save
+from nsqtw.errors import BackendError
+from nsqtw.net.pump import COMMIT_BYTES, SAVE_SECONDS, Pump
+from tests.core.world import World
+
+
+class MemoryWriter:
+    """Keeps saves until the test lets them be done."""
+
+    def __init__(self) -> None:
+        self.saves: list[tuple[Save, Callable[[Save, BackendError | None], None]]] = []
+
+    def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
+        self.saves.append((save, done))
+
+    def finish(self, error: BackendError | None = None) -> Save:
+        save, done = self.saves.pop(0)
+        done(save, error)
+        return save
+
+
+class House:
+    """A pump on a reactor whose time the test owns."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reactor = MemoryReactorClock()
+        self.world = World()
+        self.broker = self.world.broker
+        self.broker.touched.clear()
+        self.writer = MemoryWriter()
+        self.pump = Pump(self.reactor, self.broker, self.writer)
+        monkeypatch.setattr(self.pump, "now", lambda: self.world.now + self.reactor.seconds())
+
+    def turn(self) -> None:
+        self.reactor.advance(0)
+
+
+@pytest.fixture
+def house(monkeypatch: pytest.MonkeyPatch) -> House:
+    return House(monkeypatch)
+
+
+class Recorder:
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
+
+    def flush(self, now: float) -> None:
+        self.events.append("write")
+
+
+def test_many_wakes_are_one_turn_in_the_order_commit_release_serve_write(house: House) -> None:
+    events: list[str] = []
+    reader = house.world.reader()
+    reader.consumer.deliver = lambda frames: events.append("serve")
+    house.world.topic().put([b"a"], 0, lambda error: events.append("answer"))
+    for _ in range(10):
+        house.pump.wake()
+    house.pump.changed(Recorder(events))
+    house.turn()
+    assert events == ["answer", "serve", "write"]
+
+
+def test_a_turn_that_reads_much_commits_in_between(house: House) -> None:
+    answers: list[Exception | None] = []
+    house.world.topic().put([b"a"], 0, answers.append)
+    house.pump.took(COMMIT_BYTES)
+    assert answers == []
+    house.pump.took(1)
+    assert answers == [None]
+
+
+def test_the_timer_is_set_to_what_is_due_next(house: House) -> None:
+    reader = house.world.reader()
+    house.world.put(b"a")
+    house.pump.wake()
+    house.turn()
+    reader.channel.requeue(reader.consumer, next(iter(reader.consumer.in_flight)), 5.0, house.pump.now())
+    reader.frames.clear()
+    house.pump.wake()
+    house.turn()
+    house.reactor.advance(4.9)
+    assert reader.frames == []
+    house.reactor.advance(0.2)
+    assert len(reader.frames) == 1
+
+
+def test_changes_are_saved_about_once_a_second_and_one_save_at_a_time(house: House) -> None:
+    house.world.reader()
+    house.pump.wake()
+    house.turn()
+    assert len(house.writer.saves) == 1, "the first change is saved at once"
+    house.world.put(b"a")
+    house.pump.wake()
+    house.turn()
+    house.reactor.advance(5)
+    assert len(house.writer.saves) == 1, "the first save is not done yet"
+    house.writer.finish()
+    house.turn()
+    assert len(house.writer.saves) == 1
+    house.writer.finish()
+    house.world.put(b"b")
+    house.pump.wake()
+    house.turn()
+    assert house.writer.saves == []
+    house.reactor.advance(SAVE_SECONDS)
+    assert len(house.writer.saves) == 1
+
+
+def test_who_waits_for_a_save_gets_it_at_once_and_the_error_if_it_fails(house: House) -> None:
+    house.world.topic()
+    house.pump.wake()
+    house.turn()
+    house.writer.finish()
+    answers: list[Exception | None] = []
+    house.broker.save(answers.append)
+    house.pump.wake()
+    house.turn()
+    house.writer.finish(BackendError("no space"))
+    assert [str(answer) for answer in answers] == ["no space"]
+    assert house.broker.health == "NOK - no space"
+
+
+def test_stopping_waits_for_the_last_save(house: House) -> None:
+    house.world.reader()
+    house.pump.wake()
+    house.turn()
+    stopped: list[None] = []
+    house.pump.stop().addCallback(stopped.append)
+    assert stopped == []
+    house.writer.finish()
+    assert stopped == [], "what was being saved when the stop came is not the end of it"
+    house.turn()
+    house.writer.finish()
+    assert stopped == [None]
+
+
+def test_stopping_ends_when_saving_fails(house: House) -> None:
+    stopped: list[None] = []
+    house.pump.stop().addCallback(stopped.append)
+    house.writer.finish(BackendError("no space"))
+    assert stopped == [None]

@@ -1,0 +1,103 @@
+"""A save, step by step, and what a failure leaves."""
+
+from __future__ import annotations
+
+import threading
+
+from nsqtw.core.broker import Save
+from nsqtw.core.cut import Cut, SavedTopic
+from nsqtw.errors import BackendError
+from nsqtw.net.writer import WriterThread, perform
+from nsqtw.testing.memory import MemoryPositions
+
+
+class SpyQueue:
+    first, end, size = 3, 9, 100
+
+    def __init__(self, calls: list, error: str = "") -> None:
+        self._calls, self._error = calls, error
+
+    def trim(self, below: int, keep: object) -> None:
+        self._calls.append(("trim", below, list(keep)))
+        if self._error:
+            raise BackendError(self._error)
+
+    def delete(self) -> None:
+        self._calls.append(("delete",))
+        if self._error:
+            raise BackendError(self._error)
+
+
+class FailingPositions(MemoryPositions):
+    def save(self, cut: Cut) -> None:
+        raise BackendError("no space")
+
+
+class InlineReactor:
+    """Runs what it is given at once, in whatever thread."""
+
+    def callFromThread(self, call: object, *args: object) -> None:
+        call(*args)
+
+
+def nothing(*damage: object) -> None:
+    raise AssertionError(damage)
+
+
+def a_save(calls: list, error: str = "") -> Save:
+    queue = SpyQueue(calls, error)
+    cut = Cut(topics=[SavedTopic("t", released=7, end=9, put_total=2)])
+    return Save(cut, reserve=1024, deleted=[("old", queue)], trims=[("t", queue)])
+
+
+def test_a_save_reserves_saves_deletes_and_trims_by_what_it_saved() -> None:
+    calls: list = []
+    positions = MemoryPositions()
+    assert perform(a_save(calls), positions, nothing) is None
+    assert calls == [("delete",), ("trim", 7, [])]
+    saved = positions.load()
+    assert (saved.next_block, [topic.name for topic in saved.topics]) == (1024, ["t"])
+
+
+def test_when_saving_fails_nothing_is_deleted_or_trimmed() -> None:
+    calls: list = []
+    error = perform(a_save(calls), FailingPositions(), nothing)
+    assert (str(error), calls) == ("no space", [])
+
+
+def test_what_fails_after_saving_is_reported() -> None:
+    calls: list = []
+    damage: list = []
+    assert perform(a_save(calls, "EIO"), MemoryPositions(), lambda *what: damage.append(what)) is None
+    assert damage == [("old", "delete", 3, 9, "EIO"), ("t", "trim", 3, 9, "EIO")]
+
+
+def test_a_trim_of_a_topic_nobody_saved_is_left_out() -> None:
+    calls: list = []
+    save = Save(Cut(), None, trims=[("unknown", SpyQueue(calls))])
+    assert perform(save, MemoryPositions(), nothing) is None
+    assert calls == []
+
+
+def test_the_thread_does_jobs_in_order_and_a_broken_part_fails_its_own_job_only() -> None:
+    class BrokenPositions(MemoryPositions):
+        def save(self, cut: Cut) -> None:
+            if cut.deleted_topics:
+                raise ZeroDivisionError("broken")
+            super().save(cut)
+
+    answers: list = []
+    done = threading.Event()
+
+    def answer(save: Save, error: BackendError | None) -> None:
+        answers.append((save.reserve, error and str(error), threading.current_thread() is threading.main_thread()))
+        if len(answers) == 3:
+            done.set()
+
+    writer = WriterThread(InlineReactor(), BrokenPositions(), nothing)
+    writer.save(Save(Cut(topics=[SavedTopic("a")]), 1), answer)
+    writer.save(Save(Cut(deleted_topics=["a"]), 2), answer)
+    writer.save(Save(Cut(topics=[SavedTopic("b")]), 3), answer)
+    assert done.wait(30)
+    writer.close()
+    assert answers == [(1, None, False), (2, "ZeroDivisionError: broken", False), (3, None, False)]
