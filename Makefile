@@ -18,8 +18,8 @@ EVERYTHING := $(VENV)/.installed-everything
 run: $(BROKER)
 	@mkdir -p nsq-data
 	@echo "Publish:  curl -d 'hello world' 'http://127.0.0.1:4151/pub?topic=greetings'"
-	@echo "Read:     (printf '  V2SUB greetings curl\nRDY 1\n'; sleep 1) | curl -sN telnet://127.0.0.1:4150 | tr -dc '[:print:]'"
-	@echo "          (NSQ reads over TCP: this shows a message; a client library also finishes it)"
+	@printf '%s\n' "Read:     printf '  V2SUB greetings curl\nRDY 1\n' | curl -sN -m 1 telnet://127.0.0.1:4150 | tr -dc '[:print:]'"
+	@echo "          (NSQ reads over TCP: this shows a message, a client library also finishes it)"
 	@echo "Look:     curl http://127.0.0.1:4151/stats"
 	@echo "Stop:     Ctrl-C"
 	@exec $(BIN)/nsqd --tcp-address=127.0.0.1:4150 --http-address=127.0.0.1:4151 --broadcast-address=127.0.0.1 --data-path=nsq-data

@@ -19,11 +19,11 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
+from nsqtw import NSQ_VERSION
 from nsqtw.assembly import Parts, assemble, open_storage
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.options import Options, check
-from nsqtw.protocols.identify import NSQ_VERSION
 
 _log = Logger()
 

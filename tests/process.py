@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,9 +105,7 @@ class NsqdProcess:
         assert self._process is None, "it runs already"
         said = len(self.said())
         with self._stderr.open("ab") as stderr:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
-            )
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
         wait_until(lambda: self._listens(self.said()[said:]), "nsqd listens")
 
     def kill(self) -> None:
@@ -228,9 +227,14 @@ class NsqdProcess:
 
     # -- the system around it
 
-    def open_files(self) -> int:
-        """How many descriptors it has open."""
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+    def open_sockets(self) -> int:
+        """How many sockets it has: one for each connection, and some of its own."""
+        directory = Path(f"/proc/{self.pid}/fd")
+        count = 0
+        for descriptor in directory.iterdir():
+            with suppress(FileNotFoundError):  # closed since it was listed
+                count += os.readlink(descriptor).startswith("socket:")
+        return count
 
     def limit_files(self, size: int | None) -> None:
         """From now on no file may grow beyond `size` bytes, as if the disk were full there; None: all is well again."""

@@ -118,6 +118,10 @@ class Client:
             except (Closed, ConnectionError):
                 return frames
 
+    def bytes_left(self) -> bytes:
+        """The same as it came, for what is not V2."""
+        return self._stream.read()
+
     # -- dialogues
 
     def ask(self, command: bytes) -> bytes:

@@ -2,8 +2,8 @@
 From what is stored back to a running broker.
 
 The saved cut may be behind the log (a crash between two cuts: what is beyond it is released again) or ahead of it
-(power loss: the newest messages are gone, and the counts are taken anew). A topic that has a log and no saved state gets
-everything in it for its first channel. A log that is empty takes its cursors' rows with it: there is nothing they
+(power loss: the newest messages are gone, and the counts are taken anew). A topic that has a log and no saved state
+gets everything in it for its first channel. A log that is empty takes its cursors' rows with it: there is nothing they
 could refer to.
 """
 

@@ -210,7 +210,7 @@ class Topic:
             self._hungry.pop(channel, None)
 
     def next_dropped(self, sequence: int) -> tuple[int, int]:
-        """The dropped range that contains `sequence` or else comes next; an empty one at `released` when there is none."""
+        """The dropped range that contains `sequence` or comes next; an empty one at `released` when there is none."""
         for start, stop in self._dropped:
             if sequence < stop:
                 return start, stop

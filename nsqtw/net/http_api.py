@@ -27,7 +27,6 @@ from nsqtw.net.http_publish import Publishing
 from nsqtw.net.http_routing import Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
 from nsqtw.net.pump import Pump
-from nsqtw.protocols.identify import NSQ_VERSION
 
 
 class HttpFactory(HTTPFactory):
@@ -57,7 +56,7 @@ def broker_site(
     *,
     tcp_port: int,
     http_port: int,
-    version_line: str = f"nsqd v{NSQ_VERSION} (nsqtw)",
+    version_line: str,
 ) -> HttpFactory:
     """
     The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how

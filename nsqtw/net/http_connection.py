@@ -39,6 +39,7 @@ class HttpConnection(HTTPChannel):
     requestFactory = HttpRequest  # type: ignore[assignment]
     transport: Any
     _peer_is_done = False
+    _is_over = False
     _write_some: Callable[[bytes], object] | None = None
 
     # -- from the transport
@@ -90,6 +91,8 @@ class HttpConnection(HTTPChannel):
             request.answer(answer)
 
     def requestDone(self, request: HttpRequest) -> None:
+        if self._is_over:
+            return
         super().requestDone(request)  # type: ignore[no-untyped-call]
         if self._peer_is_done:
             self._leave_when_done()
@@ -109,6 +112,7 @@ class HttpConnection(HTTPChannel):
     def _end(self, request: HttpRequest | None, answer: Answer) -> None:
         """Answer, unless that is done, and close."""
         self.persistent = False
+        self._is_over = True
         if request is None:
             self.send(answer.encode(b"HTTP/1.1", kept=False))
         elif not request.is_answered:

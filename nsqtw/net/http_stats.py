@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
 from nsqtw.core.stats import document as stats_document
 from nsqtw.net.go_time import duration_text, local_time_text
@@ -21,7 +22,6 @@ from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.process_memory import memory
 from nsqtw.options import hostname
-from nsqtw.protocols.identify import NSQ_VERSION
 
 _OFF = ("false", "0")
 _NS = 10**9

@@ -165,7 +165,7 @@ class BrokerFactory(Factory):
     def disconnect_all(self) -> None:
         """The broker stops: every client sees the end of its connection."""
         for connection in list(self.connections):
-            connection.transport.abortConnection()
+            connection.disconnect()
 
 
 def address_text(address: Any) -> str:

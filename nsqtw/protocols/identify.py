@@ -12,12 +12,10 @@ from typing import Any
 
 from attrs import define
 
+from nsqtw import NSQ_VERSION
 from nsqtw.errors import ClientError
 from nsqtw.gotext import json_text
 from nsqtw.options import Options
-
-NSQ_VERSION = "1.3.0"
-"""The version of NSQ whose behaviour this is; clients switch features on by it."""
 
 DEFAULT_HEARTBEAT_SECONDS = 30.0
 DEFAULT_OUTPUT_BUFFER_BYTES = 16384

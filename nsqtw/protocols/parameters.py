@@ -1,4 +1,4 @@
-"""Numbers on a command line, as nsqd reads them (nsqd specification 1.3): decimal digits, 64 bits, silent wrap-around."""
+"""Numbers on a command line (nsqd specification 1.3): decimal digits, 64 bits, silent wrap-around."""
 
 from __future__ import annotations
 

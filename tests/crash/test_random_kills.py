@@ -1,5 +1,5 @@
 """
-SIGKILL at random moments, under publishers and consumers that keep a journal.
+SIGKILL at random moments, and a SIGTERM at last, under publishers and consumers that keep a journal.
 
 What is checked is the promise of class `os`: everything that was answered with OK is delivered until somebody
 finishes it, and nothing is delivered that was never sent. A message may be delivered more than once.
@@ -14,10 +14,11 @@ from threading import Thread
 
 import pytest
 
-from tests.process import NOTHING, NsqdProcess, wait_until
+from tests.crash.conftest import Start
+from tests.process import NsqdProcess, wait_until
 from tests.wire import Closed, Message
 
-ROUNDS = 5
+DEATHS = [*5 * [NsqdProcess.kill], NsqdProcess.stop]
 CHANNELS = ("a", "b")
 READY = 50
 MOST_KEPT = 20
@@ -73,16 +74,6 @@ def consume_until_death(nsqd: NsqdProcess, journal: Journal, channel: str, seed:
                 kept.clear()
 
 
-def finish_all(nsqd: NsqdProcess, journal: Journal, channel: str) -> None:
-    """Finish what is still to come until nothing that was acknowledged is left."""
-    with nsqd.client() as consumer:
-        consumer.sub("t", channel, ready=READY)
-        while nsqd.counts("t", channel) != NOTHING:
-            (message,) = consumer.drain(1)
-            journal.delivered[channel].add(message.body)
-            journal.finished[channel].add(message.body)
-
-
 def in_thread(work: Callable[..., None], *arguments: object) -> Thread:
     """Does `work` until the broker is gone."""
 
@@ -97,24 +88,27 @@ def in_thread(work: Callable[..., None], *arguments: object) -> Thread:
     return thread
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_what_was_acknowledged_is_delivered_until_it_is_finished(nsqd: NsqdProcess, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "flags"), [(1, []), (2, ["--max-bytes-per-file=65536"])], ids=["default flags", "many small files"]
+)
+def test_what_was_acknowledged_is_delivered_until_it_is_finished(start: Start, seed: int, flags: list[str]) -> None:
+    nsqd = start(*flags)
     chance = random.Random(seed)
     journal = Journal()
     nsqd.create("t", *CHANNELS)
-    for number in range(ROUNDS):
+    for number, die in enumerate(DEATHS):
         threads = [in_thread(publish_until_death, nsqd, journal, f"{seed}.{number}.{one}") for one in range(2)]
         threads += [
             in_thread(consume_until_death, nsqd, journal, channel, f"{seed}.{number}.{channel}") for channel in CHANNELS
         ]
-        wanted = len(journal.acknowledged) + chance.randrange(100, 2000)
+        wanted = len(journal.acknowledged) + chance.randrange(200, 3000)
         wait_until(lambda wanted=wanted: len(journal.acknowledged) > wanted, "publishes are answered")
-        nsqd.kill()
+        die(nsqd)
         for thread in threads:
             thread.join()
         nsqd.start()
     for channel in CHANNELS:
-        finish_all(nsqd, journal, channel)
-        assert not journal.acknowledged - journal.finished[channel], "lost"
-        assert not journal.delivered[channel] - journal.sent, "never sent"
+        left = {message.body for message in nsqd.drain("t", channel, sum(nsqd.counts("t", channel)))}
+        assert not journal.acknowledged - journal.finished[channel] - left, "lost"
+        assert not (journal.delivered[channel] | left) - journal.sent, "never sent"
     assert "are lost" not in nsqd.said()

@@ -8,6 +8,7 @@ from typing import Any
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IAddress
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, eventAsText, globalLogPublisher
@@ -23,7 +24,7 @@ from tests.core.world import World
 
 TCP_PORT, HTTP_PORT = 4150, 4151
 VERSION_LINE = "nsqd v1.3.0 (built w/test)"
-REMOTE = "127.0.0.1:40974"
+PEER = IPv4Address("TCP", "127.0.0.1", 40974)
 LIMITS = {"max_msg_size": 10, "max_body_size": 40, "max_req_timeout": 60.0}
 """Options small enough for a test to exceed."""
 OK = (200, "OK")
@@ -122,8 +123,8 @@ class Web:
             self.clock.advance(0)
         self.clock.advance(0)
 
-    def connect(self) -> Browser:
-        return Browser(self)
+    def connect(self, peer: IAddress = PEER) -> Browser:
+        return Browser(self, StringTransport(peerAddress=peer))
 
     def ask(self, method: str, target: str, body: bytes = b"", **headers: str) -> Reply:
         """One request on a connection of its own."""
@@ -147,10 +148,9 @@ class Web:
 class Browser:
     """One connection to a Web."""
 
-    def __init__(self, web: Web) -> None:
+    def __init__(self, web: Web, transport: StringTransport) -> None:
         self.web = web
-        host, _, port = REMOTE.partition(":")
-        self.transport = StringTransport(peerAddress=IPv4Address("TCP", host, int(port)))
+        self.transport = transport
         connection = web.site.buildProtocol(None)
         assert isinstance(connection, HttpConnection)
         self.connection = connection

@@ -176,7 +176,12 @@ def channel_depth(web: Web) -> int:
         (["/topic/create?topic=t"], "/topic/pause?topic=t", topic_is_paused, True),
         (["/topic/create?topic=t", "/topic/pause?topic=t"], "/topic/unpause?topic=t", topic_is_paused, False),
         (["/topic/create?topic=t"], "/channel/create?topic=t&channel=c", channels, ["c"]),
-        (["/topic/create?topic=t", "/channel/create?topic=t&channel=c"], "/channel/delete?topic=t&channel=c", channels, []),
+        (
+            ["/topic/create?topic=t", "/channel/create?topic=t&channel=c"],
+            "/channel/delete?topic=t&channel=c",
+            channels,
+            [],
+        ),
         (
             ["/topic/create?topic=t", "/channel/create?topic=t&channel=c", "/pub?topic=t"],
             "/channel/empty?topic=t&channel=c",

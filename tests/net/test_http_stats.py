@@ -86,7 +86,16 @@ def test_the_format_is_json_or_text(query: str, is_json: bool) -> None:
 
 @pytest.mark.parametrize(
     ("value", "is_on"),
-    [("", True), ("=", True), ("=true", True), ("=1", True), ("=no", True), ("=False", True), ("=false", False), ("=0", False)],
+    [
+        ("", True),
+        ("=", True),
+        ("=true", True),
+        ("=1", True),
+        ("=no", True),
+        ("=False", True),
+        ("=false", False),
+        ("=0", False),
+    ],
 )
 def test_clients_and_memory_are_left_out_when_asked_so(value: str, is_on: bool) -> None:
     web = Web()

@@ -1,0 +1,290 @@
+"""Connections: what comes in pieces, too early, too large, twice, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.error import ConnectionLost
+from twisted.internet.testing import StringTransport
+from twisted.logger import LogEvent
+
+from nsqtw.net.http_request import HttpRequest
+from tests.net.broker_fixture import DONE, LIMITS, OK, Browser, Log, Web, chunked, request
+
+TOO_BIG = (413, "MSG_TOO_BIG")
+CONTINUE = (100, "")
+
+
+class FullTransport(StringTransport):
+    """Its socket takes one write whole, and of the next only `taken` bytes, or fails."""
+
+    def __init__(self, taken: int | ConnectionLost) -> None:
+        super().__init__()
+        self.tries = 0
+        self._taken = taken
+
+    def writeSomeData(self, data: bytes) -> int | ConnectionLost:
+        self.tries += 1
+        taken = len(data) if self.tries == 1 else self._taken
+        if isinstance(taken, int):
+            self.write(data[:taken])
+        return taken
+
+
+def outcomes(browser: Browser) -> list[tuple[int, str]]:
+    return [reply.outcome for reply in browser.read()]
+
+
+@pytest.mark.parametrize(
+    ("data", "outcome"),
+    [
+        (request("GET", "/ping"), OK),
+        (request("POST", "/pub?topic=t", b"hello"), OK),
+        (chunked("POST", "/mpub?topic=t", b"he\nl", b"lo"), OK),
+        (request("POST", "/topic/create?topic=t", b"ignored"), DONE),
+        (request("POST", "/pub?topic=t", b"x" * 11), TOO_BIG),
+        (chunked("POST", "/pub?topic=t", b"x" * 6, b"x" * 6), TOO_BIG),
+        (request("POST", "/nothing", b"body"), (404, "NOT_FOUND")),
+    ],
+)
+def test_a_request_may_come_byte_by_byte(data: bytes, outcome: tuple[int, str]) -> None:
+    browser = Web(**LIMITS).connect()
+    for at in range(len(data)):
+        browser.send(data[at : at + 1])
+    browser.send(request("GET", "/ping")[:-1])
+    assert outcomes(browser) == [outcome]
+    browser.send(request("GET", "/ping")[-1:])
+    assert outcomes(browser) == [OK]
+
+
+def test_requests_that_wait_in_line_are_answered_in_order() -> None:
+    web = Web(**LIMITS)
+    browser = web.connect()
+    browser.send(
+        request("POST", "/pub?topic=t", b"1")
+        + request("GET", "/nothing")
+        + request("POST", "/pub?topic=t", b"x" * 11)
+        + chunked("POST", "/pub?topic=t", b"2")
+        + request("POST", "/topic/create?topic=u")
+        + request("GET", "/ping")
+    )
+    assert outcomes(browser) == [OK, (404, "NOT_FOUND"), TOO_BIG, OK, DONE, OK]
+    assert web.bodies() == [b"1", b"2"]
+
+
+def test_a_request_that_changes_a_topic_can_wait_behind_a_publish_to_it() -> None:
+    web = Web()
+    browser, other = web.connect(), web.connect()
+    browser.send(request("POST", "/pub?topic=a", b"x") + request("POST", "/topic/delete?topic=b"))
+    other.send(request("POST", "/pub?topic=b", b"y"))
+    assert outcomes(browser) == [OK, DONE]
+    assert outcomes(other) == [OK]
+    assert list(web.broker.topics) == ["a"]
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_comes_and_then_read_over() -> None:
+    web = Web(**LIMITS)
+    browser = web.connect()
+    data = request("POST", "/pub?topic=t", b"x" * 1000)
+    head = data[:-1000]
+    browser.send(head)
+    assert outcomes(browser) == [TOO_BIG]
+    browser.send(data[len(head) :] + request("GET", "/ping"))
+    assert outcomes(browser) == [OK]
+    assert web.broker.topics == {}
+
+
+def test_a_chunked_body_is_refused_as_soon_as_it_is_too_large() -> None:
+    browser = Web(**LIMITS).connect()
+    data = chunked("POST", "/pub?topic=t", *[b"x" * 8] * 100)
+    half = len(data) // 2
+    browser.send(data[:half])
+    assert outcomes(browser) == [TOO_BIG]
+    browser.send(data[half:] + request("GET", "/ping"))
+    assert outcomes(browser) == [OK]
+
+
+def test_what_is_read_over_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[HttpRequest] = []
+    begin = HttpRequest.begin
+
+    def watched(self: HttpRequest, *arguments: object) -> object:
+        requests.append(self)
+        return begin(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HttpRequest, "begin", watched)
+    browser = Web(**LIMITS).connect()
+    browser.send(chunked("POST", "/pub?topic=t", *[b"x" * 8] * 100))
+    browser.send(request("POST", "/topic/create?topic=t", b"x" * 1000))
+    assert outcomes(browser) == [TOO_BIG, DONE]
+    assert [len(one.body) for one in requests] == [16, 0]
+
+
+@pytest.mark.parametrize(
+    ("target", "length", "first"),
+    [
+        ("/pub?topic=t", "10", CONTINUE),
+        ("/mpub?topic=t", "40", CONTINUE),
+        ("/topic/create?topic=t", "10", CONTINUE),
+        ("/pub?topic=t", "11", TOO_BIG),
+        ("/mpub?topic=t", "41", (413, "BODY_TOO_BIG")),
+        ("/nothing", "10", (404, "NOT_FOUND")),
+        ("/ping", "10", (405, "METHOD_NOT_ALLOWED")),
+    ],
+)
+def test_expect_100_continue(target: str, length: str, first: tuple[int, str]) -> None:
+    browser = Web(**LIMITS).connect()
+    browser.send(request("POST", target, Content_Length=length, Expect="100-Continue"))
+    (reply,) = browser.read()
+    assert reply.outcome == first
+    assert browser.is_closed is (first != CONTINUE)
+    assert reply.headers.get("connection") == ("close" if browser.is_closed else None)
+    if first == CONTINUE:
+        browser.send(b"x" * int(length))
+        assert [reply.status for reply in browser.read()] == [413 if target.startswith("/mpub") else 200]
+
+
+@pytest.mark.parametrize(
+    ("version", "field", "is_kept", "says"),
+    [
+        ("HTTP/1.1", None, True, None),
+        ("HTTP/1.1", "keep-alive", True, None),
+        ("HTTP/1.1", "close", False, "close"),
+        ("HTTP/1.1", "foo, Close", False, "close"),
+        ("HTTP/1.0", None, False, "close"),
+        ("HTTP/1.0", "Keep-Alive", True, "keep-alive"),
+        ("HTTP/1.0", "keep-alive, close", False, "close"),
+    ],
+)
+def test_a_connection_is_kept_or_closed_as_asked(
+    version: str, field: str | None, is_kept: bool, says: str | None
+) -> None:
+    browser = Web().connect()
+    headers = {} if field is None else {"Connection": field}
+    for _ in range(2):
+        browser.send(request("POST", "/pub?topic=t", b"x", version, **headers))
+        (reply,) = browser.read()
+        assert (reply.version, reply.outcome) == (version, OK)
+        assert reply.headers.get("connection") == says
+        assert browser.is_closed is not is_kept
+        if not is_kept:
+            break
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /ping\r\n\r\n",
+        b"GET /ping HTTP/2.0\r\n\r\n",
+        b"GET /pi ng HTTP/1.1\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nno header\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nbad name: x\r\n\r\n",
+        b"POST /pub HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /pub HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /pub HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /pub HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\n" + b"A: b\r\n" * 5000,
+    ],
+)
+def test_what_is_no_http_ends_the_connection(data: bytes) -> None:
+    browser = Web().connect()
+    browser.send(data)
+    (reply,) = browser.read()
+    assert (reply.status, reply.body) == (400, b"400 Bad Request")
+    assert reply.headers["connection"] == "close"
+    assert browser.is_closed
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET /ping HTTP/1.1\r\nA: "])
+def test_a_line_without_an_end(start: bytes) -> None:
+    browser = Web().connect()
+    browser.send(start + b"x" * 20000)
+    (reply,) = browser.read()
+    assert reply.status == 431
+    assert browser.is_closed
+
+
+def test_a_body_whose_chunks_are_none_where_bodies_are_ignored() -> None:
+    browser = Web().connect()
+    browser.send(b"POST /topic/create?topic=t HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n")
+    assert outcomes(browser) == [(400, "INVALID_REQUEST")]
+    assert browser.is_closed
+
+
+def test_chunks_that_break_after_the_answer_only_end_the_connection() -> None:
+    browser = Web(**LIMITS).connect()
+    browser.send(chunked("POST", "/pub?topic=t", b"x" * 20)[: -len("0\r\n\r\n")] + b"nonsense\r\n")
+    assert outcomes(browser) == [TOO_BIG]
+    assert browser.is_closed
+
+
+def test_a_client_that_ends_its_side_still_gets_its_answers() -> None:
+    web = Web()
+    browser = web.connect()
+    browser.send(request("POST", "/pub?topic=t", b"1") + request("POST", "/pub?topic=t", b"2"))
+    browser.connection.readConnectionLost()
+    assert not browser.is_closed
+    assert outcomes(browser) == [OK, OK]
+    assert browser.is_closed
+
+
+@pytest.mark.parametrize("start", [b"", b"POST /pub?to", request("POST", "/pub?topic=t", b"half")[:-1]])
+def test_a_client_that_ends_its_side_too_early_is_left(start: bytes) -> None:
+    web = Web()
+    browser = web.connect()
+    browser.send(start)
+    browser.connection.readConnectionLost()
+    assert browser.is_closed
+    browser.lose()
+    assert browser.read() == []
+    assert web.broker.topics == {}
+
+
+@pytest.mark.parametrize("taken", [3, 0, ConnectionLost()])
+def test_what_the_socket_does_not_take_at_once_is_left_to_the_transport(taken: int | ConnectionLost) -> None:
+    transport = FullTransport(taken)
+    browser = Browser(Web(), transport)
+    browser.send(request("GET", "/ping") * 3)
+    assert outcomes(browser) == [OK, OK, OK]
+    assert transport.tries == 2
+
+
+def test_an_idle_connection_is_left_alone() -> None:
+    web = Web()
+    browser = web.connect()
+    browser.ask("GET", "/ping")
+    assert (web.site.timeOut, web.clock.getDelayedCalls()) == (None, [])
+    web.clock.advance(1e6)
+    assert browser.ask("GET", "/ping").outcome == OK
+
+
+def test_an_unforeseen_error_is_one_failed_request_and_a_log_entry(
+    monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]
+) -> None:
+    web = Web()
+
+    def broken(name: str) -> None:
+        raise RuntimeError("the unforeseen")
+
+    monkeypatch.setattr(web.broker, "topic", broken)
+    browser = web.connect()
+    with Log() as lines:
+        reply = browser.ask("POST", "/topic/create?topic=t")
+    assert reply.outcome == (500, "INTERNAL_ERROR")
+    assert lines[0] == "error: panic in HTTP handler - RuntimeError: the unforeseen"
+    assert browser.ask("GET", "/ping").outcome == OK
+    (event,) = logged_failures
+    assert event["log_failure"].check(RuntimeError)
+    logged_failures.clear()
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"", request("POST", "/pub?topic=t", Content_Length="5")]))
+def test_any_bytes_are_answered_or_waited_for(data: bytes, start: bytes) -> None:
+    web = Web(**LIMITS)
+    browser = web.connect()
+    browser.send(start + data)
+    statuses = [reply.status for reply in browser.read()]
+    assert set(statuses) <= {200, 400, 404, 405, 413, 431}
+    assert web.get("/ping").outcome == OK
