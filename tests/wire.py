@@ -120,7 +120,8 @@ class Client:
 
     def bytes_left(self) -> bytes:
         """The same as it came, for what is not V2."""
-        return self._stream.read()
+        data: bytes = self._stream.read()
+        return data
 
     # -- dialogues
 
@@ -197,7 +198,7 @@ class Client:
     # -- inside
 
     def _read(self, count: int) -> bytes:
-        data = self._stream.read(count)
+        data: bytes = self._stream.read(count)
         if len(data) < count:
             raise Closed
         return data

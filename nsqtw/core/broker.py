@@ -50,7 +50,8 @@ class Save:
     reserve: int | None
     """Reserve blocks up to this one."""
     deleted: list[tuple[str, IBackendQueue]] = field(factory=list)
-    trims: list[tuple[str, IBackendQueue]] = field(factory=list)
+    trims: list[tuple[str, IBackendQueue, tuple[int, list[int]] | None]] = field(factory=list)
+    """Each with its bounds; None: those that follow from the saved cut."""
     waiters: list[Waiter] = field(factory=list)
 
 
@@ -85,7 +86,7 @@ class Broker:
         self.touched: dict[Topic, None] = {}
         self.commit_error: BackendError | None = None
         self.save_error: BackendError | None = None
-        self._backend = backend
+        self.backend = backend
         self._memory_backend = memory_backend
         self._reserve = reserve
         self._cache = Cache()
@@ -119,7 +120,7 @@ class Broker:
         topic = self.topics.pop(name)
         topic.exit()
         self.touched.pop(topic, None)
-        if topic.ephemeral:
+        if topic.log.is_in_memory:
             topic.log.queue.delete()
             if waiter is not None:
                 waiter(None)
@@ -135,8 +136,17 @@ class Broker:
 
     def open_log(self, name: str) -> Log:
         """The log of a topic. BackendError."""
-        backend = self._memory_backend if is_ephemeral(name) else self._backend
-        return Log(backend, backend.queue(name), self._cache)
+        in_memory = is_ephemeral(name)
+        backend = self._memory_backend if in_memory else self.backend
+        return Log(backend, backend.queue(name), self._cache, is_in_memory=in_memory)
+
+    def move_out_of_memory(self, topic: Topic) -> None:
+        """
+        An ephemeral topic gets a durable channel, which may hold back more than memory has room for: from now on
+        its log is in the backend, though not longer than this process lives. BackendError.
+        """
+        if topic.log.is_in_memory:
+            topic.log.move(self.backend, topic.name)
 
     @property
     def health(self) -> str:
@@ -203,19 +213,17 @@ class Broker:
         save = Save(Cut(), self._blocks_to_reserve(), waiters=self._save_waiters)
         save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
         save.cut.deleted_channels = self._deleted_channels
-        self._save_waiters, self._deleted_topics, self._deleted_queues, self._deleted_channels = (
-            [],
-            [],
-            [],
-            [],
-        )
+        self._save_waiters, self._deleted_channels = [], []
+        self._deleted_topics, self._deleted_queues = [], []
         touched, self.touched = self.touched, {}
         for topic in touched:
-            if topic.ephemeral:
-                topic.trim_memory()
+            if topic.log.is_in_memory:
+                topic.log.queue.trim(*topic.unfinished())
+            elif topic.ephemeral:
+                save.trims.append((topic.name, topic.log.queue, topic.unfinished()))
             else:
                 save.cut.topics.append(topic.saved(wall_ms_at))
-                save.trims.append((topic.name, topic.log.queue))
+                save.trims.append((topic.name, topic.log.queue, None))
         return save
 
     def end_save(self, save: Save, error: BackendError | None) -> None:
@@ -224,18 +232,13 @@ class Broker:
         if error is None:
             self._reserved_blocks = save.reserve or self._reserved_blocks
             self._dying.difference_update(save.cut.deleted_topics)
-            for saved in save.cut.topics:
-                topic = self.topics.get(saved.name)
-                if topic is not None:
-                    topic.births_saved(saved)
         else:
             self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
             self._deleted_queues = save.deleted + self._deleted_queues
             self._deleted_channels = save.cut.deleted_channels + self._deleted_channels
-            for saved in save.cut.topics:
-                topic = self.topics.get(saved.name)
-                if topic is not None:
-                    topic.save_again(saved)
+        for saved in save.cut.topics:
+            if saved.name in self.topics:
+                self.topics[saved.name].end_of_save(failed=error is not None)
         _answer(save.waiters, error)
 
     def stop(self, now: float) -> None:
@@ -244,6 +247,9 @@ class Broker:
         self.commit(now)
         if self._late is not None:
             self._late.flush()
+        for topic in list(self.topics.values()):
+            if topic.ephemeral and not topic.log.is_in_memory:
+                self.delete_topic(topic.name)
 
     # -- sequences
 

@@ -69,11 +69,15 @@ class Cache:
 
 
 class Log:
-    """The segments of one topic, by sequence. `end` is one past the highest sequence that may be read."""
+    """
+    The segments of one topic, by sequence. `end` is one past the highest sequence that may be read. `is_in_memory`: the
+    backend is the one of ephemeral topics.
+    """
 
-    def __init__(self, backend: IBackend, queue: IBackendQueue, cache: Cache) -> None:
+    def __init__(self, backend: IBackend, queue: IBackendQueue, cache: Cache, *, is_in_memory: bool = False) -> None:
         self.backend = backend
         self.queue = queue
+        self.is_in_memory = is_in_memory
         self.end: int = queue.end
         self._cache = cache
         self._tail: list[Segment] = []
@@ -132,6 +136,17 @@ class Log:
         if found and found[0].first <= sequence:
             return found[0], sequence - found[0].first
         return None
+
+    def move(self, backend: IBackend, name: str) -> None:
+        """Keep everything, and what is appended later, in `backend`, which has nothing of this name. BackendError."""
+        queue = backend.queue(name)
+        segments = self.queue.read(0, max(1, self.queue.size))
+        if segments:
+            for failure in backend.commit([(queue, segments)], False).values():
+                raise failure
+        self.queue.delete()
+        self.backend, self.queue, self.is_in_memory = backend, queue, False
+        self._cache.forget_blocks(self)
 
     def close(self) -> None:
         """The topic is gone, or the broker stops."""

@@ -3,8 +3,8 @@ From what is stored back to a running broker.
 
 The saved cut may be behind the log (a crash between two cuts: what is beyond it is released again) or ahead of it
 (power loss: the newest messages are gone, and the counts are taken anew). A topic that has a log and no saved state
-gets everything in it for its first channel. A log that is empty takes its cursors' rows with it: there is nothing they
-could refer to.
+gets everything in it for its first channel; what an ephemeral one left behind is removed. A log that is empty takes
+its cursors' rows with it: there is nothing they could refer to.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from nsqtw.core.cut import Saved, SavedTopic, Waiting
 from nsqtw.core.log import Log
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
+from nsqtw.names import is_ephemeral
 
 _READ_BYTES = 1 << 20
 
@@ -25,7 +26,10 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float) -> None:
     """
     wall_ms_at = broker.wall_offset_ns / 1e6
     known = {topic.name: topic for topic in saved.topics}
-    logs = {name: broker.open_log(name) for name in [*known, *(name for name in stored if name not in known)]}
+    for name in filter(is_ephemeral, stored):
+        broker.backend.queue(name).delete()
+    names = [*known, *(name for name in stored if name not in known and not is_ephemeral(name))]
+    logs = {name: broker.open_log(name) for name in names}
     broker.start_blocks(saved.next_block, max((log.end for log in logs.values()), default=0))
     for name, log in logs.items():
         state = known.get(name) or SavedTopic(name, released=log.queue.first, end=log.queue.first)

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.cut import SavedTopic, Waiting
+from nsqtw.core.cut import SavedCursor, SavedTopic, Waiting
 from nsqtw.core.log import Log
 from nsqtw.core.segment import BODY_AT, Segment, cuts, encode
 from nsqtw.errors import BackendError, Exiting
@@ -60,6 +60,7 @@ class Topic:
         self._waiting: list[Waiting] = []
         self._dropped: list[tuple[int, int]] = []
         self._hungry: dict[Channel, None] = {}
+        self._in_cut: list[tuple[Channel, SavedCursor]] = []
 
     # -- what /stats shows
 
@@ -118,8 +119,8 @@ class Topic:
         self._waiting += [Waiting(s.first, s.count, s.delay_ms) for s in segments if s.delay_ms]
         if self.flows:
             self._release(segments, now)
-        if self.ephemeral:
-            self.trim_memory()
+        if self.log.is_in_memory:
+            self.log.queue.trim(*self.unfinished())
         self.touch()
 
     @property
@@ -132,13 +133,16 @@ class Topic:
     def channel(self, name: str, now: float) -> Channel:
         """
         The channel of that name, created when there is none: it starts at `released`, the first one so gets
-        what the topic kept. Whoever must rely on its birth waits for `broker.save`. Exiting.
+        what the topic kept. Whoever must rely on its birth waits for `broker.save`. Exiting; BackendError when an
+        ephemeral topic cannot move its log out of memory for it.
         """
         found = self.channels.get(name)
         if found is not None:
             return found
         if self.exiting:
             raise Exiting
+        if self.ephemeral and not is_ephemeral(name):
+            self.broker.move_out_of_memory(self)
         channel = self.channels[name] = Channel(self, name)
         self._release_kept(now)
         self.touch()
@@ -226,14 +230,16 @@ class Topic:
 
     # -- saving
 
-    def trim_memory(self) -> None:
-        """Let go of what no channel of an ephemeral topic wants: no saved cut says so for it."""
+    def unfinished(self) -> tuple[int, list[int]]:
+        """
+        What the channels of an ephemeral topic still want, as `IBackendQueue.trim` takes it: no saved cut tells.
+        """
         below, keep = self.released, set[int]()
         for channel in self.channels.values():
             if channel.cursor is not None:
                 below = min(below, channel.cursor.next)
                 keep.update(channel.cursor.unfinished(), channel.first_deliveries())
-        self.log.queue.trim(below, sorted(keep))
+        return below, sorted(keep)
 
     def saved(self, wall_ms_at: float) -> SavedTopic:
         """What changed since the last cut (see `Cursor.changes` for the clock)."""
@@ -250,27 +256,24 @@ class Topic:
             dropped=list(self._dropped),
             waiting=list(self._waiting),
         )
+        self._in_cut.clear()
         for channel in self.channels.values():
             if channel.cursor is not None and channel.cursor.touched:
                 cursor = channel.cursor.changes(channel.name, channel.first_deliveries(), wall_ms_at)
                 cursor.paused = channel.paused
                 saved.cursors.append(cursor)
+                self._in_cut.append((channel, cursor))
         return saved
 
-    def births_saved(self, saved: SavedTopic) -> None:
-        """What `saved` gave is safe: so are the channels in it."""
-        for cursor in saved.cursors:
-            channel = self.channels.get(cursor.name)
-            if channel is not None:
-                channel.is_saved = True
-
-    def save_again(self, saved: SavedTopic) -> None:
-        """What `saved` gave was not saved."""
-        for cursor in saved.cursors:
-            channel = self.channels.get(cursor.name)
-            if channel is not None and channel.cursor is not None:
+    def end_of_save(self, *, failed: bool) -> None:
+        """What `saved` gave last is safe, and so are its channels; or that `failed`, and the next cut must have it."""
+        for channel, cursor in self._in_cut:
+            channel.is_saved = channel.is_saved or not failed
+            if failed and channel.cursor is not None:
                 channel.cursor.save_again(cursor)
-        self.touch()
+        self._in_cut.clear()
+        if failed:
+            self.touch()
 
     def restore(self, saved: SavedTopic, now: float, wall_ms_at: float) -> None:
         """

@@ -89,7 +89,7 @@ class Publishing:
 
     def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int) -> None:
         topic.put(messages, delay_ms, request.waiter(OK, EXITING))
-        self._pump.took(len(request.body))
+        self._pump.took(request.size)
 
     def _topic(self, name: str | None) -> Topic:
         """The topic, created when there is none, also when the request is refused for something else. Refused."""

@@ -55,13 +55,14 @@ class HttpRequest:
         self.is_complete = False
         """Whether all of it was read."""
         self.is_answered = False
+        self.size = 0
+        """Bytes of the body that were kept."""
         self.is_overlong = False
         """Whether the body is longer than the route allows."""
         self._method = self._version = b""
         self._route: Route | None = None
         self._limit = BODY_IGNORED
         self._pieces: list[bytes] = []
-        self._size = 0
         self._began = 0.0
         self._is_logged = True
         self._later: Answer | None = None
@@ -89,10 +90,10 @@ class HttpRequest:
 
     def handleContentChunk(self, data: bytes) -> None:
         """A part of the body."""
-        if self._size <= self._limit:
+        if self.size <= self._limit:
             self._pieces.append(data)
-            self._size += len(data)
-            if self._size > self._limit:
+            self.size += len(data)
+            if self.size > self._limit:
                 self.is_overlong = True
                 self._run()
 

@@ -58,8 +58,8 @@ def perform(save: Save, positions: IPositions, report: Report) -> BackendError |
             queue.delete()
         except BackendError as error:
             report(name, "delete", queue.first, queue.end, str(error))
-    for name, queue in save.trims:
-        unfinished = positions.unfinished(name)
+    for name, queue, bounds in save.trims:
+        unfinished = bounds or positions.unfinished(name)
         if unfinished is not None:
             try:
                 queue.trim(*unfinished)

@@ -1,4 +1,10 @@
-"""A broker for clients that others wrote."""
+"""
+What clients that others wrote have to do, whichever it is.
+
+Subscribe to both channels of a topic; publish SINGLES one by one and MULTIPLE at once; consume all of it, giving
+back what `wants_again` says and finishing the rest; then wait until every connection has had a heartbeat, and
+publish and consume LAST.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +13,50 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import NsqdProcess
+from tests.process import NOTHING, NsqdProcess
+
+TOPIC = "of-clients"
+CHANNELS = ("plain", "picky")
+SINGLES = [b"one", b"\x00\xff\r\n", b"x" * 100_000]
+MULTIPLE = [b"many %d" % number for number in range(20)]
+LAST = b"after the heartbeats"
+HEARTBEAT_SECONDS = 1
+"""As short as may be negotiated."""
+
+Deliveries = dict[str, list[tuple[bytes, int]]]
+"""By channel: body and attempts of every message, each time it came."""
+
+DELIVERED: Deliveries = {
+    "plain": [(body, 1) for body in [*SINGLES, *MULTIPLE, LAST]],
+    "picky": [(body, 1) for body in [*SINGLES, *MULTIPLE, LAST]] + [(body, 2) for body in MULTIPLE],
+}
+
+
+def wants_again(channel: str, body: bytes, attempts: int) -> bool:
+    """Whether a consumer requeues this."""
+    return channel == "picky" and body in MULTIPLE and attempts == 1
+
+
+def assert_all_is_done(nsqd: NsqdProcess, delivered: Deliveries) -> None:
+    """Everything came as often as it should, and the broker sees it so too."""
+    assert {channel: sorted(those) for channel, those in delivered.items()} == {
+        channel: sorted(those) for channel, those in DELIVERED.items()
+    }
+    for channel in CHANNELS:
+        nsqd.await_counts(TOPIC, channel, NOTHING)
+    (topic,) = nsqd.stats(TOPIC)
+    assert topic["message_count"] == len(SINGLES) + len(MULTIPLE) + 1
+    requeued = {channel["channel_name"]: channel["requeue_count"] for channel in topic["channels"]}
+    assert requeued == {"plain": 0, "picky": len(MULTIPLE)}
 
 
 @pytest.fixture
 def nsqd(tmp_path: Path) -> Iterator[NsqdProcess]:
-    """A running broker with default flags, which must stop cleanly after all that was done with it."""
+    """A broker with the topic and the channels, which must stop cleanly after all that was done with it."""
     process = NsqdProcess(tmp_path)
     try:
         process.start()
+        process.create(TOPIC, *CHANNELS)
         yield process
         process.stop()
     finally:

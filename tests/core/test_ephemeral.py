@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from nsqtw.errors import Exiting
 from tests.core.world import World
 
 C = "c#ephemeral"
@@ -112,9 +115,46 @@ def test_an_ephemeral_topic_lets_go_of_what_its_channels_are_done_with() -> None
     assert world.topic(T).log.queue.size == 0
 
 
-def test_nothing_of_it_is_left_after_a_restart() -> None:
+def test_a_durable_channel_moves_its_log_out_of_memory_with_what_is_there() -> None:
+    world = World()
+    world.put(b"a", b"b", topic=T)
+    world.turn()
+    world.reader(C, T, ready=0)
+    assert world.stored() == []
+    reader = world.reader("durable", T, ready=0)
+    for n in range(30):
+        world.put(b"%d" % n, topic=T)
+        world.turn()
+    assert world.stored() == [T]
+    assert reader.channel.depth == 30
+    reader.channel.set_ready(reader.consumer, 100)
+    got = reader.read()
+    assert [m.body for m in got] == [b"%d" % n for n in range(30)]
+    reader.finish(*[m.id for m in got])
+    world.save()
+    assert world.topic(T).log.queue.size == 0
+
+
+@pytest.mark.parametrize("end", ["clean stop", "crash"])
+def test_nothing_of_it_is_left_after_a_restart(end: str) -> None:
     world = World()
     world.reader("durable", T)
     world.put(b"a", topic=T)
-    world.stop_and_start()
+    world.turn()
+    world.save()
+    world.stop_and_start() if end == "clean stop" else world.crash()
     assert world.broker.topics == {}
+    assert world.stored() == []
+    assert world.reader("durable", T).bodies() == []
+
+
+def test_its_name_is_free_again_once_its_storage_is_deleted() -> None:
+    world = World()
+    world.reader("durable", T)
+    world.put(b"a", topic=T)
+    world.turn()
+    world.topic(T).delete_channel("durable")
+    with pytest.raises(Exiting):
+        world.topic(T)
+    world.save()
+    assert world.reader("durable", T).bodies() == []

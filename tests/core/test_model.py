@@ -56,9 +56,7 @@ class ModelTopic:
             return
         for body, delay in self.waiting.items():
             for channel in self.channels.values():
-                channel.messages[body] = (
-                    ModelMessage(DEFERRED, due=now + delay) if delay else ModelMessage(READY)
-                )
+                channel.messages[body] = ModelMessage(DEFERRED, due=now + delay) if delay else ModelMessage(READY)
         self.waiting.clear()
 
 

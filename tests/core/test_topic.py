@@ -138,6 +138,18 @@ def test_publishers_of_a_deleted_topic_are_told_and_its_name_is_free_once_that_i
     assert world.reader().bodies() == []
 
 
+def test_a_channel_deleted_and_made_again_during_a_save_is_not_saved_by_it() -> None:
+    world = World()
+    world.channel()
+    save = world.begin_save()
+    world.topic().delete_channel("c")
+    channel = world.channel()
+    world.broker.end_save(save, None)
+    assert not channel.is_saved
+    world.save()
+    assert channel.is_saved
+
+
 def test_ids_are_unique_over_a_deleted_topic_a_crash_and_other_topics() -> None:
     world = World()
     seen: list[bytes] = []

@@ -109,10 +109,14 @@ class World:
             self.options, self.backend, memory, reserve=self.positions.reserve, report=self.report, start_time=1
         )
         broker.wall_offset_ns = WALL_NS
-        recovery.load(broker, saved, self.backend.topics(), self.now)
+        recovery.load(broker, saved, self.stored(), self.now)
         self.broker = broker
         self.turn()
         return broker
+
+    def stored(self) -> list[str]:
+        """The topics that a backend which outlives the process would have something of."""
+        return [name for name, queue in self.backend._queues.items() if queue.size]
 
     # -- what edges do
 

@@ -50,6 +50,7 @@ def nsqd(besieged: NsqdProcess, neighbour: Client) -> Iterator[NsqdProcess]:
     assert besieged.http("GET", "/ping") == (200, b"OK")
     wait_until(lambda: besieged.open_sockets() <= sockets, "all connections are closed")
     besieged.assert_no_traceback()
+    assert "\x1b" not in besieged.said()
 
 
 def command(line: bytes, size: bytes, body: bytes = b"") -> bytes:

@@ -34,6 +34,10 @@ class Journal:
         self.delivered: dict[str, set[bytes]] = defaultdict(set)
         self.finished: dict[str, set[bytes]] = defaultdict(set)
 
+    def await_acknowledged(self, count: int) -> None:
+        """Wait until so many are, and more."""
+        wait_until(lambda: len(self.acknowledged) > count, "publishes are answered")
+
 
 def publish_until_death(nsqd: NsqdProcess, journal: Journal, seed: str) -> None:
     """One, many or a deferred one at a time; acknowledged is what was answered."""
@@ -101,8 +105,7 @@ def test_what_was_acknowledged_is_delivered_until_it_is_finished(start: Start, s
         threads += [
             in_thread(consume_until_death, nsqd, journal, channel, f"{seed}.{number}.{channel}") for channel in CHANNELS
         ]
-        wanted = len(journal.acknowledged) + chance.randrange(200, 3000)
-        wait_until(lambda wanted=wanted: len(journal.acknowledged) > wanted, "publishes are answered")
+        journal.await_acknowledged(len(journal.acknowledged) + chance.randrange(200, 3000))
         die(nsqd)
         for thread in threads:
             thread.join()

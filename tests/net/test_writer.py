@@ -47,7 +47,7 @@ def nothing(*damage: object) -> None:
 def a_save(calls: list, error: str = "") -> Save:
     queue = SpyQueue(calls, error)
     cut = Cut(topics=[SavedTopic("t", released=7, end=9, put_total=2)])
-    return Save(cut, reserve=1024, deleted=[("old", queue)], trims=[("t", queue)])
+    return Save(cut, reserve=1024, deleted=[("old", queue)], trims=[("t", queue, None)])
 
 
 def test_a_save_reserves_saves_deletes_and_trims_by_what_it_saved() -> None:
@@ -74,9 +74,16 @@ def test_what_fails_after_saving_is_reported() -> None:
 
 def test_a_trim_of_a_topic_nobody_saved_is_left_out() -> None:
     calls: list = []
-    save = Save(Cut(), None, trims=[("unknown", SpyQueue(calls))])
+    save = Save(Cut(), None, trims=[("unknown", SpyQueue(calls), None)])
     assert perform(save, MemoryPositions(), nothing) is None
     assert calls == []
+
+
+def test_bounds_that_come_with_the_save_need_no_saved_topic() -> None:
+    calls: list = []
+    save = Save(Cut(), None, trims=[("t#ephemeral", SpyQueue(calls), (5, [1, 2]))])
+    assert perform(save, MemoryPositions(), nothing) is None
+    assert calls == [("trim", 5, [1, 2])]
 
 
 def test_the_thread_does_jobs_in_order_and_a_broken_part_fails_its_own_job_only() -> None:

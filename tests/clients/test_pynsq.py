@@ -1,0 +1,103 @@
+"""pynsq, for tornado, whose loop is asyncio's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import nsq
+
+from tests.clients.conftest import (
+    CHANNELS,
+    DELIVERED,
+    HEARTBEAT_SECONDS,
+    LAST,
+    MULTIPLE,
+    SINGLES,
+    TOPIC,
+    Deliveries,
+    assert_all_is_done,
+    wants_again,
+)
+from tests.process import NsqdProcess
+from tests.wire import HOST, PATIENCE_SECONDS
+
+
+class Writer(nsq.Writer):
+    """Publishes; knows whether a heartbeat has come."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__([address], heartbeat_interval=HEARTBEAT_SECONDS)
+        self.has_beaten = asyncio.Event()
+
+    def heartbeat(self, conn: nsq.AsyncConn) -> None:
+        self.has_beaten.set()
+
+    async def is_connected(self) -> None:
+        while not self.conns:
+            await asyncio.sleep(0.005)
+
+    async def answer(self, publish: Callable[..., Any], *arguments: Any) -> Any:
+        """What the broker answers to a publish."""
+        answered = asyncio.get_running_loop().create_future()
+        publish(TOPIC, *arguments, callback=lambda conn, data: answered.set_result(data))
+        return await answered
+
+
+class Reader(nsq.Reader):
+    """Consumes a channel; knows what came, and whether a heartbeat has."""
+
+    def __init__(self, address: str, channel: str) -> None:
+        super().__init__(
+            TOPIC,
+            channel,
+            message_handler=self.handle,
+            nsqd_tcp_addresses=[address],
+            max_in_flight=10,
+            heartbeat_interval=HEARTBEAT_SECONDS,
+        )
+        self.has_beaten = asyncio.Event()
+        self.seen: list[tuple[bytes, int]] = []
+        self._changed = asyncio.Event()
+
+    def heartbeat(self, conn: nsq.AsyncConn) -> None:
+        self.has_beaten.set()
+
+    def handle(self, message: nsq.Message) -> bool:
+        self.seen.append((message.body, message.attempts))
+        self._changed.set()
+        if wants_again(self.channel, message.body, message.attempts):
+            message.requeue(backoff=False, delay=0)
+        return True
+
+    async def has_seen(self, count: int) -> None:
+        while len(self.seen) < count:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+async def dialogue(port: int) -> Deliveries:
+    address = f"{HOST}:{port}"
+    readers = [Reader(address, channel) for channel in CHANNELS]
+    writer = Writer(address)
+    await writer.is_connected()
+    for body in SINGLES:
+        assert await writer.answer(writer.pub, body) == b"OK"
+    assert await writer.answer(writer.mpub, MULTIPLE) == b"OK"
+    for reader in readers:
+        await reader.has_seen(len(DELIVERED[reader.channel]) - 1)
+    for client in (writer, *readers):
+        await client.has_beaten.wait()
+    assert await writer.answer(writer.pub, LAST) == b"OK"
+    for reader in readers:
+        await reader.has_seen(len(DELIVERED[reader.channel]))
+    for client in (writer, *readers):
+        for connection in client.conns.values():
+            connection.close()
+    return {reader.channel: reader.seen for reader in readers}
+
+
+def test_it_publishes_and_consumes(nsqd: NsqdProcess) -> None:
+    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port), PATIENCE_SECONDS))
+    assert_all_is_done(nsqd, delivered)
