@@ -81,18 +81,19 @@ async def dialogue(port: int) -> Deliveries:
     address = f"{HOST}:{port}"
     readers = [Reader(address, channel) for channel in CHANNELS]
     writer = Writer(address)
+    clients: list[Writer | Reader] = [writer, *readers]
     await writer.is_connected()
     for body in SINGLES:
         assert await writer.answer(writer.pub, body) == b"OK"
     assert await writer.answer(writer.mpub, MULTIPLE) == b"OK"
     for reader in readers:
         await reader.has_seen(len(DELIVERED[reader.channel]) - 1)
-    for client in (writer, *readers):
+    for client in clients:
         await client.has_beaten.wait()
     assert await writer.answer(writer.pub, LAST) == b"OK"
     for reader in readers:
         await reader.has_seen(len(DELIVERED[reader.channel]))
-    for client in (writer, *readers):
+    for client in clients:
         for connection in client.conns.values():
             connection.close()
     return {reader.channel: reader.seen for reader in readers}
