@@ -92,7 +92,7 @@ class Pump:
     def _turn(self) -> None:
         now = self.now()
         broker = self._broker
-        self._woken = False
+        self._woken = True  # what changes until the writes is written in this turn
         self._read_bytes = 0
         set_clock(broker)
         broker.tick(now)
@@ -102,7 +102,8 @@ class Pump:
         changed, self._changed = self._changed, {}
         for connection in changed:
             connection.flush(now)
-        if more or broker.to_commit:
+        self._woken = False
+        if more or self._changed or broker.to_commit or broker.to_serve:
             self.wake()
         self._save(now)
         self._arm(now)
