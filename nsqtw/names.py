@@ -26,11 +26,10 @@ def is_ephemeral(name: str) -> bool:
 
 def directory_name(name: str) -> str:
     """
-    The name of the directory that keeps a topic's files: percent-encoded, so that no topic name can
-    leave the data path (`.` and `..` are legal NSQ names).
+    The name of the directory that keeps a topic's files: percent-encoded, dots too, so that no topic can leave the
+    data path or take the place of a file of the broker's own (`..` and `positions.db` are legal NSQ names).
     """
-    encoded = quote(name, safe="")
-    return encoded.replace(".", "%2E") if encoded.strip(".") == "" else encoded
+    return quote(name, safe="").replace(".", "%2E")
 
 
 def name_of_directory(directory: str) -> str | None:

@@ -73,8 +73,8 @@ def test_ephemeral_is_what_ends_with_the_word() -> None:
     ("name", "directory"),
     [
         ("t", "t"),
-        ("a.b", "a.b"),
-        (".hidden", ".hidden"),
+        ("a.b", "a%2Eb"),
+        (".hidden", "%2Ehidden"),
         (".", "%2E"),
         ("..", "%2E%2E"),
         ("a#ephemeral", "a%23ephemeral"),

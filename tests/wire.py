@@ -81,6 +81,11 @@ class Client:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def address(self) -> tuple[str, int]:
+        """Where the broker sees it come from."""
+        host, port = self._socket.getsockname()
+        return host, port
+
     def close(self) -> None:
         self._stream.close()
         self._socket.close()

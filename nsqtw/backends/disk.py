@@ -4,10 +4,10 @@ The backend `disk`: one directory of log files for each topic, under the data pa
     <data path>/<percent-encoded topic>/<first sequence>.log     what is stored; see disk_format
                                         <first sequence>.index   a cache
                                         *.tmp                    not yet, or no longer, part of the log
-    <data path>/<percent-encoded topic>~deleted.<n>/             a deletion that was interrupted
+    <data path>/<percent-encoded topic>.deleted.<n>/             a deletion that was interrupted
 
-Whatever else is in the data path is left alone. (`~` is in no topic's directory name; a dot would not do,
-because `a.deleted.1` is a topic too.)
+Whatever else is in the data path is left alone. No topic's directory has a dot in its name: the topic
+`a.deleted.1` has the directory `a%2Edeleted%2E1`.
 
 The parts: `disk_log` is what is shared; `disk_recovery` opens it, `disk_writer` appends, `disk_reader` reads,
 `disk_trim` frees, `disk_sync` remembers what is not on stable storage.
@@ -37,7 +37,7 @@ from nsqtw.errors import BackendError, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
 from nsqtw.names import directory_name, name_of_directory
 
-_DELETED = re.compile(r"(.+)~deleted\.[0-9]+")
+_DELETED = re.compile(r"(.+)\.deleted\.[0-9]+")
 
 
 @implementer(IBackendQueueFactory)
@@ -152,7 +152,9 @@ class DiskBackend:
         for name in self.files.names(self.directory):
             match = _DELETED.fullmatch(name)
             if match is not None and name_of_directory(match[1]) is not None:
-                self.remove_tree(os.path.join(self.directory, name))
+                # What cannot be removed now is tried again at the next start: no reason not to start.
+                with suppress(OSError):
+                    self.remove_tree(os.path.join(self.directory, name))
 
 
 @implementer(IBackendQueue)
@@ -208,6 +210,7 @@ class DiskQueue:
             deleted = self._free_name()
             with suppress(FileNotFoundError):
                 backend.files.rename(log.directory, deleted)
+                backend.files.sync_directory(backend.directory)
                 backend.remove_tree(deleted)
         except OSError as error:
             raise backend_error(error, f"deletion of topic {log.topic}") from error
@@ -217,11 +220,9 @@ class DiskQueue:
         IBackendQueue API. After a clean stop all is on stable storage, as far as the disk lets it: what was
         committed as durable is there already, so a failure here breaks no promise.
         """
-        log = self.log
-        if log.log_files:
-            self.writer.finish(log.log_files[-1])
+        self.writer.close()
         self._backend.unsynced.sync()
-        log.remove_spare()
+        self.log.remove_spare()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -236,6 +237,6 @@ class DiskQueue:
         taken = set(self._backend.files.names(self._backend.directory))
         name = directory_name(self.log.topic)
         number = 0
-        while f"{name}~deleted.{number}" in taken:
+        while f"{name}.deleted.{number}" in taken:
             number += 1
-        return os.path.join(self._backend.directory, f"{name}~deleted.{number}")
+        return os.path.join(self._backend.directory, f"{name}.deleted.{number}")

@@ -118,9 +118,6 @@ class OpenFiles:
             descriptor = self._open.pop(file, None)
         del descriptor
 
-    def __len__(self) -> int:
-        return len(self._open)
-
 
 def _sequence(entry: Entry) -> int:
     return entry.sequence

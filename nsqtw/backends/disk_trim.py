@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 from nsqtw.backends.disk_file import Descriptor, LogFile
-from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Head, encode_head, encode_header
+from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Head, decode_header, encode_head, encode_header
 from nsqtw.backends.disk_log import TEMPORARY, Log
 from nsqtw.backends.disk_scan import Scan
 from nsqtw.backends.files import backend_error, write_all
@@ -62,11 +62,12 @@ class LogTrim:
         if not closed:
             return
         try:
-            unwanted = []
-            for (file, end), wanted in zip(closed, _wanted_of_each(closed, keep), strict=True):
-                if not wanted or not self._keep_only(file, end, wanted):
-                    unwanted.append(file)
-            self._free(unwanted)
+            wanted_of_each = list(zip(closed, _wanted_of_each(closed, keep), strict=True))
+            # Before anything is rewritten: on a full disk this makes the space for it.
+            self._free([file for (file, _), wanted in wanted_of_each if not wanted])
+            for (file, end), wanted in wanted_of_each:
+                if wanted and not self._keep_only(file, end, wanted):
+                    self._free([file])
         except OSError as error:
             raise backend_error(error, f"trim of topic {self._log.topic}") from error
 
@@ -103,9 +104,10 @@ class LogTrim:
                 wanted_bytes += RECORD_BYTES + head.length * len(kept) // head.messages
             if not wanted_bytes:
                 return False
-            file.examined = len(wanted)
             if wanted_bytes * _WORTH < file.size:
                 self._rewrite(file, end, wanted)
+            else:
+                file.examined = len(wanted)
         except (FileNotFoundError, _DamagedError):
             # Whoever reads here reports it. The file stays as it is, for a closer look.
             file.examined = 0
@@ -118,7 +120,7 @@ class LogTrim:
             log.files.unlink(temporary)
         descriptor = Descriptor(log.files, log.files.open(temporary, create=True))
         try:
-            buffers = [encode_header(file.first, file.put_total)]
+            buffers = [self._header(file)]
             waiting = size = 0
             for scan, head, kept in self._records(file, end, wanted):
                 for segment in _survivors(scan, head, kept):
@@ -137,6 +139,13 @@ class LogTrim:
         log.replace(file, LogFile(file.path, file.first, size, file.put_total), temporary)
         self._forget(file)
         log.files.sync_directory(log.directory)
+
+    def _header(self, file: LogFile) -> bytes:
+        """The header of a file as it is; a new one only when that is damaged."""
+        descriptor = self._log.descriptor(file)
+        data = self._log.files.read(descriptor.fd, HEADER_BYTES, 0) if descriptor is not None else b""
+        header = decode_header(data)
+        return data if header is not None and header.first == file.first else encode_header(file.first, file.put_total)
 
     def _records(self, file: LogFile, end: int, wanted: Sequence[int]) -> Iterator[tuple[Scan, Head, Sequence[int]]]:
         """The records with wanted sequences, and which these are. `_DamagedError` when that cannot be told."""

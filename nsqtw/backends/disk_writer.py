@@ -77,6 +77,9 @@ class LogWriter:
         for growth in growths:
             if growth.buffers:
                 self._write(growth)
+            if growth.file.recycled and growth is not growths[-1]:
+                # Before there is a next file: who finds one takes what stands here at the end for damage.
+                self._cut(growth.file, growth.size)
         return growths
 
     def publish(self) -> None:
@@ -84,6 +87,7 @@ class LogWriter:
         log = self._log
         growths = self._growths
         rolled = log.log_files[-1:] if growths and growths[-1].is_new else []
+        rolled += [growth.file for growth in growths[:-1] if growth.is_new]
         with log.lock:
             for growth in growths:
                 file = growth.file
@@ -95,31 +99,34 @@ class LogWriter:
             if growths:
                 log.put_total = growths[-1].put_total
             log.end = self._end
-        rolled += [growth.file for growth in growths[:-1] if growth.is_new]
         for file in rolled:
-            self.finish(file)
+            log.save_index(file)
         if growths and growths[-1].entries and self._unsaved(growths[-1].file) >= _UNSAVED_ENTRIES:
             log.save_index(growths[-1].file)
         growths.clear()
 
     def undo(self) -> None:
         """Take back what was staged, as far as the disk lets us; no reader will see the rest."""
+        last = self._log.log_files[-1] if self._log.log_files else None
         for growth in self._growths:
-            file = growth.file
-            if growth.is_new:
-                file.gone = True
-                self._log.open_files.forget(file)
-                with suppress(OSError):
-                    self._log.files.unlink(file.path)
-            elif not file.sealed:
-                self._cut(file)
+            try:
+                if growth.is_new:
+                    self._remove(growth.file)
+                elif not growth.file.sealed:
+                    self._cut(growth.file, growth.file.size)
+            except OSError:
+                # What comes next must stand behind what is left here.
+                if last is not None:
+                    last.sealed = True
         self._growths.clear()
 
-    def finish(self, file: LogFile) -> None:
-        """The file will not grow any more: cut off what it had before it was recycled, and save its index."""
-        if file.recycled and not file.sealed:
-            self._cut(file)
-        self._log.save_index(file)
+    def close(self) -> None:
+        """Cut off what the last file had before it was recycled, and save its index."""
+        for file in self._log.log_files[-1:]:
+            if file.recycled and not file.sealed:
+                with suppress(OSError):
+                    self._cut(file, file.size)
+            self._log.save_index(file)
 
     def _new_growth(self, first: int) -> Growth:
         put_total = self._growths[-1].put_total if self._growths else self._log.put_total
@@ -155,14 +162,17 @@ class LogWriter:
             log.files.make_directory(log.directory)
         return log.open_files.open(file, create=True)
 
-    def _cut(self, file: LogFile) -> None:
-        try:
-            descriptor = self._log.descriptor(file)
-            if descriptor is not None:
-                self._log.files.truncate(descriptor.fd, file.size)
-            file.recycled = False
-        except OSError:
-            file.sealed = True
+    def _cut(self, file: LogFile, size: int) -> None:
+        descriptor = self._log.descriptor(file)
+        if descriptor is not None:
+            self._log.files.truncate(descriptor.fd, size)
+        file.recycled = False
+
+    def _remove(self, file: LogFile) -> None:
+        file.gone = True
+        self._log.open_files.forget(file)
+        with suppress(FileNotFoundError):
+            self._log.files.unlink(file.path)
 
     def _unsaved(self, file: LogFile) -> int:
         return len(file.index or ()) - file.saved

@@ -8,6 +8,7 @@ no quoted numbers, no fractions, no booleans for integers.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from attrs import define
@@ -42,6 +43,7 @@ _KINDS: dict[str, Any] = {
     "sample_rate": 0,
     "msg_timeout": 0,
 }
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _INTEGER_BITS = {"sample_rate": 32}
 
 
@@ -62,11 +64,13 @@ def decode(body: bytes) -> dict[str, Any]:
     fields = dict(_KINDS)
     try:
         document = json.loads(
-            body.decode("utf-8", "replace"), object_pairs_hook=list, parse_float=_Unfit, parse_constant=_Unfit
+            body.decode("utf-8", "replace"), object_pairs_hook=_Object, parse_float=_Unfit, parse_constant=_Unfit
         )
         if document is None:
             return fields
-        for key, value in _pairs(document):
+        if not isinstance(document, _Object):
+            raise ValueError("not an object")
+        for key, value in document:
             name = key.lower()
             if name in fields and value is not None:
                 fields[name] = _typed(name, value)
@@ -146,11 +150,8 @@ class _Unfit:
             raise ValueError(text)
 
 
-def _pairs(document: Any) -> list[tuple[str, Any]]:
-    # With object_pairs_hook=list an object is a list of pairs, and so told apart from an array.
-    if not isinstance(document, list) or not all(isinstance(pair, tuple) for pair in document):
-        raise ValueError("not an object")
-    return document
+class _Object(list[tuple[str, Any]]):
+    """A JSON object as its pairs, told apart from an array."""
 
 
 def _typed(name: str, value: Any) -> Any:
@@ -160,7 +161,7 @@ def _typed(name: str, value: Any) -> Any:
         bound = 1 << (_INTEGER_BITS.get(name, 64) - 1)
         if not -bound <= value < bound:
             raise ValueError(name)
-    return value
+    return _LONE_SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def _bounded(what: str, value: int, low: int, high: int, *, or_else: int = 0) -> int:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from zope.interface import implementer, provider
@@ -60,20 +61,20 @@ class Owed:
     became of a publish.
     """
 
-    __slots__ = ("_count", "_replies", "_session", "_topic", "_verb", "frames", "last")
+    __slots__ = ("_count", "_session", "_topic", "_verb", "frames", "last", "replies")
 
     def __init__(self, session: V2Session, verb: str, topic: str, count: int, replies: int) -> None:
         self._session = session
         self._verb = verb
         self._topic = topic
         self._count = count
-        self._replies = replies
+        self.replies = replies
         self.frames: bytes | None = None
         self.last = False
 
     def __call__(self, error: Exception | None) -> None:
         if error is None:
-            self.frames = OK * self._replies
+            self.frames = OK * self.replies
             counts = self._session.client.pub_counts
             counts[self._topic] = counts.get(self._topic, 0) + self._count
         else:
@@ -146,7 +147,7 @@ class V2Session(Due):
     def resume_delivery(self, now: float) -> None:
         self._stalled = False
         self._unread_replies = 0
-        if self._consumer is not None:
+        if self._consumer is not None and not self._ending:
             self._consumer.stalled = False
             self._channel.wake()
 
@@ -162,20 +163,26 @@ class V2Session(Due):
 
     def fall_due(self, now: float) -> float | None:
         """Heartbeats, a client that is silent for too long, and commands that waited for a birth."""
-        if not self._birth_pending:
+        if self._birth_pending or self._owed:
+            self._last_command = now  # it is us who take long
+        else:
             self._run_commands(now)
-        interval = self._settings.heartbeat_interval
-        if self._ending or not interval:
-            return None
-        deadline = self._last_command + 2 * interval
-        if now >= deadline and not self._birth_pending:
+        if now >= self._deadline:
             self.receive_end(now)
+        if self._ending:
             return None
         if now >= self._next_heartbeat:
             self._out.append(HEARTBEAT)
             self._changed()
             self._next_heartbeat = now + self._beat
-        return min(self._next_heartbeat, max(deadline, now + 0.1))
+        next_due = min(self._next_heartbeat, self._deadline)
+        return next_due if next_due < inf else None
+
+    @property
+    def _deadline(self) -> float:
+        """When a client that has completed no command by then is silent for too long."""
+        interval = self._settings.heartbeat_interval
+        return self._last_command + 2 * interval if interval else inf
 
     # -- replies
 
@@ -184,21 +191,23 @@ class V2Session(Due):
         while self._owed and (frames := self._owed[0].frames) is not None:
             place = self._owed.popleft()
             self._out.append(frames)
-            self._unread_replies += self._stalled
+            if self._stalled:
+                self._unread_replies += place.replies
             if place.last:
-                self._ending = True
                 self._owed.clear()
+                self._end()
         self._changed()
 
     def _reply(self, frames: bytes, *, last: bool = False) -> None:
-        place = Owed(self, "", "", 0, 0)
+        place = Owed(self, "", "", 0, 1)
         place.frames, place.last = frames, last
         self._owed.append(place)
         self.settle()
 
     def _refuse(self, error: ClientError) -> None:
         """The one place where an error becomes a frame; after a fatal one the session ends."""
-        self._ending = self._ending or error.fatal
+        if error.fatal:
+            self._end()
         self._reply(frame(ERROR, error.frame_data), last=error.fatal)
 
     def _deliver(self, frames: bytes) -> None:
@@ -206,7 +215,10 @@ class V2Session(Due):
         self._changed()
 
     def _end(self) -> None:
+        """Nothing more is read, done or delivered; what is owed is still written."""
         self._ending = True
+        if self._consumer is not None:
+            self._consumer.stalled = True
         self._changed()
 
     # -- commands
@@ -261,10 +273,9 @@ class V2Session(Due):
             self._zone_local = (
                 _EXPERIMENT in self._options.enable_experiment and client.topology_zone == self._options.topology_zone
             )
-            self._beat = settings.heartbeat_interval
+            self._beat = settings.heartbeat_interval or inf
             self._next_heartbeat = now + self._beat
-        if settings.heartbeat_interval:
-            self._broker.agenda.at(min(self._next_heartbeat, now + 2 * settings.heartbeat_interval), self)
+        self._broker.agenda.at(min(self._next_heartbeat, self._deadline), self)
         if fields["feature_negotiation"]:
             self._reply(frame(RESPONSE, identify.answer(settings, self._options)))
         else:
@@ -405,7 +416,7 @@ class V2Session(Due):
         if not 0 <= duration_ns(number) <= longest_ns:
             text = f"DPUB timeout {number} out of range 0-{longest_ns // 10**6}"
             raise ClientError("E_INVALID", text)
-        return number
+        return duration_ns(number) // 10**6
 
     def _failed(self, verb: bytes, message_id: bytes, why: str) -> None:
         command = verb.decode()

@@ -28,7 +28,9 @@ MAX_LINE_BYTES = 16384
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = _SIZE.size
 _FIN_BYTES = len(b"FIN 0123456789abcdef\n")
-_FIN_ID = slice(4, 20)
+_FIN_ID_AT = len(b"FIN ")
+# How many FINs are looked at together: more and more, so that a single one among other commands costs little.
+_FIRST_WINDOW = 8
 
 
 class Limits(Protocol):
@@ -157,27 +159,19 @@ class V2Codec:
         return True
 
     def _take_fin_run(self) -> list[bytes]:
-        """
-        The ids of all complete FINs from here on, [] when the first one is not plain: a parameter of 16 bytes and
-        nothing else. Strided slices tell at once how far the run goes.
-        """
-        buffer, start = self._buffer, self._offset
-        count = (len(buffer) - start) // _FIN_BYTES
-        while count:
-            run = buffer[start : start + count * _FIN_BYTES]
-            if (
-                run[0::_FIN_BYTES] == b"F" * count
-                and run[1::_FIN_BYTES] == b"I" * count
-                and run[2::_FIN_BYTES] == b"N" * count
-                and run[_FIN_BYTES - 1 :: _FIN_BYTES] == b"\n" * count
-                and run[3::_FIN_BYTES] == b" " * count
-                and run.count(b" ") == run.count(b"\n") == count
-                and b"\r" not in run
-            ):
-                self._offset = start + len(run)
-                return [run[at : at + 16] for at in range(_FIN_ID.start, len(run), _FIN_BYTES)]
-            count = _plain_fins(run) if count > 1 else 0
-        return []
+        """The ids of all complete FINs from here on, as long as they are plain: a parameter of 16 bytes and no more."""
+        ids: list[bytes] = []
+        window = _FIRST_WINDOW
+        while True:
+            start = self._offset
+            count = min((len(self._buffer) - start) // _FIN_BYTES, window)
+            run = self._buffer[start : start + count * _FIN_BYTES]
+            plain = count if _all_plain(run, count) else _plain_fins(run)
+            ids += [run[at : at + 16] for at in range(_FIN_ID_AT, plain * _FIN_BYTES, _FIN_BYTES)]
+            self._offset += plain * _FIN_BYTES
+            if plain < window:
+                return ids
+            window *= 4
 
     # -- bodies
 
@@ -313,8 +307,21 @@ def equal_messages(buffer: bytes, offset: int, count: int, max_msg_size: int) ->
     return [buffer[at : at + size] for at in range(offset + _SIZE_BYTES, end, stride)]
 
 
+def _all_plain(run: bytes, count: int) -> bool:
+    """Whether `run` is `count` plain FINs. Strided slices look at one place of all of them at once."""
+    return (
+        run[0::_FIN_BYTES] == b"F" * count
+        and run[1::_FIN_BYTES] == b"I" * count
+        and run[2::_FIN_BYTES] == b"N" * count
+        and run[3::_FIN_BYTES] == b" " * count
+        and run[_FIN_BYTES - 1 :: _FIN_BYTES] == b"\n" * count
+        and run.count(b" ") == run.count(b"\n") == count
+        and b"\r" not in run
+    )
+
+
 def _plain_fins(run: bytes) -> int:
-    """How many FINs at the start of `run` are plain; fewer than all of it."""
+    """How many FINs at the start of `run` are plain."""
     count = 0
     for at in range(0, len(run), _FIN_BYTES):
         line = run[at : at + _FIN_BYTES]

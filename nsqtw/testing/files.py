@@ -51,7 +51,10 @@ class _Fault:
 
 
 class FaultyFiles(Files):
-    """Real files under `directory`; every change is noted in `trace`."""
+    """
+    Real files under `directory`; every change is noted in `trace`. A sync is only noted: so tests are quick, and what
+    it was good for shows in a power loss.
+    """
 
     def __init__(self, directory: str) -> None:
         self._root = directory

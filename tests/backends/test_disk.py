@@ -12,7 +12,7 @@ import pytest
 
 from nsqtw.backends.disk import DiskBackend, DiskFactory
 from nsqtw.backends.disk_file import MOST_OPEN
-from nsqtw.backends.disk_format import HEADER_BYTES, decode_header
+from nsqtw.backends.disk_format import HEADER_BYTES, Entry, decode_header, encode_entries
 from nsqtw.backends.files import Files
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
@@ -123,7 +123,7 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     path = DataPath(tmp_path)
     path.commit(make_segment(0))
     path.close()
-    others = ["positions.db", "nsqd.dat", "lock", "a b~deleted.0", "~deleted.0", "t~deleted.x", "t/README", "t/0.log"]
+    others = ["positions.db", "nsqd.dat", "lock", "a b.deleted.0", ".deleted.0", "t.deleted.x", "t/README", "t/0.log"]
     for name in others:
         (tmp_path / name).write_text("keep me")
     (tmp_path / "empty").mkdir()
@@ -141,10 +141,11 @@ def test_an_interrupted_deletion_is_finished(tmp_path: Path) -> None:
     other = path.backend.queue("t.deleted.0")
     path.backend.commit([(other, [make_segment(0)])], False)
     path.close()
-    (tmp_path / "t").rename(tmp_path / "t~deleted.0")
-    (tmp_path / "t~deleted.7").mkdir()
+    (tmp_path / "t").rename(tmp_path / "t.deleted.0")
+    (tmp_path / "t.deleted.7").mkdir()
     path.open()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["t.deleted.0"]
+    assert path.backend.topics() == ["t.deleted.0"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["t%2Edeleted%2E0"]
     assert (path.queue.end, path.sequences()) == (0, [])
 
 
@@ -185,7 +186,9 @@ def test_the_tail_is_all_that_is_read_at_open(tmp_path: Path) -> None:
         path.commit(*[make_segment(number, 1, size=1000) for number in range(first, first + 100)])
     index = tmp_path / "t" / "00000000000000.index"
     saved = index.read_bytes()
-    for content in (saved, saved[:-5], bytes(240), saved[:240] + random.Random(1).randbytes(240), saved * 2, b""):
+    noise = random.Random(1).randbytes(240)
+    wrong = encode_entries([Entry(sequence, 100 + 1000 * sequence, 0) for sequence in range(1, 900, 50)])
+    for content in (saved, saved[:-5], bytes(240), saved[:240] + noise, saved * 2, wrong, b""):
         index.write_bytes(content)
         files = CountingFiles()
         backend = DiskBackend(str(tmp_path), LARGE, path.report, files)
@@ -200,23 +203,27 @@ def test_the_tail_is_all_that_is_read_at_open(tmp_path: Path) -> None:
 
 
 def test_an_older_file_is_read_from_where_its_index_says(tmp_path: Path) -> None:
-    """Also after a restart, and without an index from the start of the file on."""
+    """Also after a restart; with an index that is wrong, or without one, from the start of the file on."""
     path = DataPath(tmp_path, 1 << 20)
     for first in range(0, 3_000, 100):
         path.commit(*[make_segment(number, 1, size=1000) for number in range(first, first + 100)])
     path.close()
     assert len(path.logs()) == 4
-    for removed in (False, True):
+    indexes = sorted(tmp_path.glob("t/*.index"))
+    wrong = encode_entries([Entry(sequence, 100 + 1000 * sequence, 0) for sequence in range(1, 900, 50)])
+    for content in (None, wrong, b""):
+        for index in indexes:
+            if content is not None:
+                index.write_bytes(content)
         files = CountingFiles()
         backend = DiskBackend(str(tmp_path), 1 << 20, path.report, files)
         queue = backend.queue("t")
         before = files.bytes_read
         assert queue.read(900, 1)[0].first == 900
-        assert files.bytes_read - before < (1 << 20 if removed else 450_000)
+        if content is None:
+            assert files.bytes_read - before < 450_000
         for start in random.Random(3).sample(range(3_000), 100):
             assert queue.read(start, 1)[0].first == start
-        for file in tmp_path.glob("t/*.index"):
-            file.unlink()
     assert path.reports == []
 
 

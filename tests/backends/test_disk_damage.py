@@ -206,3 +206,15 @@ def test_a_medium_that_cannot_be_read(tmp_path: Path) -> None:
     path.open()
     assert path.sequences() == [0, 1, 2]
     assert path.reports == []
+
+
+def test_a_few_bytes_too_many_at_the_end_of_an_older_file(tmp_path: Path) -> None:
+    """Too few for a record. Sequences follow without a gap, so nothing can be missing."""
+    path = DataPath(tmp_path, 450)
+    path.commit_each(*[make_segment(number, 1, size=100) for number in range(6)])
+    path.close()
+    with open(path.logs()[0], "ab") as file:
+        file.write(b"junk")
+    path.open()
+    assert path.sequences() == list(range(6))
+    assert path.reports == []

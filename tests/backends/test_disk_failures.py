@@ -231,3 +231,49 @@ def test_a_record_that_a_failed_commit_left_whole(path: DataPath, files: FaultyF
     assert found[1][1] == make_segment(1, 1, size=20).frames
     assert path.reports == []
     assert record(make_segment(1)) in path.logs()[0].read_bytes()
+
+
+def test_a_tail_that_cannot_be_cut_at_open(path: DataPath, files: FaultyFiles) -> None:
+    """The file is left as it is, and the next commit opens another."""
+    path.commit(make_segment(0))
+    path.close()
+    with open(path.logs()[0], "ab") as file:
+        file.write(b"torn")
+    files.fail("truncate", errno.EROFS)
+    path.open()
+    assert path.commit(make_segment(1)) is None
+    assert len(path.logs()) == 2
+    path.reopen()
+    assert path.sequences() == [0, 1]
+
+
+def test_a_deletion_that_fails(path: DataPath, files: FaultyFiles) -> None:
+    """Before the directory has its other name nothing is gone; after that the next open finishes it, or another one."""
+    path.commit(make_segment(0))
+    files.fail("rename", errno.EIO)
+    with pytest.raises(BackendError, match="deletion of topic t: input/output error"):
+        path.queue.delete()
+    path.reopen()
+    assert path.sequences() == [0]
+    files.fail("unlink", errno.EIO, times=2)
+    with pytest.raises(BackendError, match="deletion of topic t"):
+        path.queue.delete()
+    assert path.logs() == []
+    path.reopen()
+    assert path.sequences() == []
+    path.commit(make_segment(5))
+    path.queue.delete()
+    assert [entry.name for entry in path.directory.iterdir()] == ["t.deleted.0"]
+    path.reopen()
+    assert list(path.directory.iterdir()) == []
+
+
+def test_the_last_file_vanishes(path: DataPath) -> None:
+    """While it is not open: the commit that needs it fails, the next one opens another."""
+    path.commit(make_segment(0))
+    path.backend.open_files.forget(path.queue.log.log_files[-1])
+    path.logs()[0].unlink()
+    assert path.commit(make_segment(1)) is not None
+    assert path.commit(make_segment(1)) is None
+    assert path.sequences() == [1]
+    assert path.damaged() == [(0, 0)]

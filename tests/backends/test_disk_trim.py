@@ -9,7 +9,7 @@ import pytest
 
 from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, decode_header
 from nsqtw.backends.disk_trim import MOST_SPARES
-from nsqtw.errors import BackendError
+from nsqtw.errors import BackendError, BackendFull
 from nsqtw.testing.contracts import make_segment, messages, read_all
 from nsqtw.testing.files import FaultyFiles
 from tests.backends.data_path import DataPath, flip, record_bytes
@@ -58,6 +58,30 @@ def test_one_wanted_message_does_not_hold_a_file(tmp_path: Path) -> None:
     path.queue.trim(500, [250])
     path.queue.trim(500, [250])
     assert path.sequences() == [250, *range(500, 1000)]
+
+
+def test_the_header_survives_a_restart_and_a_rewrite(tmp_path: Path) -> None:
+    """It says how many messages were put before; a damaged one says it no more, and the records are still there."""
+    path = filled(tmp_path)
+    path.close()
+    flip(path.logs()[2], 30)
+    path.open()
+    path.queue.trim(500, [123, 250])
+    assert [decode_header(log.read_bytes()).put_total for log in path.logs()[:3]] == [100, 0, 500]
+    assert path.sequences() == [123, 250, *range(500, 1000)]
+
+
+def test_a_full_disk_is_freed(tmp_path: Path) -> None:
+    """What nobody wants goes first; the rewrite that found no space comes with a later trim."""
+    files = FaultyFiles(str(tmp_path))
+    path = filled(tmp_path, files)
+    files.space = 10
+    with pytest.raises(BackendFull):
+        path.queue.trim(500, [123])
+    assert path.sequences() == list(range(100, 200)) + list(range(500, 1000))
+    files.heal()
+    path.queue.trim(500, [123])
+    assert path.sequences() == [123, *range(500, 1000)]
 
 
 def test_the_delay_and_the_bytes_survive(tmp_path: Path) -> None:
@@ -123,6 +147,29 @@ def test_a_damaged_file_is_not_rewritten(tmp_path: Path) -> None:
     assert {55, 255} <= set(path.sequences())
     path.queue.trim(300, [])
     assert path.queue.first == 300
+
+
+def test_damage_that_was_reported_is_left_out(tmp_path: Path) -> None:
+    """Nobody waits for these messages any more: the others are worth a rewrite."""
+    path = filled(tmp_path)
+    flip(path.logs()[0], HEADER_BYTES + SIZE)
+    flip(path.logs()[0], HEADER_BYTES + 3 * SIZE - 1)
+    assert path.sequences()[10:12] == [30, 31]
+    path.queue.trim(300, [5, 15, 25, 55])
+    assert path.sequences() == [5, 55, *range(300, 1000)]
+    assert path.damaged() == [(10, 19), (20, 29)] or path.damaged() == [(10, 29)]
+
+
+def test_many_large_survivors(tmp_path: Path) -> None:
+    """They are written as they come, not held in memory together."""
+    path = DataPath(tmp_path, 20 << 20)
+    path.commit_each(*[make_segment(number, 1, size=100_000) for number in range(250)])
+    assert len(path.logs()) == 2
+    kept = list(range(0, 200, 5))
+    path.queue.trim(path.queue.log.log_files[1].first, kept)
+    assert path.sequences() == [*kept, *range(path.queue.log.log_files[1].first, 250)]
+    path.reopen()
+    assert path.sequences()[: len(kept)] == kept
 
 
 def test_a_vanished_file_is_no_error(tmp_path: Path) -> None:

@@ -114,6 +114,15 @@ def test_a_mistake_has_its_error_and_ends_the_connection(nsqd: NsqdProcess, sent
         assert [frame for frame in client.rest() if frame != (RESPONSE, b"OK")] == error(text)
 
 
+def test_a_mistake_is_said_in_the_log(nsqd: NsqdProcess) -> None:
+    with nsqd.client() as client:
+        host, port = client.address()
+        client.send(b"RDY 7\n")
+        assert client.rest() == error(b"E_INVALID cannot RDY in current state")
+    line = f" ERROR: [{host}:{port}] - E_INVALID cannot RDY in current state"
+    wait_until(lambda: line in nsqd.said(), f"{line} in the log")
+
+
 def test_what_is_not_in_flight_is_said_and_the_connection_goes_on(nsqd: NsqdProcess) -> None:
     with nsqd.client() as client:
         client.sub("t", "hostile")

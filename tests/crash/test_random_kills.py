@@ -105,7 +105,7 @@ def test_what_was_acknowledged_is_delivered_until_it_is_finished(start: Start, s
         threads += [
             in_thread(consume_until_death, nsqd, journal, channel, f"{seed}.{number}.{channel}") for channel in CHANNELS
         ]
-        journal.await_acknowledged(len(journal.acknowledged) + chance.randrange(200, 3000))
+        journal.await_acknowledged(len(journal.acknowledged) + chance.randrange(200, 1500))
         die(nsqd)
         for thread in threads:
             thread.join()

@@ -53,6 +53,10 @@ COMPLETE: dict[str, tuple[bytes, Found]] = {
         FIN + b"FIN\t" + ID + b"\n" + FIN,
         [fin(ID), command(b"FIN\t" + ID), fin(ID)],
     ),
+    "FIN run, TAB for the space and a space at the end": (
+        FIN + b"FIN\t" + ID[1:] + b" \n" + FIN,
+        [fin(ID), command(b"FIN\t" + ID[1:], b""), fin(ID)],
+    ),
     "FIN run, no id": (FIN + b"FIN\n" + FIN, [fin(ID), command(b"FIN"), fin(ID)]),
     "FIN run, empty id": (FIN + b"FIN \n" + FIN, [fin(ID), fin(b""), fin(ID)]),
     "FIN run, empty line": (FIN + b"\n" + FIN, [fin(ID), command(b""), fin(ID)]),
