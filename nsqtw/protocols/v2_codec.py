@@ -28,7 +28,6 @@ MAX_LINE_BYTES = 16384
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = _SIZE.size
 _FIN_BYTES = len(b"FIN 0123456789abcdef\n")
-_FIN_ID_AT = len(b"FIN ")
 # How many FINs are looked at together: more and more, so that a single one among other commands costs little.
 _FIRST_WINDOW = 8
 
@@ -167,7 +166,8 @@ class V2Codec:
             count = min((len(self._buffer) - start) // _FIN_BYTES, window)
             run = self._buffer[start : start + count * _FIN_BYTES]
             plain = count if _all_plain(run, count) else _plain_fins(run)
-            ids += [run[at : at + 16] for at in range(_FIN_ID_AT, plain * _FIN_BYTES, _FIN_BYTES)]
+            if plain:  # between the ids of plain FINs there is nothing but this: a third of the cost of slicing each
+                ids += run[len(b"FIN ") : plain * _FIN_BYTES - 1].split(b"\nFIN ")
             self._offset += plain * _FIN_BYTES
             if plain < window:
                 return ids
