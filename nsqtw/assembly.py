@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import attrs
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
@@ -74,13 +74,18 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
         backend,
         storage.memory_backend,
         reserve=positions.reserve,
-        report=report,
+        log=log,
         start_time=int(time.time()),
     )
-    writer = WriterThread(reactor, positions, report)
+    writer = WriterThread(reactor, positions, log)
     pump = Pump(reactor, broker, writer)
     load(broker, saved, backend.topics(), pump.now())
     return Parts(storage, broker, writer, pump, BrokerFactory(broker, pump, protocols()))
+
+
+def log(level: str, text: str) -> None:
+    """Tell the operator. From any thread."""
+    _log.emit(LogLevel.levelWithName(level), "{text}", text=text)
 
 
 def report(topic: str, where: str, first: int, last: int, why: str) -> None:

@@ -29,6 +29,9 @@ Report = Callable[[str, str, int, int, str], None]
 be read. `where` is a place an operator can look at (file and offset), `why` one short sentence.
 """
 
+OperatorLog = Callable[[str, str], None]
+"""`log(level, text)`: one line for the operator; `level` is debug, info, warn or error. From any thread."""
+
 
 class IProtocolFactory(Interface):
     """Makes the protocol for connections that start with `magic`. A plugin."""

@@ -34,7 +34,7 @@ from nsqtw.core.log import Cache, Log
 from nsqtw.core.segment import SEQUENCE_BITS, Segment
 from nsqtw.core.topic import BLOCK_SIZE, Topic
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import IBackend, IBackendQueue, Report, Waiter
+from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
 
@@ -58,7 +58,7 @@ class Save:
 class Broker:
     """
     Everything a broker knows. `backend` keeps durable topics, `memory_backend` ephemeral ones; `reserve` makes durable
-    that sequences up to a block are taken (`IPositions.reserve`), `report` is told of damage.
+    that sequences up to a block are taken (`IPositions.reserve`).
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Broker:
         memory_backend: IBackend,
         *,
         reserve: Callable[[int], None],
-        report: Report,
+        log: OperatorLog,
         start_time: int,
     ) -> None:
         self.options = options
         self.node_id: int = options.node_id
         self.start_time = start_time
-        self.report = report
+        self.log = log
         self.agenda = Agenda()
         self.topics: dict[str, Topic] = {}
         self.clients: dict[int, Client] = {}
@@ -84,8 +84,8 @@ class Broker:
         self.to_commit: list[Topic] = []
         self.to_serve: dict[Channel, None] = {}
         self.touched: dict[Topic, None] = {}
-        self.commit_error: BackendError | None = None
-        self.save_error: BackendError | None = None
+        self._commit_error: BackendError | None = None
+        self._save_error: BackendError | None = None
         self.backend = backend
         self._memory_backend = memory_backend
         self._reserve = reserve
@@ -112,12 +112,14 @@ class Broker:
         if name in self._dying or self.stopping:
             raise Exiting
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
+        self.log("info", f"TOPIC({name}): created")
         topic.touch()
         return topic
 
     def delete_topic(self, name: str, waiter: Waiter | None = None) -> None:
         """Remove a topic with all its channels and messages. KeyError. The waiter is called when it is gone."""
         topic = self.topics.pop(name)
+        self.log("info", f"TOPIC({name}): deleting")
         topic.exit()
         self.touched.pop(topic, None)
         if topic.log.is_in_memory:
@@ -151,8 +153,13 @@ class Broker:
     @property
     def health(self) -> str:
         """`OK`, or `NOK - ` and why the last attempt to write failed."""
-        error = self.commit_error or self.save_error
+        error = self._commit_error or self._save_error
         return "OK" if error is None else f"NOK - {error}"
+
+    def note_commit(self, error: BackendError | None) -> None:
+        """How the last attempt to store messages went. The operator is told when that changes."""
+        _tell(self.log, "messages", self._commit_error, error)
+        self._commit_error = error
 
     def timestamp_ns(self, now: float) -> int:
         """The wall clock at `now`."""
@@ -170,7 +177,7 @@ class Broker:
             try:
                 sealed.append((topic, topic.seal(timestamp_ns), waiters))
             except BackendError as error:
-                self.commit_error = error
+                self.note_commit(error)
                 _answer(waiters, error)
         failed = self._store(sealed, now)
         for topic, segments, waiters in sealed:
@@ -228,7 +235,8 @@ class Broker:
 
     def end_save(self, save: Save, error: BackendError | None) -> None:
         """The job is done, or failed with `error` and left the saved state as it was."""
-        self.save_error = error
+        _tell(self.log, "positions", self._save_error, error)
+        self._save_error = error
         if error is None:
             self._reserved_blocks = save.reserve or self._reserved_blocks
             self._dying.difference_update(save.cut.deleted_topics)
@@ -301,15 +309,22 @@ class Broker:
         for backend, of_backend in writes.items():
             failed.update(backend.commit(of_backend, False))
         if failed:
-            self.commit_error = next(iter(failed.values()))
+            self.note_commit(next(iter(failed.values())))
         elif writes:
-            self.commit_error = None
+            self.note_commit(None)
         return failed
 
 
 def _answer(waiters: list[Waiter], error: Exception | None) -> None:
     for waiter in waiters:
         waiter(error)
+
+
+def _tell(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:
+    if now is not None and str(now) != str(before):
+        log("error", f"NSQ: {what} cannot be stored - {now}")
+    elif now is None and before is not None:
+        log("info", f"NSQ: {what} are stored again")
 
 
 def _nobody(error: Exception | None) -> None:

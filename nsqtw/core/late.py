@@ -67,9 +67,10 @@ class LateCommit(Due):
             else:
                 topic.log.committed(waiting[topic])
         if failed:
-            self.error = self._broker.commit_error = next(iter(failed.values()))
+            self.error = next(iter(failed.values()))
+            self._broker.note_commit(self.error)
         elif by_backend:
-            self._broker.commit_error = None
+            self._broker.note_commit(None)
 
     def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
         """The segments that some durable channel, or the first one to come, still wants."""

@@ -144,6 +144,7 @@ class Topic:
         if self.ephemeral and not is_ephemeral(name):
             self.broker.move_out_of_memory(self)
         channel = self.channels[name] = Channel(self, name)
+        self.broker.log("info", f"TOPIC({self.name}): new channel({name})")
         self._release_kept(now)
         self.touch()
         return channel
@@ -151,6 +152,7 @@ class Topic:
     def delete_channel(self, name: str) -> None:
         """Remove a channel and everything in it, and disconnect its consumers. KeyError. Saved with the next cut."""
         channel = self.channels.pop(name)
+        self.broker.log("info", f"TOPIC({self.name}): deleting channel {name}")
         channel.exit(disconnect=True)
         channel.empty()
         self._hungry.pop(channel, None)
@@ -222,11 +224,11 @@ class Topic:
 
     def lost(self, sequence: int) -> None:
         """An unfinished message is not in the log any more."""
-        self.broker.report(self.name, "log", sequence, sequence, "an unfinished message is not stored any more")
+        self.broker.log("error", f"TOPIC({self.name}): message {sequence} was not finished and is not stored any more")
 
     def read_failed(self, error: BackendError) -> None:
         """The medium failed while a channel was served; it will be tried again."""
-        self.broker.report(self.name, "log", self.released, self.log.end, f"reading failed: {error}")
+        self.broker.log("error", f"TOPIC({self.name}): failed to read, will try again - {error}")
 
     # -- saving
 

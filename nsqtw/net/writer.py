@@ -13,16 +13,16 @@ from typing import Any
 
 from nsqtw.core.broker import Save
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IPositions, Report
+from nsqtw.interfaces import IPositions, OperatorLog
 
 
 class WriterThread:
     """Does saves in a thread of its own; answers arrive through `reactor.callFromThread`."""
 
-    def __init__(self, reactor: Any, positions: IPositions, report: Report) -> None:
+    def __init__(self, reactor: Any, positions: IPositions, log: OperatorLog) -> None:
         self._reactor = reactor
         self._positions = positions
-        self._report = report
+        self._log = log
         self._thread = ThreadPoolExecutor(1, "nsqtw-writer")
 
     def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
@@ -35,16 +35,16 @@ class WriterThread:
 
     def _perform(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
         try:
-            error = perform(save, self._positions, self._report)
+            error = perform(save, self._positions, self._log)
         except Exception as unforeseen:  # a broken backend of a third party must not leave waiters hanging
             error = BackendError(f"{type(unforeseen).__name__}: {unforeseen}")
         self._reactor.callFromThread(done, save, error)
 
 
-def perform(save: Save, positions: IPositions, report: Report) -> BackendError | None:
+def perform(save: Save, positions: IPositions, log: OperatorLog) -> BackendError | None:
     """
-    Reserve, save, then delete and trim. Returns why nothing was saved; what fails after saving is reported, and tried
-    again with a later save.
+    Reserve, save, then delete and trim. Returns why nothing was saved; what fails after saving is logged, and tried
+    again with a later save, or by the next start.
     """
     try:
         if save.reserve is not None:
@@ -57,12 +57,12 @@ def perform(save: Save, positions: IPositions, report: Report) -> BackendError |
         try:
             queue.delete()
         except BackendError as error:
-            report(name, "delete", queue.first, queue.end, str(error))
+            log("error", f"TOPIC({name}): failed to delete its files - {error}")
     for name, queue, bounds in save.trims:
         unfinished = bounds or positions.unfinished(name)
         if unfinished is not None:
             try:
                 queue.trim(*unfinished)
             except BackendError as error:
-                report(name, "trim", queue.first, queue.end, str(error))
+                log("error", f"TOPIC({name}): failed to free space - {error}")
     return None

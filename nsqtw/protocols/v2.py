@@ -79,7 +79,7 @@ class Owed:
             counts[self._topic] = counts.get(self._topic, 0) + self._count
         else:
             failure = ClientError(f"E_{self._verb}_FAILED", f"{self._verb} failed {error}")
-            self.frames, self.last = frame(ERROR, failure.frame_data), True
+            self.frames, self.last = self._session.error_frame(failure), True
         self._session.settle()
 
 
@@ -204,11 +204,16 @@ class V2Session(Due):
         self._owed.append(place)
         self.settle()
 
+    def error_frame(self, error: ClientError) -> bytes:
+        """The one place where an error becomes a frame, and a line in the log."""
+        self._broker.log("error", f"[{self.client.remote_address}] - {error}")
+        return frame(ERROR, error.frame_data)
+
     def _refuse(self, error: ClientError) -> None:
-        """The one place where an error becomes a frame; after a fatal one the session ends."""
+        """Answer with an error; after a fatal one the session ends."""
         if error.fatal:
             self._end()
-        self._reply(frame(ERROR, error.frame_data), last=error.fatal)
+        self._reply(self.error_frame(error), last=error.fatal)
 
     def _deliver(self, frames: bytes) -> None:
         self._out.append(frames)

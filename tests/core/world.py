@@ -96,6 +96,7 @@ class World:
         self.options = Options(**{"node_id": 617, **options})
         self.now = START
         self.damage: list[tuple[str, str, int, int, str]] = []
+        self.lines: list[tuple[str, str]] = []
         self.positions = MemoryPositions()
         self.backend = DummyFactory().open("", "", self.options, self.report)
         self.broker = self._start(self.positions.load())
@@ -103,11 +104,12 @@ class World:
     def report(self, topic: str, where: str, first: int, last: int, why: str) -> None:
         self.damage.append((topic, where, first, last, why))
 
+    def log(self, level: str, text: str) -> None:
+        self.lines.append((level, text))
+
     def _start(self, saved: Saved) -> Broker:
         memory = DummyFactory().open("", "", self.options, self.report)
-        broker = Broker(
-            self.options, self.backend, memory, reserve=self.positions.reserve, report=self.report, start_time=1
-        )
+        broker = Broker(self.options, self.backend, memory, reserve=self.positions.reserve, log=self.log, start_time=1)
         broker.wall_offset_ns = WALL_NS
         recovery.load(broker, saved, self.stored(), self.now)
         self.broker = broker
@@ -159,7 +161,7 @@ class World:
     def save(self, error: BackendError | None = None) -> None:
         """Save everything, or fail to."""
         save = self.begin_save()
-        self.broker.end_save(save, error or perform(save, self.positions, self.report))
+        self.broker.end_save(save, error or perform(save, self.positions, self.log))
 
     def crash(self, lost_segments: int = 0) -> None:
         """

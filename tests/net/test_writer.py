@@ -40,8 +40,8 @@ class InlineReactor:
         call(*args)
 
 
-def nothing(*damage: object) -> None:
-    raise AssertionError(damage)
+def nothing(*line: object) -> None:
+    raise AssertionError(line)
 
 
 def a_save(calls: list, error: str = "") -> Save:
@@ -65,11 +65,14 @@ def test_when_saving_fails_nothing_is_deleted_or_trimmed() -> None:
     assert (str(error), calls) == ("no space", [])
 
 
-def test_what_fails_after_saving_is_reported() -> None:
+def test_what_fails_after_saving_is_logged() -> None:
     calls: list = []
-    damage: list = []
-    assert perform(a_save(calls, "EIO"), MemoryPositions(), lambda *what: damage.append(what)) is None
-    assert damage == [("old", "delete", 3, 9, "EIO"), ("t", "trim", 3, 9, "EIO")]
+    lines: list = []
+    assert perform(a_save(calls, "EIO"), MemoryPositions(), lambda *what: lines.append(what)) is None
+    assert lines == [
+        ("error", "TOPIC(old): failed to delete its files - EIO"),
+        ("error", "TOPIC(t): failed to free space - EIO"),
+    ]
 
 
 def test_a_trim_of_a_topic_nobody_saved_is_left_out() -> None:

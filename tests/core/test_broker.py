@@ -1,0 +1,94 @@
+"""The broker: what it says of its health, and to its operator."""
+
+from __future__ import annotations
+
+import pytest
+
+from nsqtw.errors import BackendError, Exiting
+from tests.core.world import World
+
+
+def test_what_cannot_be_stored_is_said_once_and_when_it_is_over() -> None:
+    world = World()
+    world.reader()
+    world.lines.clear()
+    commit = world.backend.commit
+    world.backend.commit = lambda writes, durable: {queue: BackendError("no space") for queue, _ in writes}
+    for _ in range(3):
+        world.put(b"a")
+        world.turn()
+    assert world.lines == [("error", "NSQ: messages cannot be stored - no space")]
+    assert world.broker.health == "NOK - no space"
+    world.backend.commit = commit
+    world.put(b"a")
+    world.turn()
+    assert world.lines[1:] == [("info", "NSQ: messages are stored again")]
+    assert world.broker.health == "OK"
+
+
+def test_a_save_that_fails_is_said_and_tried_again_with_everything_in_it() -> None:
+    world = World()
+    reader = world.reader()
+    world.put(b"a", b"b")
+    first, _ = reader.read()
+    reader.requeue(first.id, 100.0)
+    waited: list[Exception | None] = []
+    world.broker.save(waited.append)
+    world.save(BackendError("no space"))
+    assert [str(error) for error in waited] == ["no space"]
+    assert ("error", "NSQ: positions cannot be stored - no space") in world.lines
+    assert world.broker.save_is_wanted
+    world.save()
+    world.crash()
+    channel = world.channel()
+    assert (channel.depth, channel.deferred_count) == (1, 1)
+
+
+def test_births_and_deaths_are_said() -> None:
+    world = World()
+    world.channel()
+    world.topic().delete_channel("c")
+    world.broker.delete_topic("t")
+    assert world.lines == [
+        ("info", "TOPIC(t): created"),
+        ("info", "TOPIC(t): new channel(c)"),
+        ("info", "TOPIC(t): deleting channel c"),
+        ("info", "TOPIC(t): deleting"),
+    ]
+
+
+def test_blocks_that_cannot_be_reserved_fail_the_publish_that_needed_them() -> None:
+    world = World()
+    world.broker._reserved_blocks = world.broker._next_block
+
+    def refuse(block: int) -> None:
+        raise BackendError("no space")
+
+    world.broker._reserve = refuse
+    answers = world.put(b"a")
+    world.turn()
+    assert [str(answer) for answer in answers] == ["no space"]
+    world.broker._reserve = world.positions.reserve
+    assert world.put(b"b") == []
+    world.turn()
+    assert world.topic().depth == 1
+
+
+def test_blocks_are_reserved_ahead_with_a_save_before_they_run_out() -> None:
+    world = World()
+    broker = world.broker
+    before = world.positions.load().next_block
+    while broker._blocks_to_reserve() is None:
+        broker.take_blocks(1)
+    world.save()
+    after = world.positions.load().next_block
+    assert before is not None and after is not None
+    assert after > before
+    assert broker._blocks_to_reserve() is None
+
+
+def test_a_stopping_broker_takes_no_new_topic() -> None:
+    world = World()
+    world.broker.stop(world.now)
+    with pytest.raises(Exiting):
+        world.topic("new")
