@@ -10,7 +10,7 @@ Whatever else is in the data path is left alone. No topic's directory has a dot 
 `a.deleted.1` has the directory `a%2Edeleted%2E1`.
 
 The parts: `disk_log` is what is shared; `disk_recovery` opens it, `disk_writer` appends, `disk_reader` reads,
-`disk_trim` frees, `disk_sync` remembers what is not on stable storage.
+`disk_trim` frees, `disk_space` keeps a reserve, `disk_sync` remembers what is not on stable storage.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from nsqtw.backends.disk_format import first_of_log
 from nsqtw.backends.disk_log import Log
 from nsqtw.backends.disk_reader import LogReader
 from nsqtw.backends.disk_recovery import open_log
+from nsqtw.backends.disk_space import Reserve
 from nsqtw.backends.disk_sync import Unsynced
 from nsqtw.backends.disk_trim import LogTrim, Spares
 from nsqtw.backends.disk_writer import LogWriter
@@ -69,6 +70,7 @@ class DiskBackend:
         self.open_files = OpenFiles(self.files)
         self.unsynced = Unsynced(self.files)
         self.spares = Spares()
+        self._reserve = Reserve(self.files, directory, self.spares)
         self._queues: dict[str, DiskQueue] = {}
         try:
             self._finish_deletions()
@@ -100,6 +102,11 @@ class DiskBackend:
         IBackend API. With `durable` the answer may also name a queue that is not in `writes`: what was
         committed to it before could not be brought to stable storage.
         """
+        if writes:
+            full = self._reserve.refusal(sum([len(segment.frames) for _, segments in writes for segment in segments]))
+            if full is not None:
+                error = backend_error(full, "write to the data path")
+                return dict.fromkeys([queue for queue, _ in writes], error)
         failed: dict[Any, BackendError] = {}
         staged: list[DiskQueue] = []
         for written, segments in writes:

@@ -116,7 +116,7 @@ class Scan:
             if head is None:
                 at = self._next_magic(at)
                 continue
-            if at > self.position and self._belongs(head) and self._frames_at(at, head) is not None:
+            if self._belongs(head) and self._frames_at(at, head) is not None:
                 self.position = at
                 return head
             at += head.size

@@ -41,6 +41,11 @@ class Spares:
         if len(self._logs) > MOST_SPARES:
             self._logs.pop(0).remove_spare()
 
+    def give_back(self) -> None:
+        """Space is short: no log keeps one."""
+        while self._logs:
+            self._logs.pop().remove_spare()
+
     def forget(self, log: Log) -> None:
         if log in self._logs:
             self._logs.remove(log)

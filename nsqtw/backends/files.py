@@ -54,6 +54,11 @@ class Files:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
+    def free_space(self, path: str) -> tuple[int, int]:
+        """Bytes that may still be written on the file system of `path`, and the bytes it has."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
     def names(self, directory: str) -> list[str]:
         """What is in a directory, in no particular order; nothing when there is no such directory."""
         try:

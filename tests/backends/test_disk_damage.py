@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, encode_header
+from nsqtw.backends.disk_scan import BLOCK_BYTES
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 from nsqtw.testing.contracts import make_segment
@@ -76,6 +77,20 @@ def test_several_damaged_records(tmp_path: Path) -> None:
     assert path.damaged() == [(0, 0), (5, 7), (12, 12)]
     path.reopen()
     assert path.sequences() == kept
+
+
+@pytest.mark.parametrize("missing", range(6))
+def test_the_next_record_starts_at_the_border_of_a_block(tmp_path: Path, missing: int) -> None:
+    """The search reads blocks; what it looks for may be cut by their ends."""
+    for block in (BLOCK_BYTES, 4 * BLOCK_BYTES):
+        path = DataPath(tmp_path / str(block))
+        bodies = block - missing - record_bytes(make_segment(0, 1, size=0))
+        path.commit_each(make_segment(0, 1, size=bodies), make_segment(1))
+        flip(path.logs()[0], HEADER_BYTES)
+        assert [segment.first for segment in path.queue.read(0, 1)] == [1]
+        path.reopen()
+        assert path.sequences() == [1]
+        path.close()
 
 
 def test_a_damaged_file_header_costs_nothing(tmp_path: Path) -> None:

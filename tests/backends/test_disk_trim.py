@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, decode_header
 from nsqtw.backends.disk_trim import MOST_SPARES
+from nsqtw.backends.files import Files
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.testing.contracts import make_segment, messages, read_all
 from nsqtw.testing.files import FaultyFiles
@@ -258,3 +260,59 @@ def test_a_spare_file_that_vanished(tmp_path: Path) -> None:
     (tmp_path / "t" / "spare.tmp").unlink()
     assert path.commit(make_segment(1000, 10, size=90)) is None
     assert path.sequences() == list(range(900, 1010))
+
+
+class InterruptedFiles(Files):
+    """Does something else before a certain read, as another thread might."""
+
+    def __init__(self) -> None:
+        self.reads_before = 0
+        self.other: Callable[[], None] | None = None
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        if self.other is not None:
+            if self.reads_before == 0:
+                other, self.other = self.other, None
+                other()
+            self.reads_before -= 1
+        return super().read(fd, size, position)
+
+
+@pytest.mark.parametrize("keep", [[], [105], [205], [105, 205]])
+@pytest.mark.parametrize("reads_before", range(4))
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_trim_comes_in_between(tmp_path: Path, keep: list[int], reads_before: int, closed: bool) -> None:
+    """
+    While a reader is between two files, files it has still to read are rewritten, removed, or full of new content: it
+    gets what is wanted, in order, takes nothing for damage, and nothing for the end.
+    """
+    files = InterruptedFiles()
+    path = DataPath(tmp_path, HEADER_BYTES + 10 * SIZE, files)
+    path.commit_each(*[make_segment(first, 10, size=90) for first in range(0, 500, 10)])
+
+    def other() -> None:
+        path.queue.trim(300, keep)
+        path.commit_each(*[make_segment(first, 10, size=90) for first in range(500, 620, 10)])
+
+    if closed:
+        for file in path.queue.log.log_files[:-1]:
+            path.backend.open_files.forget(file)
+    files.reads_before, files.other = reads_before, other
+    found: list[int] = []
+    start = 100
+    while segments := path.queue.read(start, 20 * SIZE):
+        found += list(messages(segments))
+        start = segments[-1].end
+    assert path.reports == []
+    assert found == sorted(found)
+    assert {*keep, *range(300, 620)} <= set(found)
+
+
+def test_the_order_of_a_rewrite(tmp_path: Path) -> None:
+    """Whole and synced before it takes the name; no index may be there that is of the old one."""
+    files = FaultyFiles(str(tmp_path))
+    path = filled(tmp_path, files)
+    before = len(files.trace)
+    path.queue.trim(100, [7])
+    operations = [step.operation for step in files.trace[before:]]
+    assert operations == ["create", "write", "sync", "rename", "sync_directory"]

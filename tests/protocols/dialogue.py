@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from nsqtw.core.broker import Broker
 from nsqtw.errors import BackendError
+from nsqtw.net.writer import perform
 from nsqtw.protocols.v2 import V2Factory
 from tests.core.world import Message, World
 
@@ -271,7 +272,8 @@ class Stage:
             self.world.turn()
 
     def _save(self) -> bool:
-        if self.saves_held or self.commits_held or not self.broker.save_is_urgent:
+        if self.saves_held or not self.broker.save_is_urgent:
             return False
-        self.world.save(self.save_error)
+        save = self.broker.begin_save(self.now)
+        self.broker.end_save(save, self.save_error or perform(save, self.world.positions, self.world.log))
         return True

@@ -223,6 +223,17 @@ def test_the_answer_to_identify_and_sub_wait_for_what_is_owed_before_them() -> N
     client.expect(OK, OK, OK, OK)
 
 
+def test_a_birth_that_is_saved_before_an_older_publish_is_committed() -> None:
+    stage = Stage()
+    client = stage.connect()
+    stage.commits_held = True
+    client.send(pub(b"a", topic=b"u") + b"SUB t c\nRDY 1\n" + pub(b"b"))
+    client.expect()
+    stage.commits_held = False
+    stage.turn()
+    client.expect(OK, OK, OK, message(b"b"))
+
+
 def test_messages_and_heartbeats_pass_while_a_publish_is_owed() -> None:
     stage = Stage()
     client = stage.connect()
