@@ -136,17 +136,9 @@ class LogWriter:
 
     def _write(self, growth: Growth) -> None:
         file = growth.file
-        descriptor = self._open_new(file) if growth.is_new else self._open_last(file)
-        write_all(self._log.files, descriptor.fd, growth.buffers, file.size)
-
-    def _open_last(self, file: LogFile) -> Descriptor:
-        try:
-            descriptor = self._log.descriptor(file)
-        except OSError:
-            file.sealed = True
-            raise
+        descriptor = self._open_new(file) if growth.is_new else self._log.descriptor(file)
         assert descriptor is not None, "the last file of a log is never replaced"
-        return descriptor
+        write_all(self._log.files, descriptor.fd, growth.buffers, file.size)
 
     def _open_new(self, file: LogFile) -> Descriptor:
         """A finished file that waits for reuse, else a new one."""

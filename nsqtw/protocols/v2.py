@@ -163,10 +163,10 @@ class V2Session(Due):
 
     def fall_due(self, now: float) -> float | None:
         """Heartbeats, a client that is silent for too long, and commands that waited for a birth."""
+        if not self._birth_pending:
+            self._run_commands(now)
         if self._birth_pending or self._owed:
             self._last_command = now  # it is us who take long
-        else:
-            self._run_commands(now)
         if now >= self._deadline:
             self.receive_end(now)
         if self._ending:
@@ -206,7 +206,8 @@ class V2Session(Due):
 
     def error_frame(self, error: ClientError) -> bytes:
         """The one place where an error becomes a frame, and a line in the log."""
-        self._broker.log("error", f"[{self.client.remote_address}] - {error}")
+        shown = error.frame_data.decode("utf-8", "backslashreplace")  # a client's bytes need not be text
+        self._broker.log("error", f"[{self.client.remote_address}] - {shown}")
         return frame(ERROR, error.frame_data)
 
     def _refuse(self, error: ClientError) -> None:
