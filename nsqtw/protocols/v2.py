@@ -12,9 +12,8 @@ NSQ's protocol V2, one session for one connection.
     NOP                        ->
     _heartbeat_ every interval <- answered by any command
 
-Theory of operation. Every allowed (state, command) pair stands in one table, `_COMMANDS`. A reply is never written
-ahead of an older one: a publish that is not committed yet leaves a place in `_owed`, and what comes after it waits
-behind it. Heartbeats and message frames are not replies and pass. While a new channel is being saved no further
+Theory of operation. Every allowed (state, command) pair stands in one table, `_COMMANDS`. `Replies` keeps the order of
+the answers: a publish that is not committed yet has a place there. While a new channel is being saved no further
 command is looked at.
 
 A mistake of the client is raised as ClientError and becomes an error frame here, in one place; a fatal one ends the
@@ -25,7 +24,6 @@ This module is hot, once per command or run of commands.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
@@ -45,6 +43,7 @@ from nsqtw.names import is_valid_name
 from nsqtw.protocols import identify
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.parameters import decimal, duration_ns, signed64
+from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.v2_codec import V2Codec
 
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
@@ -55,32 +54,28 @@ _NAMELESS = "insufficient number of parameters"
 _EXPERIMENT = "topology-aware-consumption"
 
 
-class Owed:
-    """
-    The place of a reply: `frames` once it is known, `last` when nothing may follow it. As a waiter it is told what
-    became of a publish.
-    """
+class Publish:
+    """A publish that was taken. As a waiter it is told what became of it, and replies."""
 
-    __slots__ = ("_count", "_session", "_topic", "_verb", "frames", "last", "replies")
+    __slots__ = ("_count", "_place", "_session", "_topic", "_verb")
 
-    def __init__(self, session: V2Session, verb: str, topic: str, count: int, replies: int) -> None:
+    def __init__(self, session: V2Session, place: Place, verb: str, topic: str, count: int) -> None:
         self._session = session
+        self._place = place
         self._verb = verb
         self._topic = topic
         self._count = count
-        self.replies = replies
-        self.frames: bytes | None = None
-        self.last = False
 
     def __call__(self, error: Exception | None) -> None:
         if error is None:
-            self.frames = OK * self.replies
             counts = self._session.client.pub_counts
             counts[self._topic] = counts.get(self._topic, 0) + self._count
+            # A run of PUBs is one publish with a reply for each.
+            replies = self._count if self._verb == "PUB" else 1
+            self._place.fill(OK * replies, count=replies)
         else:
             failure = ClientError(f"E_{self._verb}_FAILED", f"{self._verb} failed {error}")
-            self.frames, self.last = self._session.error_frame(failure), True
-        self._session.settle()
+            self._place.fill(self._session.error_frame(failure), is_last=True)
 
 
 @implementer(IProtocol)
@@ -100,12 +95,10 @@ class V2Session(Due):
         self._sample_rate = 0
         self._msg_timeout = self._settings.msg_timeout
         self._zone_local = False
-        self._out: list[bytes] = []
-        self._owed: deque[Owed] = deque()
+        self._replies = Replies(changed, self._end)
         self._ending = False
         self._birth_pending = False
         self._stalled = False
-        self._unread_replies = 0
         self._last_command = now
         self._beat = self._settings.heartbeat_interval
         self._next_heartbeat = now + self._beat
@@ -118,11 +111,11 @@ class V2Session(Due):
 
     @property
     def closing(self) -> bool:
-        return self._ending and not self._owed
+        return self._ending and not self._replies.are_owed
 
     @property
     def wants_data(self) -> bool:
-        return not self._birth_pending and self._unread_replies < MAX_UNREAD_REPLIES
+        return not self._birth_pending and self._replies.unread_count < MAX_UNREAD_REPLIES
 
     def receive_data(self, chunk: bytes, now: float) -> None:
         if not self._ending:
@@ -136,24 +129,24 @@ class V2Session(Due):
         self._end()
 
     def data_to_send(self) -> list[bytes]:
-        out, self._out = self._out, []
-        return out
+        return self._replies.take()
 
     def pause_delivery(self) -> None:
         self._stalled = True
+        self._replies.pause()
         if self._consumer is not None:
             self._consumer.stalled = True
 
     def resume_delivery(self, now: float) -> None:
         self._stalled = False
-        self._unread_replies = 0
+        self._replies.resume()
         if self._consumer is not None and not self._ending:
             self._consumer.stalled = False
             self._channel.wake()
 
     def connection_lost(self, now: float) -> None:
         self._ending = True
-        self._owed.clear()
+        self._replies.forget()
         self.due_at = 0.0  # nothing it is still on the agenda for concerns it
         self._broker.clients.pop(id(self), None)
         if self._consumer is not None:
@@ -165,15 +158,14 @@ class V2Session(Due):
         """Heartbeats, a client that is silent for too long, and commands that waited for a birth."""
         if not self._birth_pending:
             self._run_commands(now)
-        if self._birth_pending or self._owed:
+        if self._birth_pending or self._replies.are_owed:
             self._last_command = now  # it is us who take long
         if now >= self._deadline:
             self.receive_end(now)
         if self._ending:
             return None
         if now >= self._next_heartbeat:
-            self._out.append(HEARTBEAT)
-            self._changed()
+            self._replies.pass_by(HEARTBEAT)
             self._next_heartbeat = now + self._beat
         next_due = min(self._next_heartbeat, self._deadline)
         return next_due if next_due < inf else None
@@ -186,24 +178,6 @@ class V2Session(Due):
 
     # -- replies
 
-    def settle(self) -> None:
-        """A reply that was owed is known: write it and what waited behind it, up to the next unknown one."""
-        while self._owed and (frames := self._owed[0].frames) is not None:
-            place = self._owed.popleft()
-            self._out.append(frames)
-            if self._stalled:
-                self._unread_replies += place.replies
-            if place.last:
-                self._owed.clear()
-                self._end()
-        self._changed()
-
-    def _reply(self, frames: bytes, *, last: bool = False) -> None:
-        place = Owed(self, "", "", 0, 1)
-        place.frames, place.last = frames, last
-        self._owed.append(place)
-        self.settle()
-
     def error_frame(self, error: ClientError) -> bytes:
         """The one place where an error becomes a frame, and a line in the log."""
         shown = error.frame_data.decode("utf-8", "backslashreplace")  # a client's bytes need not be text
@@ -214,11 +188,7 @@ class V2Session(Due):
         """Answer with an error; after a fatal one the session ends."""
         if error.fatal:
             self._end()
-        self._reply(self.error_frame(error), last=error.fatal)
-
-    def _deliver(self, frames: bytes) -> None:
-        self._out.append(frames)
-        self._changed()
+        self._replies.add(self.error_frame(error), is_last=error.fatal)
 
     def _end(self) -> None:
         """Nothing more is read, done or delivered; what is owed is still written."""
@@ -283,9 +253,9 @@ class V2Session(Due):
             self._next_heartbeat = now + self._beat
         self._broker.agenda.at(min(self._next_heartbeat, self._deadline), self)
         if fields["feature_negotiation"]:
-            self._reply(frame(RESPONSE, identify.answer(settings, self._options)))
+            self._replies.add(frame(RESPONSE, identify.answer(settings, self._options)))
         else:
-            self._reply(OK)
+            self._replies.add(OK)
 
     def _on_auth(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
@@ -297,7 +267,7 @@ class V2Session(Due):
             raise ClientError("E_INVALID", f"SUB {_NAMELESS}")
         topic_name = _checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
         channel_name = _checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
-        consumer = Consumer(self.client, self._broker.agenda, self._deliver, self._end, self._msg_timeout)
+        consumer = Consumer(self.client, self._broker.agenda, self._replies.pass_by, self._end, self._msg_timeout)
         consumer.touch_timeout = self._settings.msg_timeout
         consumer.sample_rate = self._sample_rate
         consumer.zone_local = self._zone_local
@@ -314,7 +284,7 @@ class V2Session(Due):
         self._consumer = consumer
         self._set_state(SUBSCRIBED)
         if channel.is_saved:
-            self._reply(OK)
+            self._replies.add(OK)
         else:
             self._birth_pending = True
             self._broker.save(self._channel_saved)
@@ -323,25 +293,20 @@ class V2Session(Due):
         """The channel survives a crash from now on: only now SUB is answered, and the next command looked at."""
         self._birth_pending = False
         if error is None:
-            self._reply(OK)
+            self._replies.add(OK)
             self._broker.agenda.at(self._last_command, self)
         else:
             self._refuse(ClientError("E_SUB_FAILED", f"SUB failed {error}"))
 
     def _on_pub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        """PUB, a run of them, or MPUB."""
-        self._publish(verb, params[0], payload, 0, 1 if verb == b"MPUB" else len(payload))
-
-    def _on_dpub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        self._publish(verb, params[0], payload, self._delay_ms(params[1]), 1)
-
-    def _publish(self, verb: bytes, topic: bytes, bodies: list[bytes], delay_ms: int, replies: int) -> None:
-        place = Owed(self, verb.decode(), topic.decode(), len(bodies), replies)
-        self._owed.append(place)
+        """PUB, a run of them, MPUB, or DPUB."""
+        delay_ms = self._delay_ms(params[1]) if verb == b"DPUB" else 0
+        place = self._replies.owe()
+        publish = Publish(self, place, verb.decode(), params[0].decode(), len(payload))
         try:
-            self._topic(verb, topic).put(bodies, delay_ms, place)
+            self._topic(verb, params[0]).put(payload, delay_ms, publish)
         except ClientError:
-            self._owed.pop()
+            self._replies.withdraw(place)
             raise
 
     def _on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
@@ -382,7 +347,7 @@ class V2Session(Due):
     def _on_cls(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         self._channel.set_ready(self._subscriber, 0)
         self._set_state(CLOSING)
-        self._reply(CLOSE_WAIT)
+        self._replies.add(CLOSE_WAIT)
 
     def _on_nop(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """A sign of life."""
@@ -438,7 +403,7 @@ _COMMANDS: dict[bytes, tuple[frozenset[int], _Handler]] = {
     b"SUB": (frozenset({INIT}), V2Session._on_sub),
     b"PUB": (_ANY, V2Session._on_pub),
     b"MPUB": (_ANY, V2Session._on_pub),
-    b"DPUB": (_ANY, V2Session._on_dpub),
+    b"DPUB": (_ANY, V2Session._on_pub),
     b"RDY": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_rdy),
     b"FIN": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_fin),
     b"REQ": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_req),

@@ -296,6 +296,22 @@ def test_nothing_is_delivered_behind_the_error_of_a_failed_commit() -> None:
     bad.expect(error(b"E_PUB_FAILED PUB failed no"), END)
 
 
+def test_nothing_is_delivered_to_a_client_that_only_waits_for_its_last_replies() -> None:
+    stage = Stage()
+    bad, publisher = stage.connect(), stage.connect()
+    bad.subscribe(ready=10)
+    publisher.send(b"NOP\n", pub(b"x", topic=b"u"))
+    stage.commits_held = True
+    bad.stall()
+    bad.send(pub(b"y", topic=b"u") + b"X\n")
+    stage.broker.topics["t"].put([b"x"], 0, lambda error: None)
+    stage.broker.commit(stage.now)
+    bad.catch_up()
+    stage.commits_held = False
+    stage.turn()
+    bad.expect(OK, error(b"E_INVALID invalid command X"), END)
+
+
 def test_a_client_that_reads_slowly_gets_no_messages_until_it_has_caught_up() -> None:
     stage = Stage()
     client = stage.connect()

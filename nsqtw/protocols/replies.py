@@ -1,0 +1,96 @@
+"""
+What is to be written to a client, in order.
+
+A reply is never written ahead of an older one. One that is not known yet leaves a `Place`, and what comes after it
+waits behind it. Messages and heartbeats are not replies and pass.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+
+class Place:
+    """Where a reply goes once it is known: `fill` it once."""
+
+    __slots__ = ("_replies", "count", "frames", "is_last")
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+        self.frames: bytes | None = None
+        self.count = 1
+        self.is_last = False
+
+    def fill(self, frames: bytes, *, count: int = 1, is_last: bool = False) -> None:
+        """The reply, or `count` of them. Nothing is written after the one that `is_last`."""
+        self.frames, self.count, self.is_last = frames, count, is_last
+        self._replies.settle()
+
+
+class Replies:
+    """The output of one session. `changed` is called when there is something to write, `ended` after the last reply."""
+
+    def __init__(self, changed: Callable[[], None], ended: Callable[[], None]) -> None:
+        self._changed = changed
+        self._ended = ended
+        self._out: list[bytes] = []
+        self._places: deque[Place] = deque()
+        self._is_paused = False
+        self.unread_count = 0
+        """Replies written since the client stopped reading."""
+
+    @property
+    def are_owed(self) -> bool:
+        """Whether some are not known yet."""
+        return bool(self._places)
+
+    def owe(self) -> Place:
+        """Keep a place for a reply."""
+        place = Place(self)
+        self._places.append(place)
+        return place
+
+    def withdraw(self, place: Place) -> None:
+        """The place that was kept last is not needed."""
+        if self._places and self._places[-1] is place:
+            self._places.pop()
+
+    def add(self, frames: bytes, *, is_last: bool = False) -> None:
+        """Reply."""
+        self.owe().fill(frames, is_last=is_last)
+
+    def pass_by(self, frames: bytes) -> None:
+        """Write something that is no reply."""
+        self._out.append(frames)
+        self._changed()
+
+    def settle(self) -> None:
+        """Write what is known, up to the first place that is not filled."""
+        while self._places and (frames := self._places[0].frames) is not None:
+            place = self._places.popleft()
+            self._out.append(frames)
+            if self._is_paused:
+                self.unread_count += place.count
+            if place.is_last:
+                self._places.clear()
+                self._ended()
+        self._changed()
+
+    def take(self) -> list[bytes]:
+        """What is to be written now."""
+        out, self._out = self._out, []
+        return out
+
+    def pause(self) -> None:
+        """The client does not read."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """It does again."""
+        self._is_paused = False
+        self.unread_count = 0
+
+    def forget(self) -> None:
+        """Nobody reads them any more."""
+        self._places.clear()
