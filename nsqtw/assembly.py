@@ -85,7 +85,10 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
 
 def log(level: str, text: str) -> None:
     """Tell the operator. From any thread."""
-    _log.emit(LogLevel.levelWithName(level), "{text}", text=text)
+    if level == "critical":
+        _log.failure("{text}", text=text)
+    else:
+        _log.emit(LogLevel.levelWithName(level), "{text}", text=text)
 
 
 def report(topic: str, where: str, first: int, last: int, why: str) -> None:

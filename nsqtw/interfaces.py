@@ -30,7 +30,10 @@ be read. `where` is a place an operator can look at (file and offset), `why` one
 """
 
 OperatorLog = Callable[[str, str], None]
-"""`log(level, text)`: one line for the operator; `level` is debug, info, warn or error. From any thread."""
+"""
+`log(level, text)`: one line for the operator; `level` is debug, info, warn or error. Also critical, called while an
+exception nobody foresaw is handled, whose traceback then belongs to the line. From any thread.
+"""
 
 
 class IProtocolFactory(Interface):

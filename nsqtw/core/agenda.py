@@ -9,6 +9,7 @@ heap once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -28,9 +29,12 @@ class Due:
 
 
 class Agenda:
-    """The heap. Moments are seconds in the clock of `now`."""
+    """
+    The heap. Moments are seconds in the clock of `now`. `failed` is called while an exception of a Due is handled.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[], None]) -> None:
+        self._failed = failed
         self._heap: list[tuple[float, int, Due]] = []
         self._tie = count()
 
@@ -55,7 +59,11 @@ class Agenda:
                 due.due_at = inf
                 fallen.append(due)
         for due in fallen:
-            again = due.fall_due(now)
+            try:
+                again = due.fall_due(now)
+            except Exception:
+                self._failed()  # a broken part must not keep the others from what is due
+                continue
             if again is not None:
                 self.at(again, due)
         return self.next_due

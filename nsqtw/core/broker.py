@@ -75,7 +75,7 @@ class Broker:
         self.node_id: int = options.node_id
         self.start_time = start_time
         self.log = log
-        self.agenda = Agenda()
+        self.agenda = Agenda(lambda: log("critical", "NSQ: something that was due failed"))
         self.topics: dict[str, Topic] = {}
         self.clients: dict[int, Client] = {}
         self.stopping = False
@@ -178,20 +178,23 @@ class Broker:
                 sealed.append((topic, topic.seal(timestamp_ns), waiters))
             except BackendError as error:
                 self.note_commit(error)
-                _answer(waiters, error)
+                self._answer(waiters, error)
         failed = self._store(sealed, now)
         for topic, segments, waiters in sealed:
             failure = failed.get(topic.log.queue)
             if segments and failure is None:
                 topic.accept(segments, now, pinned=self._late is not None and not topic.ephemeral)
-            _answer(waiters, failure)
+            self._answer(waiters, failure)
 
     def serve(self, now: float) -> bool:
         """Hand out what is new. Returns whether some consumer should get more in the next turn."""
         channels, self.to_serve = self.to_serve, {}
         for channel in channels:
-            if channel.serve(now):
-                self.to_serve[channel] = None
+            try:
+                if channel.serve(now):
+                    self.to_serve[channel] = None
+            except Exception:
+                self.log("critical", f"CHANNEL({channel.name}): serving it failed")
         return bool(self.to_serve)
 
     def tick(self, now: float) -> float | None:
@@ -247,7 +250,7 @@ class Broker:
         for saved in save.cut.topics:
             if saved.name in self.topics:
                 self.topics[saved.name].end_of_save(failed=error is not None)
-        _answer(save.waiters, error)
+        self._answer(save.waiters, error)
 
     def stop(self, now: float) -> None:
         """Take nothing more; write out what is held back in memory. The last cut comes after this."""
@@ -291,6 +294,23 @@ class Broker:
             return None
         return self._next_block + RESERVED_BLOCKS
 
+    def _answer(self, waiters: list[Waiter], error: Exception | None) -> None:
+        for waiter in waiters:
+            try:
+                waiter(error)
+            except Exception:
+                self.log("critical", "NSQ: answering a publisher failed")
+
+    def _commit_to(
+        self, backend: IBackend, writes: list[tuple[IBackendQueue, list[Segment]]]
+    ) -> dict[IBackendQueue, BackendError]:
+        try:
+            return backend.commit(writes, False)
+        except Exception as unforeseen:  # of a backend that does not keep to the interface
+            self.log("critical", "NSQ: the backend failed to commit")
+            failure = BackendError(f"{type(unforeseen).__name__}: {unforeseen}")
+            return dict.fromkeys([queue for queue, _ in writes], failure)
+
     def _store(
         self, sealed: list[tuple[Topic, list[Segment], list[Waiter]]], now: float
     ) -> dict[IBackendQueue, BackendError]:
@@ -307,17 +327,12 @@ class Broker:
             else:
                 self._late.add(topic, segments, now)
         for backend, of_backend in writes.items():
-            failed.update(backend.commit(of_backend, False))
+            failed.update(self._commit_to(backend, of_backend))
         if failed:
             self.note_commit(next(iter(failed.values())))
         elif writes:
             self.note_commit(None)
         return failed
-
-
-def _answer(waiters: list[Waiter], error: Exception | None) -> None:
-    for waiter in waiters:
-        waiter(error)
 
 
 def _tell(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:

@@ -159,6 +159,11 @@ class HttpRequest:
         if self._later is not None:
             self.answer(self._later)
 
+    def abort(self) -> None:
+        """Connection API of the pump."""
+        if self._connection is not None:
+            self._connection.transport.abortConnection()
+
     # -- inside
 
     def _run(self) -> None:

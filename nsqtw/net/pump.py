@@ -16,9 +16,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from nsqtw.core.broker import Broker, Save
 from nsqtw.errors import BackendError
+
+_log = Logger()
 
 SAVE_SECONDS = 1.0
 COMMIT_BYTES = 4 * 1024 * 1024
@@ -30,6 +33,9 @@ class Connection(Protocol):
 
     def flush(self, now: float) -> None:
         """Write what there is."""
+
+    def abort(self) -> None:
+        """End at once: something in here is broken."""
 
 
 class SaveWriter(Protocol):
@@ -101,7 +107,11 @@ class Pump:
         more = bool(broker.to_serve) and broker.serve(now)
         changed, self._changed = self._changed, {}
         for connection in changed:
-            connection.flush(now)
+            try:
+                connection.flush(now)
+            except Exception:
+                _log.failure("a connection failed to write")
+                connection.abort()
         self._woken = False
         if more or self._changed or broker.to_commit or broker.to_serve:
             self.wake()

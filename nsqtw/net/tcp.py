@@ -117,6 +117,10 @@ class BrokerConnection(Protocol):
         else:
             self._regulate(session)
 
+    def abort(self) -> None:
+        """End at once, whatever there is to write."""
+        self.transport.abortConnection()
+
     def disconnect(self) -> None:
         """Close, once everything written is out."""
         self.transport.unregisterProducer()

@@ -36,6 +36,8 @@ class Life:
         self.written: Messages = {}
         self.stored: set[int] = set()
         self.durable: set[int] = set()
+        self.unproven: set[int] = set()
+        """Stored, and the fsync that should have made it durable failed."""
         self.marks: list[tuple[int, frozenset[int], frozenset[int]]] = []
         self.mark()
 
@@ -49,7 +51,7 @@ class Life:
         if error is None:
             self.stored |= messages(segments).keys()
             if durable:
-                self.durable = set(self.stored)
+                self.durable = self.stored - self.unproven
             self.mark()
         return error is None
 
@@ -228,7 +230,9 @@ class LogAgainstModel(RuleBasedStateMachine):
     def commit_with_failures(self, shapes: list[tuple[int, int, int]], operations: list[str], after: int) -> None:
         for operation in operations:
             self.life.files.fail(operation, errno.EIO, after=after)
-        self.life.commit(*self.segments(shapes), durable=True)
+        before = self.life.stored - self.life.durable
+        if not self.life.commit(*self.segments(shapes), durable=True) and "sync" in operations:
+            self.life.unproven |= before
         self.life.files.heal()
         # A recycled file that could not be cut, or must not be written any more, ends in what looks like damage.
         self.may_report |= "truncate" in operations or "sync" in operations

@@ -5,6 +5,10 @@ from __future__ import annotations
 from nsqtw.core.agenda import Agenda, Due
 
 
+def unexpected() -> None:
+    raise AssertionError("nothing should have failed")
+
+
 class Caller(Due):
     def __init__(self, *again: float) -> None:
         super().__init__()
@@ -17,7 +21,7 @@ class Caller(Due):
 
 
 def test_calls_come_when_due_and_the_next_moment_is_told() -> None:
-    agenda, early, late = Agenda(), Caller(), Caller()
+    agenda, early, late = Agenda(unexpected), Caller(), Caller()
     agenda.at(2.0, late)
     agenda.at(1.0, early)
     assert agenda.run(0.5) == 1.0
@@ -27,7 +31,7 @@ def test_calls_come_when_due_and_the_next_moment_is_told() -> None:
 
 
 def test_an_earlier_moment_replaces_a_later_one_and_a_later_one_changes_nothing() -> None:
-    agenda, caller = Agenda(), Caller()
+    agenda, caller = Agenda(unexpected), Caller()
     agenda.at(5.0, caller)
     agenda.at(1.0, caller)
     agenda.at(9.0, caller)
@@ -37,7 +41,7 @@ def test_an_earlier_moment_replaces_a_later_one_and_a_later_one_changes_nothing(
 
 
 def test_who_asks_again_is_called_again() -> None:
-    agenda, caller = Agenda(), Caller(2.0, 3.0)
+    agenda, caller = Agenda(unexpected), Caller(2.0, 3.0)
     agenda.at(1.0, caller)
     assert agenda.run(1.0) == 2.0
     assert agenda.run(2.0) == 3.0
@@ -46,7 +50,20 @@ def test_who_asks_again_is_called_again() -> None:
 
 
 def test_one_who_is_due_again_at_once_waits_for_the_next_run() -> None:
-    agenda, caller = Agenda(), Caller(1.0)
+    agenda, caller = Agenda(unexpected), Caller(1.0)
     agenda.at(1.0, caller)
     assert agenda.run(1.0) == 1.0
     assert caller.called == [1.0]
+
+
+def test_one_that_fails_does_not_keep_the_others_from_what_is_due() -> None:
+    class Broken(Due):
+        def fall_due(self, now: float) -> float | None:
+            raise ZeroDivisionError
+
+    failures: list[bool] = []
+    agenda, broken, caller = Agenda(lambda: failures.append(True)), Broken(), Caller()
+    agenda.at(1.0, broken)
+    agenda.at(1.0, caller)
+    assert agenda.run(1.0) is None
+    assert (failures, caller.called) == ([True], [1.0])

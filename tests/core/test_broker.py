@@ -92,3 +92,46 @@ def test_a_stopping_broker_takes_no_new_topic() -> None:
     world.broker.stop(world.now)
     with pytest.raises(Exiting):
         world.topic("new")
+
+
+def test_a_broken_consumer_does_not_keep_others_from_their_messages() -> None:
+    world = World()
+    broken, good = world.reader("broken"), world.reader("good")
+
+    def fail(frames: bytes) -> None:
+        raise ZeroDivisionError
+
+    broken.consumer.deliver = fail
+    world.put(b"a")
+    assert good.bodies() == [b"a"]
+    assert ("critical", "CHANNEL(broken): serving it failed") in world.lines
+
+
+def test_a_broken_waiter_does_not_keep_others_from_their_answer() -> None:
+    world = World()
+
+    def fail(error: Exception | None) -> None:
+        raise ZeroDivisionError
+
+    world.topic().put([b"a"], 0, fail)
+    answers = world.put(b"b")
+    world.turn()
+    assert answers == [None]
+    assert ("critical", "NSQ: answering a publisher failed") in world.lines
+
+
+def test_a_backend_that_raises_fails_the_publishes_of_that_turn() -> None:
+    world = World()
+    commit = world.backend.commit
+
+    def fail(writes: object, durable: bool) -> None:
+        raise ZeroDivisionError("broken")
+
+    world.backend.commit = fail
+    answers = world.put(b"a")
+    world.turn()
+    assert [str(answer) for answer in answers] == ["ZeroDivisionError: broken"]
+    world.backend.commit = commit
+    assert world.put(b"b") == []
+    world.turn()
+    assert world.topic().depth == 1

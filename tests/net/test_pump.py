@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogEvent
 
 from nsqtw.core.broker import Save
 from nsqtw.errors import BackendError
@@ -67,6 +68,29 @@ def test_many_wakes_are_one_turn_in_the_order_commit_release_serve_write(house: 
     house.pump.changed(Recorder(events))
     house.turn()
     assert events == ["answer", "serve", "write"]
+
+
+def test_a_connection_that_fails_to_write_ends_and_the_others_write(
+    house: House, logged_failures: list[LogEvent]
+) -> None:
+    events: list[str] = []
+
+    class Broken(Recorder):
+        def flush(self, now: float) -> None:
+            raise ZeroDivisionError
+
+        def abort(self) -> None:
+            events.append("abort")
+
+    house.pump.changed(Broken(events))
+    house.pump.changed(Recorder(events))
+    house.turn()
+    assert events == ["abort", "write"]
+    assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
+    logged_failures.clear()
+    house.pump.changed(Recorder(events))
+    house.turn()
+    assert events[2:] == ["write"]
 
 
 def test_a_turn_that_reads_much_commits_in_between(house: House) -> None:
