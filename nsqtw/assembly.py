@@ -13,6 +13,7 @@ from twisted.logger import Logger, LogLevel
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.recovery import load
+from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IPositions
 from nsqtw.net.pump import Pump
 from nsqtw.net.tcp import BrokerFactory
@@ -37,7 +38,10 @@ class Storage:
         """Close all of it; `clean` says that everything is stored."""
         self.backend.close()
         self.memory_backend.close()
-        self.positions.close(clean)
+        try:
+            self.positions.close(clean)
+        except BackendError as error:
+            log("error", f"NSQ: the next start will take this for a crash - {error}")
 
 
 @attrs.frozen

@@ -59,10 +59,10 @@ def perform(save: Save, positions: IPositions, log: OperatorLog) -> BackendError
         except BackendError as error:
             log("error", f"TOPIC({name}): failed to delete its files - {error}")
     for name, queue, bounds in save.trims:
-        unfinished = bounds or positions.unfinished(name)
-        if unfinished is not None:
-            try:
+        try:
+            unfinished = bounds or positions.unfinished(name)
+            if unfinished is not None:
                 queue.trim(*unfinished)
-            except BackendError as error:
-                log("error", f"TOPIC({name}): failed to free space - {error}")
+        except BackendError as error:
+            log("error", f"TOPIC({name}): failed to free space - {error}")
     return None

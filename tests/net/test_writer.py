@@ -75,6 +75,17 @@ def test_what_fails_after_saving_is_logged() -> None:
     ]
 
 
+def test_a_cut_is_saved_although_its_bounds_cannot_be_read() -> None:
+    class Unreadable(MemoryPositions):
+        def unfinished(self, topic: str) -> None:
+            raise BackendError("EIO")
+
+    calls: list = []
+    lines: list = []
+    assert perform(a_save(calls), Unreadable(), lambda *line: lines.append(line)) is None
+    assert (calls, lines) == ([("delete",)], [("error", "TOPIC(t): failed to free space - EIO")])
+
+
 def test_a_trim_of_a_topic_nobody_saved_is_left_out() -> None:
     calls: list = []
     save = Save(Cut(), None, trims=[("unknown", SpyQueue(calls), None)])

@@ -298,15 +298,15 @@ def test_nothing_is_delivered_behind_the_error_of_a_failed_commit() -> None:
 
 def test_nothing_is_delivered_to_a_client_that_only_waits_for_its_last_replies() -> None:
     stage = Stage()
-    bad, publisher = stage.connect(), stage.connect()
-    bad.subscribe(ready=10)
-    publisher.send(b"NOP\n", pub(b"x", topic=b"u"))
+    bad = stage.connect()
+    bad.subscribe()
+    bad.send(pub(b"x"))
+    bad.expect(OK)
     stage.commits_held = True
     bad.stall()
-    bad.send(pub(b"y", topic=b"u") + b"X\n")
-    stage.broker.topics["t"].put([b"x"], 0, lambda error: None)
-    stage.broker.commit(stage.now)
+    bad.send(b"RDY 1\n" + pub(b"y", topic=b"u") + b"X\n")
     bad.catch_up()
+    bad.expect()
     stage.commits_held = False
     stage.turn()
     bad.expect(OK, error(b"E_INVALID invalid command X"), END)
