@@ -1,0 +1,31 @@
+"""The measurements in a form that takes seconds: every count is checked, the figures mean little."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def run(*words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_case_of_the_bench_counts_right() -> None:
+    table = run("tests.bench", "--quick")
+    for work in ("MPUB 200 x 200 B", "SUB+FIN of a backlog, 4 channels", "HTTP /pub", "HTTP /mpub"):
+        assert work in table
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(("backlog", "--messages", "50000"), id="backlog"),
+        pytest.param(("poison", "--messages", "200000"), id="poison"),
+    ],
+)
+def test_memory_and_disk_stay_bounded(case: tuple[str, ...]) -> None:
+    assert "ok " in run("tests.bench.endurance", "--case", *case)
