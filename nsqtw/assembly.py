@@ -84,7 +84,7 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
     writer = WriterThread(reactor, positions, log)
     pump = Pump(reactor, broker, writer)
     load(broker, saved, backend.topics(), pump.now())
-    return Parts(storage, broker, writer, pump, BrokerFactory(broker, pump, protocols()))
+    return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
 
 
 def log(level: str, text: str) -> None:

@@ -174,7 +174,10 @@ class IPositions(Interface):
         """The last saved state, a `nsqtw.core.cut.Saved`. Called once, first."""
 
     def reserve(next_block: int) -> None:
-        """Make durable, before it returns, that blocks under `next_block` are taken. BackendError if it cannot."""
+        """
+        Make durable, before it returns, that blocks under `next_block` are taken; never fewer than were taken before,
+        whatever the order of calls from two threads. BackendError if it cannot.
+        """
 
     def save(cut: Any) -> None:
         """Make a `nsqtw.core.cut.Cut` the saved state, all of it or nothing. BackendError if it cannot."""

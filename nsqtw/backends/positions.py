@@ -130,7 +130,7 @@ class Positions:
     def reserve(self, next_block: int) -> None:
         """IPositions API"""
         with self._lock, self._transaction(durable=True) as connection:
-            connection.execute("UPDATE broker SET next_block = ?", (next_block,))
+            connection.execute("UPDATE broker SET next_block = max(ifnull(next_block, 0), ?)", (next_block,))
 
     def save(self, cut: Cut) -> None:
         """IPositions API"""

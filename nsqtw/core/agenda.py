@@ -4,15 +4,17 @@ What falls due, and when: one heap for the whole broker.
 An entry (`Due`) knows the earliest moment it asked for in `due_at`; asking for a later one costs nothing, asking
 for an earlier one leaves a stale heap item behind that is skipped when its time comes. So whoever moves its
 moment forward all the time, like a consumer whose messages are finished long before they time out, is in the
-heap once.
+heap once. When most of the heap may be stale it is made anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
+
+_MOST_STALE = 64
 
 
 class Due:
@@ -37,12 +39,24 @@ class Agenda:
         self._failed = failed
         self._heap: list[tuple[float, int, Due]] = []
         self._tie = count()
+        self._stale_count = 0
 
     def at(self, when: float, due: Due) -> None:
         """Have `due.fall_due` called at `when`, unless it will be called earlier anyway."""
         if when < due.due_at:
+            if due.due_at < inf:
+                self._stale_count += 1
             due.due_at = when
             heappush(self._heap, (when, next(self._tie), due))
+            if self._stale_count > _MOST_STALE + len(self._heap) // 2:
+                self._clean()
+
+    def _clean(self) -> None:
+        """Leave each entry once, at the moment it waits for."""
+        live = {due: (when, tie, due) for when, tie, due in self._heap if when == due.due_at}
+        self._heap[:] = live.values()
+        heapify(self._heap)
+        self._stale_count = 0
 
     @property
     def next_due(self) -> float | None:

@@ -39,6 +39,7 @@ from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
 
 RESERVED_BLOCKS = 1024
+RETRY_SECONDS = 1.0
 _ALL_BLOCKS = 1 << (SEQUENCE_BITS - BLOCK_SIZE.bit_length() + 1)
 
 
@@ -176,14 +177,18 @@ class Broker:
             waiters = topic.take_waiters()
             try:
                 sealed.append((topic, topic.seal(timestamp_ns), waiters))
-            except BackendError as error:
-                self.note_commit(error)
-                self._answer(waiters, error)
+            except Exception as error:
+                refusal = self._foreseen(error, f"TOPIC({topic.name}): collecting its messages failed")
+                self.note_commit(refusal)
+                self._answer(waiters, refusal)
         failed = self._store(sealed, now)
         for topic, segments, waiters in sealed:
             failure = failed.get(topic.log.queue)
             if segments and failure is None:
-                topic.accept(segments, now, pinned=self._late is not None and not topic.ephemeral)
+                try:
+                    topic.accept(segments, now, pinned=self._late is not None and not topic.ephemeral)
+                except Exception:  # they are stored, and so they are answered
+                    self.log("critical", f"TOPIC({topic.name}): releasing its messages failed")
             self._answer(waiters, failure)
 
     def serve(self, now: float) -> bool:
@@ -195,6 +200,7 @@ class Broker:
                     self.to_serve[channel] = None
             except Exception:
                 self.log("critical", f"CHANNEL({channel.name}): serving it failed")
+                self.agenda.at(now + RETRY_SECONDS, channel)
         return bool(self.to_serve)
 
     def tick(self, now: float) -> float | None:
@@ -241,7 +247,7 @@ class Broker:
         _tell(self.log, "positions", self._save_error, error)
         self._save_error = error
         if error is None:
-            self._reserved_blocks = save.reserve or self._reserved_blocks
+            self._reserved_blocks = max(self._reserved_blocks, save.reserve or 0)
             self._dying.difference_update(save.cut.deleted_topics)
         else:
             self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
@@ -269,9 +275,8 @@ class Broker:
         Never hand out a block under `next_block`, or when that is not known under the one that contains
         `highest_end`, the end of the longest log. BackendError when no block can be reserved.
         """
-        if next_block is None:
-            next_block = max(self._next_block, highest_end // BLOCK_SIZE + 1)
-        self._next_block = next_block
+        known = self._next_block if next_block is None else next_block
+        next_block = self._next_block = max(known, highest_end // BLOCK_SIZE + 1)
         self._reserve_up_to(next_block + RESERVED_BLOCKS)
 
     def take_blocks(self, count: int) -> int:
@@ -306,10 +311,16 @@ class Broker:
     ) -> dict[IBackendQueue, BackendError]:
         try:
             return backend.commit(writes, False)
-        except Exception as unforeseen:  # of a backend that does not keep to the interface
-            self.log("critical", "NSQ: the backend failed to commit")
-            failure = BackendError(f"{type(unforeseen).__name__}: {unforeseen}")
+        except Exception as error:  # of a backend that does not keep to the interface
+            failure = self._foreseen(error, "NSQ: the backend failed to commit")
             return dict.fromkeys([queue for queue, _ in writes], failure)
+
+    def _foreseen(self, error: Exception, what: str) -> BackendError:
+        """The error to answer with. One nobody foresaw is logged with its traceback; called while it is handled."""
+        if isinstance(error, BackendError):
+            return error
+        self.log("critical", what)
+        return BackendError(f"{type(error).__name__}: {error}")
 
     def _store(
         self, sealed: list[tuple[Topic, list[Segment], list[Waiter]]], now: float

@@ -102,6 +102,8 @@ class Channel(Due):
         if consumer not in self.consumers:
             return
         self.consumers.remove(consumer)
+        if self.exiting:
+            return
         if self.ephemeral and not self.consumers:
             self.topic.delete_channel(self.name)
         elif consumer.in_flight:
@@ -252,9 +254,11 @@ class Channel(Due):
             self.topic.read_failed(error)
             self.topic.broker.agenda.at(now + RETRY_READ_SECONDS, self)
             return False
+        # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
+        wanting = any(consumer.room > 0 for consumer in self.consumers)
         if self.position.depth > 0:
-            return any(consumer.room > 0 for consumer in self.consumers)
-        self.topic.set_hungry(self, bool(ready))
+            return wanting
+        self.topic.set_hungry(self, wanting)
         return False
 
     def _ready(self) -> list[Consumer]:

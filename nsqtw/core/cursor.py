@@ -47,6 +47,7 @@ class Cursor:
         self._deferred: list[tuple[float, int]] = []  # heap of due, sequence
         # sequence -> whether the last saved cut may have a row of it
         self._changed: dict[int, bool] = {}
+        self._in_cut: dict[int, bool] = {}  # what `_changed` was when the cut that is being saved was made
         self._emptied = False
 
     @property
@@ -86,6 +87,13 @@ class Cursor:
         self._touch()
 
     def peek(self) -> Span | None:
+        before = self.next
+        span = self._peek()
+        if self.next != before:
+            self._touch()  # a dropped range that is behind all cursors is forgotten: they must be saved with it
+        return span
+
+    def _peek(self) -> Span | None:
         released = self._topic.released
         while self.next < released:
             segment = self._segment()
@@ -110,6 +118,8 @@ class Cursor:
     def advance(self, count: int) -> None:
         self.next += count
         self.taken_total += count
+        if self._ahead and self._ahead[-1].end <= self.next:
+            self._ahead.pop()  # a cursor that has nothing to do keeps no segment in memory
         self._touch()
 
     def next_again(self) -> Again | None:
@@ -177,14 +187,20 @@ class Cursor:
             else:
                 attempts, due = row
                 saved.held.append(HeldRow(sequence, attempts, round(wall_ms_at + due * 1000) if due else 0))
-        self._changed.clear()
+        self._in_cut, self._changed = self._changed, {}
         self._emptied = self.touched = False
         return saved
 
-    def save_again(self, saved: SavedCursor) -> None:
-        """What `changes` gave was not saved."""
-        for sequence in [row.sequence for row in saved.held] + saved.dropped_rows:
-            self._changed[sequence] = True
+    def end_of_save(self, saved: SavedCursor, *, failed: bool) -> None:
+        """What `changes` gave last is saved; or it `failed`, and the next cut must have it."""
+        in_cut, self._in_cut = self._in_cut, {}
+        if not failed:
+            return
+        for sequence, may_be_saved in in_cut.items():
+            if may_be_saved or sequence in self._held:
+                self._changed[sequence] = may_be_saved
+            else:
+                self._changed.pop(sequence, None)
         self._emptied = self._emptied or saved.emptied
         self._touch()
 
@@ -226,7 +242,7 @@ class Cursor:
 
     def _requeue(self, sequence: int, attempts: int) -> None:
         self._hold(sequence, attempts, 0.0)
-        mark = min(self._topic.released, self.next + self._topic.mem_queue_size)
+        mark = min(self._topic.released, self.next + max(1, self._topic.mem_queue_size))
         self._requeued.append((mark, sequence))
 
     def _hold(self, sequence: int, attempts: int, due: float) -> None:

@@ -81,7 +81,7 @@ class Topic:
         Take messages, to be delivered after `delay_ms`. The waiter is called when they are as safe as the topic's
         durability class says, or with a BackendError or Exiting.
         """
-        if self.exiting:
+        if self.exiting or self.broker.stopping:
             waiter(Exiting())
             return
         if not self._waiters:
@@ -99,7 +99,7 @@ class Topic:
             for cut in cuts(bodies):
                 first = self._take_sequences(len(cut))
                 segments.append(encode(cut, first, self.broker.node_id, timestamp_ns, delay_ms))
-        return segments
+        return self._fitting(segments) if self.ephemeral and not self.flows else segments
 
     def take_waiters(self) -> list[Waiter]:
         """Those whose messages the last `seal` gave; whoever takes them answers them."""
@@ -108,14 +108,9 @@ class Topic:
 
     def accept(self, segments: list[Segment], now: float, *, pinned: bool = False) -> None:
         """These are in the log now (`pinned`: will be); let the channels have them."""
-        count = sum(segment.count for segment in segments)
-        self.message_count += count
-        self.message_bytes += sum(len(segment.frames) for segment in segments) - BODY_AT * count
-        if self.ephemeral and not self.flows:
-            segments = self._fitting(segments)
-            count = sum(segment.count for segment in segments)
+        self._count(segments)
         self.log.append(segments, pinned=pinned)
-        self.put_total += count
+        self.put_total += sum(segment.count for segment in segments)
         self._waiting += [Waiting(s.first, s.count, s.delay_ms) for s in segments if s.delay_ms]
         if self.flows:
             self._release(segments, now)
@@ -143,9 +138,11 @@ class Topic:
             raise Exiting
         if self.ephemeral and not is_ephemeral(name):
             self.broker.move_out_of_memory(self)
-        channel = self.channels[name] = Channel(self, name)
+        channel = Channel(self, name)
+        kept = self._kept() if channel.ephemeral and not self.paused else []
+        self.channels[name] = channel
         self.broker.log("info", f"TOPIC({self.name}): new channel({name})")
-        self._release_kept(now)
+        self._release_kept(kept, now)
         self.touch()
         return channel
 
@@ -171,8 +168,10 @@ class Topic:
         self.touch()
 
     def unpause(self, now: float) -> None:
+        """Release what was kept. BackendError when ephemeral channels cannot be given it; the topic stays paused."""
+        kept = self._kept() if any(channel.ephemeral for channel in self.channels.values()) else []
         self.paused = False
-        self._release_kept(now)
+        self._release_kept(kept, now)
         self.touch()
 
     def empty(self) -> None:
@@ -271,8 +270,8 @@ class Topic:
         """What `saved` gave last is safe, and so are its channels; or that `failed`, and the next cut must have it."""
         for channel, cursor in self._in_cut:
             channel.is_saved = channel.is_saved or not failed
-            if failed and channel.cursor is not None:
-                channel.cursor.save_again(cursor)
+            if channel.cursor is not None:
+                channel.cursor.end_of_save(cursor, failed=failed)
         self._in_cut.clear()
         if failed:
             self.touch()
@@ -330,31 +329,35 @@ class Topic:
             self.broker.to_serve.update(self._hungry)
             self._hungry.clear()
 
-    def _release_kept(self, now: float) -> None:
-        """The topic flows again: release what it kept. Ephemeral channels get what fits of it."""
+    def _release_kept(self, kept: list[Segment], now: float) -> None:
+        """The topic flows again: release what it kept. Ephemeral channels get `kept`."""
         if not self.flows or self.depth == 0:
             return
         for waiting in self._waiting:
             self._hold_back(waiting, now)
         self._waiting.clear()
         count = self.depth
-        start, self.released = self.released, self.log.end
-        self.released_total = self.put_total
+        self.released, self.released_total = self.log.end, self.put_total
         self.released_in_memory = min(self.message_count, self.mem_queue_size, self.released_in_memory + count)
         for channel in self.channels.values():
             if channel.ephemeral:
-                self._feed(channel, start, now)
+                channel.release(kept, now)
             channel.wake()
 
-    def _feed(self, channel: Channel, start: int, now: float) -> None:
-        """Give an ephemeral channel what was kept from `start` on, as far as it has room."""
-        while channel.depth < max(1, self.mem_queue_size):
-            before = channel.depth
-            segments = self.log.following(start)
-            channel.release([segment for segment in segments if segment.first >= start], now)
-            if channel.depth == before and not any(segment.delay_ms for segment in segments):
-                return
+    def _kept(self) -> list[Segment]:
+        """What is not released yet, as far as an ephemeral channel could take it. BackendError."""
+        kept: list[Segment] = []
+        count, start = 0, self.released
+        while count < max(1, self.mem_queue_size) and (segments := self.log.following(start)):
+            for segment in segments:
+                index = max(0, start - segment.first)
+                part = Segment(
+                    segment.first + index, segment.count - index, segment.delay_ms, segment.cut(index, segment.count)
+                )
+                kept.append(part)
+                count += 0 if part.delay_ms else part.count
             start = segments[-1].end
+        return kept
 
     def _hold_back(self, waiting: Waiting, since: float) -> None:
         """Every durable channel gets the deferred messages; their delay counts from `since`."""
@@ -369,15 +372,24 @@ class Topic:
         found = self.log.find(waiting.first)
         return now if found is None else found[0].timestamp_ns / 1e9 - wall_ms_at / 1000
 
+    def _count(self, segments: list[Segment]) -> None:
+        """Messages that were accepted."""
+        count = sum(segment.count for segment in segments)
+        self.message_count += count
+        self.message_bytes += sum(len(segment.frames) for segment in segments) - BODY_AT * count
+
     def _fitting(self, segments: list[Segment]) -> list[Segment]:
-        """What fits into an ephemeral topic that keeps its messages for a channel to come."""
+        """
+        What fits into an ephemeral topic that keeps its messages for a channel to come. The rest counts as accepted,
+        and is dropped.
+        """
         room = self.mem_queue_size - self.depth
         fitting = []
         for segment in segments:
-            if room <= 0:
-                break
-            if segment.count > room:
-                segment = Segment(segment.first, room, segment.delay_ms, segment.cut(0, room))
-            fitting.append(segment)
-            room -= segment.count
+            fits = max(0, min(segment.count, room))
+            if fits:
+                fitting.append(Segment(segment.first, fits, segment.delay_ms, segment.cut(0, fits)))
+            if fits < segment.count:
+                self._count([Segment(segment.end, segment.count - fits, 0, segment.cut(fits, segment.count))])
+            room -= fits
         return fitting

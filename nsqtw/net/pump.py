@@ -97,9 +97,23 @@ class Pump:
 
     def _turn(self) -> None:
         now = self.now()
-        broker = self._broker
         self._woken = True  # what changes until the writes is written in this turn
         self._read_bytes = 0
+        more = False
+        try:
+            more = self._work(now)
+        except Exception:  # whatever broke in there, the next turn comes
+            _log.failure("the end of a turn failed")
+            self._reactor.callLater(SAVE_SECONDS, self.wake)
+        self._woken = False
+        if more:
+            self.wake()
+        self._save(now)
+        self._arm(now)
+
+    def _work(self, now: float) -> bool:
+        """Do what the turn is for; returns whether there is more to do in the next one."""
+        broker = self._broker
         set_clock(broker)
         broker.tick(now)
         if broker.to_commit:
@@ -112,11 +126,7 @@ class Pump:
             except Exception:
                 _log.failure("a connection failed to write")
                 connection.abort()
-        self._woken = False
-        if more or self._changed or broker.to_commit or broker.to_serve:
-            self.wake()
-        self._save(now)
-        self._arm(now)
+        return bool(more or self._changed or broker.to_commit or broker.to_serve)
 
     def _save(self, now: float) -> None:
         broker = self._broker

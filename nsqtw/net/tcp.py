@@ -26,6 +26,8 @@ from nsqtw.net.pump import Pump
 from nsqtw.protocols.frames import ERROR, frame
 
 MAGIC_BYTES = 4
+END_SECONDS = 5.0
+"""How long a connection that is being closed may take to read what was written to it."""
 READ_BYTES = 256 * 1024
 """Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
 
@@ -46,6 +48,7 @@ class BrokerConnection(Protocol):
         self._remote = ""
         self._reading = True
         self._is_plain = False
+        self._end: Any = None
 
     # -- from the transport
 
@@ -74,7 +77,7 @@ class BrokerConnection(Protocol):
     def readConnectionLost(self) -> None:
         if self._session is None:
             _log.error("failed to read protocol version - EOF")
-            self.transport.loseConnection()
+            self.disconnect()
         else:
             self._session.receive_end(self._pump.now())
 
@@ -82,6 +85,8 @@ class BrokerConnection(Protocol):
         """Only we end the writing side, and then the whole connection."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._end is not None and self._end.active():
+            self._end.cancel()
         self._factory.connections.discard(self)
         if self._session is not None:
             self._session.connection_lost(self._pump.now())
@@ -122,9 +127,11 @@ class BrokerConnection(Protocol):
         self.transport.abortConnection()
 
     def disconnect(self) -> None:
-        """Close, once everything written is out."""
-        self.transport.unregisterProducer()
-        self.transport.loseConnection()
+        """Close, once everything written is out; a peer that does not read it is not waited for."""
+        if self._end is None:
+            self._end = self._factory.reactor.callLater(END_SECONDS, self.abort)
+            self.transport.unregisterProducer()
+            self.transport.loseConnection()
 
     # -- inside
 
@@ -175,7 +182,8 @@ class BrokerFactory(Factory):
 
     noisy = False
 
-    def __init__(self, broker: Broker, pump: Pump, protocols: Mapping[bytes, IProtocolFactory]) -> None:
+    def __init__(self, reactor: Any, broker: Broker, pump: Pump, protocols: Mapping[bytes, IProtocolFactory]) -> None:
+        self.reactor = reactor
         self.broker = broker
         self.pump = pump
         self.protocols = protocols

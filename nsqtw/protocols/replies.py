@@ -94,3 +94,4 @@ class Replies:
     def forget(self) -> None:
         """Nobody reads them any more."""
         self._places.clear()
+        self._out.clear()

@@ -147,6 +147,7 @@ class V2Session(Due):
     def connection_lost(self, now: float) -> None:
         self._ending = True
         self._replies.forget()
+        self._codec.forget()
         self.due_at = 0.0  # nothing it is still on the agenda for concerns it
         self._broker.clients.pop(id(self), None)
         if self._consumer is not None:

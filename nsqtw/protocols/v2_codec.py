@@ -80,6 +80,12 @@ class V2Codec:
         self._pieces.append(chunk)
         self._pieces_bytes += len(chunk)
 
+    def forget(self) -> None:
+        """Nothing is read any more: let go of what was, which may be much."""
+        self._buffer, self._offset = b"", 0
+        self._pieces.clear()
+        self._messages.clear()
+
     def next_command(self) -> Command | None:
         """The next complete command; None when there is none yet. ClientError, LineTooLong."""
         if self._pieces:

@@ -418,6 +418,7 @@ class PositionsContract(OnDirectory):
         """Also without any cut."""
         positions.reserve(5)
         positions.reserve((1 << 33) + 64)
+        positions.reserve(7)  # of a thread that was slower
         assert self.reopened(positions, directory).next_block == (1 << 33) + 64
 
     def test_a_clean_stop_is_noted_once(self, positions: IPositions, directory: str) -> None:

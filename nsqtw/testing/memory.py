@@ -33,7 +33,7 @@ class MemoryPositions:
     def reserve(self, next_block: int) -> None:
         """IPositions API"""
         self._fail()
-        self.saved.next_block = next_block
+        self.saved.next_block = max(self.saved.next_block or 0, next_block)
 
     def save(self, cut: Cut) -> None:
         """IPositions API"""

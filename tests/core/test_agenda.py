@@ -56,6 +56,17 @@ def test_one_who_is_due_again_at_once_waits_for_the_next_run() -> None:
     assert caller.called == [1.0]
 
 
+def test_moments_that_were_moved_do_not_pile_up() -> None:
+    agenda, caller = Agenda(unexpected), Caller(*[1e6] * 5000)
+    agenda.at(1e6, caller)
+    for now in range(5000):
+        agenda.at(now, caller)
+        agenda.run(now)
+    assert len(caller.called) == 5000
+    assert len(agenda._heap) < 200
+    assert agenda.next_due == 1e6
+
+
 def test_one_that_fails_does_not_keep_the_others_from_what_is_due() -> None:
     class Broken(Due):
         def fall_due(self, now: float) -> float | None:

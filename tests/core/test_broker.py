@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nsqtw.core.broker import RESERVED_BLOCKS
+from nsqtw.core.segment import Segment
+from nsqtw.core.topic import BLOCK_SIZE
 from nsqtw.errors import BackendError, Exiting
+from nsqtw.net.writer import perform
 from tests.core.world import World
 
 
@@ -85,6 +89,48 @@ def test_blocks_are_reserved_ahead_with_a_save_before_they_run_out() -> None:
     assert before is not None and after is not None
     assert after > before
     assert broker._blocks_to_reserve() is None
+
+
+def test_blocks_taken_while_a_save_reserves_stay_reserved() -> None:
+    world = World()
+    broker = world.broker
+    broker.take_blocks(RESERVED_BLOCKS - 100)
+    save = world.begin_save()
+    assert save.reserve is not None
+    taken = broker.take_blocks(2 * RESERVED_BLOCKS) + 2 * RESERVED_BLOCKS
+    broker.end_save(save, perform(save, world.positions, world.log))
+    world.crash()
+    assert world.broker.take_blocks(1) >= taken
+
+
+def test_no_block_under_the_end_of_a_log_is_handed_out_whatever_was_saved() -> None:
+    world = World()
+    world.put(b"a")
+    world.turn()
+    end = world.topic().log.end
+    world.broker.start_blocks(1, end)
+    assert world.broker.take_blocks(1) * BLOCK_SIZE >= end
+
+
+def test_a_topic_that_breaks_does_not_keep_others_from_their_answer() -> None:
+    world = World()
+
+    def fail(timestamp_ns: int) -> list[Segment]:
+        raise ZeroDivisionError("broken")
+
+    world.topic("bad").seal = fail  # type: ignore[method-assign]
+    bad, good = world.put(b"a", topic="bad"), world.put(b"b", topic="good")
+    world.turn()
+    assert ([str(error) for error in bad], good) == (["ZeroDivisionError: broken"], [None])
+
+
+def test_a_stopping_broker_takes_no_message() -> None:
+    world = World()
+    topic = world.topic()
+    world.broker.stop(world.now)
+    answers: list[Exception | None] = []
+    topic.put([b"a"], 0, answers.append)
+    assert isinstance(answers[0], Exiting)
 
 
 def test_a_stopping_broker_takes_no_new_topic() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsqtw.core.channel import NOT_IN_FLIGHT, NOT_OWNED
-from nsqtw.errors import ChannelFull, Exiting
+from nsqtw.errors import BackendError, ChannelFull, Exiting
 from tests.core.world import World
 
 
@@ -213,6 +213,55 @@ def test_one_turn_gives_a_consumer_no_more_than_a_segment_or_one_larger_message(
     world.broker.commit(world.now)
     world.broker.serve(world.now)
     assert len(reader.frames) == 1
+
+
+@pytest.mark.parametrize("sizes", [[300_000], [50_000] * 6])
+def test_who_had_all_he_may_have_in_a_turn_gets_what_comes_next(sizes: list[int]) -> None:
+    world = World()
+    reader = world.reader(ready=100)
+    world.put(*[b"x" * size for size in sizes])
+    assert [len(body) for body in reader.bodies()] == sizes
+    world.put(b"next")
+    assert reader.bodies() == [b"next"]
+
+
+def test_a_requeued_message_lets_others_pass_also_without_a_memory_queue() -> None:
+    world = World(mem_queue_size=0)
+    reader = world.reader(ready=1)
+    world.put(b"poison", *[b"%d" % n for n in range(5)])
+    seen = []
+    for _ in range(12):
+        (message,) = reader.read()
+        seen.append(message.body)
+        if message.body == b"poison":
+            reader.requeue(message.id)
+        else:
+            reader.finish(message.id)
+    assert {b"0", b"1", b"2", b"3", b"4"} < set(seen)
+
+
+def test_a_channel_that_has_read_everything_keeps_no_segment_in_memory() -> None:
+    world = World()
+    reader = world.reader(ready=2500)
+    world.put(*[b"x"] * 100)
+    reader.finish(*[m.id for m in reader.read()])
+    assert reader.channel.cursor is not None
+    assert reader.channel.cursor._ahead == []
+
+
+def test_rows_that_were_never_saved_are_not_remembered_for_deletion() -> None:
+    world = World()
+    reader = world.reader()
+    world.save()
+    for _ in range(50):
+        world.put(b"x")
+        (message,) = reader.read()
+        reader.requeue(message.id)
+        world.save(BackendError("full"))
+        (message,) = reader.read()
+        reader.finish(message.id)
+    assert reader.channel.cursor is not None
+    assert reader.channel.cursor._changed == {}
 
 
 def test_a_paused_channel_delivers_nothing_but_times_out_what_is_in_flight() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from nsqtw.errors import Exiting
+from nsqtw.core.segment import Segment
+from nsqtw.errors import BackendError, Exiting
 from tests.core.world import World
 
 C = "c#ephemeral"
@@ -158,3 +161,82 @@ def test_its_name_is_free_again_once_its_storage_is_deleted() -> None:
         world.topic(T)
     world.save()
     assert world.reader("durable", T).bodies() == []
+
+
+def test_a_consumer_of_a_deleted_channel_that_leaves_late_does_no_harm_to_the_next_one() -> None:
+    world = World()
+    world.channel("keep")
+    old = world.reader(C)
+    world.topic().delete_channel(C)
+    new = world.reader(C)
+    old.leave()
+    world.put(b"a")
+    assert new.bodies() == [b"a"]
+    assert not new.disconnected
+
+
+def test_what_an_ephemeral_topic_drops_takes_no_memory() -> None:
+    world = World(mem_queue_size=10)
+    for _ in range(20):
+        world.put(*[b"x" * 1000] * 10, topic=T)
+        world.turn()
+    topic = world.topic(T)
+    assert (topic.depth, topic.message_count, topic.message_bytes) == (10, 200, 200_000)
+    assert topic.log.queue.size < 11_000
+
+
+def break_reading(world: World, topic: str = "t") -> Callable[[], None]:
+    """Let the medium of a topic fail; returns what heals it."""
+    log = world.topic(topic).log
+    following = log.following
+
+    def fail(sequence: int) -> list[Segment]:
+        raise BackendError("EIO")
+
+    log.following = fail  # type: ignore[method-assign]
+    return lambda: setattr(log, "following", following)
+
+
+def test_one_that_cannot_be_given_what_was_kept_is_not_born() -> None:
+    world = World()
+    world.put(b"a")
+    world.turn()
+    heal = break_reading(world)
+    with pytest.raises(BackendError):
+        world.channel(C)
+    heal()
+    assert world.topic().channels == {}
+    assert world.reader("durable").bodies() == [b"a"]
+
+
+def test_a_topic_whose_ephemeral_channel_cannot_be_given_what_was_kept_stays_paused() -> None:
+    world = World()
+    fleeting, durable = world.reader(C), world.reader("durable")
+    world.topic().pause()
+    world.put(b"a")
+    world.turn()
+    heal = break_reading(world)
+    with pytest.raises(BackendError):
+        world.topic().unpause(world.now)
+    heal()
+    assert world.topic().paused
+    world.topic().unpause(world.now)
+    assert (fleeting.bodies(), durable.bodies()) == ([b"a"], [b"a"])
+
+
+def test_it_gets_what_was_kept_also_from_the_middle_of_a_block() -> None:
+    world = World()
+    world.broker._cache.limit = 0
+    durable = world.reader("durable", ready=0)
+    world.put(b"old1")
+    world.turn()
+    world.put(b"old2")
+    world.turn()
+    world.topic().pause()
+    fleeting = world.reader(C)
+    world.put(b"kept")
+    world.turn()
+    durable.channel.set_ready(durable.consumer, 1)
+    assert durable.bodies() == [b"old1"]
+    world.topic().unpause(world.now)
+    assert fleeting.bodies() == [b"kept"]

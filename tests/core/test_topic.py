@@ -94,6 +94,27 @@ def test_a_dropped_range_stays_dropped_where_reading_joins_small_segments() -> N
     assert world.reader().bodies() == [b"1", b"3"]
 
 
+def test_a_cursor_that_passed_a_dropped_range_is_saved_with_it() -> None:
+    world = World()
+    reader = world.reader(ready=1)
+    world.put(b"a")
+    (a,) = reader.read()
+    world.topic().pause()
+    world.put(b"dropped1", b"dropped2")
+    world.turn()
+    world.topic().empty()
+    reader.requeue(a.id)
+    world.save()
+    world.topic().unpause(world.now)
+    world.save()
+    world.crash()
+    reader = world.reader()
+    assert reader.bodies() == [b"a"]
+    world.put(b"new")
+    assert reader.bodies() == [b"new"]
+    assert reader.channel.depth == 0
+
+
 def test_the_delay_of_a_deferred_message_starts_when_it_is_released() -> None:
     world = World()
     world.put(b"a", delay_ms=5000)

@@ -93,6 +93,25 @@ def test_a_connection_that_fails_to_write_ends_and_the_others_write(
     assert events[2:] == ["write"]
 
 
+def test_a_turn_that_breaks_is_followed_by_another(
+    house: House, logged_failures: list[LogEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    def fail(now: float) -> float | None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(house.broker, "tick", fail)
+        house.pump.changed(Recorder(events))
+        house.turn()
+    assert (events, len(logged_failures)) == ([], 1)
+    logged_failures.clear()
+    house.reactor.advance(SAVE_SECONDS)
+    house.turn()
+    assert events == ["write"]
+
+
 def test_a_turn_that_reads_much_commits_in_between(house: House) -> None:
     answers: list[Exception | None] = []
     house.world.topic().put([b"a"], 0, answers.append)

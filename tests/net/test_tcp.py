@@ -7,7 +7,7 @@ import struct
 import pytest
 from twisted.internet.testing import StringTransport
 
-from nsqtw.net.tcp import BrokerConnection, BrokerFactory
+from nsqtw.net.tcp import END_SECONDS, BrokerConnection, BrokerFactory
 from nsqtw.protocols.v2 import V2Factory
 from tests.net.test_pump import House
 
@@ -22,6 +22,10 @@ class SpyTransport(StringTransport):
     def __init__(self) -> None:
         super().__init__()
         self.reading = True
+        self.aborting = False
+
+    def abortConnection(self) -> None:
+        self.aborting = True
 
     def pauseProducing(self) -> None:
         self.reading = False
@@ -39,7 +43,7 @@ class SpyTransport(StringTransport):
 class Edge(House):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
-        self.factory = BrokerFactory(self.broker, self.pump, {V2Factory.magic: V2Factory()})
+        self.factory = BrokerFactory(self.reactor, self.broker, self.pump, {V2Factory.magic: V2Factory()})
 
     def connect(self) -> tuple[BrokerConnection, SpyTransport]:
         connection, transport = self.factory.buildProtocol(None), SpyTransport()
@@ -152,3 +156,23 @@ def test_a_lost_connection_leaves_its_channel(edge: Edge) -> None:
     assert edge.world.topic().channels["c"].consumers == []
     assert edge.broker.clients == {}
     assert edge.factory.connections == set()
+
+
+def test_a_peer_that_does_not_read_its_end_is_not_waited_for(edge: Edge) -> None:
+    connection, transport = edge.connect()
+    connection.dataReceived(b"  V2BOGUS\n")
+    edge.settle()
+    assert transport.disconnecting
+    edge.reactor.advance(END_SECONDS - 0.1)
+    assert not transport.aborting
+    edge.reactor.advance(0.2)
+    assert transport.aborting
+
+
+def test_one_that_ends_in_time_is_forgotten(edge: Edge) -> None:
+    connection, transport = edge.connect()
+    connection.dataReceived(b"  V2BOGUS\n")
+    edge.settle()
+    connection.connectionLost()
+    edge.reactor.advance(END_SECONDS + 1)
+    assert not transport.aborting
