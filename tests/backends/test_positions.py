@@ -249,7 +249,11 @@ def test_a_full_disk_at_start(path: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
     def connect_to_full_disk(database: str, **options: Any) -> sqlite3.Connection:
         connection = connect(database, **options)
-        connection.execute("PRAGMA max_page_count = 2")
+        try:
+            connection.execute("PRAGMA max_page_count = 2")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     Path(path).write_bytes(b"no database at all")
