@@ -2,10 +2,10 @@
 A channel: consumers that share one position in a topic's log.
 
 Theory of operation. `serve` cuts what the position has for all ready consumers at once. With several of them each
-gets at most its share, ceil(available / ready), and who starts rotates; those in the broker's own zone go first. In
-one turn a consumer is given at most SEGMENT_BYTES (or one larger message), so that nobody's output grows without a
-bound. FIN, REQ and TOUCH look an id up in the table of the consumer that sent them; only when it is not there, all
-tables are searched for the right word of complaint.
+gets at most its share, ceil(available / ready), and who starts rotates; those in the broker's own zone or else region
+go first. In one turn a consumer is given at most SEGMENT_BYTES (or one larger message), so that nobody's output grows
+without a bound. FIN, REQ and TOUCH look an id up in the table of the consumer that sent them; only when it is not
+there, all tables are searched for the right word of complaint.
 
 A consumer that left keeps its table, in `departed`, until everything in it has timed out: NSQ does not requeue on
 disconnect.
@@ -267,7 +267,7 @@ class Channel(Due):
             self._turn += 1
             start = self._turn % len(ready)
             ready = ready[start:] + ready[:start]
-            ready.sort(key=lambda consumer: not consumer.zone_local)
+            ready.sort(key=lambda consumer: (not consumer.zone_local, not consumer.region_local))
         return ready
 
     def _room(self) -> int:
@@ -291,7 +291,7 @@ class Channel(Due):
         return count - left
 
     def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
-        self.global_msg_count += stop - start
+        self._count(consumer, stop - start)
         if consumer.sample_rate:
             for index in range(start, stop):
                 if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
@@ -314,7 +314,7 @@ class Channel(Due):
         again = self.position.next_again()
         if again is None:
             return False
-        self.global_msg_count += 1
+        self._count(consumer, 1)
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
             self.position.finish(again.sequence)
             return True
@@ -327,6 +327,15 @@ class Channel(Due):
         consumer.client.message_count += 1
         consumer.deliver(frame)
         return True
+
+    def _count(self, consumer: Consumer, count: int) -> None:
+        """Messages that went to a consumer, by how near it is; before sampling (nsqd specification 2.10)."""
+        if consumer.zone_local:
+            self.zone_local_msg_count += count
+        elif consumer.region_local:
+            self.region_local_msg_count += count
+        else:
+            self.global_msg_count += count
 
     def _why_not(self, message_id: bytes) -> str:
         owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)

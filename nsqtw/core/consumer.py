@@ -71,6 +71,7 @@ class Consumer(Due):
         "in_flight",
         "msg_timeout",
         "ready_count",
+        "region_local",
         "sample_rate",
         "stalled",
         "touch_timeout",
@@ -96,6 +97,7 @@ class Consumer(Due):
         self.stalled = False
         """The transport has enough to write: counts as RDY 0."""
         self.zone_local = False
+        self.region_local = False
         self.allowance = 0
         """Bytes it may still be given in this turn."""
         self.in_flight: dict[bytes, Delivery] = {}

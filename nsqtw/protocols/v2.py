@@ -94,7 +94,7 @@ class V2Session(Due):
         self._consumer: Consumer | None = None
         self._sample_rate = 0
         self._msg_timeout = self._settings.msg_timeout
-        self._zone_local = False
+        self._zone_local = self._region_local = False
         self._replies = Replies(changed, self._end)
         self._ending = False
         self._birth_pending = False
@@ -247,9 +247,9 @@ class V2Session(Due):
         if not self._identified:
             self._identified = True
             self._sample_rate, self._msg_timeout = settings.sample_rate, settings.msg_timeout
-            self._zone_local = (
-                _EXPERIMENT in self._options.enable_experiment and client.topology_zone == self._options.topology_zone
-            )
+            if _EXPERIMENT in self._options.enable_experiment:
+                self._zone_local = client.topology_zone == self._options.topology_zone
+                self._region_local = client.topology_region == self._options.topology_region
             self._beat = settings.heartbeat_interval or inf
             self._next_heartbeat = now + self._beat
         self._broker.agenda.at(min(self._next_heartbeat, self._deadline), self)
@@ -271,7 +271,7 @@ class V2Session(Due):
         consumer = Consumer(self.client, self._broker.agenda, self._replies.pass_by, self._end, self._msg_timeout)
         consumer.touch_timeout = self._settings.msg_timeout
         consumer.sample_rate = self._sample_rate
-        consumer.zone_local = self._zone_local
+        consumer.zone_local, consumer.region_local = self._zone_local, self._region_local
         consumer.stalled = self._stalled
         try:
             channel = self._broker.topic(topic_name).channel(channel_name, now)

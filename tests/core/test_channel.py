@@ -335,6 +335,18 @@ def test_a_zone_local_consumer_is_served_first() -> None:
     assert (len(far.read()), len(near.read())) == (0, 5)
 
 
+def test_messages_are_counted_by_how_near_their_consumer_is() -> None:
+    world = World()
+    far, region = world.reader(ready=3), world.reader(ready=2, region_local=True)
+    zone = world.reader(ready=1, zone_local=True, region_local=True)
+    for _ in range(6):
+        world.put(b"x")
+        world.turn()
+    assert [len(reader.read()) for reader in (zone, region, far)] == [1, 2, 3]
+    channel = zone.channel
+    assert (channel.zone_local_msg_count, channel.region_local_msg_count, channel.global_msg_count) == (1, 2, 3)
+
+
 def test_a_lagging_channel_reads_what_the_memory_has_forgotten() -> None:
     world = World()
     world.broker._cache.limit = 20_000

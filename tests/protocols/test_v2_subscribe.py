@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsqtw.errors import BackendError
-from tests.protocols.dialogue import CLOSE_WAIT, END, OK, Stage, error, message, pub
+from tests.protocols.dialogue import CLOSE_WAIT, END, OK, Stage, error, identify, message, pub
 
 
 @pytest.mark.parametrize("line", [b"SUB\n", b"SUB t\n", b"SUB $\n", b"SUB t\r\n"])
@@ -203,3 +203,25 @@ def test_a_lasting_channel_stays_without_clients() -> None:
     again = stage.connect()
     again.subscribe(ready=1)
     again.expect(message(b"kept"))
+
+
+@pytest.mark.parametrize("experiments", [("topology-aware-consumption",), ()])
+def test_the_experiment_prefers_who_is_near(experiments: tuple[str, ...]) -> None:
+    stage = Stage(enable_experiment=experiments, topology_zone="z", topology_region="r")
+    clients = {}
+    for name, zone, region in (("far", "y", "q"), ("region", "y", "r"), ("zone", "z", "r")):
+        clients[name] = stage.connect()
+        clients[name].send(identify(topology_zone=zone, topology_region=region))
+        clients[name].expect(OK)
+        clients[name].subscribe(ready=2 if name == "zone" else 1)
+    got = []
+    for _ in range(4):
+        stage.connect().send(pub(b"x"))
+        got += [name for name, client in clients.items() if client.read()]
+    assert sorted(got) == sorted(["far", "region", "zone", "zone"])
+    channel = stage.world.channel()
+    counts = (channel.zone_local_msg_count, channel.region_local_msg_count, channel.global_msg_count)
+    if experiments:
+        assert (got, counts) == (["zone", "zone", "region", "far"], (2, 1, 1))
+    else:
+        assert counts == (0, 0, 4)
