@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,10 @@ from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 pytest.register_assert_rewrite("nsqtw.testing.contracts")
 
 # How long examples take says how busy the machine is, not whether the code is right.
-settings.register_profile("nsqtw", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# CI takes the same examples each time, so that a red run is about the change; runs by hand go on exploring.
+settings.register_profile(
+    "nsqtw", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
 settings.load_profile("nsqtw")
 
 
