@@ -272,8 +272,8 @@ class Broker:
 
     def start_blocks(self, next_block: int | None, highest_end: int) -> None:
         """
-        Never hand out a block under `next_block`, or when that is not known under the one that contains
-        `highest_end`, the end of the longest log. BackendError when no block can be reserved.
+        Never hand out a block under `next_block`, nor one at or under `highest_end`, the highest end of a log, whatever
+        was saved. When `next_block` is not known, start at random. BackendError when no block can be reserved.
         """
         known = self._next_block if next_block is None else next_block
         next_block = self._next_block = max(known, highest_end // BLOCK_SIZE + 1)
