@@ -17,7 +17,7 @@ import attrs
 
 from nsqtw.errors import OptionError
 from nsqtw.option_values import BOOLEAN, TEXT, Kind
-from nsqtw.options import BY_FLAG, BY_KEY, TABLE, Options
+from nsqtw.options import BY_FLAG, BY_KEY, NSQ_COMPAT, TABLE, Options
 
 _OTHER_FLAGS: dict[str, tuple[Kind, str]] = {
     "config": (TEXT, "config file (TOML)"),
@@ -83,7 +83,10 @@ def resolve(line: CommandLine) -> tuple[Options, list[str]]:
     values, warnings = read_config(line.config) if line.config else ({}, [])
     if line.unread:
         warnings.append(f"ignored, as every word after one that is no flag: {' '.join(line.unread)}")
-    return Options(**{**values, **line.given}), warnings
+    given = {**values, **line.given}
+    if given.get("nsq_compat"):
+        given = {**NSQ_COMPAT, **given}
+    return Options(**given), warnings
 
 
 def read_config(path: str) -> tuple[dict[str, Any], list[str]]:

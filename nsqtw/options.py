@@ -88,6 +88,9 @@ def _option(
     )
 
 
+NSQ_COMPAT: dict[str, Any] = {"durability": "memory", "keep_deferred": False}
+"""What --nsq-compat puts in the place of the defaults. An option that was given keeps what was given."""
+
 _ABOVE_ZERO = Limit("greater than 0", lambda value: value > 0)
 
 
@@ -241,6 +244,16 @@ class Options:
         "os",
         "what OK means: os, the operating system has the message; memory, nsqd's way, it may wait a second",
     )
+    keep_deferred: bool = _option(BOOLEAN, True, "deferred messages keep their time over a restart")
+    requeue_on_disconnect: bool = _option(
+        BOOLEAN, False, "what a consumer has in flight goes back to its channel at once when its connection ends"
+    )
+    nsq_compat: bool = _option(
+        BOOLEAN,
+        False,
+        "lose what nsqd loses: other defaults for " + " and ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
+    )
+    log_format: str = _option(choice("text", "json"), "text", "log lines as text, nsqd's way, or as JSON objects")
 
     def __attrs_post_init__(self) -> None:
         # nsqd: asking for client certificates at all, in whatever words, requires TLS.
