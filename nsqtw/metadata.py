@@ -23,7 +23,6 @@ from nsqtw import NSQ_VERSION
 from nsqtw.backends.files import Files, backend_error, write_all
 from nsqtw.core.cut import NamedChannel, NamedTopic
 from nsqtw.errors import MetadataError
-from nsqtw.gotext import json_text
 from nsqtw.interfaces import OperatorLog
 from nsqtw.names import is_valid_name
 
@@ -32,6 +31,8 @@ __all__ = ["METADATA_FILE", "NamedChannel", "NamedTopic", "read", "write"]
 METADATA_FILE = "nsqd.dat"
 _MODE = 0o600
 _RANDOM_BITS = 63
+_BOOLEANS = ("false", "true")
+_JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean"}
 
 
 def read(path: str, log: OperatorLog) -> list[NamedTopic] | None:
@@ -41,22 +42,24 @@ def read(path: str, log: OperatorLog) -> list[NamedTopic] | None:
     """
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            text = file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return None
     except OSError as failure:
-        raise _unparsable(path, (failure.strerror or str(failure)).lower()) from failure
+        why = (failure.strerror or str(failure)).lower()
+        raise MetadataError(f"failed to read metadata from {path} - {why}") from failure
     try:
-        document = json.loads(data.decode("utf-8", "replace"), object_pairs_hook=_object, parse_constant=_no_number)
-        return _topics(document, log)
+        return _topics(json.loads(text, object_pairs_hook=_object, parse_constant=_no_value), log)
     except (ValueError, RecursionError) as mistake:
-        raise _unparsable(path, str(mistake)) from mistake
+        is_cut_off = isinstance(mistake, json.JSONDecodeError) and mistake.pos >= len(text.rstrip())
+        why = "unexpected end of JSON input" if is_cut_off else str(mistake)
+        raise MetadataError(f"failed to parse metadata in {path} - {why}") from mistake
 
 
 def write(path: str, topics: Iterable[NamedTopic], files: Files | None = None) -> None:
     """
-    Let the file at `path` name these topics and no others. BackendError when it cannot be written: then it is what it
-    was.
+    Let the file at `path` name these topics and no others; their names are valid. BackendError when it cannot be
+    written: then it is what it was.
     """
     files = files or Files()
     temporary = f"{path}.{randbits(_RANDOM_BITS)}.tmp"
@@ -74,15 +77,22 @@ def write(path: str, topics: Iterable[NamedTopic], files: Files | None = None) -
 
 
 def _document(topics: Iterable[NamedTopic]) -> bytes:
-    listed = [
-        {
-            "name": topic.name,
-            "paused": topic.paused,
-            "channels": [{"name": channel.name, "paused": channel.paused} for channel in topic.channels] or None,
-        }
-        for topic in topics
-    ]
-    return json_text({"topics": listed or None, "version": NSQ_VERSION})
+    """
+    What is in the file. Put together by hand: several times as fast as by `json`, whose one call also keeps all other
+    threads waiting, 10 ms and more for 10,000 topics. A valid name has nothing to escape.
+    """
+    listed = ",".join(
+        [
+            f'{{"name":"{topic.name}","paused":{_BOOLEANS[topic.paused]},"channels":{_channels(topic.channels)}}}'
+            for topic in topics
+        ]
+    )
+    return f'{{"topics":{f"[{listed}]" if listed else "null"},"version":"{NSQ_VERSION}"}}'.encode()
+
+
+def _channels(channels: tuple[NamedChannel, ...]) -> str:
+    listed = ",".join([f'{{"name":"{channel.name}","paused":{_BOOLEANS[channel.paused]}}}' for channel in channels])
+    return f"[{listed}]" if listed else "null"
 
 
 def _remove(files: Files, path: str) -> None:
@@ -98,47 +108,43 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return {key.lower(): value for key, value in pairs}
 
 
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number")
+def _no_value(text: str) -> None:
+    raise ValueError(f"{text} is no JSON value")
 
 
 def _topics(document: Any, log: OperatorLog) -> list[NamedTopic]:
     """Each topic once, and each of its channels: paused if the file says so anywhere. ValueError."""
+    fields = _typed(document, dict, {}, "the document")
+    _typed(fields.get("version"), str, "", "version")
     found: dict[str, NamedTopic] = {}
-    for entry in _list(_typed(document, dict, {}, "the document"), "topics"):
-        name, paused = _name_and_paused(entry, "topic")
+    for entry in _typed(fields.get("topics"), list, [], "topics"):
+        name, paused, listed = _topic_fields(entry)
         if not is_valid_name(name):
             log("warn", f"skipping creation of invalid topic {name}")
             continue
         before = found.get(name, NamedTopic(name))
         channels = {channel.name: channel for channel in before.channels}
-        for channel in _channels(entry, log):
-            was_paused = channel.name in channels and channels[channel.name].paused
-            channels[channel.name] = NamedChannel(channel.name, channel.paused or was_paused)
+        for channel in listed:
+            if not is_valid_name(channel.name):
+                log("warn", f"skipping creation of invalid channel {channel.name}")
+            elif channel.paused or channel.name not in channels:
+                channels[channel.name] = channel
         found[name] = NamedTopic(name, paused or before.paused, tuple(channels.values()))
     return list(found.values())
 
 
-def _channels(topic: Any, log: OperatorLog) -> list[NamedChannel]:
+def _topic_fields(entry: Any) -> tuple[str, bool, list[NamedChannel]]:
+    fields = _typed(entry, dict, {}, "a topic")
+    name, paused = _name_and_paused(fields, "topic")
     channels = []
-    for entry in _list(topic or {}, "channels"):
-        name, paused = _name_and_paused(entry, "channel")
-        if is_valid_name(name):
-            channels.append(NamedChannel(name, paused))
-        else:
-            log("warn", f"skipping creation of invalid channel {name}")
-    return channels
+    for channel in _typed(fields.get("channels"), list, [], f"channels of topic {name}"):
+        channels.append(NamedChannel(*_name_and_paused(_typed(channel, dict, {}, "a channel"), "channel")))
+    return name, paused, channels
 
 
-def _name_and_paused(entry: Any, what: str) -> tuple[str, bool]:
-    fields = _typed(entry, dict, {}, f"a {what}")
+def _name_and_paused(fields: dict[str, Any], what: str) -> tuple[str, bool]:
     name = _typed(fields.get("name"), str, "", f"the name of a {what}")
     return name, _typed(fields.get("paused"), bool, False, f"paused of {what} {name}")
-
-
-def _list(fields: dict[str, Any], key: str) -> list[Any]:
-    found: list[Any] = _typed(fields.get(key), list, [], key)
-    return found
 
 
 def _typed(value: Any, kind: type, absent: Any, what: str) -> Any:
@@ -146,12 +152,5 @@ def _typed(value: Any, kind: type, absent: Any, what: str) -> Any:
     if value is None:
         return absent
     if not isinstance(value, kind):
-        raise ValueError(f"{what} is {value!r:.40}, where a JSON {_JSON_NAMES[kind]} is expected")
+        raise ValueError(f"{what} is no JSON {_JSON_NAMES[kind]}")
     return value
-
-
-_JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean"}
-
-
-def _unparsable(path: str, why: str) -> MetadataError:
-    return MetadataError(f"failed to parse metadata in {path} - {why}")
