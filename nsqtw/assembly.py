@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import attrs
 from twisted.logger import Logger, LogLevel
 
+from nsqtw import metadata
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
+from nsqtw.core.cut import NamedTopic
 from nsqtw.core.recovery import load
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IPositions
@@ -28,11 +32,17 @@ _log = Logger()
 
 @attrs.frozen
 class Storage:
-    """Everything of a broker that holds files."""
+    """Everything of a broker that holds files, under the data path `directory`."""
 
+    directory: str
     positions: IPositions
     backend: IBackend
     memory_backend: IBackend
+
+    @property
+    def metadata_path(self) -> str:
+        """Where the names of topics and channels are."""
+        return os.path.join(self.directory, metadata.METADATA_FILE)
 
     def close(self, clean: bool) -> None:
         """Close all of it; `clean` says that everything is stored."""
@@ -66,13 +76,16 @@ def open_storage(options: Options, directory: str) -> Storage:
         undo.callback(backend.close)
         memory_backend = memory_factory.open("", directory, options, report)
         undo.pop_all()
-    return Storage(positions, backend, memory_backend)
+    return Storage(directory, positions, backend, memory_backend)
 
 
 def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
-    """Put a broker together and load what is stored into it. BackendError, PluginError."""
+    """Put a broker together and load what is stored into it. BackendError, PluginError, MetadataError."""
     positions, backend = storage.positions, storage.backend
+    named = metadata.read(storage.metadata_path, log) or []
     saved = positions.load()
+    if saved.lost:
+        log("error", f"NSQ: {POSITIONS_FILE} was damaged and is set aside - every channel starts at the oldest message")
     broker = Broker(
         options,
         backend,
@@ -81,10 +94,16 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
         log=log,
         start_time=int(time.time()),
     )
-    writer = WriterThread(reactor, positions, log)
+    writer = WriterThread(reactor, positions, log, partial(write_names, storage.metadata_path))
     pump = Pump(reactor, broker, writer)
-    load(broker, saved, backend.topics(), pump.now())
+    load(broker, saved, backend.topics(), pump.now(), named)
     return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
+
+
+def write_names(path: str, topics: Iterable[NamedTopic]) -> None:
+    """Let `nsqd.dat` name these topics. From any thread. BackendError."""
+    log("info", f"NSQ: persisting topic/channel metadata to {path}")
+    metadata.write(path, topics)
 
 
 def log(level: str, text: str) -> None:

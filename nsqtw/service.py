@@ -20,7 +20,7 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from nsqtw import NSQ_VERSION
-from nsqtw.assembly import Parts, assemble, open_storage
+from nsqtw.assembly import Parts, assemble, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.options import Options, check
@@ -119,6 +119,10 @@ class BrokerService(Service):
                 self._parts = assemble(self._reactor, self._options, storage)
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to load metadata - {mistake}") from mistake
+            try:
+                write_names(storage.metadata_path, self._parts.broker.naming.names())
+            except NsqtwError as mistake:
+                raise NsqtwError(f"failed to persist metadata - {mistake}") from mistake
             undo.pop_all()
         self._serve(tcp, http)
         super().startService()  # type: ignore[no-untyped-call]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -69,6 +70,10 @@ class Process:
             self._process.kill()
             self._process.communicate()
 
+    def post(self, path: str, body: bytes = b"") -> None:
+        request = urllib.request.Request(f"http://{self.addresses['HTTP']}{path}", body, method="POST")
+        urllib.request.urlopen(request).close()
+
     def get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://{self.addresses['HTTP']}{path}") as answer:
             return str(answer.read().decode())
@@ -100,12 +105,13 @@ def run(*flags: str, cwd: Path, script: str = NSQD) -> subprocess.CompletedProce
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
-def test_it_says_on_stderr_who_it_is_and_where_it_listens(start: Start) -> None:
+def test_it_says_on_stderr_who_it_is_and_where_it_listens(start: Start, tmp_path: Path) -> None:
     broker = start("--node-id=617")
     broker.wait_for("HTTP: listening on")
     expected = [
         rf"\[nsqd\] {TIME} INFO: nsqd v1\.3\.0-nsqtw \(built w/python[a-z0-9.-]+\)",
         rf"\[nsqd\] {TIME} INFO: ID: 617",
+        rf"\[nsqd\] {TIME} INFO: NSQ: persisting topic/channel metadata to {re.escape(str(tmp_path))}/nsqd\.dat",
         rf"\[nsqd\] {TIME} INFO: TCP: listening on 127\.0\.0\.1:[1-9]\d*",
         rf"\[nsqd\] {TIME} INFO: HTTP: listening on 127\.0\.0\.1:[1-9]\d*",
     ]
@@ -144,14 +150,81 @@ def test_topics_and_their_state_are_there_after_a_stop(start: Start) -> None:
     broker = start()
     broker.wait_for("HTTP: listening on")
     for path in ("/topic/create?topic=t", "/channel/create?topic=t&channel=c", "/channel/pause?topic=t&channel=c"):
-        request = urllib.request.Request(f"http://{broker.addresses['HTTP']}{path}", method="POST")
-        urllib.request.urlopen(request).close()
+        broker.post(path)
     broker.tell(signal.SIGTERM)
     assert broker.end() == 0
     again = start()
     again.wait_for("HTTP: listening on")
     stats = again.get("/stats?format=json")
     assert '"topic_name":"t"' in stats and '"channel_name":"c"' in stats and '"paused":true' in stats
+
+
+def test_nsqd_dat_names_topics_and_channels_and_what_is_paused(start: Start, tmp_path: Path) -> None:
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    file = tmp_path / "nsqd.dat"
+    assert file.read_bytes() == b'{"topics":null,"version":"1.3.0"}'
+    for path in ("/topic/create?topic=t", "/channel/create?topic=t&channel=c", "/channel/pause?topic=t&channel=c"):
+        broker.post(path)
+    paused = b'{"topics":[{"name":"t","paused":false,"channels":[{"name":"c","paused":true}]}],"version":"1.3.0"}'
+    assert file.read_bytes() == paused
+    broker.post("/channel/unpause?topic=t&channel=c")
+    assert file.read_bytes() == paused.replace(b"true", b"false")
+    broker.post("/channel/delete?topic=t&channel=c")
+    broker.tell(signal.SIGTERM)
+    assert broker.end() == 0
+    assert file.read_bytes() == b'{"topics":[{"name":"t","paused":false,"channels":null}],"version":"1.3.0"}'
+    assert [name for name in os.listdir(tmp_path) if "nsqd.dat" in name] == ["nsqd.dat"]
+
+
+def test_what_nsqd_dat_names_is_made(start: Start, tmp_path: Path) -> None:
+    channels = '[{"name":"c","paused":true},{"name":"no good"},{"name":"x#ephemeral"}]'
+    (tmp_path / "nsqd.dat").write_text(f'{{"topics":[{{"name":"t","paused":true,"channels":{channels}}}]}}')
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    assert any(line.endswith("WARNING: skipping creation of invalid channel no good") for line in broker.lines)
+    (topic,) = json.loads(broker.get("/stats?format=json"))["topics"]
+    assert (topic["topic_name"], topic["paused"]) == ("t", True)
+    shown = {channel["channel_name"]: channel["paused"] for channel in topic["channels"]}
+    assert shown == {"c": True, "x#ephemeral": False}
+    written = '{"topics":[{"name":"t","paused":true,"channels":[{"name":"c","paused":true}]}],"version":"1.3.0"}'
+    assert (tmp_path / "nsqd.dat").read_text() == written
+
+
+def test_without_its_positions_it_delivers_all_it_has_to_all_channels_it_knows(start: Start, tmp_path: Path) -> None:
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    for path in ("/topic/create?topic=t", "/channel/create?topic=t&channel=c", "/channel/create?topic=t&channel=d"):
+        broker.post(path)
+    for body in (b"x", b"y"):
+        broker.post("/pub?topic=t", body)
+    broker.tell(signal.SIGTERM)
+    assert broker.end() == 0
+    for file in tmp_path.glob("positions.db*"):
+        file.write_bytes(b"damaged" * 1000)
+    again = start()
+    again.wait_for("HTTP: listening on")
+    assert any("ERROR: NSQ: positions.db was damaged and is set aside - " in line for line in again.lines)
+    (topic,) = json.loads(again.get("/stats?format=json"))["topics"]
+    assert {channel["channel_name"]: channel["depth"] for channel in topic["channels"]} == {"c": 2, "d": 2}
+
+
+def test_an_nsqd_dat_that_cannot_be_understood_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "nsqd.dat").touch()
+    done = run("--log-level=fatal", "--tcp-address=127.0.0.1:0", "--http-address=", cwd=tmp_path)
+    assert done.returncode == 1
+    text = f"failed to load metadata - failed to parse metadata in {tmp_path}/nsqd.dat - unexpected end of JSON input"
+    assert re.fullmatch(rf"\[nsqd\] {TIME} FATAL: {re.escape(text)}\n", done.stderr)
+
+
+def test_an_nsqd_dat_that_cannot_be_written_keeps_it_from_starting(tmp_path: Path) -> None:
+    refuse = "def refuse(*_): raise BackendError('no space left on device')"
+    script = (
+        f"from nsqtw import metadata\nfrom nsqtw.errors import BackendError\n{refuse}\nmetadata.write = refuse\n{NSQD}"
+    )
+    done = run("--log-level=fatal", "--tcp-address=127.0.0.1:0", "--http-address=", cwd=tmp_path, script=script)
+    assert done.returncode == 1
+    assert re.fullmatch(rf"\[nsqd\] {TIME} FATAL: failed to persist metadata - no space left on device\n", done.stderr)
 
 
 def test_after_sigkill_it_starts_again_on_the_same_ports_and_data(start: Start) -> None:

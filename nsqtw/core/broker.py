@@ -28,9 +28,10 @@ from attrs import define, field
 from nsqtw.core.agenda import Agenda
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
-from nsqtw.core.cut import Cut
+from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.late import LateCommit
 from nsqtw.core.log import Cache, Log
+from nsqtw.core.naming import Naming
 from nsqtw.core.segment import SEQUENCE_BITS, Segment
 from nsqtw.core.topic import BLOCK_SIZE, Topic
 from nsqtw.errors import BackendError, Exiting
@@ -45,11 +46,15 @@ _ALL_BLOCKS = 1 << (SEQUENCE_BITS - BLOCK_SIZE.bit_length() + 1)
 
 @define
 class Save:
-    """One job for the writer thread, in this order: reserve, save the cut, delete queues, trim queues."""
+    """One job for the writer thread, in this order: reserve, save the cut, write names, delete queues, trim queues."""
 
     cut: Cut
     reserve: int | None
     """Reserve blocks up to this one."""
+    names: tuple[NamedTopic, ...] | None = None
+    """All that `nsqd.dat` is to name; None: it stays as it is."""
+    names_error: BackendError | None = None
+    """Why the names could not be written, which fails nothing else; set by who does the job."""
     deleted: list[tuple[str, IBackendQueue]] = field(factory=list)
     trims: list[tuple[str, IBackendQueue, tuple[int, list[int]] | None]] = field(factory=list)
     """Each with its bounds; None: those that follow from the saved cut."""
@@ -77,6 +82,7 @@ class Broker:
         self.start_time = start_time
         self.log = log
         self.agenda = Agenda(lambda: log("critical", "NSQ: something that was due failed"))
+        self.naming = Naming(self)
         self.topics: dict[str, Topic] = {}
         self.clients: dict[int, Client] = {}
         self.stopping = False
@@ -115,6 +121,7 @@ class Broker:
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
         self.log("info", f"TOPIC({name}): created")
         topic.touch()
+        topic.change_names()
         return topic
 
     def delete_topic(self, name: str, waiter: Waiter | None = None) -> None:
@@ -132,6 +139,7 @@ class Broker:
         self._deleted_topics.append(name)
         self._deleted_queues.append((name, topic.log.queue))
         self._save_waiters += [waiter or _nobody]
+        topic.change_names()
 
     def forget_channel(self, topic: str, channel: str) -> None:
         """A durable channel was deleted; the next cut says so."""
@@ -226,7 +234,7 @@ class Broker:
     def begin_save(self, now: float) -> Save:
         """All that changed since the last time, as a job for the writer thread; then `end_save`. One at a time."""
         wall_ms_at = self.wall_offset_ns / 1e6
-        save = Save(Cut(), self._blocks_to_reserve(), waiters=self._save_waiters)
+        save = Save(Cut(), self._blocks_to_reserve(), self.naming.take(now), waiters=self._save_waiters)
         save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
         save.cut.deleted_channels = self._deleted_channels
         self._save_waiters, self._deleted_channels = [], []
@@ -253,6 +261,8 @@ class Broker:
             self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
             self._deleted_queues = save.deleted + self._deleted_queues
             self._deleted_channels = save.cut.deleted_channels + self._deleted_channels
+        if save.names is not None:
+            self.naming.written(error or save.names_error)
         for saved in save.cut.topics:
             if saved.name in self.topics:
                 self.topics[saved.name].end_of_save(failed=error is not None)

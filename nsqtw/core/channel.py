@@ -184,12 +184,10 @@ class Channel(Due):
 
     def pause(self) -> None:
         """Deliver nothing until `unpause`."""
-        self.paused = True
-        self._touch()
+        self._set_paused(True)
 
     def unpause(self) -> None:
-        self.paused = False
-        self._touch()
+        self._set_paused(False)
         self.wake()
 
     def empty(self) -> None:
@@ -340,6 +338,12 @@ class Channel(Due):
     def _why_not(self, message_id: bytes) -> str:
         owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)
         return NOT_OWNED if owned else NOT_IN_FLIGHT
+
+    def _set_paused(self, paused: bool) -> None:
+        self.paused = paused
+        self._touch()
+        if not self.ephemeral:
+            self.topic.change_names(at_once=True)
 
     def _touch(self) -> None:
         if self.cursor is not None:

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.cut import SavedCursor, SavedTopic, Waiting
+from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting
 from nsqtw.core.log import Log
 from nsqtw.core.segment import BODY_AT, Segment, cuts, encode
 from nsqtw.errors import BackendError, Exiting
@@ -61,6 +61,7 @@ class Topic:
         self._dropped: list[tuple[int, int]] = []
         self._hungry: dict[Channel, None] = {}
         self._in_cut: list[tuple[Channel, SavedCursor]] = []
+        self._named: NamedTopic | None = None
 
     # -- what /stats shows
 
@@ -144,6 +145,8 @@ class Topic:
         self.broker.log("info", f"TOPIC({self.name}): new channel({name})")
         self._release_kept(kept, now)
         self.touch()
+        if not channel.ephemeral:
+            self.change_names()
         return channel
 
     def delete_channel(self, name: str) -> None:
@@ -156,6 +159,7 @@ class Topic:
         self.broker.to_serve.pop(channel, None)
         if not (self.ephemeral or channel.ephemeral or self.exiting):
             self.broker.forget_channel(self.name, name)
+            self.change_names()
         self.touch()
         if self.ephemeral and not self.channels and not self.exiting:
             self.broker.delete_topic(self.name)
@@ -166,6 +170,7 @@ class Topic:
         """Release nothing until `unpause`; publishing goes on."""
         self.paused = True
         self.touch()
+        self.change_names(at_once=True)
 
     def unpause(self, now: float) -> None:
         """Release what was kept. BackendError when ephemeral channels cannot be given it; the topic stays paused."""
@@ -173,6 +178,7 @@ class Topic:
         self.paused = False
         self._release_kept(kept, now)
         self.touch()
+        self.change_names(at_once=True)
 
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
@@ -204,6 +210,12 @@ class Topic:
         """Something changed that the next cut should have."""
         self.broker.touched[self] = None
 
+    def change_names(self, *, at_once: bool = False) -> None:
+        """This topic, or a durable channel of it, is new or gone, or its pause changed (see `Naming.change`)."""
+        self._named = None
+        if not self.ephemeral:
+            self.broker.naming.change(at_once=at_once)
+
     def is_hungry(self, channel: Channel) -> bool:
         return channel in self._hungry
 
@@ -230,6 +242,13 @@ class Topic:
         self.broker.log("error", f"TOPIC({self.name}): failed to read, will try again - {error}")
 
     # -- saving
+
+    def named(self) -> NamedTopic:
+        """What `nsqd.dat` says of it. Kept until it changes: for thousands of topics making it takes a while."""
+        if self._named is None:
+            channels = [NamedChannel(c.name, c.paused) for c in self.channels.values() if not c.ephemeral]
+            self._named = NamedTopic(self.name, self.paused, tuple(channels))
+        return self._named
 
     def unfinished(self) -> tuple[int, list[int]]:
         """
