@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from attrs import evolve
+
 from nsqtw.core.broker import Broker
 from nsqtw.core.cut import NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.core.log import Log
@@ -44,11 +46,10 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
         asked = wanted.get(name, NamedTopic(name))
         state = known.get(name) or SavedTopic(name, asked.paused, released=log.queue.first, end=log.queue.first)
         _add_channels(broker, state, asked)
-        if log.queue.first == log.queue.end:
-            _forget_messages(state, log)
-        elif log.end < state.end:
-            _count_again(state, log)
+        mend(state, log)
         _count_beyond(state, log)
+        if not broker.options.keep_deferred:
+            _forget_delays(state)
         topic = broker.topics[name] = Topic(broker, name, log)
         topic.restore(state, now, wall_ms_at)
     for asked in wanted.values():
@@ -77,12 +78,27 @@ def _add_ephemeral(broker: Broker, asked: NamedTopic, now: float) -> None:
                 channel.pause()
 
 
+def mend(state: SavedTopic, log: Log) -> None:
+    """Let `state` refer to nothing that its log has not got. BackendError when that cannot be read."""
+    if log.queue.first == log.queue.end:
+        _forget_messages(state, log)
+    elif log.end < state.end:
+        _count_again(state, log)
+
+
 def _count_beyond(state: SavedTopic, log: Log) -> None:
     """Add to `state` what the log has beyond the end that was saved."""
     while read := log.queue.read(state.end, _READ_BYTES):
         state.put_total += sum(segment.count for segment in read)
         state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms]
         state.end = read[-1].end
+
+
+def _forget_delays(state: SavedTopic) -> None:
+    """What was deferred is to be delivered at once."""
+    state.waiting = [evolve(waiting, delay_ms=0) for waiting in state.waiting]
+    for cursor in state.cursors:
+        cursor.held = [evolve(row, due_ms=0) for row in cursor.held]
 
 
 def _count_again(state: SavedTopic, log: Log) -> None:
