@@ -51,7 +51,7 @@ class Storage:
         try:
             self.positions.close(clean)
         except BackendError as error:
-            log("error", f"NSQ: the next start will take this for a crash - {error}")
+            log("error", "NSQ: the next start will take this for a crash - {error}", error=error)
 
 
 @attrs.frozen
@@ -106,12 +106,14 @@ def write_names(path: str, topics: Iterable[NamedTopic]) -> None:
     metadata.write(path, topics)
 
 
-def log(level: str, text: str) -> None:
-    """Tell the operator. From any thread."""
+def log(level: str, text: str, /, **fields: Any) -> None:
+    """Tell the operator. From any thread. See OperatorLog."""
+    if not fields:
+        text, fields = "{text}", {"text": text}
     if level == "critical":
-        _log.failure("{text}", text=text)
+        _log.failure(text, **fields)
     else:
-        _log.emit(LogLevel.levelWithName(level), "{text}", text=text)
+        _log.emit(LogLevel.levelWithName(level), text, **fields)
 
 
 def report(topic: str, where: str, first: int, last: int, why: str) -> None:

@@ -30,14 +30,16 @@ class NsqtwError(Exception):
 class ClientError(NsqtwError):
     """
     A peer's mistake. `code` and `description` are the error frame; `fatal` says that the connection
-    ends after it (nsqd specification 1.4: only failed FIN, REQ and TOUCH do not end it).
+    ends after it (nsqd specification 1.4: only failed FIN, REQ and TOUCH do not end it). `logged` is the
+    description for the log, where the frame echoes bytes that may be a piece of a message.
     """
 
-    def __init__(self, code: str, description: str = "", *, fatal: bool = True) -> None:
+    def __init__(self, code: str, description: str = "", *, fatal: bool = True, logged: str = "") -> None:
         super().__init__(code, description)
         self.code = code
         self.description = description
         self.fatal = fatal
+        self._logged = logged or description
 
     @property
     def frame_data(self) -> bytes:
@@ -46,6 +48,12 @@ class ClientError(NsqtwError):
         `surrogateescape`, which is undone here.
         """
         return str(self).encode("utf-8", "surrogateescape")
+
+    @property
+    def log_text(self) -> str:
+        """What the log says of it; a client's bytes need not be text."""
+        shown = f"{self.code} {self._logged}" if self._logged else self.code
+        return shown.encode("utf-8", "backslashreplace").decode()
 
     def __str__(self) -> str:
         return f"{self.code} {self.description}" if self.description else self.code

@@ -168,19 +168,21 @@ class BrokerService(Service):
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
         self._ports.append((name, listener.address, listener.serve(self._reactor, factory)))
-        _log.info("{name}: listening on {address}", name=name, address=listener.address)
+        _log.info("{server}: listening on {address}", server=name, address=listener.address)
 
     async def _stop(self) -> None:
         parts = self._parts
-        parts.clients.disconnect_all()
         for name, address, port in self._ports:
-            _log.info("{name}: closing {address}", name=name, address=address)
+            _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)
+            if name == "TCP":
+                parts.clients.disconnect_all()
         _log.info("NSQ: closing topics")
         await parts.pump.stop()
         _log.info("NSQ: stopping subsystems")
         parts.writer.close()
         parts.storage.close(parts.broker.health == "OK")
+        _log.info("QUEUESCAN: closing")
         os.close(self._lock)
         _log.info("NSQ: bye")
 

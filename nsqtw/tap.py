@@ -3,15 +3,14 @@ How a broker is started: the console script `nsqd`, and `twistd nsq`.
 
 Both take the same words, nsqd's flags in Go's style, read by `nsqtw.option_sources`. The script logs to stderr
 in nsqd's format and ends with nsqd's exit codes: 0 after a clean stop, 1 when it cannot start, 2 for a wrong
-flag. Under twistd, twistd's own options decide about logs, daemons and signals.
+flag. Under twistd, twistd's own options decide where the log goes, about daemons and about signals.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twisted.python.usage import Options as TwistdOptions
@@ -19,11 +18,11 @@ from twisted.python.usage import UsageError
 
 from nsqtw import option_sources, plugins
 from nsqtw.errors import NsqtwError, OptionError
-from nsqtw.net.log import START_UP_PREFIX, LineLog, log_line
 from nsqtw.option_sources import CommandLine
+from nsqtw.options import Options as BrokerOptions
+from nsqtw.process import cannot_start, serve
 from nsqtw.service import BrokerService, version_line
 
-_CANNOT_START = 1
 _WRONG_FLAG = 2
 
 
@@ -56,27 +55,46 @@ def makeService(config: Options) -> BrokerService:
     try:
         options, warnings = option_sources.resolve(config.line)
     except OptionError as mistake:
-        raise SystemExit(_fatal(mistake)) from mistake
-    if config.parent is None or config.parent["nodaemon"]:
-        return _ForegroundService(options, reactor, warnings)
-    return BrokerService(options, reactor, warnings)
+        raise SystemExit(cannot_start(mistake)) from mistake
+    return _TwistdService(options, reactor, warnings, config.parent)
 
 
-class _ForegroundService(BrokerService):
+class _TwistdService(BrokerService):
     """
-    Ends the process with one line when it cannot start, where twistd would print a traceback. A daemon leaves it to
-    twistd, whose parent process waits to be told.
+    The broker in a process of twistd's, whose options are `given`; None when there is no twistd. It decides about the
+    log, and ends the process with one line when it cannot start, where twistd would print a traceback. A daemon leaves
+    that to twistd, whose parent process waits to be told.
     """
+
+    def __init__(
+        self, options: BrokerOptions, reactor: Any, warnings: list[str], given: Mapping[str, Any] | None
+    ) -> None:
+        super().__init__(options, reactor, warnings)
+        self._given = given
+
+    def setServiceParent(self, parent: Any) -> None:
+        if self._given is not None:
+            from nsqtw.twistd_log import use_format
+
+            try:
+                use_format(parent, self._given, self._options)
+            except OptionError as mistake:
+                raise SystemExit(cannot_start(mistake, self._options)) from mistake
+        super().setServiceParent(parent)  # type: ignore[no-untyped-call]
 
     def startService(self) -> None:
         try:
             super().startService()
         except NsqtwError as mistake:
-            raise SystemExit(_fatal(mistake)) from mistake
+            if self._given is not None and not self._given.get("nodaemon", True):
+                raise
+            raise SystemExit(cannot_start(mistake, self._options)) from mistake
 
 
 def main_nsqd() -> None:
     """The console script `nsqd`."""
+    # Until there is a broker that can stop, an interrupt ends the process without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(run_nsqd(sys.argv[1:]))
 
 
@@ -95,33 +113,10 @@ def run_nsqd(words: Sequence[str]) -> int:
         if answer is not None:
             sys.stdout.write(answer)
             return 0
-        _serve(line)
+        options, warnings = option_sources.resolve(line)
     except NsqtwError as mistake:
-        return _fatal(mistake)
-    return 0
-
-
-def _serve(line: CommandLine) -> None:
-    """Start a broker and return when it has stopped. NsqtwError when it cannot start."""
-    from twisted.internet import reactor as installed
-    from twisted.logger import globalLogBeginner
-
-    reactor: Any = installed
-    options, warnings = option_sources.resolve(line)
-    globalLogBeginner.beginLoggingTo([LineLog(sys.stderr.write, options)], redirectStandardIO=False)
-    service = BrokerService(options, reactor, warnings)
-
-    def stop(number: int, frame: object) -> None:
-        # Once is enough: what comes while the broker stops changes nothing.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        reactor.callFromThread(reactor.stop)
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    service.startService()
-    reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
-    reactor.run(installSignalHandlers=False)
+        return cannot_start(mistake)
+    return serve(options, warnings)
 
 
 def _answer(line: CommandLine) -> str | None:
@@ -133,11 +128,3 @@ def _answer(line: CommandLine) -> str | None:
     if line.help_protocol:
         return plugins.help_protocol()
     return None
-
-
-def _fatal(mistake: NsqtwError) -> int:
-    """Say on stderr why there is no broker. The exit code."""
-    # twistd turns sys.stderr into its log.
-    stderr = sys.__stderr__ or sys.stderr
-    stderr.write(log_line(START_UP_PREFIX, time.time(), "FATAL", str(mistake)))
-    return _CANNOT_START

@@ -119,7 +119,7 @@ class Broker:
         if name in self._dying or self.stopping:
             raise Exiting
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
-        self.log("info", f"TOPIC({name}): created")
+        self.log("info", "TOPIC({topic}): created", topic=name)
         topic.touch()
         topic.change_names()
         return topic
@@ -127,7 +127,7 @@ class Broker:
     def delete_topic(self, name: str, waiter: Waiter | None = None) -> None:
         """Remove a topic with all its channels and messages. KeyError. The waiter is called when it is gone."""
         topic = self.topics.pop(name)
-        self.log("info", f"TOPIC({name}): deleting")
+        self.log("info", "TOPIC({topic}): deleting", topic=name)
         topic.exit()
         self.touched.pop(topic, None)
         if topic.log.is_in_memory:
@@ -196,7 +196,7 @@ class Broker:
                 try:
                     topic.accept(segments, now, pinned=self._late is not None and not topic.ephemeral)
                 except Exception:  # they are stored, and so they are answered
-                    self.log("critical", f"TOPIC({topic.name}): releasing its messages failed")
+                    self.log("critical", "TOPIC({topic}): releasing its messages failed", topic=topic.name)
             self._answer(waiters, failure)
 
     def serve(self, now: float) -> bool:
@@ -207,7 +207,8 @@ class Broker:
                 if channel.serve(now):
                     self.to_serve[channel] = None
             except Exception:
-                self.log("critical", f"CHANNEL({channel.name}): serving it failed")
+                topic_name = channel.topic.name
+                self.log("critical", "CHANNEL({channel}): serving it failed", topic=topic_name, channel=channel.name)
                 self.agenda.at(now + RETRY_SECONDS, channel)
         return bool(self.to_serve)
 
@@ -272,8 +273,10 @@ class Broker:
         """Take nothing more; write out what is held back in memory. The last cut comes after this."""
         self.stopping = True
         self.commit(now)
+        for topic in self.topics.values():
+            topic.say_closing()
         if self._late is not None:
-            self._late.flush()
+            self._late.stop()
         for topic in list(self.topics.values()):
             if topic.ephemeral and not topic.log.is_in_memory:
                 self.delete_topic(topic.name)
@@ -358,9 +361,9 @@ class Broker:
 
 def _tell(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:
     if now is not None and str(now) != str(before):
-        log("error", f"NSQ: {what} cannot be stored - {now}")
+        log("error", "NSQ: {what} cannot be stored - {error}", what=what, error=now)
     elif now is None and before is not None:
-        log("info", f"NSQ: {what} are stored again")
+        log("info", "NSQ: {what} are stored again", what=what)
 
 
 def _nobody(error: Exception | None) -> None:

@@ -142,7 +142,7 @@ class Topic:
         channel = Channel(self, name)
         kept = self._kept() if channel.ephemeral and not self.paused else []
         self.channels[name] = channel
-        self.broker.log("info", f"TOPIC({self.name}): new channel({name})")
+        self.broker.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
         self._release_kept(kept, now)
         self.touch()
         if not channel.ephemeral:
@@ -152,7 +152,9 @@ class Topic:
     def delete_channel(self, name: str) -> None:
         """Remove a channel and everything in it, and disconnect its consumers. KeyError. Saved with the next cut."""
         channel = self.channels.pop(name)
-        self.broker.log("info", f"TOPIC({self.name}): deleting channel {name}")
+        if not self.exiting:
+            self.broker.log("info", "TOPIC({topic}): deleting channel {channel}", topic=self.name, channel=name)
+        self.broker.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
         channel.exit(disconnect=True)
         channel.empty()
         self._hungry.pop(channel, None)
@@ -204,6 +206,12 @@ class Topic:
             self.delete_channel(name)
         self.log.close()
 
+    def say_closing(self) -> None:
+        """Tell the operator that the broker stops."""
+        self.broker.log("info", "TOPIC({topic}): closing", topic=self.name)
+        for name in self.channels:
+            self.broker.log("info", "CHANNEL({channel}): closing", topic=self.name, channel=name)
+
     # -- for channels and cursors
 
     def touch(self) -> None:
@@ -235,11 +243,14 @@ class Topic:
 
     def lost(self, sequence: int) -> None:
         """An unfinished message is not in the log any more."""
-        self.broker.log("error", f"TOPIC({self.name}): message {sequence} was not finished and is not stored any more")
+        text = "TOPIC({topic}): message {sequence} was not finished and is not stored any more"
+        self.broker.log("error", text, topic=self.name, sequence=sequence)
 
     def read_failed(self, error: BackendError) -> None:
         """The medium failed while a channel was served; it will be tried again."""
-        self.broker.log("error", f"TOPIC({self.name}): failed to read, will try again - {error}")
+        self.broker.log(
+            "error", "TOPIC({topic}): failed to read, will try again - {error}", topic=self.name, error=error
+        )
 
     # -- saving
 

@@ -26,7 +26,7 @@ def parameters(query: bytes) -> Mapping[str, str]:
     try:
         return _parsed(query)
     except ValueError as mistake:
-        _log.error("failed to parse request params - {mistake}", mistake=str(mistake))
+        _log.error("failed to parse request params - {error}", error=mistake)
         raise Refused(INVALID_REQUEST) from None
 
 

@@ -182,10 +182,10 @@ class HttpRequest:
 
     def _log_access(self, answer: Answer, connection: HttpConnection) -> None:
         _log.info(
-            "{status} {method} {target} ({remote}) {elapsed}",
+            "{status} {method} {target} ({client}) {elapsed}",
             status=answer.status,
             method=self._method.decode("latin-1"),
             target=self.target.decode("latin-1"),
-            remote=address_text(connection.transport.getPeer()),
+            client=address_text(connection.transport.getPeer()),
             elapsed=duration_text(int((self._pump.now() - self._began) * 1e9)),
         )

@@ -74,12 +74,12 @@ def perform(
         try:
             queue.delete()
         except BackendError as error:
-            log("error", f"TOPIC({name}): failed to delete its files - {error}")
+            log("error", "TOPIC({topic}): failed to delete its files - {error}", topic=name, error=error)
     for name, queue, bounds in save.trims:
         try:
             unfinished = bounds or positions.unfinished(name)
             if unfinished is not None:
                 queue.trim(*unfinished)
         except BackendError as error:
-            log("error", f"TOPIC({name}): failed to free space - {error}")
+            log("error", "TOPIC({topic}): failed to free space - {error}", topic=name, error=error)
     return None

@@ -107,8 +107,8 @@ class World:
     def report(self, topic: str, where: str, first: int, last: int, why: str) -> None:
         self.damage.append((topic, where, first, last, why))
 
-    def log(self, level: str, text: str) -> None:
-        self.lines.append((level, text))
+    def log(self, level: str, text: str, /, **fields: object) -> None:
+        self.lines.append((level, text.format(**fields) if fields else text))
 
     def write_names(self, topics: Sequence[NamedTopic]) -> None:
         self.written.append(list(topics))

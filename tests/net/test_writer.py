@@ -7,6 +7,7 @@ import threading
 from nsqtw.core.broker import Save
 from nsqtw.core.cut import Cut, NamedTopic, SavedTopic
 from nsqtw.errors import BackendError
+from nsqtw.interfaces import OperatorLog
 from nsqtw.net.writer import WriterThread, perform
 from nsqtw.testing.memory import MemoryPositions
 
@@ -44,6 +45,11 @@ def nothing(*line: object) -> None:
     raise AssertionError(line)
 
 
+def into(lines: list) -> OperatorLog:
+    """A log that keeps its lines."""
+    return lambda level, text, /, **fields: lines.append((level, text.format(**fields)))
+
+
 def a_save(calls: list, error: str = "") -> Save:
     queue = SpyQueue(calls, error)
     cut = Cut(topics=[SavedTopic("t", released=7, end=9, put_total=2)])
@@ -68,7 +74,7 @@ def test_when_saving_fails_nothing_is_deleted_or_trimmed() -> None:
 def test_what_fails_after_saving_is_logged() -> None:
     calls: list = []
     lines: list = []
-    assert perform(a_save(calls, "EIO"), MemoryPositions(), lambda *what: lines.append(what)) is None
+    assert perform(a_save(calls, "EIO"), MemoryPositions(), into(lines)) is None
     assert lines == [
         ("error", "TOPIC(old): failed to delete its files - EIO"),
         ("error", "TOPIC(t): failed to free space - EIO"),
@@ -82,7 +88,7 @@ def test_a_cut_is_saved_although_its_bounds_cannot_be_read() -> None:
 
     calls: list = []
     lines: list = []
-    assert perform(a_save(calls), Unreadable(), lambda *line: lines.append(line)) is None
+    assert perform(a_save(calls), Unreadable(), into(lines)) is None
     assert (calls, lines) == ([("delete",)], [("error", "TOPIC(t): failed to free space - EIO")])
 
 
