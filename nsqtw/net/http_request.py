@@ -22,6 +22,7 @@ This module is hot, once per request.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
@@ -124,6 +125,11 @@ class HttpRequest:
     @property
     def query(self) -> bytes:
         return self.target.partition(b"?")[2]
+
+    @property
+    def last_part(self) -> bytes:
+        """Of the path, what follows the last slash."""
+        return unquote_to_bytes(self.target.partition(b"?")[0]).rpartition(b"/")[2]
 
     @property
     def body(self) -> bytes:
