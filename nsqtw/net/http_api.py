@@ -7,6 +7,9 @@ The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
     POST   /channel/{create,delete,empty,pause,unpause}?topic=&channel=     http_admin
     GET    /config/:opt                                                     http_config
     PUT    /config/:opt                                                     http_config
+    GET    /debug/pprof/...                                                 http_debug
+    PUT    /debug/setblockrate                                              http_debug
+    POST   /debug/freememory                                                http_debug
 
 Theory of operation. There is one table of routes and no tree of resources. A request (http_request) looks its route
 up when its headers are there, takes in as much of its body as the route allows, and calls the handler once. The
@@ -26,6 +29,7 @@ from nsqtw.core.broker import Broker
 from nsqtw.net.http_admin import Administration
 from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
+from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_publish import Publishing
 from nsqtw.net.http_routing import Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
@@ -76,6 +80,7 @@ def broker_site(
                 *publishing.routes(),
                 *Administration(broker, pump).routes(),
                 *Configuration(broker.options).routes(),
+                *Debugging(pump.reactor).routes(),
             ]
         ),
         pump,

@@ -136,6 +136,11 @@ class HttpRequest:
         """The body; of one that is overlong, one byte or more beyond what the route allows."""
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
+    @property
+    def is_patient(self) -> bool:
+        """Whether the client waits with an open connection: one that has ended its side may be gone."""
+        return self._connection is not None and not self._connection.peer_is_done
+
     def answer(self, answer: Answer) -> None:
         """Send the answer, if there is still somebody to be answered."""
         connection = self._connection
