@@ -245,7 +245,7 @@ FRACTIONS = Kind(
     _parse_fractions,
     _coerce_fractions,
     lambda values: ",".join(map(fraction_text, values)),
-    config=list,
+    config=lambda values: [int(value) if value.is_integer() else value for value in values],
     add=lambda old, new: tuple(sorted(old + new, reverse=True)),
 )
 LEVEL = _words(LEVELS)

@@ -26,6 +26,7 @@ from nsqtw.gotext import json_text
 _TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
 _HTML = (b"Content-Type", b"text/html; charset=utf-8")
 _JSON = (b"Content-Type", b"application/json; charset=utf-8")
+_AS_SAID = (b"X-Content-Type-Options", b"nosniff")
 _NSQ = (b"X-Nsq-Content-Type", b"nsq; version=1.0")
 
 _REASONS = {
@@ -98,6 +99,16 @@ def failure(status: int, message: str, *headers: tuple[bytes, bytes]) -> Answer:
 def plain(status: int, message: str) -> Answer:
     """A text without a sign of NSQ, success or error."""
     return Answer(status, message.encode("utf-8", "replace"), _TEXT)
+
+
+def report(shown: str, status: int = 200) -> Answer:
+    """A text about the process, which a browser shows as one."""
+    return Answer(status, shown.encode("utf-8", "replace"), _TEXT, _AS_SAID)
+
+
+def page(shown: str) -> Answer:
+    """HTML about the process."""
+    return Answer(200, shown.encode(), _HTML, _AS_SAID)
 
 
 def not_allowed(methods: bytes) -> Answer:

@@ -38,7 +38,8 @@ class HttpConnection(HTTPChannel):
     factory: HttpFactory
     requestFactory = HttpRequest  # type: ignore[assignment]
     transport: Any
-    _peer_is_done = False
+    peer_is_done = False
+    """Whether the client sends no more. It may still read, or be gone."""
     _is_over = False
     _write_some: Callable[[bytes], object] | None = None
 
@@ -51,7 +52,7 @@ class HttpConnection(HTTPChannel):
         self._write_some = getattr(self.transport, "writeSomeData", None)
 
     def readConnectionLost(self) -> None:
-        self._peer_is_done = True
+        self.peer_is_done = True
         self._leave_when_done()
 
     def writeConnectionLost(self) -> None:
@@ -94,7 +95,7 @@ class HttpConnection(HTTPChannel):
         if self._is_over:
             return
         super().requestDone(request)  # type: ignore[no-untyped-call]
-        if self._peer_is_done:
+        if self.peer_is_done:
             self._leave_when_done()
 
     def lineLengthExceeded(self, line: bytes) -> None:

@@ -22,6 +22,7 @@ This module is hot, once per request.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
@@ -126,9 +127,19 @@ class HttpRequest:
         return self.target.partition(b"?")[2]
 
     @property
+    def last_part(self) -> bytes:
+        """Of the path, what follows the last slash."""
+        return unquote_to_bytes(self.target.partition(b"?")[0]).rpartition(b"/")[2]
+
+    @property
     def body(self) -> bytes:
         """The body; of one that is overlong, one byte or more beyond what the route allows."""
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether the client waits with an open connection: one that has ended its side may be gone."""
+        return self._connection is not None and not self._connection.peer_is_done
 
     def answer(self, answer: Answer) -> None:
         """Send the answer, if there is still somebody to be answered."""
