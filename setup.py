@@ -23,6 +23,7 @@ TEST = [
     "treq>=24.9",
     # Clients written by others: what they publish and consume is a test.
     "ansq>=0.3",
+    "asyncnsq>=1.2.1,<2",
     "gnsq>=1.0.2",
     "pynsq>=0.9.1",
 ]
