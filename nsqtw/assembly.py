@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import attrs
@@ -12,6 +13,7 @@ from twisted.logger import Logger, LogLevel
 
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
+from nsqtw.core.latency import Measure
 from nsqtw.core.recovery import load
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IPositions
@@ -22,6 +24,8 @@ from nsqtw.options import Options
 from nsqtw.plugins import find_backend, protocols
 
 POSITIONS_FILE = "positions.db"
+LATENCY_ACCURACY = 0.01
+"""How far a percentile of latencies may be off, as a part of it."""
 
 _log = Logger()
 
@@ -80,11 +84,25 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
         reserve=positions.reserve,
         log=log,
         start_time=int(time.time()),
+        measure=measure(options),
     )
     writer = WriterThread(reactor, positions, log)
     pump = Pump(reactor, broker, writer)
     load(broker, saved, backend.topics(), pump.now())
     return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
+
+
+def measure(options: Options) -> Measure | None:
+    """The latencies the options ask for; None when they ask for none, and then nothing is loaded for it."""
+    if not options.e2e_processing_latency_percentile:
+        return None
+    from ddsketch import DDSketch
+
+    return Measure(
+        options.e2e_processing_latency_percentile,
+        options.e2e_processing_latency_window_time,
+        partial(DDSketch, LATENCY_ACCURACY),
+    )
 
 
 def log(level: str, text: str) -> None:

@@ -15,7 +15,7 @@ LATENCY = {"count": 0, "percentiles": None}
 
 
 def stats(world: World, **filters: Any) -> dict[str, Any]:
-    return document(world.broker, "1.3.0", **filters)
+    return document(world.broker, "1.3.0", now=world.now, **filters)
 
 
 def producer(world: World, **counts: int) -> Client:
