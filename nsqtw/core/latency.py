@@ -14,7 +14,7 @@ This module is hot when latencies are measured, once per run of FINs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import inf
 from typing import Any, Protocol
 
@@ -49,11 +49,8 @@ class Measure:
     window: float
     new_sketch: Callable[[], Sketch]
 
-    def told(self, sketches: Iterable[Sketch]) -> dict[str, Any]:
-        """What /stats says of all these together, in ns. Numbers without a fraction are whole ones, as in nsqd."""
-        merged = self.new_sketch()
-        for sketch in sketches:
-            merged.merge(sketch)
+    def told(self, merged: Sketch) -> dict[str, Any]:
+        """What /stats says of a sketch, in ns. Numbers without a fraction are whole ones, as in nsqd."""
         return {
             "count": round(merged.count),
             "percentiles": [
@@ -84,10 +81,12 @@ class Latencies:
             self._newer = self._measure.new_sketch()
         self._newer.add(latency_ns, count)
 
-    def sketches(self, now: float) -> list[Sketch]:
-        """What is known of the last window, none of it empty."""
+    def merge_into(self, merged: Sketch, now: float) -> None:
+        """Put what is known of the last window into another sketch."""
         self._forget(now)
-        return [sketch for sketch in (self._newer, self._older) if sketch is not None]
+        for sketch in (self._newer, self._older):
+            if sketch is not None:
+                merged.merge(sketch)
 
     def _forget(self, now: float) -> None:
         half = self._measure.window / 2

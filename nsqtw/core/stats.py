@@ -6,14 +6,14 @@ An empty list and None differ on purpose: tools of NSQ's users tell "nothing the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
-from nsqtw.core.latency import Measure
+from nsqtw.core.latency import Measure, Sketch
 from nsqtw.core.topic import Topic
 
 Named = TypeVar("Named", Topic, Channel)
@@ -46,6 +46,35 @@ def document(
     return found
 
 
+class Found(NamedTuple):
+    """The numbers of a topic, or of one of its channels. Of a topic, without its channels."""
+
+    topic: str
+    channel: str | None
+    numbers: dict[str, Any]
+
+
+def walk(broker: Broker, now: float) -> Iterator[Found | None]:
+    """
+    The same without clients, a topic and then its channels, one at a time: for whoever has other things to do in
+    between. No step is larger than one channel; None is a step that did not finish anything. What is deleted on the way
+    is left out.
+    """
+    for topic in _named(broker.topics.values(), ""):
+        if topic.exiting:
+            continue
+        channels = _named(topic.channels.values(), "")
+        merged = _empty_sketch(broker.measure, channels)
+        for channel in channels:
+            if merged is not None and channel.latencies is not None:
+                channel.latencies.merge_into(merged, now)
+                yield None
+        yield Found(topic.name, None, _topic_numbers(topic, [], _told(broker.measure, merged)))
+        for channel in channels:
+            if not channel.exiting:
+                yield Found(topic.name, channel.name, _channel(channel, False, "", now))
+
+
 def _topics(broker: Broker, topic: str, channel: str, include_clients: bool, now: float) -> list[dict[str, Any]]:
     chosen = _named(broker.topics.values(), topic)
     return [
@@ -55,15 +84,20 @@ def _topics(broker: Broker, topic: str, channel: str, include_clients: bool, now
 
 def _topic(topic: Topic, channel: str, include_clients: bool, counted_topic: str, now: float) -> dict[str, Any]:
     channels = _named(topic.channels.values(), channel)
+    shown = [_channel(one, include_clients, counted_topic, now) for one in channels]
+    return _topic_numbers(topic, shown, _latency(topic.broker.measure, topic.channels.values(), now))
+
+
+def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[str, Any]) -> dict[str, Any]:
     return {
         "topic_name": topic.name,
-        "channels": [_channel(one, include_clients, counted_topic, now) for one in channels],
+        "channels": channels,
         "depth": topic.depth,
         "backend_depth": topic.backend_depth,
         "message_count": topic.message_count,
         "message_bytes": topic.message_bytes,
         "paused": topic.paused,
-        "e2e_processing_latency": _latency(topic.broker.measure, topic.channels.values(), now),
+        "e2e_processing_latency": latency,
     }
 
 
@@ -138,10 +172,22 @@ def _published(client: Client, topic: str) -> list[dict[str, Any]]:
 
 def _latency(measure: Measure | None, channels: Collection[Channel], now: float) -> dict[str, Any]:
     """The end-to-end latencies of all these channels together."""
-    if measure is None or not channels:
+    merged = _empty_sketch(measure, channels)
+    for channel in channels:
+        if merged is not None and channel.latencies is not None:
+            channel.latencies.merge_into(merged, now)
+    return _told(measure, merged)
+
+
+def _empty_sketch(measure: Measure | None, channels: Collection[Channel]) -> Sketch | None:
+    """To merge the sketches of the channels into. None where there is nothing to be told."""
+    return measure.new_sketch() if measure is not None and channels else None
+
+
+def _told(measure: Measure | None, merged: Sketch | None) -> dict[str, Any]:
+    if measure is None or merged is None:
         return {"count": 0, "percentiles": None}
-    measured = (channel.latencies for channel in channels if channel.latencies is not None)
-    return measure.told(sketch for latencies in measured for sketch in latencies.sketches(now))
+    return measure.told(merged)
 
 
 def _named(things: Iterable[Named], name: str) -> list[Named]:
