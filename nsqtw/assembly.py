@@ -16,6 +16,7 @@ from nsqtw import metadata
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.cut import NamedTopic
+from nsqtw.core.latency import Measure
 from nsqtw.core.recovery import load
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IPositions
@@ -26,6 +27,8 @@ from nsqtw.options import Options
 from nsqtw.plugins import find_backend, protocols
 
 POSITIONS_FILE = "positions.db"
+LATENCY_ACCURACY = 0.01
+"""How far a percentile of latencies may be off, as a part of it."""
 
 _log = Logger()
 
@@ -93,6 +96,7 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
         reserve=positions.reserve,
         log=log,
         start_time=int(time.time()),
+        measure=measure(options),
     )
     writer = WriterThread(reactor, positions, log, partial(write_names, storage.metadata_path))
     pump = Pump(reactor, broker, writer)
@@ -104,6 +108,19 @@ def write_names(path: str, topics: Iterable[NamedTopic]) -> None:
     """Let `nsqd.dat` name these topics. From any thread. BackendError."""
     log("info", f"NSQ: persisting topic/channel metadata to {path}")
     metadata.write(path, topics)
+
+
+def measure(options: Options) -> Measure | None:
+    """The latencies the options ask for; None when they ask for none, and then nothing is loaded for it."""
+    if not options.e2e_processing_latency_percentile:
+        return None
+    from ddsketch import DDSketch
+
+    return Measure(
+        options.e2e_processing_latency_percentile,
+        options.e2e_processing_latency_window_time,
+        partial(DDSketch, LATENCY_ACCURACY),
+    )
 
 
 def log(level: str, text: str, /, **fields: Any) -> None:

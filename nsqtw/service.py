@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -24,6 +24,9 @@ from nsqtw.assembly import Parts, assemble, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.options import Options, check
+
+if TYPE_CHECKING:
+    from nsqtw.net.statsd import Statsd
 
 _log = Logger()
 
@@ -69,7 +72,7 @@ def refuse_unserved(options: Options) -> None:
 
 def unserved(options: Options) -> list[str]:
     """A warning for each option that is set and has no effect yet."""
-    names = ("tls_cert", "lookupd_tcp_address", "statsd_address", "e2e_processing_latency_percentile")
+    names = ("tls_cert", "lookupd_tcp_address")
     flags = (f"--{name.replace('_', '-')}" for name in names if getattr(options, name))
     return [f"{flag} has no effect in this version" for flag in flags]
 
@@ -104,6 +107,7 @@ class BrokerService(Service):
         self._lock = -1
         self._parts: Parts
         self._ports: list[tuple[str, str, IListeningPort]] = []
+        self._statsd: Statsd | None = None
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
@@ -165,6 +169,11 @@ class BrokerService(Service):
                 version_line=version_line(),
             )
             self._listen("HTTP", http, site)
+        if self._options.statsd_address:
+            from nsqtw.net.statsd import Statsd
+
+            self._statsd = Statsd(self._reactor, parts.broker, parts.pump.now)
+            self._statsd.start()
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
         self._ports.append((name, listener.address, listener.serve(self._reactor, factory)))
@@ -180,6 +189,8 @@ class BrokerService(Service):
         _log.info("NSQ: closing topics")
         await parts.pump.stop()
         _log.info("NSQ: stopping subsystems")
+        if self._statsd is not None:
+            await self._statsd.stop()
         parts.writer.close()
         parts.storage.close(parts.broker.health == "OK")
         _log.info("QUEUESCAN: closing")

@@ -30,6 +30,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.late import LateCommit
+from nsqtw.core.latency import Measure
 from nsqtw.core.log import Cache, Log
 from nsqtw.core.naming import Naming
 from nsqtw.core.segment import SEQUENCE_BITS, Segment
@@ -64,7 +65,7 @@ class Save:
 class Broker:
     """
     Everything a broker knows. `backend` keeps durable topics, `memory_backend` ephemeral ones; `reserve` makes durable
-    that sequences up to a block are taken (`IPositions.reserve`).
+    that sequences up to a block are taken (`IPositions.reserve`). `measure` is None when no latencies are measured.
     """
 
     def __init__(
@@ -76,10 +77,12 @@ class Broker:
         reserve: Callable[[int], None],
         log: OperatorLog,
         start_time: int,
+        measure: Measure | None = None,
     ) -> None:
         self.options = options
         self.node_id: int = options.node_id
         self.start_time = start_time
+        self.measure = measure
         self.log = log
         self.agenda = Agenda(lambda: log("critical", "NSQ: something that was due failed"))
         self.naming = Naming(self)

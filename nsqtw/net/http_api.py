@@ -70,7 +70,7 @@ def broker_site(
     the text of /stats starts.
     """
     publishing = Publishing(broker, pump)
-    inspection = Inspection(broker, Identity(version_line, tcp_port, http_port))
+    inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port))
     return HttpFactory(
         Routes(
             [

@@ -21,6 +21,7 @@ from nsqtw.net.http_answers import Answer, document, plain, text
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.process_memory import memory
+from nsqtw.net.pump import Pump
 from nsqtw.options import hostname
 
 _OFF = ("false", "0")
@@ -43,8 +44,9 @@ class Identity:
 class Inspection:
     """Tells of `broker`."""
 
-    def __init__(self, broker: Broker, identity: Identity) -> None:
+    def __init__(self, broker: Broker, pump: Pump, identity: Identity) -> None:
         self._broker = broker
+        self._pump = pump
         self._identity = identity
 
     def ping(self, request: HttpRequest) -> Answer:
@@ -78,6 +80,7 @@ class Inspection:
         found = stats_document(
             self._broker,
             NSQ_VERSION,
+            now=self._pump.now(),
             topic=given.get("topic", ""),
             channel=given.get("channel", ""),
             include_clients=given.get("include_clients") not in _OFF,

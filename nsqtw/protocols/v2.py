@@ -359,7 +359,7 @@ class V2Session(Due):
 
     def _on_fin(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         ids = payload or [message_id_of(verb, params, 1)]
-        for message_id, why in self._channel.finish(self._subscriber, ids):
+        for message_id, why in self._channel.finish(self._subscriber, ids, now):
             self._failed(verb, message_id, why)
 
     def _on_req(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
+from nsqtw.assembly import measure
 from nsqtw.backends.dummy import DummyFactory
 from nsqtw.core import recovery
 from nsqtw.core.broker import Broker, Save
@@ -78,7 +79,7 @@ class Reader:
         return [message.body for message in self.read()]
 
     def finish(self, *ids: bytes) -> list[tuple[bytes, str]]:
-        return self.channel.finish(self.consumer, list(ids))
+        return self.channel.finish(self.consumer, list(ids), self.world.now)
 
     def requeue(self, message_id: bytes, delay: float = 0.0) -> str | None:
         return self.channel.requeue(self.consumer, message_id, delay, self.world.now)
@@ -115,7 +116,15 @@ class World:
 
     def _start(self, saved: Saved, named: Iterable[NamedTopic] = ()) -> Broker:
         memory = DummyFactory().open("", "", self.options, self.report)
-        broker = Broker(self.options, self.backend, memory, reserve=self.positions.reserve, log=self.log, start_time=1)
+        broker = Broker(
+            self.options,
+            self.backend,
+            memory,
+            reserve=self.positions.reserve,
+            log=self.log,
+            start_time=1,
+            measure=measure(self.options),
+        )
         broker.wall_offset_ns = WALL_NS
         recovery.load(broker, saved, self.stored(), self.now, named)
         self.broker = broker
