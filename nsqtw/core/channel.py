@@ -16,6 +16,7 @@ This module is hot, once per span and per run of FINs.
 from __future__ import annotations
 
 from itertools import groupby, repeat
+from math import inf
 from random import randrange
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,8 @@ class Channel(Due):
         self.global_msg_count = 0
         measure = topic.broker.measure
         self.latencies = None if measure is None else Latencies(measure)
+        in_memory = topic.ephemeral or self.ephemeral or topic.mem_queue_size > 0
+        self._uncounted_below = topic.restored_end if in_memory else inf
         self._turn = 0
 
     # -- what /stats shows
@@ -299,7 +302,7 @@ class Channel(Due):
         return count - left
 
     def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
-        self._count(consumer, stop - start)
+        self._count(consumer, segment, stop - start)
         if consumer.sample_rate:
             for index in range(start, stop):
                 if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
@@ -324,7 +327,7 @@ class Channel(Due):
         again = self.position.next_again()
         if again is None:
             return False
-        self._count(consumer, 1)
+        self._count(consumer, again.segment, 1)
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
             self.position.finish(again.sequence)
             return True
@@ -340,8 +343,13 @@ class Channel(Due):
         consumer.deliver(frame)
         return True
 
-    def _count(self, consumer: Consumer, count: int) -> None:
-        """Messages that went to a consumer, by how near it is; before sampling (nsqd specification 2.10)."""
+    def _count(self, consumer: Consumer, segment: Segment, count: int) -> None:
+        """
+        Messages that went to a consumer, by how near it is; before sampling, and not those that nsqd would have on
+        disk only (nsqd specification 2.10).
+        """
+        if segment.first < self._uncounted_below:
+            return
         if consumer.zone_local:
             self.zone_local_msg_count += count
         elif consumer.region_local:
