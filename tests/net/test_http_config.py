@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
 import pytest
-from twisted.logger import Logger
+from twisted.logger import FileLogObserver, Logger
 
-from nsqtw.net.log import LineLog
+from nsqtw.net.log import log_format
 from nsqtw.options import BY_KEY
 from tests.net.broker_fixture import LIMITS, Web, chunked
 
@@ -105,12 +106,12 @@ def test_what_is_no_level(body: bytes) -> None:
 
 def test_a_level_counts_from_the_next_line_on() -> None:
     web = Web()
-    lines: list[str] = []
-    log = Logger(observer=LineLog(lines.append, web.broker.options))
+    out = io.StringIO()
+    log = Logger(observer=FileLogObserver(out, log_format(web.broker.options)))
     log.debug("before")
     web.ask("PUT", LEVEL, b"debug")
     log.debug("after")
-    assert [line.rpartition(" ")[2] for line in lines] == ["after\n"]
+    assert [line.rpartition(" ")[2] for line in out.getvalue().splitlines()] == ["after"]
 
 
 @pytest.mark.parametrize(
