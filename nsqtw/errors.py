@@ -9,6 +9,8 @@ Every error nsqtw raises on purpose, in one tree.
     ├── BackendError         storage refused: text is what follows "PUB failed "
     │   └── BackendFull      ... because there is no space left
     ├── OptionError          an option or a config file is wrong: one line for the user
+    │   ├── FlagError        ... a flag: the usage is shown too
+    │   └── UnfitValue       ... a value cannot be turned into what its option needs
     └── PluginError          a plugin cannot be had
         ├── UnknownPlugin    nothing installed has that name
         └── DuplicatePlugin  two installed plugins share a name
@@ -75,6 +77,14 @@ class BackendFull(BackendError):
 
 class OptionError(NsqtwError):
     """An option is wrong. The text is the one line the user sees."""
+
+
+class FlagError(OptionError):
+    """The command line cannot be read. The usage is shown behind the text, and the exit code is 2."""
+
+
+class UnfitValue(OptionError):
+    """A value cannot be turned into what its option needs. nsqd says so before it has a logger, and so do we."""
 
 
 class PluginError(NsqtwError):

@@ -1,30 +1,35 @@
 """
 How a broker is started: the console script `nsqd`, and `twistd nsq`.
 
-Both take the same words, nsqd's flags in Go's style, read by `nsqtw.option_sources`. The script logs to stderr
-in nsqd's format and ends with nsqd's exit codes: 0 after a clean stop, 1 when it cannot start, 2 for a wrong
-flag. Under twistd, twistd's own options decide about logs, daemons and signals.
+Both take the same words, nsqd's flags in Go's style, and the same environment variables, read by
+`nsqtw.option_sources`. The script logs to stderr in nsqd's format and ends with nsqd's exit codes: 0 after a clean
+stop, 1 when it cannot start, 2 for a wrong flag. Under twistd, twistd's own options decide about logs, daemons
+and signals.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from twisted.python.usage import Options as TwistdOptions
 from twisted.python.usage import UsageError
 
 from nsqtw import option_sources, plugins
-from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.errors import FlagError, NsqtwError, OptionError, UnfitValue
 from nsqtw.net.log import START_UP_PREFIX, LineLog, log_line
-from nsqtw.option_sources import CommandLine
+from nsqtw.option_sources import CommandLine, Resolved
 from nsqtw.service import BrokerService, version_line
 
 _CANNOT_START = 1
 _WRONG_FLAG = 2
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Options(TwistdOptions):
@@ -46,7 +51,7 @@ class Options(TwistdOptions):
             raise SystemExit(0)
 
     def __str__(self) -> str:
-        return option_sources.usage("twistd nsq")
+        return _usage("twistd nsq")
 
 
 def makeService(config: Options) -> BrokerService:
@@ -54,12 +59,12 @@ def makeService(config: Options) -> BrokerService:
     from twisted.internet import reactor
 
     try:
-        options, warnings = option_sources.resolve(config.line)
+        found = _resolve(config.line)
     except OptionError as mistake:
         raise SystemExit(_fatal(mistake)) from mistake
     if config.parent is None or config.parent["nodaemon"]:
-        return _ForegroundService(options, reactor, warnings)
-    return BrokerService(options, reactor, warnings)
+        return _ForegroundService(found.options, reactor, found.warnings)
+    return BrokerService(found.options, reactor, found.warnings)
 
 
 class _ForegroundService(BrokerService):
@@ -84,18 +89,17 @@ def run_nsqd(words: Sequence[str]) -> int:
     """Run a broker until it is told to stop. The exit code."""
     try:
         line = option_sources.read_command_line(words)
-    except OptionError as mistake:
-        sys.stderr.write(f"{mistake}\n{option_sources.usage('nsqd')}")
-        return _WRONG_FLAG
-    if line.help:
-        sys.stderr.write(option_sources.usage("nsqd"))
-        return 0
-    try:
+        if line.help:
+            sys.stderr.write(_usage("nsqd"))
+            return 0
         answer = _answer(line)
         if answer is not None:
             sys.stdout.write(answer)
             return 0
         _serve(line)
+    except FlagError as mistake:
+        sys.stderr.write(f"{_one_line(str(mistake))}\n{_usage('nsqd')}")
+        return _WRONG_FLAG
     except NsqtwError as mistake:
         return _fatal(mistake)
     return 0
@@ -107,9 +111,9 @@ def _serve(line: CommandLine) -> None:
     from twisted.logger import globalLogBeginner
 
     reactor: Any = installed
-    options, warnings = option_sources.resolve(line)
-    globalLogBeginner.beginLoggingTo([LineLog(sys.stderr.write, options)], redirectStandardIO=False)
-    service = BrokerService(options, reactor, warnings)
+    found = _resolve(line)
+    globalLogBeginner.beginLoggingTo([LineLog(sys.stderr.write, found.options)], redirectStandardIO=False)
+    service = BrokerService(found.options, reactor, found.warnings)
 
     def stop(number: int, frame: object) -> None:
         # Once is enough: what comes while the broker stops changes nothing.
@@ -125,19 +129,51 @@ def _serve(line: CommandLine) -> None:
 
 
 def _answer(line: CommandLine) -> str | None:
-    """What is to be printed instead of starting a broker, if anything. PluginError."""
+    """What is to be printed instead of starting a broker, if anything. OptionError, PluginError."""
     if line.version:
         return f"{version_line()}\n"
     if line.help_backend:
         return plugins.help_backend()
     if line.help_protocol:
         return plugins.help_protocol()
+    if line.print_config:
+        from nsqtw.option_file import config_text
+
+        found = _resolve(line)
+        for warning in found.warnings:
+            _say("WARNING", warning)
+        return config_text(found.options, found.sources)
     return None
 
 
+def _resolve(line: CommandLine) -> Resolved:
+    return option_sources.resolve(line, os.environ)
+
+
+def _usage(program: str) -> str:
+    # A broker that starts has no use for the pages.
+    from nsqtw.option_pages import usage
+
+    return usage(program)
+
+
 def _fatal(mistake: NsqtwError) -> int:
-    """Say on stderr why there is no broker. The exit code."""
+    """Say why there is no broker. The exit code."""
+    _say("" if isinstance(mistake, UnfitValue) else "FATAL", str(mistake))
+    return _CANNOT_START
+
+
+def _say(word: str, text: str) -> None:
+    """A line on stderr from before there is a log; nsqd's lines without a level have less in front."""
     # twistd turns sys.stderr into its log.
     stderr = sys.__stderr__ or sys.stderr
-    stderr.write(log_line(START_UP_PREFIX, time.time(), "FATAL", str(mistake)))
-    return _CANNOT_START
+    now = time.time()
+    if word:
+        stderr.write(log_line(START_UP_PREFIX, now, word, _one_line(text)))
+    else:
+        stderr.write(f"{datetime.fromtimestamp(now):%Y/%m/%d %H:%M:%S} {_one_line(text)}\n")
+
+
+def _one_line(text: str) -> str:
+    """`text` where something in it, written by a user, may have line ends or move the cursor."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
