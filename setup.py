@@ -53,6 +53,7 @@ setup(
     # twistd does not find our plugin, and says nothing.
     package_dir={"": "."},
     package_data={"nsqtw": ["py.typed"]},
+    data_files=[("share/man/man1", ["docs/nsqd.1"])],
     # ddsketch: latency percentiles (docs/decisions/0005).
     install_requires=["attrs>=23.2", "ddsketch>=3", "twisted>=24.7", "zope.interface>=6"],
     extras_require={"spark": SPARK, "test": TEST},

@@ -10,6 +10,8 @@ Every error nsqtw raises on purpose, in one tree.
     │   └── BackendFull      ... because there is no space left
     ├── MetadataError        nsqd.dat is there and cannot be understood
     ├── OptionError          an option or a config file is wrong: one line for the user
+    │   ├── FlagError        ... a flag: the usage is shown too
+    │   └── UnfitValue       ... a value cannot be turned into what its option needs
     └── PluginError          a plugin cannot be had
         ├── UnknownPlugin    nothing installed has that name
         └── DuplicatePlugin  two installed plugins share a name
@@ -88,6 +90,14 @@ class MetadataError(NsqtwError):
 
 class OptionError(NsqtwError):
     """An option is wrong. The text is the one line the user sees."""
+
+
+class FlagError(OptionError):
+    """The command line cannot be read. The usage is shown behind the text, and the exit code is 2."""
+
+
+class UnfitValue(OptionError):
+    """A value cannot be turned into what its option needs. nsqd says so before it has a logger, and so do we."""
 
 
 class PluginError(NsqtwError):

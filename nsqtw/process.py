@@ -22,8 +22,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
-from nsqtw.errors import NsqtwError
-from nsqtw.net.log import log_format, start_up_failure
+from nsqtw.errors import NsqtwError, UnfitValue
+from nsqtw.net.log import log_format, start_up_failure, start_up_line
 from nsqtw.options import Options
 from nsqtw.service import BrokerService
 
@@ -67,7 +67,10 @@ def cannot_start(mistake: NsqtwError, options: Options | None = None) -> int:
     """Say on stderr why there is no broker; `options` once they are known. The exit code."""
     # twistd turns sys.stderr into its log.
     stderr = sys.__stderr__ or sys.stderr
-    stderr.write(start_up_failure(str(mistake), time.time(), options))
+    if isinstance(mistake, UnfitValue):
+        stderr.write(start_up_line("", str(mistake), time.time()))
+    else:
+        stderr.write(start_up_failure(str(mistake), time.time(), options))
     return CANNOT_START
 
 

@@ -23,7 +23,7 @@ from nsqtw import NSQ_VERSION
 from nsqtw.assembly import Parts, assemble, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
-from nsqtw.options import Options, check
+from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
 
 if TYPE_CHECKING:
     from nsqtw.net.statsd import Statsd
@@ -63,8 +63,6 @@ def refuse_unserved(options: Options) -> None:
     in whom the options keep out.
     """
     if options.tls_required:
-        if not (options.tls_cert and options.tls_key):
-            raise OptionError("cannot require TLS client connections without TLS key and cert")
         raise OptionError("failed to build TLS config - this version has no TLS")
     if options.auth_http_address:
         raise OptionError("--auth-http-address is set, and this version cannot ask an auth server")
@@ -141,7 +139,13 @@ class BrokerService(Service):
         options = self._options
         self._lock = lock_data_path(self._directory)
         undo.callback(os.close, self._lock)
-        check(options)
+        check(options, CHECKS_BEFORE_TLS)
+        if options.tls_required or options.tls_cert or options.tls_key or options.tls_root_ca_file:
+            # Only who asks for TLS waits for it.
+            from nsqtw.certificates import check_certificates
+
+            check_certificates(options)
+        check(options, CHECKS_AFTER_TLS)
         refuse_unserved(options)
         _log.info("{version}", version=version_line())
         _log.info("ID: {node_id}", node_id=options.node_id)

@@ -1,15 +1,18 @@
 """
 How a broker is started: the console script `nsqd`, and `twistd nsq`.
 
-Both take the same words, nsqd's flags in Go's style, read by `nsqtw.option_sources`. The script logs to stderr
-in nsqd's format and ends with nsqd's exit codes: 0 after a clean stop, 1 when it cannot start, 2 for a wrong
-flag. Under twistd, twistd's own options decide where the log goes, about daemons and about signals.
+Both take the same words, nsqd's flags in Go's style, and the same environment variables, read by
+`nsqtw.option_sources`. The script logs to stderr in nsqd's format and ends with nsqd's exit codes: 0 after a clean
+stop, 1 when it cannot start, 2 for a wrong flag. Under twistd, twistd's own options decide where the log goes, about
+daemons and about signals.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,8 +20,9 @@ from twisted.python.usage import Options as TwistdOptions
 from twisted.python.usage import UsageError
 
 from nsqtw import option_sources, plugins
-from nsqtw.errors import NsqtwError, OptionError
-from nsqtw.option_sources import CommandLine
+from nsqtw.errors import FlagError, NsqtwError, OptionError
+from nsqtw.net.log import one_line, start_up_line
+from nsqtw.option_sources import CommandLine, Resolved
 from nsqtw.options import Options as BrokerOptions
 from nsqtw.process import cannot_start, serve
 from nsqtw.service import BrokerService, version_line
@@ -45,7 +49,7 @@ class Options(TwistdOptions):
             raise SystemExit(0)
 
     def __str__(self) -> str:
-        return option_sources.usage("twistd nsq")
+        return _usage("twistd nsq")
 
 
 def makeService(config: Options) -> BrokerService:
@@ -53,10 +57,10 @@ def makeService(config: Options) -> BrokerService:
     from twisted.internet import reactor
 
     try:
-        options, warnings = option_sources.resolve(config.line)
+        found = _resolve(config.line)
     except OptionError as mistake:
         raise SystemExit(cannot_start(mistake)) from mistake
-    return _TwistdService(options, reactor, warnings, config.parent)
+    return _TwistdService(found.options, reactor, found.warnings, config.parent)
 
 
 class _TwistdService(BrokerService):
@@ -102,29 +106,46 @@ def run_nsqd(words: Sequence[str]) -> int:
     """Run a broker until it is told to stop. The exit code."""
     try:
         line = option_sources.read_command_line(words)
-    except OptionError as mistake:
-        sys.stderr.write(f"{mistake}\n{option_sources.usage('nsqd')}")
-        return _WRONG_FLAG
-    if line.help:
-        sys.stderr.write(option_sources.usage("nsqd"))
-        return 0
-    try:
+        if line.help:
+            sys.stderr.write(_usage("nsqd"))
+            return 0
         answer = _answer(line)
         if answer is not None:
             sys.stdout.write(answer)
             return 0
-        options, warnings = option_sources.resolve(line)
+        found = _resolve(line)
+    except FlagError as mistake:
+        sys.stderr.write(f"{one_line(str(mistake))}\n{_usage('nsqd')}")
+        return _WRONG_FLAG
     except NsqtwError as mistake:
         return cannot_start(mistake)
-    return serve(options, warnings)
+    return serve(found.options, found.warnings)
 
 
 def _answer(line: CommandLine) -> str | None:
-    """What is to be printed instead of starting a broker, if anything. PluginError."""
+    """What is to be printed instead of starting a broker, if anything. OptionError, PluginError."""
     if line.version:
         return f"{version_line()}\n"
     if line.help_backend:
         return plugins.help_backend()
     if line.help_protocol:
         return plugins.help_protocol()
+    if line.print_config:
+        from nsqtw.option_file import config_text
+
+        found = _resolve(line)
+        for warning in found.warnings:
+            sys.stderr.write(start_up_line("WARNING", warning, time.time()))
+        return config_text(found.options, found.sources)
     return None
+
+
+def _resolve(line: CommandLine) -> Resolved:
+    return option_sources.resolve(line, os.environ)
+
+
+def _usage(program: str) -> str:
+    # A broker that starts has no use for the pages.
+    from nsqtw.option_pages import usage
+
+    return usage(program)

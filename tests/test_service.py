@@ -98,9 +98,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.kill()
 
 
-def run(*flags: str, cwd: Path, script: str = NSQD) -> subprocess.CompletedProcess[str]:
+def run(*flags: str, cwd: Path, script: str = NSQD, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a program that ends by itself."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     command = [sys.executable, "-c", script, *flags]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
@@ -257,6 +257,19 @@ def test_a_data_path_has_one_broker(start: Start, tmp_path: Path) -> None:
         (["--tls-required"], "cannot require TLS client connections without TLS key and cert"),
         (["--auth-http-request-method=put"], "--auth-http-request-method must be post or get"),
         (["--e2e-processing-latency-percentile=2.0"], "invalid E2E processing latency percentile: 2"),
+        (["--tls-cert=/no/cert"], "failed to build TLS config - open /no/cert: no such file or directory"),
+        (["--tls-root-ca-file=/no/ca"], "failed to build client TLS config - open /no/ca: no such file or directory"),
+        (["--sync-timeout=0"], "--sync-timeout must be greater than 0"),
+        # The order of nsqd's checks.
+        (["--node-id=-1", "--data-path=/no/such/place"], "failed to lock data-path: "),
+        (["--node-id=-1", "--max-deflate-level=0"], "--max-deflate-level must be [1,9]"),
+        (["--tls-required", "--node-id=-1"], "--node-id must be [0,1024)"),
+        (["--auth-http-request-method=x", "--tls-required"], "cannot require TLS client connections without TLS"),
+        (["--tls-root-ca-file=/no/ca", "--tls-required"], "cannot require TLS client connections without TLS"),
+        (["--auth-http-request-method=x", "--tls-root-ca-file=/no/ca"], "failed to build client TLS config - "),
+        (["--sync-timeout=0", "--e2e-processing-latency-percentile=2.0"], "invalid E2E processing latency percentile"),
+        (["--sync-timeout=0", "--tcp-address=x:x"], "--sync-timeout must be greater than 0"),
+        (["--auth-http-address="], "--auth-http-address is set"),
         (["--backend=tape"], "unknown backend 'tape'; installed: "),
     ],
 )
@@ -274,7 +287,8 @@ def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
         done = run("--tcp-address", address, "--log-level=fatal", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    text = f"FATAL: failed to instantiate nsqd - listen ({address}) failed - address already in use\n"
+    reason = f"listen tcp {address}: bind: address already in use"
+    text = f"FATAL: failed to instantiate nsqd - listen ({address}) failed - {reason}\n"
     assert done.stderr.endswith(text)
 
 
@@ -283,6 +297,76 @@ def test_wrong_flags_show_the_usage_and_have_their_own_exit_code(tmp_path: Path)
     assert done.returncode == 2
     assert done.stderr.startswith("flag provided but not defined: -no-such-flag\nUsage of nsqd:\n")
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "content", "pattern"),
+    [
+        (["--e2e-processing-latency-percentile=x"], {}, "", r"SECOND Could not parse: x; "),
+        (
+            [],
+            {},
+            "max_rdy_count = 1.5",
+            r"SECOND ERROR: Resolve failed to coerce value 1\.5 \(2500\) for field MaxRdyCount",
+        ),
+        ([], {}, "nsqlookupd_tcp_addresses = [5]", r"SECOND ERROR: Resolve failed to coerce value \[5\] "),
+        ([], {}, "log_level = 'loud'", r"\[nsqd\] TIME FATAL: failed parsing log_level loud "),
+        ([], {}, 'tls_required = "a\\nb"', r"\[nsqd\] TIME FATAL: failed parsing tls_required a\\nb "),
+        ([], {}, "= x", r"\[nsqd\] TIME FATAL: failed to load config file nsqd\.cfg - toml: "),
+        ([], {"NSQTW_SYNC_EVERY": "x"}, "", r"\[nsqd\] TIME FATAL: invalid value \"x\" for NSQTW_SYNC_EVERY: "),
+    ],
+)
+def test_a_value_that_does_not_fit_is_one_line_as_nsqds(
+    flags: list[str], variables: dict[str, str], content: str, pattern: str, tmp_path: Path
+) -> None:
+    (tmp_path / "nsqd.cfg").write_text(content)
+    done = run("--config=nsqd.cfg", "--log-prefix=x", *flags, cwd=tmp_path, **variables)
+    assert (done.returncode, done.stdout) == (1, "")
+    pattern = pattern.replace("TIME", TIME).replace("SECOND", r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d")
+    assert re.fullmatch(rf"{pattern}.*\n", done.stderr)
+
+
+def test_the_options_in_effect_can_be_printed_and_given_back(tmp_path: Path) -> None:
+    (tmp_path / "nsqd.cfg").write_text("max_rdy_count = 5\nmax_msg_sizes = 1\n")
+    words = ["--config=nsqd.cfg", "--nsq-compat", "--print-config"]
+    done = run(*words, cwd=tmp_path, NSQTW_MSG_TIMEOUT="5s")
+    assert done.returncode == 0
+    assert "max_rdy_count = 5  # file\n" in done.stdout
+    assert 'msg_timeout = "5s"  # environment\n' in done.stdout
+    assert re.fullmatch(
+        rf"\[nsqd\] {TIME} WARNING: config file nsqd\.cfg: unknown key 'max_msg_sizes', .*\n", done.stderr
+    )
+    (tmp_path / "printed.cfg").write_text(done.stdout)
+    again = run("--config=printed.cfg", "--print-config", cwd=tmp_path)
+    assert again.stderr == ""
+    uncommented = [[line.split("  #")[0] for line in text.splitlines()] for text in (done.stdout, again.stdout)]
+    assert uncommented[0] == uncommented[1]
+    twistd = run("nsq", *words, cwd=tmp_path, script=TWISTD, NSQTW_MSG_TIMEOUT="5s")
+    assert (twistd.returncode, twistd.stdout) == (0, done.stdout)
+
+
+def test_what_is_odd_in_the_environment_is_said(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NSQTW_NODE_ID", "617")
+    monkeypatch.setenv("NSQTW_NODE_IDS", "5")
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    texts = [line.partition(": ")[2] for line in broker.lines]
+    assert "ID: 617" in texts
+    assert "environment: unknown variable 'NSQTW_NODE_IDS', did you mean 'NSQTW_NODE_ID'?" in texts
+
+
+def test_a_start_waits_for_nothing_that_only_other_starts_need(tmp_path: Path) -> None:
+    script = f"""
+import atexit, sys
+late = "tomllib difflib nsqtw.certificates nsqtw.option_file nsqtw.option_pages".split()
+atexit.register(lambda: print([name for name in late if name in sys.modules]))
+from nsqtw import tap
+tap.BrokerService.startService = lambda service: sys.exit(0)
+{NSQD.partition(";")[0]}
+main_nsqd()
+"""
+    done = run(cwd=tmp_path, script=script)
+    assert done.stdout == "[]\n"
 
 
 def test_help_and_version(tmp_path: Path) -> None:
@@ -369,8 +453,8 @@ def test_a_data_path_is_a_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"tls_required": TLS_REQUIRED["true"]}, "cannot require TLS client connections without TLS key and cert"),
-        ({"tls_client_auth_policy": "require", "tls_cert": "c"}, "cannot require TLS client connections without"),
+        ({"tls_required": TLS_REQUIRED["true"]}, "failed to build TLS config - this version has no TLS"),
+        ({"tls_client_auth_policy": "require"}, "failed to build TLS config - this version has no TLS"),
         ({"tls_required": TLS_REQUIRED["tcp-https"], "tls_cert": "c", "tls_key": "k"}, "failed to build TLS config"),
         ({"auth_http_address": ("a:1",)}, "--auth-http-address is set"),
     ],

@@ -53,7 +53,14 @@ def start_up_failure(text: str, when: float, options: Options | None) -> str:
     if options is not None and options.log_format == "json":
         event = {"log_level": LogLevel.critical, "log_time": when, "log_format": "{error}", "error": text}
         return log_format(options)(event) or ""
-    return log_line(START_UP_PREFIX, when, "FATAL", _one_line(text))
+    return start_up_line("FATAL", text, when)
+
+
+def start_up_line(word: str, text: str, when: float) -> str:
+    """A line from before there is a log; nsqd's lines without a level have less in front."""
+    if word:
+        return log_line(START_UP_PREFIX, when, word, one_line(text))
+    return f"{datetime.fromtimestamp(when):%Y/%m/%d %H:%M:%S} {one_line(text)}\n"
 
 
 def log_line(prefix: str, when: float, word: str, text: str) -> str:
@@ -82,12 +89,12 @@ class TextFormat:
             return None
         text = eventAsText(event, includeTimestamp=False, includeSystem=False)
         if event.get("log_failure") is None:
-            text = _one_line(text)
+            text = one_line(text)
         word = "WARNING" if level == "warn" else level.upper()
         return log_line(self._options.log_prefix, event["log_time"], word, text)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """A peer's or a user's bytes may be in the text: they must not be able to write lines or move the cursor."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
