@@ -39,19 +39,14 @@ if TYPE_CHECKING:
 _log = Logger()
 
 
-class HeaderFields(dict[bytes, bytes]):
-    """The header fields of a request by their canonical name; of repeated ones the last."""
-
-    addRawHeader = dict.__setitem__
-
-
 class HttpRequest:
     """A request on `connection`, made when its first line arrives."""
 
     def __init__(self, connection: HttpConnection, queued: int = 0) -> None:
         self._connection: HttpConnection | None = connection
         self._pump = connection.factory.pump
-        self.requestHeaders = HeaderFields()
+        self.requestHeaders: dict[bytes, bytes] = {}
+        """The header fields by their canonical name, repeated ones as one list."""
         self.target = b""
         self.is_complete = False
         """Whether all of it was read."""

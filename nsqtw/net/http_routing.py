@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from attrs import frozen
 
-from nsqtw.net.http_answers import INVALID_REQUEST, NOT_FOUND, Answer, allowed, moved, not_allowed
+from nsqtw.net.http_answers import EMPTY, INVALID_REQUEST, NOT_FOUND, Answer, allowed, moved, not_allowed
 from nsqtw.net.http_query import is_escaped
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class Routes:
         return self._routes.get((method, path)) or self._search(method, path, query)
 
     def _search(self, method: bytes, path: bytes, query: bytes) -> Route | DeadEnd | None:
+        if path == b"*":
+            return self._whole_server(method)
         path = _without_host(path)
         if not (path.startswith(b"/") and is_escaped(path)):
             return None
@@ -89,6 +91,13 @@ class Routes:
         if method == b"OPTIONS":
             return DeadEnd(allowed(listed), logged=False)
         return DeadEnd(not_allowed(listed), logged=True)
+
+    def _whole_server(self, method: bytes) -> DeadEnd:
+        """For `*`, which is no path: it can be asked for OPTIONS, and then has none."""
+        if method == b"OPTIONS":
+            return DeadEnd(EMPTY, logged=False)
+        methods = {b"OPTIONS", *(method for method, _ in self._routes)}
+        return DeadEnd(not_allowed(b", ".join(sorted(methods))), logged=True)
 
     def _known(self, path: bytes) -> bytes:
         """`path` as it stands in the table if it does: /config/:opt for /config/id."""
