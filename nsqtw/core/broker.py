@@ -139,7 +139,7 @@ class Broker:
         self._deleted_topics.append(name)
         self._deleted_queues.append((name, topic.log.queue))
         self._save_waiters += [waiter or _nobody]
-        topic.change_names()
+        topic.change_names(at_once=True)
 
     def forget_channel(self, topic: str, channel: str) -> None:
         """A durable channel was deleted; the next cut says so."""

@@ -159,7 +159,7 @@ class Topic:
         self.broker.to_serve.pop(channel, None)
         if not (self.ephemeral or channel.ephemeral or self.exiting):
             self.broker.forget_channel(self.name, name)
-            self.change_names()
+            self.change_names(at_once=True)
         self.touch()
         if self.ephemeral and not self.channels and not self.exiting:
             self.broker.delete_topic(self.name)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nsqtw.core.cut import NamedChannel, NamedTopic
-from nsqtw.core.naming import REST_SECONDS, RETRY_SECONDS
+from nsqtw.core.naming import DELAY_SECONDS, RETRY_SECONDS
 from nsqtw.errors import BackendError
 from tests.core.world import World
 
@@ -25,17 +25,27 @@ class FailingWorld(World):
         return [text for level, text in self.lines if level == "error"]
 
 
-def rested(world: World) -> World:
-    """Nothing is left to be written, and the next write need not wait."""
+def write(world: World) -> None:
+    """Wait until all that is new is written."""
     world.save()
-    world.wait(REST_SECONDS)
+    world.wait(DELAY_SECONDS)
+    world.save()
+
+
+def after_writing(world: World) -> World:
+    """The same world, all of which is written."""
+    write(world)
     world.written.clear()
     return world
 
 
-def test_a_new_topic_is_written_at_once_though_nobody_waits() -> None:
+def test_a_new_topic_is_written_soon_though_nobody_waits() -> None:
     world = World()
     world.topic("a")
+    assert world.broker.save_is_urgent
+    world.save()
+    assert (world.written, world.broker.agenda.next_due) == ([], world.now + DELAY_SECONDS)
+    world.wait(DELAY_SECONDS)
     assert world.broker.save_is_urgent
     world.save()
     assert world.written == [[NamedTopic("a")]]
@@ -44,10 +54,10 @@ def test_a_new_topic_is_written_at_once_though_nobody_waits() -> None:
 def test_what_did_not_change_is_not_written_again() -> None:
     world = World()
     world.topic("a")
-    rested(world)
+    after_writing(world)
     world.put(b"x", topic="a")
     world.topic("a").empty()
-    world.save()
+    write(world)
     assert world.written == []
 
 
@@ -57,7 +67,7 @@ def test_channels_are_named_and_what_is_paused() -> None:
     world.channel("c", "a").pause()
     world.channel("d", "a")
     world.topic("b")
-    world.save()
+    write(world)
     assert world.written == [[NamedTopic("a", True, (NamedChannel("c", True), NamedChannel("d"))), NamedTopic("b")]]
 
 
@@ -66,7 +76,7 @@ def test_what_is_deleted_is_named_no_more() -> None:
     world.channel("c", "a")
     world.channel("d", "a")
     world.topic("b")
-    rested(world)
+    after_writing(world)
     world.topic("a").delete_channel("c")
     world.broker.delete_topic("b")
     world.save()
@@ -74,19 +84,19 @@ def test_what_is_deleted_is_named_no_more() -> None:
 
 
 def test_what_is_ephemeral_is_not_named_and_no_reason_to_write() -> None:
-    world = rested(World())
+    world = after_writing(World())
     topic = world.topic("e#ephemeral")
     topic.pause()
     topic.channel("c", world.now).pause()
-    world.save()
+    write(world)
     assert world.written == []
     world.channel("f#ephemeral", "t").pause()
-    world.save()
+    write(world)
     assert world.written == [[NamedTopic("t")]]
-    rested(world)
+    after_writing(world)
     world.topic().delete_channel("f#ephemeral")
     world.broker.delete_topic("e#ephemeral")
-    world.save()
+    write(world)
     assert world.written == []
 
 
@@ -95,56 +105,60 @@ def test_many_new_topics_are_written_together() -> None:
     for number in range(10):
         world.topic(f"t{number}")
         world.save()
-    assert world.written == [[NamedTopic("t0")]]
-    world.wait(REST_SECONDS)
-    assert world.broker.save_is_urgent
-    world.save()
-    assert world.written[1:] == [[NamedTopic(f"t{number}") for number in range(10)]]
-
-
-def test_a_save_before_the_file_may_be_written_again_is_not_followed_by_others() -> None:
-    world = World()
-    world.topic("a")
-    world.save()
-    world.topic("b")
-    world.save()
+        world.wait(DELAY_SECONDS / 20)
+    assert world.written == []
+    write(world)
+    assert world.written == [[NamedTopic(f"t{number}") for number in range(10)]]
+    world.wait(DELAY_SECONDS)
     assert not world.broker.save_is_urgent
-    assert world.broker.agenda.next_due == world.now + REST_SECONDS
 
 
-def test_who_pauses_is_answered_when_the_file_says_so() -> None:
+def test_who_pauses_or_deletes_is_answered_when_the_file_says_so() -> None:
     world = World()
     channel = world.channel("c", "a")
     topic = channel.topic
-    world.save()
+    write(world)
     answers: list[Exception | None] = []
-    changes = [channel.pause, channel.unpause, topic.pause, lambda: topic.unpause(world.now)]
+    changes: list[Callable[[], None]] = [
+        channel.pause,
+        channel.unpause,
+        topic.pause,
+        lambda: topic.unpause(world.now),
+        lambda: topic.delete_channel("c"),
+        lambda: world.broker.delete_topic("a"),
+    ]
     for change in changes:
         change()
         world.broker.save(answers.append)
         save = world.begin_save()
-        assert (len(save.names or ()), answers) == (1, [])
+        assert (save.names, answers) == (world.broker.naming.names(), [])
         world.broker.end_save(save, None)
         assert answers.pop() is None
 
 
-def test_a_pause_writes_what_was_waiting_too() -> None:
+def test_who_makes_a_channel_does_not_wait_for_the_file() -> None:
     world = World()
-    world.topic("a")
+    answers: list[Exception | None] = []
+    world.channel("c", "a")
+    world.broker.save(answers.append)
     world.save()
+    assert (answers, world.written) == ([None], [])
+
+
+def test_a_pause_takes_along_what_was_waiting() -> None:
+    world = World()
     world.topic("b")
-    world.save()
     world.topic("a").pause()
     world.save()
-    world.wait(REST_SECONDS)
-    assert world.written[1:] == [[NamedTopic("a", True), NamedTopic("b")]]
+    world.wait(DELAY_SECONDS)
+    assert world.written == [[NamedTopic("b"), NamedTopic("a", True)]]
     assert not world.broker.save_is_urgent
 
 
 def test_a_broker_that_stops_writes_the_file_in_any_case() -> None:
     world = World()
     world.topic("a")
-    world.save()
+    write(world)
     world.broker.stop(world.now)
     world.save()
     assert world.written == [[NamedTopic("a")], [NamedTopic("a")]]
@@ -153,7 +167,7 @@ def test_a_broker_that_stops_writes_the_file_in_any_case() -> None:
 def test_nothing_is_written_of_what_is_loaded() -> None:
     world = World()
     world.crash(named=[NamedTopic("a", True, (NamedChannel("c", True), NamedChannel("d#ephemeral", True)))])
-    world.save()
+    write(world)
     assert world.written == []
     assert world.broker.naming.names() == (NamedTopic("a", True, (NamedChannel("c", True),)),)
 
@@ -165,24 +179,24 @@ def test_a_failed_write_fails_nothing_else_and_is_tried_again() -> None:
     world.topic("a").pause()
     world.broker.save(answers.append)
     world.save()
-    assert (answers, world.broker.health) == ([None], "OK")
-    world.wait(REST_SECONDS + RETRY_SECONDS)
-    assert world.broker.save_is_urgent
+    assert (answers, world.broker.health, world.broker.save_is_urgent) == ([None], "OK", False)
+    world.wait(RETRY_SECONDS)
     world.save()
     world.why = ""
-    world.wait(REST_SECONDS + RETRY_SECONDS)
+    world.wait(RETRY_SECONDS)
+    assert world.broker.save_is_urgent
     world.save()
     assert world.written == [[NamedTopic("a", True)]]
-    world.wait(REST_SECONDS + RETRY_SECONDS)
+    world.wait(RETRY_SECONDS)
     assert not world.broker.save_is_urgent
 
 
 def test_the_operator_is_told_once_of_each_reason() -> None:
     world = FailingWorld()
-    world.topic("a")
+    topic = world.topic("a")
     for why in ("no space", "no space", "read-only file system", "", "no space"):
         world.why = why
-        world.topic("a").pause()
+        topic.pause()
         world.save()
     reasons = ("no space", "read-only file system", "no space")
     assert world.complaints == [f"failed to persist metadata - {why}" for why in reasons]
@@ -190,9 +204,9 @@ def test_the_operator_is_told_once_of_each_reason() -> None:
 
 def test_when_positions_cannot_be_saved_the_names_are_written_later() -> None:
     world = World()
-    world.topic("a")
+    world.topic("a").pause()
     world.save(BackendError("no space"))
     assert world.written == []
-    world.wait(REST_SECONDS + RETRY_SECONDS)
+    world.wait(RETRY_SECONDS)
     world.save()
-    assert world.written == [[NamedTopic("a")]]
+    assert world.written == [[NamedTopic("a", True)]]

@@ -107,8 +107,8 @@ def test_a_channel_deleted_shortly_before_a_crash_may_come_back_empty() -> None:
     world.channel("c")
     world.channel("d")
     world.put(b"a")
-    world.save()
-    stale = world.written[-1]
+    world.turn()
+    stale = world.broker.naming.names()
     world.topic().delete_channel("d")
     world.save()
     world.crash(named=stale)
