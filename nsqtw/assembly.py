@@ -88,7 +88,7 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
     named = metadata.read(storage.metadata_path, log) or []
     saved = positions.load()
     if saved.lost:
-        log("error", f"NSQ: {POSITIONS_FILE} was damaged and is set aside - every channel starts at the oldest message")
+        log("error", f"NSQ: {POSITIONS_FILE} was damaged and is set aside - channels start at the oldest message kept")
     broker = Broker(
         options,
         backend,
