@@ -7,6 +7,7 @@ The kit is a program and is run as one; what became of each scenario is read fro
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -40,8 +41,10 @@ def play(only: Iterable[str], flags: Iterable[str] = (), jobs: int = JOBS) -> Pl
     """
     Play some scenarios, with more flags for each nsqd. Without an nsqlookupd of ours its scenarios are not played.
 
-    RuntimeError if the kit itself fails.
+    RuntimeError if the kit itself fails, or would leave out the scenarios of TLS for want of openssl.
     """
+    if shutil.which("openssl") is None:
+        raise RuntimeError("the scenarios of TLS make their certificates with openssl, and there is none on PATH")
     nsqd = " ".join([f"{EXECUTABLE}{_ADDRESSES} --data-path={{data_path}}", *flags, "{extra}"])
     command = [sys.executable, str(KIT / "conformance.py"), "run", "-v", f"--jobs={jobs}", f"--server={nsqd}"]
     if LOOKUPD.exists():

@@ -84,7 +84,9 @@ def _fingerprint(suite: Suite) -> str:
 
 def _run_once(suite: Suite, where: Path, programs: Path, everything: bool) -> Result:
     _assert_ports_are_free(suite)
-    environment = os.environ | {"PATH": f"{_on_path(suite, where, programs, everything)}:{os.environ['PATH']}"}
+    # What our own pytest was told is not meant for theirs.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment["PATH"] = f"{_on_path(suite, where, programs, everything)}:{environment['PATH']}"
     started = time.monotonic()
     process = subprocess.Popen(
         suite.command(where, everything),
