@@ -95,6 +95,8 @@ def _resolve(host: str, port: str) -> tuple[socket.AddressFamily, Any]:
     """The address to bind, of several an IPv4 one. No host means all of them."""
     if port.isdecimal() and int(port) > _HIGHEST_PORT:
         raise OSError(f"invalid port {port}")  # getaddrinfo would cut it to 16 bits
-    found = socket.getaddrinfo(host or None, port or "0", type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # As text it would be taken for a name in any script, and Python load all it knows of those.
+    node = host.encode() if host.isascii() else host
+    found = socket.getaddrinfo(node or None, port or "0", type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return found[0][0], found[0][4]
