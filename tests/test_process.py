@@ -91,6 +91,22 @@ def test_sigquit_dumps_the_stacks_and_ends_it_without_a_clean_stop(start: Start)
     broker.stop()
 
 
+@pytest.mark.parametrize("broken", ["startService", "stopService"])
+def test_a_crash_has_its_own_exit_code_and_leaves_a_traceback(broken: str, tmp_path: Path) -> None:
+    script = (
+        "import os, signal; from nsqtw.tap import main_nsqd; from nsqtw.service import BrokerService\n"
+        "def fail(self): raise RuntimeError('nobody foresaw this')\n"
+        f"BrokerService.{broken} = fail\n"
+        "from twisted.internet import reactor\n"
+        "reactor.callWhenRunning(os.kill, os.getpid(), signal.SIGTERM)\n"
+        "main_nsqd()"
+    )
+    flags = ["--tcp-address=127.0.0.1:0", "--http-address="]
+    done = subprocess.run([sys.executable, "-c", script, *flags], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "RuntimeError: nobody foresaw this" in done.stderr
+
+
 # -- the start
 
 HEAVY = [
