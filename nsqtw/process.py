@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from twisted.internet import reactor as installed
 from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
@@ -36,8 +37,6 @@ _log = Logger()
 
 def serve(options: Options, warnings: Iterable[str]) -> int:
     """Run a broker until it is told to stop. The exit code; what is wrong is said on stderr."""
-    from twisted.internet import reactor as installed
-
     reactor: Any = installed
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
     service = BrokerService(options, reactor, warnings)

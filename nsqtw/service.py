@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import platform
 from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -19,22 +18,16 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
-from nsqtw import NSQ_VERSION
 from nsqtw.assembly import Parts, assemble, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
+from nsqtw.version import version_line
 
 if TYPE_CHECKING:
     from nsqtw.net.statsd import Statsd
 
 _log = Logger()
-
-
-def version_line() -> str:
-    """What --version prints and the log starts with."""
-    # Client suites read this with a pattern that knows lower-case letters, digits, dots and dashes.
-    return f"nsqd v{NSQ_VERSION}-nsqtw (built w/python{platform.python_version().rstrip('+')})"
 
 
 def lock_data_path(directory: str) -> int:

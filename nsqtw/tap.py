@@ -13,19 +13,21 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nsqtw import lean  # isort: split
 
 from twisted.python.usage import Options as TwistdOptions
 from twisted.python.usage import UsageError
 
-from nsqtw import option_sources, plugins
+from nsqtw import option_sources
 from nsqtw.errors import FlagError, NsqtwError, OptionError
-from nsqtw.net.log import one_line, start_up_line
 from nsqtw.option_sources import CommandLine, Resolved
-from nsqtw.options import Options as BrokerOptions
-from nsqtw.process import cannot_start, serve
-from nsqtw.service import BrokerService, version_line
+from nsqtw.version import version_line
+
+if TYPE_CHECKING:
+    from twisted.application.service import IService
 
 _WRONG_FLAG = 2
 
@@ -52,47 +54,18 @@ class Options(TwistdOptions):
         return _usage("twistd nsq")
 
 
-def makeService(config: Options) -> BrokerService:
+def makeService(config: Options) -> IService:
     """The service that twistd runs. Ends the process with one line when the config file is wrong."""
     from twisted.internet import reactor
+
+    from nsqtw.process import cannot_start
+    from nsqtw.twistd_service import TwistdService
 
     try:
         found = _resolve(config.line)
     except OptionError as mistake:
         raise SystemExit(cannot_start(mistake)) from mistake
-    return _TwistdService(found.options, reactor, found.warnings, config.parent)
-
-
-class _TwistdService(BrokerService):
-    """
-    The broker in a process of twistd's, whose options are `given`; None when there is no twistd. It decides about the
-    log, and ends the process with one line when it cannot start, where twistd would print a traceback. A daemon leaves
-    that to twistd, whose parent process waits to be told.
-    """
-
-    def __init__(
-        self, options: BrokerOptions, reactor: Any, warnings: list[str], given: Mapping[str, Any] | None
-    ) -> None:
-        super().__init__(options, reactor, warnings)
-        self._given = given
-
-    def setServiceParent(self, parent: Any) -> None:
-        if self._given is not None:
-            from nsqtw.twistd_log import use_format
-
-            try:
-                use_format(parent, self._given, self._options)
-            except OptionError as mistake:
-                raise SystemExit(cannot_start(mistake, self._options)) from mistake
-        super().setServiceParent(parent)  # type: ignore[no-untyped-call]
-
-    def startService(self) -> None:
-        try:
-            super().startService()
-        except NsqtwError as mistake:
-            if self._given is not None and not self._given.get("nodaemon", True):
-                raise
-            raise SystemExit(cannot_start(mistake, self._options)) from mistake
+    return TwistdService(found.options, reactor, found.warnings, config.parent)
 
 
 def main_nsqd() -> None:
@@ -115,10 +88,16 @@ def run_nsqd(words: Sequence[str]) -> int:
             return 0
         found = _resolve(line)
     except FlagError as mistake:
+        from nsqtw.net.log import one_line
+
         sys.stderr.write(f"{one_line(str(mistake))}\n{_usage('nsqd')}")
         return _WRONG_FLAG
     except NsqtwError as mistake:
+        from nsqtw.process import cannot_start
+
         return cannot_start(mistake)
+    with lean.without_tls(not found.options.tls_cert):
+        from nsqtw.process import serve
     return serve(found.options, found.warnings)
 
 
@@ -126,11 +105,12 @@ def _answer(line: CommandLine) -> str | None:
     """What is to be printed instead of starting a broker, if anything. OptionError, PluginError."""
     if line.version:
         return f"{version_line()}\n"
-    if line.help_backend:
-        return plugins.help_backend()
-    if line.help_protocol:
-        return plugins.help_protocol()
+    if line.help_backend or line.help_protocol:
+        from nsqtw import plugins
+
+        return plugins.help_backend() if line.help_backend else plugins.help_protocol()
     if line.print_config:
+        from nsqtw.net.log import start_up_line
         from nsqtw.option_file import config_text
 
         found = _resolve(line)

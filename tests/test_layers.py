@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "nsqtw").rglob("*.py"))
 SPARK = sorted((ROOT / "contrib/spark/pyspark_nsq").rglob("*.py"))
 
-HOUSE = {"plugins", "metadata", "assembly", "service", "process", "tap", "twistd_log"}
+HOUSE = {"plugins", "metadata", "assembly", "service", "process", "tap", "twistd_service"}
 EDGES = {"net", "lookupd", "admin", "tools"}
 GUESTS = {"protocols", "backends", "auth"}
 SIDE = {"testing", "client"}

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,6 +89,57 @@ def test_sigquit_dumps_the_stacks_and_ends_it_without_a_clean_stop(start: Start)
     assert "NSQ: bye" not in broker.said()
     broker.start()
     broker.stop()
+
+
+@pytest.mark.parametrize("broken", ["startService", "stopService"])
+def test_a_crash_has_its_own_exit_code_and_leaves_a_traceback(broken: str, tmp_path: Path) -> None:
+    script = (
+        "import os, signal; from nsqtw.tap import main_nsqd; from nsqtw.service import BrokerService\n"
+        "def fail(self): raise RuntimeError('nobody foresaw this')\n"
+        f"BrokerService.{broken} = fail\n"
+        "from twisted.internet import reactor\n"
+        "reactor.callWhenRunning(os.kill, os.getpid(), signal.SIGTERM)\n"
+        "main_nsqd()"
+    )
+    flags = ["--tcp-address=127.0.0.1:0", "--http-address="]
+    done = subprocess.run([sys.executable, "-c", script, *flags], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "RuntimeError: nobody foresaw this" in done.stderr
+
+
+# -- the start
+
+HEAVY = [
+    *("OpenSSL", "cryptography", "service_identity", "twisted.internet.ssl", "twisted.protocols.tls"),
+    *("urllib.request", "http.client", "email.parser", "xml.dom", "multiprocessing", "cProfile"),
+    *("twisted.web.server", "twisted.web.client", "twisted.web.resource", "treq", "tomllib"),
+    *("nsqtw.net.log_json", "nsqtw.twistd_service", "nsqtw.testing"),
+]
+
+
+def test_it_loads_nothing_heavy_that_it_does_not_need(tmp_path: Path) -> None:
+    """Its start is waited for. What it has loaded after some work is printed in the end."""
+    telling = f"import atexit, sys; atexit.register(lambda: print('loaded', [m for m in {HEAVY} if m in sys.modules]))"
+    script = f"{telling}; from nsqtw.tap import main_nsqd; main_nsqd()"
+    flags = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"]
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *flags], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as broker:
+        assert broker.stdout is not None and broker.stderr is not None
+        address = next(line for line in broker.stderr if "HTTP: listening on" in line).rpartition(" ")[2]
+        with urllib.request.urlopen(f"http://{address.strip()}/ping") as answer:
+            assert answer.read() == b"OK"
+        broker.send_signal(signal.SIGTERM)
+        assert broker.communicate()[0] == "loaded []\n"
+
+
+def test_a_module_that_is_loaded_later_is_the_same_module() -> None:
+    script = (
+        "from nsqtw import lean; import sys; from http import cookiejar;"
+        "print('urllib.request' in sys.modules, cookiejar.CookieJar.__name__, 'urllib.request' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False CookieJar True\n"
 
 
 # -- the log

@@ -98,8 +98,10 @@ def _bound_socket(address: str) -> socket.socket:
 def _resolve(host: str, port: str) -> tuple[socket.AddressFamily, Any]:
     """The address to bind, of several an IPv4 one. No host means all of them. OSError in Go's words."""
     number = _port_number(port)
+    # As text it would be taken for a name in any script, and Python load all it knows of those.
+    node = host.encode() if host.isascii() else host
     try:
-        found = socket.getaddrinfo(host or None, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(node or None, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, ValueError) as failure:
         unknown = isinstance(failure, socket.gaierror) and failure.errno == socket.EAI_NONAME
         reason = "no such host" if unknown else str(failure)

@@ -48,8 +48,8 @@ def log_format(options: Options) -> Format:
     return TextFormat(options)
 
 
-def start_up_failure(text: str, when: float, options: Options | None) -> str:
-    """The line that says why there is no broker; `options` are None when they could not be read."""
+def start_up_failure(text: str, when: float, options: Options | None = None) -> str:
+    """The line that says why there is no broker; without `options` when they could not be read."""
     if options is not None and options.log_format == "json":
         event = {"log_level": LogLevel.critical, "log_time": when, "log_format": "{error}", "error": text}
         return log_format(options)(event) or ""
