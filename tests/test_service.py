@@ -227,13 +227,13 @@ def test_help_and_version(tmp_path: Path) -> None:
 
 def test_a_config_file_is_used_and_what_is_odd_in_it_is_said(start: Start, tmp_path: Path) -> None:
     config = tmp_path / "nsqd.cfg"
-    config.write_text('id = 7\nlog_prefix = "[b] "\nstatsd_address = "127.0.0.1:1"\nmax_msg_sizes = 1\n')
+    config.write_text('id = 7\nlog_prefix = "[b] "\nnsqlookupd_tcp_addresses = "127.0.0.1:1"\nmax_msg_sizes = 1\n')
     broker = start("--config", str(config))
     broker.wait_for("HTTP: listening on")
     texts = [line.partition(": ")[2] for line in broker.lines if line.startswith("[b] ")]
     assert "ID: 7" in texts
     assert f"config file {config}: unknown key 'max_msg_sizes', did you mean 'max_msg_size'?" in texts
-    assert "--statsd-address has no effect in this version" in texts
+    assert "--lookupd-tcp-address has no effect in this version" in texts
 
 
 def test_a_broken_config_file_is_one_line(tmp_path: Path) -> None:
