@@ -8,7 +8,7 @@ without a bound. FIN, REQ and TOUCH look an id up in the table of the consumer t
 there, all tables are searched for the right word of complaint.
 
 A consumer that left keeps its table, in `departed`, until everything in it has timed out: NSQ does not requeue on
-disconnect.
+disconnect. With the option `requeue_on_disconnect` it is requeued at once instead.
 
 This module is hot, once per span and per run of FINs.
 """
@@ -101,7 +101,10 @@ class Channel(Due):
         self.consumers.append(consumer)
 
     def leave(self, consumer: Consumer) -> None:
-        """The consumer's connection is gone. What it has in flight waits for its timeout."""
+        """
+        The consumer's connection is gone. What it has in flight waits for its timeout, or is requeued if the broker's
+        options say so.
+        """
         if consumer not in self.consumers:
             return
         self.consumers.remove(consumer)
@@ -109,6 +112,8 @@ class Channel(Due):
             return
         if self.ephemeral and not self.consumers:
             self.topic.delete_channel(self.name)
+        elif consumer.in_flight and self.topic.broker.options.requeue_on_disconnect:
+            self._requeue_all(consumer)
         elif consumer.in_flight:
             self.departed.append(consumer)
 
@@ -352,6 +357,14 @@ class Channel(Due):
         for delivery, run in groupby(finished):
             if delivery is not None:
                 latencies.insert(now_ns - delivery.timestamp_ns, len(list(run)), now)
+
+    def _requeue_all(self, consumer: Consumer) -> None:
+        for message_id, delivery in consumer.in_flight.items():
+            self.position.requeue(message_id, delivery)
+        self.requeue_count += len(consumer.in_flight)
+        consumer.forget()
+        self._touch()
+        self.wake()
 
     def _why_not(self, message_id: bytes) -> str:
         owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)

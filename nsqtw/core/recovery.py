@@ -9,6 +9,8 @@ its cursors' rows with it: there is nothing they could refer to.
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from nsqtw.core.broker import Broker
 from nsqtw.core.cut import Saved, SavedTopic, Waiting
 from nsqtw.core.log import Log
@@ -38,6 +40,8 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float) -> None:
         elif log.end < state.end:
             _count_again(state, log)
         _count_beyond(state, log)
+        if not broker.options.keep_deferred:
+            _forget_delays(state)
         topic = broker.topics[name] = Topic(broker, name, log)
         topic.restore(state, now, wall_ms_at)
 
@@ -48,6 +52,13 @@ def _count_beyond(state: SavedTopic, log: Log) -> None:
         state.put_total += sum(segment.count for segment in read)
         state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms]
         state.end = read[-1].end
+
+
+def _forget_delays(state: SavedTopic) -> None:
+    """What was deferred is to be delivered at once."""
+    state.waiting = [evolve(waiting, delay_ms=0) for waiting in state.waiting]
+    for cursor in state.cursors:
+        cursor.held = [evolve(row, due_ms=0) for row in cursor.held]
 
 
 def _count_again(state: SavedTopic, log: Log) -> None:

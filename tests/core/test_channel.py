@@ -361,3 +361,34 @@ def test_a_lagging_channel_reads_what_the_memory_has_forgotten() -> None:
     assert got == sent
     slow.channel.set_ready(slow.consumer, 2500)
     assert slow.bodies() == sent
+
+
+def test_what_a_consumer_had_in_flight_is_requeued_at_once_if_the_options_say_so() -> None:
+    world = World(requeue_on_disconnect=True)
+    gone = world.reader(ready=2)
+    world.put(b"a", b"b", b"c")
+    first, second = gone.read()
+    gone.finish(first.id)
+    assert [m.body for m in gone.read()] == [b"c"]
+    gone.leave()
+    channel = world.channel()
+    assert (channel.in_flight_count, channel.depth, channel.requeue_count) == (0, 2, 2)
+    reader = world.reader()
+    again = {m.body: m.attempts for m in reader.read()}
+    assert again == {b"b": 2, b"c": 2}
+    assert gone.finish(second.id) == [(second.id, NOT_OWNED)]
+    reader.finish(second.id)
+    assert gone.finish(second.id) == [(second.id, NOT_IN_FLIGHT)]
+    world.wait(120.0)
+    assert channel.timeout_count == 1, "only what the second one still has"
+
+
+def test_requeueing_on_disconnect_survives_a_restart_in_the_middle() -> None:
+    world = World(requeue_on_disconnect=True)
+    gone = world.reader(ready=2)
+    world.put(b"a", b"b")
+    gone.read()
+    gone.leave()
+    world.save()
+    world.crash()
+    assert {m.body: m.attempts for m in world.reader().read()} == {b"a": 2, b"b": 2}
