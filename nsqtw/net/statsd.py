@@ -138,12 +138,14 @@ class Statsd:
         self._lines.end_push()
 
     async def _send(self, port: Any, packets: list[bytes], until: float) -> None:
-        spread = max(0.0, until - self._reactor.seconds())
-        at_a_time = max(1, ceil(len(packets) * SHORTEST_WAIT_SECONDS / max(spread, SHORTEST_WAIT_SECONDS)))
-        for start in range(0, len(packets), at_a_time):
-            for packet in packets[start : start + at_a_time]:
+        clock = self._reactor.seconds
+        begun, count = clock(), len(packets)
+        spread = max(until - begun, SHORTEST_WAIT_SECONDS)
+        at_a_time = max(1, ceil(count * SHORTEST_WAIT_SECONDS / spread))
+        for sent in range(0, count, at_a_time):
+            for packet in packets[sent : sent + at_a_time]:
                 _write(port, packet)
-            await self._pause(spread * at_a_time / len(packets))
+            await self._pause(begun + spread * min(1.0, (sent + at_a_time) / count) - clock())
 
     async def _pause(self, seconds: float) -> None:
         """Returns after that time, and at once when the broker stops."""
