@@ -112,11 +112,12 @@ class HttpConnection(HTTPChannel):
         request: HttpRequest = self.requests[-1]
         fields, version = request.requestHeaders, self._version
         self.persistent = _persists(fields.get(b"Connection"), version)
-        answer = request.begin(self._command, self._path, version, self.length)
         mistake = _mistake(fields, version)
         if mistake is not None:
             self._end(request, mistake)
-        elif answer is MALFORMED:
+            return
+        answer = request.begin(self._command, self._path, version, self.length)
+        if answer is MALFORMED:
             self._end(request, answer)
         elif fields.get(b"Expect") and version == b"HTTP/1.1" and self.length != 0:
             if answer is None:

@@ -60,7 +60,7 @@ class HttpRequest:
         self._limit = BODY_IGNORED
         self._pieces: list[bytes] = []
         self._began = 0.0
-        self._is_logged = True
+        self._is_logged = False
         self._later: Answer | None = None
 
     # -- from the connection

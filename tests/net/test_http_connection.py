@@ -234,11 +234,13 @@ def test_a_connection_is_kept_or_closed_as_asked(
 )
 def test_what_is_no_http_ends_the_connection(data: bytes) -> None:
     browser = Web().connect()
-    browser.send(data)
+    with Log() as lines:
+        browser.send(data)
     (reply,) = browser.read()
     assert (reply.status, reply.body) == (400, b"400 Bad Request")
     assert reply.headers["connection"] == "close"
     assert browser.is_closed
+    assert lines == []
 
 
 @pytest.mark.parametrize(
