@@ -20,7 +20,7 @@ GNSQ = PytestSuite(
     version="1.0.2",
     sha256="f2bb8cc816ffc449865ab1729eeec8b7524f7a416161cc99db2f44782a002c13",
     requirements=(
-        "pytest==7.4.4",
+        "pytest==8.4.2",
         "blinker>=1.9",
         "gevent>=25.5",
         "python-snappy>=0.7.3",
@@ -49,7 +49,7 @@ ANSQ = PytestSuite(
     name="ansq",
     version="0.3.0",
     sha256="ec35ad42eed8f100ac0f14067b1bda43938b68de22bc0f22ec990e05036dabfb",
-    requirements=("pytest==7.4.4", "pytest-asyncio==0.21.2", "aiohttp>=3.12,<4", "attrs>=23.2"),
+    requirements=("pytest==8.4.2", "pytest-asyncio==0.21.2", "aiohttp>=3.12,<4", "attrs>=23.2"),
     fixtures=HERE / "ansq/servers.py",
     tests=107,
     left_out={
