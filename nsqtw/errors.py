@@ -8,6 +8,7 @@ Every error nsqtw raises on purpose, in one tree.
     ├── ChannelFull          the channel has as many consumers as it may have
     ├── BackendError         storage refused: text is what follows "PUB failed "
     │   └── BackendFull      ... because there is no space left
+    ├── MetadataError        nsqd.dat is there and cannot be understood
     ├── OptionError          an option or a config file is wrong: one line for the user
     └── PluginError          a plugin cannot be had
         ├── UnknownPlugin    nothing installed has that name
@@ -71,6 +72,10 @@ class BackendError(NsqtwError):
 
 class BackendFull(BackendError):
     """There is no space left where the backend writes (ENOSPC, EDQUOT)."""
+
+
+class MetadataError(NsqtwError):
+    """`nsqd.dat` is there and cannot be understood. The text names the file and says why."""
 
 
 class OptionError(NsqtwError):
