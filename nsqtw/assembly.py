@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 from twisted.logger import Logger, LogLevel
 
+from nsqtw import takeover
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.recovery import load
@@ -28,8 +29,9 @@ _log = Logger()
 
 @attrs.frozen
 class Storage:
-    """Everything of a broker that holds files."""
+    """Everything of a broker that holds files, under the data path `directory`."""
 
+    directory: str
     positions: IPositions
     backend: IBackend
     memory_backend: IBackend
@@ -66,13 +68,16 @@ def open_storage(options: Options, directory: str) -> Storage:
         undo.callback(backend.close)
         memory_backend = memory_factory.open("", directory, options, report)
         undo.pop_all()
-    return Storage(positions, backend, memory_backend)
+    return Storage(directory, positions, backend, memory_backend)
 
 
 def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
-    """Put a broker together and load what is stored into it. BackendError, PluginError."""
+    """
+    Put a broker together and load what is stored into it, what an nsqd left in the data path included. NsqtwError.
+    """
     positions, backend = storage.positions, storage.backend
     saved = positions.load()
+    stored = backend.topics()
     broker = Broker(
         options,
         backend,
@@ -83,7 +88,11 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
     )
     writer = WriterThread(reactor, positions, log)
     pump = Pump(reactor, broker, writer)
-    load(broker, saved, backend.topics(), pump.now())
+    if takeover.is_due(storage.directory):
+        from nsqtw.takeover.run import take_over
+
+        take_over(storage.directory, broker, positions, saved, stored)
+    load(broker, saved, stored, pump.now())
     return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
 
 

@@ -33,13 +33,18 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float) -> None:
     broker.start_blocks(saved.next_block, max((log.end for log in logs.values()), default=0))
     for name, log in logs.items():
         state = known.get(name) or SavedTopic(name, released=log.queue.first, end=log.queue.first)
-        if log.queue.first == log.queue.end:
-            _forget_messages(state, log)
-        elif log.end < state.end:
-            _count_again(state, log)
+        mend(state, log)
         _count_beyond(state, log)
         topic = broker.topics[name] = Topic(broker, name, log)
         topic.restore(state, now, wall_ms_at)
+
+
+def mend(state: SavedTopic, log: Log) -> None:
+    """Let `state` refer to nothing that its log has not got. BackendError when that cannot be read."""
+    if log.queue.first == log.queue.end:
+        _forget_messages(state, log)
+    elif log.end < state.end:
+        _count_again(state, log)
 
 
 def _count_beyond(state: SavedTopic, log: Log) -> None:
