@@ -167,7 +167,8 @@ class TopicImport:
 
     def _write_own(self, copy: LogCopy) -> Iterator[int]:
         """Write what no channel was given yet; the sequences."""
-        return (self._copy(copy, message) for message in self._records.messages() if self.wishes.of(message) is None)
+        messages = self._records.messages() if self._records.has_own else iter(())
+        return (self._copy(copy, message) for message in messages if self.wishes.of(message) is None)
 
     def _write_unreleased(self, copy: LogCopy) -> Iterator[int]:
         """Write again what the topic had not released; the sequences."""
