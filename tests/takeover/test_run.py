@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -268,6 +269,44 @@ def test_a_known_topic_that_is_paused_goes_on_holding_back(tmp_path: Path, start
     assert data_path.bodies() == Counter([b"held back"])
     data_path.wait(61)
     assert data_path.bodies() == Counter([b"later"])
+
+
+def test_a_known_channel_that_wants_all_that_comes_goes_on_from_where_it_stands(tmp_path: Path, start) -> None:
+    data_path = start()
+    data_path.channel()
+    data_path.put(b"released")
+    data_path.turn()
+    data_path.topic().pause()
+    data_path.put(b"held back")
+    data_path.broker.stop(data_path.now)
+    data_path.save()
+    data_path.close()
+    write_queue(tmp_path, "t:c", *TEN)
+    data_path.start()
+    cursor = data_path.channel().cursor
+    assert cursor is not None
+    assert not cursor.unfinished()
+    assert data_path.bodies() == Counter([b"released"]) + bodies(TEN)
+    data_path.topic().unpause(data_path.now)
+    assert data_path.bodies() == Counter([b"held back"])
+
+
+def test_a_known_topic_whose_log_is_gone(tmp_path: Path, start) -> None:
+    data_path = start()
+    data_path.put(b"lost")
+    reader = data_path.reader()
+    reader.requeue(reader.read()[0].id, 100.0)
+    data_path.save()
+    data_path.close()
+    shutil.rmtree(tmp_path / "t")
+    write_queue(tmp_path, "t:c", *TEN)
+    data_path.start()
+    channel = data_path.channel()
+    assert (channel.depth, channel.deferred_count) == (10, 0)
+    assert data_path.bodies() == bodies(TEN)
+    data_path.restart()
+    assert data_path.channel().depth == 0
+    assert data_path.said("error") == []
 
 
 def test_ids_are_never_used_twice(tmp_path: Path, start) -> None:
