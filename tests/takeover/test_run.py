@@ -299,13 +299,16 @@ def test_a_known_topic_whose_log_is_gone(tmp_path: Path, start) -> None:
     data_path.save()
     data_path.close()
     shutil.rmtree(tmp_path / "t")
-    write_queue(tmp_path, "t:c", *TEN)
+    again = left(10, attempts=1)
+    write_queue(tmp_path, "t:c", *TEN, again)
     data_path.start()
     channel = data_path.channel()
-    assert (channel.depth, channel.deferred_count) == (10, 0)
-    assert data_path.bodies() == bodies(TEN)
+    assert (channel.depth, channel.deferred_count) == (11, 0)
     data_path.restart()
-    assert data_path.channel().depth == 0
+    data_path.save()
+    data_path.close()
+    data_path.start()
+    assert data_path.bodies() == bodies([*TEN, again])
     assert data_path.said("error") == []
 
 

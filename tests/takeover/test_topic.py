@@ -140,5 +140,8 @@ def test_every_channel_gets_what_it_wants(before, messages, paused: bool, some) 
             data_path.wait(1)
             for channel in model.wanted:
                 assert data_path.bodies(channel) == model.kept
+            data_path.put(b"new")
+            for channel in model.wanted:
+                assert data_path.bodies(channel) == Counter([b"new"])
         finally:
             data_path.close()
