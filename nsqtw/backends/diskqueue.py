@@ -135,7 +135,10 @@ class QueueReader:
         self._complain = complain
 
     def records(self) -> Iterator[Record]:
-        """The messages in order. What is bad is complained about, and the rest of that file left out. OSError."""
+        """
+        The messages in order. What is bad is complained about, and the rest of that file left out. OSError when a file
+        cannot be opened.
+        """
         for number, start in self._starts():
             with open(self._path(number), "rb", buffering=_BUFFER_BYTES) as file:
                 yield from self._records_of(file, number, start)
@@ -169,20 +172,23 @@ class QueueReader:
 
     def _records_of(self, file: BinaryIO, number: int, start: int) -> Iterator[Record]:
         size = os.fstat(file.fileno()).st_size
+        why = f"no record stands here; the file has {size} bytes"
         position = start
-        file.seek(position)
         read, unpack = file.read, _LENGTH.unpack
         shortest, longest, prefix = HEAD.size, self._longest, _LENGTH.size
-        while position < size:
-            head = read(prefix)
-            length = unpack(head)[0] if len(head) == prefix else 0
-            end = position + prefix + length
-            if length < shortest or end > size or (length > longest and not self._goes_on(file, end, size)):
-                break
-            yield Record(number, position + prefix, read(length))
-            position = end
+        try:
+            file.seek(position)
+            while position < size:
+                head = read(prefix)
+                length = unpack(head)[0] if len(head) == prefix else 0
+                end = position + prefix + length
+                if length < shortest or end > size or (length > longest and not self._goes_on(file, end, size)):
+                    break
+                yield Record(number, position + prefix, read(length))
+                position = end
+        except OSError as failure:
+            why = f"it cannot be read - {(failure.strerror or str(failure)).lower()}"
         if position != size:
-            why = f"no record stands here; the file has {size} bytes"
             self._complain(data_name(self._files.name, number), position, why)
 
     def _goes_on(self, file: BinaryIO, position: int, size: int) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsqtw.backends import diskqueue
 from nsqtw.backends.diskqueue import Meta, QueueReader, find, is_queue_file, read_meta
 from tests.backends.nsqd_files import Left, QueueWriter, left, write_queue
 
@@ -132,6 +137,47 @@ def test_the_rest_of_a_file_with_a_bad_record_is_left_out_and_the_next_file_is_r
         found = Found(tmp_path)
         assert found.payloads == payloads(FIVE[0], *FIVE[3:])
         assert found.places == [("t.diskqueue.000000.dat", size)]
+
+
+def test_a_file_that_the_disk_cannot_read_is_left_out_from_there_and_the_next_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(FIVE[0].record)
+    write_queue(tmp_path, "t", *FIVE, max_bytes_per_file=3 * size)
+
+    def failing_open(path: str, *how, **more):
+        file = open(path, *how, **more)
+        return BadSector(file, size) if path.endswith("000000.dat") else file
+
+    monkeypatch.setattr(diskqueue, "open", failing_open, raising=False)
+    found = Found(tmp_path)
+    assert found.payloads == payloads(FIVE[0], *FIVE[3:])
+    assert found.complaints == [("t.diskqueue.000000.dat", size, "it cannot be read - input/output error")]
+
+
+class BadSector:
+    """A file that cannot be read from a position on."""
+
+    def __init__(self, file: BinaryIO, position: int) -> None:
+        self._file = file
+        self._position = position
+
+    def __enter__(self) -> BadSector:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def seek(self, position: int) -> int:
+        return self._file.seek(position)
+
+    def read(self, size: int) -> bytes:
+        if self._file.tell() >= self._position:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return self._file.read(size)
 
 
 def test_a_read_position_behind_the_end_of_the_file_is_complained_about(tmp_path: Path) -> None:

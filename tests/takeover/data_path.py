@@ -13,6 +13,7 @@ from nsqtw.backends.dummy import DummyFactory
 from nsqtw.backends.positions import Positions
 from nsqtw.core import recovery
 from nsqtw.core.broker import Broker
+from nsqtw.errors import NsqtwError
 from nsqtw.options import Options
 from nsqtw.takeover import is_due
 from nsqtw.takeover.run import take_over
@@ -31,11 +32,18 @@ class DataPath(World):
         self.start()
 
     def start(self) -> None:
-        """What the process does at its start."""
+        """What the process does at its start. NsqtwError, with nothing left open."""
         path = str(self.directory)
         self.positions = Positions(os.path.join(path, POSITIONS_FILE))
-        saved = self.positions.load()
         self.backend = DiskBackend(path, self.options.max_bytes_per_file, self.report)
+        try:
+            self._load(path)
+        except NsqtwError:
+            self.close()
+            raise
+
+    def _load(self, path: str) -> None:
+        saved = self.positions.load()
         stored = self.backend.topics()
         memory = DummyFactory().open("", "", self.options, self.report)
         self.broker = Broker(

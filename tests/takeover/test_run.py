@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.errors import BackendError, MetadataError
+from nsqtw.backends.disk import DiskBackend
+from nsqtw.errors import BackendError, BackendFull, MetadataError
 from nsqtw.takeover import topic as takeover_topic
 from tests.backends.nsqd_files import Left, left, write_names, write_queue
 from tests.takeover.data_path import DataPath, names
@@ -353,3 +354,28 @@ def test_a_file_that_cannot_be_opened_stops_the_start_and_nothing_is_lost(tmp_pa
     data_path = start()
     assert data_path.bodies(topic="a") == bodies(TEN)
     assert data_path.bodies(topic="b") == bodies(TEN)
+
+
+def test_a_full_disk_stops_the_start_and_the_next_one_begins_anew(
+    tmp_path: Path, start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_queue(tmp_path, "a:c", *TEN)
+    write_queue(tmp_path, "b:c", *(left(number, bytes(100_000)) for number in range(100)))
+    commit = DiskBackend.commit
+    sizes = []
+
+    def full_in_the_end(self, writes, durable):
+        sizes.append(sum(queue.size for queue, _ in writes))
+        return (
+            dict.fromkeys([q for q, _ in writes], BackendFull("full")) if sizes[-1] else commit(self, writes, durable)
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskBackend, "commit", full_in_the_end)
+        with pytest.raises(BackendFull):
+            start()
+    assert sizes[-1] > 0
+    data_path = start()
+    assert data_path.bodies(topic="a") == bodies(TEN)
+    assert data_path.bodies(topic="b") == Counter({bytes(100_000): 100})
+    assert data_path.topic("b").log.queue.size < 11_000_000
