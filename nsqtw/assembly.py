@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 from twisted.logger import Logger, LogLevel
 
-from nsqtw import metadata
+from nsqtw import metadata, takeover
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.cut import NamedTopic
@@ -83,12 +83,15 @@ def open_storage(options: Options, directory: str) -> Storage:
 
 
 def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
-    """Put a broker together and load what is stored into it. BackendError, PluginError, MetadataError."""
+    """
+    Put a broker together and load what is stored into it, what an nsqd left in the data path included. NsqtwError.
+    """
     positions, backend = storage.positions, storage.backend
     named = metadata.read(storage.metadata_path, log) or []
     saved = positions.load()
     if saved.lost:
         log("error", f"NSQ: {POSITIONS_FILE} was damaged and is set aside - channels start at the oldest message kept")
+    stored = backend.topics()
     broker = Broker(
         options,
         backend,
@@ -100,7 +103,11 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
     )
     writer = WriterThread(reactor, positions, log, partial(write_names, storage.metadata_path))
     pump = Pump(reactor, broker, writer)
-    load(broker, saved, backend.topics(), pump.now(), named)
+    if takeover.is_due(storage.directory):
+        from nsqtw.takeover.run import take_over
+
+        take_over(storage.directory, broker, positions, saved, stored)
+    load(broker, saved, stored, pump.now(), named)
     return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
 
 

@@ -183,7 +183,7 @@ class IPositions(Interface):
     def reserve(next_block: int) -> None:
         """
         Make durable, before it returns, that blocks under `next_block` are taken; never fewer than were taken before,
-        whatever the order of calls from two threads. BackendError if it cannot.
+        whatever the order of calls from two threads; and with it all that was saved before. BackendError if it cannot.
         """
 
     def save(cut: Any) -> None:

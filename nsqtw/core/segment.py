@@ -180,6 +180,15 @@ def encode(bodies: Sequence[bytes], first: int, node_id: int, timestamp_ns: int,
     return Segment(first, count, delay_ms, b"".join(parts))
 
 
+def encode_dated(messages: Sequence[tuple[int, bytes]], first: int, node_id: int, delay_ms: int = 0) -> Segment:
+    """As `encode`, for messages that were published before: (timestamp, body) of each."""
+    parts: list[bytes] = [b""] * (3 * len(messages))
+    parts[0::3] = [_head(len(body), timestamp_ns) for timestamp_ns, body in messages]
+    parts[1::3] = consecutive_ids(node_id << SEQUENCE_BITS | first, len(messages))
+    parts[2::3] = [body for _, body in messages]
+    return Segment(first, len(messages), delay_ms, b"".join(parts))
+
+
 def cuts(bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     """`bodies` in runs that make segments of at most SEGMENT_BYTES; a larger body is a run of its own."""
     ends = list(accumulate((len(body) + BODY_AT for body in bodies), initial=0))
