@@ -87,6 +87,8 @@ class Topic:
             return
         if not self._waiters:
             self.broker.to_commit.append(self)
+        if delay_ms and self._forgets_delays:
+            delay_ms = 0
         self._bodies.append((delay_ms, bodies))
         self._waiters.append(waiter)
 
@@ -333,6 +335,14 @@ class Topic:
         self.touch()
 
     # -- inside
+
+    @property
+    def _forgets_delays(self) -> bool:
+        """Whether nsqd would write what is put now to disk, and with it forget its delay (nsqd specification 2.3)."""
+        if self.broker.options.keep_deferred or self.ephemeral or self.flows:
+            return False
+        kept = self.depth - self.backend_depth + sum(len(bodies) for _, bodies in self._bodies)
+        return kept >= self.mem_queue_size
 
     def _take_sequences(self, count: int) -> int:
         if self._next_sequence + count > self._block_end:
