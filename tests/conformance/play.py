@@ -1,5 +1,5 @@
 """
-Plays scenarios of the kit against our servers, which the kit starts and stops itself.
+Plays scenarios, the kit's and our own, against our servers, which the kit starts and stops itself.
 
 The kit is a program and is run as one; what became of each scenario is read from the lines it prints.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.process import EXECUTABLE
 
 KIT = Path(__file__).parent / "kit"
+SUITES = (KIT / "suite", Path(__file__).parent / "own")
 LOOKUPD = EXECUTABLE.with_name("nsqlookupd")
 
 JOBS = 3
@@ -34,7 +35,7 @@ Played = dict[str, str]
 
 def scenarios() -> list[str]:
     """All there are."""
-    return sorted(f"{file.parent.name}/{file.stem}" for file in (KIT / "suite").rglob("*.json"))
+    return sorted(f"{file.parent.name}/{file.stem}" for suite in SUITES for file in suite.rglob("*.json"))
 
 
 def play(only: Iterable[str], flags: Iterable[str] = (), jobs: int = JOBS) -> Played:
@@ -49,6 +50,7 @@ def play(only: Iterable[str], flags: Iterable[str] = (), jobs: int = JOBS) -> Pl
     command = [sys.executable, str(KIT / "conformance.py"), "run", "-v", f"--jobs={jobs}", f"--server={nsqd}"]
     if LOOKUPD.exists():
         command.append(f"--lookupd={LOOKUPD}{_ADDRESSES} {{extra}}")
+    command += [f"--suite={suite}" for suite in SUITES]
     command += [f"--only={scenario}" for scenario in only]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
     played = read(done.stdout)
