@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from twisted.logger import Logger, LogLevel
 
-from nsqtw import takeover
+from nsqtw import metadata, takeover
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.recovery import load
@@ -91,7 +91,8 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
     if takeover.is_due(storage.directory):
         from nsqtw.takeover.run import take_over
 
-        take_over(storage.directory, broker, positions, saved, stored)
+        named = metadata.read(os.path.join(storage.directory, metadata.METADATA_FILE), log) or []
+        take_over(storage.directory, named, broker, positions, saved, stored)
     load(broker, saved, stored, pump.now())
     return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
 

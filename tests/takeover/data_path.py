@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from nsqtw import metadata
 from nsqtw.assembly import POSITIONS_FILE
 from nsqtw.backends.disk import DiskBackend
 from nsqtw.backends.dummy import DummyFactory
@@ -51,7 +52,8 @@ class DataPath(World):
         )
         self.broker.wall_offset_ns = WALL_NS
         if is_due(path):
-            take_over(path, self.broker, self.positions, saved, stored)
+            named = metadata.read(os.path.join(path, metadata.METADATA_FILE), self.log) or []
+            take_over(path, named, self.broker, self.positions, saved, stored)
         recovery.load(self.broker, saved, stored, self.now)
         self.turn()
 
