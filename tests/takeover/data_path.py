@@ -15,21 +15,17 @@ from nsqtw.backends.positions import Positions
 from nsqtw.core import recovery
 from nsqtw.core.broker import Broker
 from nsqtw.errors import NsqtwError
-from nsqtw.options import Options
 from nsqtw.takeover import is_due
 from nsqtw.takeover.run import take_over
-from tests.core.world import START, WALL_NS, Message, World
+from tests.core.world import WALL_NS, Message, World
 
 
 class DataPath(World):
     """The broker on `directory`, started."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
+        super().__init__(**options)
         self.directory = directory
-        self.options = Options(**{"node_id": 617, **options})
-        self.now = START
-        self.damage = []
-        self.lines = []
         self.start()
 
     def start(self) -> None:
