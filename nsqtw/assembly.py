@@ -106,7 +106,7 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
     if takeover.is_due(storage.directory):
         from nsqtw.takeover.run import take_over
 
-        take_over(storage.directory, broker, positions, saved, stored)
+        take_over(storage.directory, named, broker, positions, saved, stored)
     load(broker, saved, stored, pump.now(), named)
     return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
 

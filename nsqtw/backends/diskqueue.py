@@ -35,7 +35,7 @@ Complaint = Callable[[str, int, str], None]
 HEAD = struct.Struct(">qH16s")
 """Timestamp, attempts and id, with which the payload of a record begins."""
 _LENGTH = struct.Struct(">I")
-_FILE = re.compile(r"(?P<name>.+)\.diskqueue\.(?:(?P<number>[0-9]{6,})\.dat|meta\.dat(?P<temporary>\.[0-9]+\.tmp)?)")
+_FILE = re.compile(r"(?P<name>.+)\.diskqueue\.(?:(?P<number>[0-9]{6,})\.dat|meta\.dat(?:\.[0-9]+\.tmp)?)")
 _BAD = re.compile(r"(?P<name>.+)\.diskqueue\.[0-9]{6,}\.dat\.bad")
 _META = re.compile(rb"-?[0-9]+\n([0-9]+),([0-9]+)\n([0-9]+),([0-9]+)\n?")
 _BUFFER_BYTES = 1 << 20
@@ -74,12 +74,6 @@ class Listing:
 
     queues: dict[str, QueueFiles]
     bad: list[str]
-
-
-def is_queue_file(name: str) -> bool:
-    """Whether a file of this name has something of a queue that may be taken over."""
-    found = _FILE.fullmatch(name)
-    return found is not None and found["temporary"] is None
 
 
 def find(names: Iterable[str]) -> Listing:

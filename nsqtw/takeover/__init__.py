@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 
-from nsqtw.backends.diskqueue import is_queue_file
 from nsqtw.errors import BackendError
 
 JOURNAL_FILE = "import.db"
@@ -28,4 +27,4 @@ def is_due(directory: str) -> bool:
         names = os.listdir(directory)
     except OSError as failure:
         raise BackendError(f"list {directory}: {(failure.strerror or str(failure)).lower()}") from failure
-    return JOURNAL_FILE in names or any(map(is_queue_file, names))
+    return JOURNAL_FILE in names or any(name.endswith(".dat") and ".diskqueue." in name for name in names)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from attrs import define, field
 
-from nsqtw import metadata
 from nsqtw.backends.diskqueue import QueueFiles, find
+from nsqtw.core.cut import NamedTopic
 from nsqtw.interfaces import OperatorLog
-from nsqtw.metadata import NamedTopic
 from nsqtw.names import is_ephemeral, is_valid_name
 
 _BETWEEN = re.compile("[:;]")  # nsqd writes a semicolon where a file name may have no colon
@@ -38,26 +37,26 @@ class LeftTopic:
         return [name for files in self.queues() for name in files.names]
 
 
-def find_topics(directory: str, log: OperatorLog) -> dict[str, LeftTopic]:
+def find_topics(directory: str, names: Iterable[NamedTopic], log: OperatorLog) -> dict[str, LeftTopic]:
     """
-    The topics of which a data path has queue files, by name. What has a name that no topic or channel may have is
-    left alone, with a warning; so is what nsqd had given up. OSError; MetadataError for an nsqd.dat that is damaged.
+    The topics of which a data path has queue files, by name; `names` are those of nsqd.dat. What has a name that no
+    topic or channel may have is left alone, with a warning; so is what nsqd had given up. OSError.
     """
     listing = find(os.listdir(directory))
     for name in listing.bad:
         log("warn", f"IMPORT: {name} was given up by nsqd as damaged, and is left alone")
     topics: dict[str, LeftTopic] = {}
     for queue in listing.queues.values():
-        names = _BETWEEN.split(queue.name, maxsplit=1)
-        if not all(is_valid_name(name) and not is_ephemeral(name) for name in names):
+        parts = _BETWEEN.split(queue.name, maxsplit=1)
+        if not all(is_valid_name(part) and not is_ephemeral(part) for part in parts):
             log("warn", f"IMPORT: {queue.name!r} is no name of a queue; its files are left alone")
             continue
-        topic = topics.setdefault(names[0], LeftTopic(names[0]))
-        if len(names) == 1:
+        topic = topics.setdefault(parts[0], LeftTopic(parts[0]))
+        if len(parts) == 1:
             topic.own = queue
         else:
-            topic.channels[names[1]] = queue
-    for named in metadata.read(os.path.join(directory, metadata.METADATA_FILE), log) or ():
+            topic.channels[parts[1]] = queue
+    for named in names:
         if named.name in topics:
             topic = topics[named.name]
             topic.named = named

@@ -20,14 +20,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import count
 
 from nsqtw.backends.diskqueue import QueueFiles, QueueReader
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.core.broker import Broker
-from nsqtw.core.cut import Cut, Saved, SavedCursor, SavedTopic
+from nsqtw.core.cut import Cut, NamedTopic, Saved, SavedCursor, SavedTopic
 from nsqtw.core.recovery import mend
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IPositions
@@ -42,17 +42,25 @@ OLD_FILES = "nsqd.files"
 """Where the old files are moved to. No topic's directory has a dot in its name."""
 
 
-def take_over(directory: str, broker: Broker, positions: IPositions, saved: Saved, stored: Sequence[str]) -> None:
+def take_over(
+    directory: str,
+    names: Iterable[NamedTopic],
+    broker: Broker,
+    positions: IPositions,
+    saved: Saved,
+    stored: Sequence[str],
+) -> None:
     """
     Take over what an nsqd left in the data path `directory`, and finish what an earlier start has begun of that.
-    `saved` are the positions as they were loaded, and then as they are saved; `stored` are the names of the topics
-    that the backend has something of. NsqtwError when it cannot be done: nothing is lost, the next start tries again.
+    `names` are those of its nsqd.dat, `saved` are the positions as they were loaded, and then as they are saved,
+    `stored` the names of the topics that the backend has something of. NsqtwError when it cannot be done: nothing is
+    lost, the next start tries again.
     """
     if broker.options.backend.partition(":")[0] == "dummy":
         broker.log("warn", "IMPORT: nsqd's files are left alone, for the backend dummy keeps nothing")
         return
     with _errors():
-        topics = find_topics(directory, broker.log)
+        topics = find_topics(directory, names, broker.log)
         with closing(Journal(directory)) as journal:
             for name in journal.begun:
                 topics.setdefault(name, LeftTopic(name))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqtw.backends import diskqueue
-from nsqtw.backends.diskqueue import Meta, QueueReader, find, is_queue_file, read_meta
+from nsqtw.backends.diskqueue import Meta, QueueReader, find, read_meta
 from tests.backends.nsqd_files import Left, QueueWriter, left, write_queue
 
 MAX_MSG_SIZE = 100
@@ -225,9 +225,6 @@ def test_names_of_queues_and_of_other_files(tmp_path: Path) -> None:
     assert len(listing.queues["t"].names) == 4
     assert listing.queues["a.diskqueue"].numbers == [3]
     assert listing.bad == ["t.diskqueue.000001.dat.bad"]
-    assert is_queue_file("t.diskqueue.meta.dat")
-    assert not is_queue_file("t.diskqueue.meta.dat.12.tmp")
-    assert not is_queue_file("t.diskqueue.000001.dat.bad")
 
 
 def test_metadata(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from nsqtw import metadata
 from nsqtw.assembly import POSITIONS_FILE
 from nsqtw.backends.disk import DiskBackend
 from nsqtw.backends.dummy import DummyFactory
@@ -14,22 +15,17 @@ from nsqtw.backends.positions import Positions
 from nsqtw.core import recovery
 from nsqtw.core.broker import Broker
 from nsqtw.errors import NsqtwError
-from nsqtw.options import Options
 from nsqtw.takeover import is_due
 from nsqtw.takeover.run import take_over
-from tests.core.world import START, WALL_NS, Message, World
+from tests.core.world import WALL_NS, Message, World
 
 
 class DataPath(World):
     """The broker on `directory`, started."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
+        super().__init__(**options)
         self.directory = directory
-        self.options = Options(**{"node_id": 617, **options})
-        self.now = START
-        self.written = []
-        self.damage = []
-        self.lines = []
         self.start()
 
     def start(self) -> None:
@@ -52,7 +48,8 @@ class DataPath(World):
         )
         self.broker.wall_offset_ns = WALL_NS
         if is_due(path):
-            take_over(path, self.broker, self.positions, saved, stored)
+            named = metadata.read(os.path.join(path, metadata.METADATA_FILE), self.log) or []
+            take_over(path, named, self.broker, self.positions, saved, stored)
         recovery.load(self.broker, saved, stored, self.now)
         self.turn()
 

@@ -11,6 +11,7 @@ import pytest
 
 from nsqtw.backends.disk import DiskBackend
 from nsqtw.errors import BackendError, BackendFull, MetadataError
+from nsqtw.takeover import is_due
 from nsqtw.takeover import topic as takeover_topic
 from tests.backends.nsqd_files import Left, left, write_names, write_queue
 from tests.takeover.data_path import DataPath, names
@@ -43,6 +44,18 @@ def bodies(messages: list[Left]) -> Counter[bytes]:
 def test_a_fresh_data_path_is_left_as_it_is(tmp_path: Path, start) -> None:
     start()
     assert [name for name in names(tmp_path) if not name.startswith("positions.db")] == []
+
+
+def test_what_makes_an_import_due(tmp_path: Path) -> None:
+    for name in ("nsqd.dat", "t.diskqueue.000001.dat.bad", "t.diskqueue.meta.dat.12.tmp", "positions.db", "t"):
+        (tmp_path / name).touch()
+    assert not is_due(str(tmp_path))
+    for name in ("t.diskqueue.000000.dat", "t:c.diskqueue.meta.dat", "import.db"):
+        (tmp_path / name).touch()
+        assert is_due(str(tmp_path))
+        (tmp_path / name).unlink()
+    with pytest.raises(BackendError, match="no such file"):
+        is_due(str(tmp_path / "nowhere"))
 
 
 def test_the_messages_of_a_channel(tmp_path: Path, start) -> None:
