@@ -1,9 +1,9 @@
 """
 Durability class `memory`: the same log, committed late.
 
-What is published is released at once and reaches the backend within a second or LATE_BYTES, whichever comes first;
-what every durable channel has finished by then is left out. When that commit fails it is tried again, and publishes
-fail only once LATE_BYTES wait.
+What is published is released at once. It reaches the backend within a second, or when a topic has more of it waiting
+than a memory queue holds, or all have LATE_BYTES; what every durable channel has finished by then is left out. When
+that commit fails it is tried again, and publishes fail only once LATE_BYTES wait.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class LateCommit(Due):
         super().__init__()
         self._broker = broker
         self._segments: dict[Topic, list[Segment]] = {}
+        self._counts: dict[Topic, int] = {}
         self._bytes = 0
         self.error = BackendError("")
         """Why the last commit failed."""
@@ -43,7 +44,9 @@ class LateCommit(Due):
         """Take segments that the topic releases now."""
         self._segments.setdefault(topic, []).extend(segments)
         self._bytes += sum(len(segment.frames) for segment in segments)
-        self._broker.agenda.at(now + LATE_SECONDS, self)
+        self._counts[topic] = self._counts.get(topic, 0) + sum(segment.count for segment in segments)
+        is_full = self._counts[topic] > topic.mem_queue_size
+        self._broker.agenda.at(now if is_full else now + LATE_SECONDS, self)
 
     def fall_due(self, now: float) -> float | None:
         self.flush()
@@ -52,6 +55,7 @@ class LateCommit(Due):
     def flush(self) -> None:
         """Commit what is still unfinished. What fails stays."""
         waiting, self._segments, self._bytes = self._segments, {}, 0
+        self._counts.clear()
         writes = {topic: self._unfinished(topic, segments) for topic, segments in waiting.items() if not topic.exiting}
         failed: dict[object, BackendError] = {}
         by_backend: dict[object, list[Topic]] = {}
@@ -71,6 +75,14 @@ class LateCommit(Due):
             self._broker.note_commit(self.error)
         elif by_backend:
             self._broker.note_commit(None)
+
+    def stop(self) -> None:
+        """The broker stops: commit what waits, and say how much it is."""
+        for topic, segments in self._segments.items():
+            count = sum(segment.count for segment in segments)
+            text = "TOPIC({topic}): flushing {count} memory messages to backend"
+            self._broker.log("info", text, topic=topic.name, count=count)
+        self.flush()
 
     def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
         """The segments that some durable channel, or the first one to come, still wants."""

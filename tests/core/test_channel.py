@@ -347,6 +347,59 @@ def test_messages_are_counted_by_how_near_their_consumer_is() -> None:
     assert (channel.zone_local_msg_count, channel.region_local_msg_count, channel.global_msg_count) == (1, 2, 3)
 
 
+def test_what_nsqd_would_have_on_disk_only_is_not_counted_by_place() -> None:
+    world = World(mem_queue_size=0)
+    reader = world.reader()
+    world.put(b"x")
+    assert reader.bodies() == [b"x"]
+    assert reader.channel.global_msg_count == 0
+    assert world.reader("brief#ephemeral").channel.global_msg_count == 0
+    world.put(b"y")
+    world.turn()
+    assert world.channel("brief#ephemeral").global_msg_count == 1
+
+
+def test_what_a_restart_brought_back_is_not_counted_by_place() -> None:
+    world = World()
+    world.channel()
+    world.put(b"old")
+    world.stop_and_start()
+    world.put(b"new")
+    reader = world.reader()
+    assert reader.bodies() == [b"old", b"new"]
+    assert reader.channel.global_msg_count == 1
+
+
+def test_requeued_messages_are_on_disk_as_far_as_the_memory_queue_is_full() -> None:
+    for mem_queue_size, backend_depth in ((0, 4), (3, 1), (10, 0)):
+        world = World(mem_queue_size=mem_queue_size)
+        reader = world.reader(ready=3)
+        world.put(b"a", b"b", b"c", b"d")
+        got = reader.read()
+        reader.channel.set_ready(reader.consumer, 0)
+        for message in got:
+            reader.requeue(message.id)
+        assert (reader.channel.depth, reader.channel.backend_depth) == (4, backend_depth)
+
+
+def test_a_restart_leaves_everything_on_disk() -> None:
+    world = World(mem_queue_size=10)
+    reader = world.reader(ready=2)
+    world.put(b"in flight", b"requeued", b"waiting")
+    reader.requeue(reader.read()[1].id)
+    world.stop_and_start()
+    channel = world.channel()
+    assert (channel.depth, channel.backend_depth) == (3, 3)
+    again = world.reader(ready=1)
+    first = again.read()[0]
+    assert (channel.depth, channel.backend_depth) == (2, 2)
+    channel.set_ready(again.consumer, 0)
+    again.requeue(first.id)
+    assert (channel.depth, channel.backend_depth) == (3, 2)
+    channel.empty()
+    assert (channel.depth, channel.backend_depth) == (0, 0)
+
+
 def test_a_lagging_channel_reads_what_the_memory_has_forgotten() -> None:
     world = World()
     world.broker._cache.limit = 20_000
@@ -361,3 +414,34 @@ def test_a_lagging_channel_reads_what_the_memory_has_forgotten() -> None:
     assert got == sent
     slow.channel.set_ready(slow.consumer, 2500)
     assert slow.bodies() == sent
+
+
+def test_what_a_consumer_had_in_flight_is_requeued_at_once_if_the_options_say_so() -> None:
+    world = World(requeue_on_disconnect=True)
+    gone = world.reader(ready=2)
+    world.put(b"a", b"b", b"c")
+    first, second = gone.read()
+    gone.finish(first.id)
+    assert [m.body for m in gone.read()] == [b"c"]
+    gone.leave()
+    channel = world.channel()
+    assert (channel.in_flight_count, channel.depth, channel.requeue_count) == (0, 2, 2)
+    reader = world.reader()
+    again = {m.body: m.attempts for m in reader.read()}
+    assert again == {b"b": 2, b"c": 2}
+    assert gone.finish(second.id) == [(second.id, NOT_OWNED)]
+    reader.finish(second.id)
+    assert gone.finish(second.id) == [(second.id, NOT_IN_FLIGHT)]
+    world.wait(120.0)
+    assert channel.timeout_count == 1, "only what the second one still has"
+
+
+def test_requeueing_on_disconnect_survives_a_restart_in_the_middle() -> None:
+    world = World(requeue_on_disconnect=True)
+    gone = world.reader(ready=2)
+    world.put(b"a", b"b")
+    gone.read()
+    gone.leave()
+    world.save()
+    world.crash()
+    assert {m.body: m.attempts for m in world.reader().read()} == {b"a": 2, b"b": 2}

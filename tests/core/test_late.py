@@ -112,3 +112,25 @@ def test_a_burst_larger_than_the_window_is_committed_in_between() -> None:
     world.turn()
     assert world.topic().log.queue.size > 0
     assert world.topic().depth == 0
+
+
+def test_no_more_messages_of_a_topic_wait_than_a_memory_queue_holds() -> None:
+    world = memory_world(mem_queue_size=2)
+    world.reader(ready=0)
+    world.put(b"a", b"b")
+    world.turn()
+    assert world.topic().log.queue.size == 0
+    world.put(b"c")
+    world.turn()
+    world.turn()
+    assert world.topic().log.queue.size > 0
+    world.crash()
+    assert world.broker.topics["t"].depth == 3
+
+
+def test_without_a_memory_queue_everything_is_written_at_once() -> None:
+    world = memory_world(mem_queue_size=0)
+    world.put(b"a")
+    world.turn()
+    world.turn()
+    assert world.topic().log.queue.size > 0

@@ -14,7 +14,7 @@ from copy import deepcopy
 from attrs import define, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from nsqtw.errors import BackendError
 from tests.core.world import Message, Reader, World
@@ -73,6 +73,11 @@ class Histories(RuleBasedStateMachine):
         self.since_save: list[tuple[bytes, float, float]] = []  # body, delay, wall time of publish
         self.saved = deepcopy(self.model)
         self.world.save()
+
+    @initialize(keep_deferred=st.booleans(), requeue_on_disconnect=st.booleans())
+    def choose_options(self, keep_deferred: bool, requeue_on_disconnect: bool) -> None:
+        self.world.options.keep_deferred = keep_deferred
+        self.world.options.requeue_on_disconnect = requeue_on_disconnect
 
     # -- publishing
 
@@ -136,9 +141,12 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.readers)
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
-        number, (_, reader, _) = self._pick(data)
+        number, (name, reader, inbox) = self._pick(data)
         reader.leave()
         del self.readers[number]
+        if self.world.options.requeue_on_disconnect:
+            for body in inbox:
+                self.model.channels[name].messages[body].state = READY
 
     @rule(name=st.sampled_from(CHANNELS), paused=st.booleans())
     def pause_channel(self, name: str, paused: bool) -> None:
@@ -275,14 +283,18 @@ class Histories(RuleBasedStateMachine):
         self.readers = {}
         self.model = deepcopy(self.saved)
         now = self.world.now
+        keeps = self.world.options.keep_deferred
         for channel in self.model.channels.values():
             for message in channel.messages.values():
-                if message.state == FLIGHT or (message.state == DEFERRED and message.due <= now):
+                if message.state == FLIGHT or (message.state == DEFERRED and (message.due <= now or not keeps)):
                     message.state = READY
         for body, delay, published in since:
             self.model.waiting[body] = delay
             if not self.model.paused and self.model.channels and delay:
                 self.model.waiting[body] = max(published + delay - now, 1e-9)
+        if not keeps:
+            self.model.waiting = dict.fromkeys(self.model.waiting, 0.0)
+            self._step()  # the moment of publishing, read back, may be a rounding ahead of now
         self.model.release(now)
         for channel in self.model.channels.values():
             for message in channel.messages.values():
