@@ -47,11 +47,6 @@ OPEN = (
     Row("lookup_client/*", "nsqd does not talk to nsqlookupd yet", but=("lookup_client/unreachable",)),
     Row("lookupd_http/*", "there is no nsqlookupd yet", outcome=Outcome.NOT_PLAYED),
     Row("lookupd_tcp/*", "there is no nsqlookupd yet", outcome=Outcome.NOT_PLAYED),
-    Row("config/*", "/config is not built yet"),
-    Row("http_basic/allow_header", "/config is not built yet"),
-    Row("http_basic/method_not_allowed_more", "/config is not built yet"),
-    Row("size_limits/http_config_value_too_big", "/config is not built yet"),
-    Row("metadata/*", "nsqd.dat is not read or written yet"),
 )
 """At nsqd's default options: features that are not there yet."""
 
@@ -60,9 +55,6 @@ ON_PURPOSE = (
     Row("restart/kill_memory_lost", "SIGKILL loses nothing that was answered"),
 )
 """At nsqd's default options: better than nsqd, see docs/compatibility.md. With --nsq-compat they have to pass."""
-
-OPEN_WITH_COMPAT = (Row("restart/deferred", "--nsq-compat keeps deferred messages, yet"),)
-"""Of the scenarios that are ON_PURPOSE: those that do not pass with --nsq-compat yet."""
 
 
 def expected(scenario: str, rows: Iterable[Row]) -> Row | None:
