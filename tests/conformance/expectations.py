@@ -52,6 +52,8 @@ OPEN = (
 
 ON_PURPOSE = (
     Row("restart/deferred", "deferred messages keep their time over a restart"),
+    Row("again/dpub_no_channel", "deferred messages keep their time over a restart"),
+    Row("again/requeued_later", "deferred messages keep their time over a restart"),
     Row("restart/kill_memory_lost", "SIGKILL loses nothing that was answered"),
 )
 """At nsqd's default options: better than nsqd, see docs/compatibility.md. With --nsq-compat they have to pass."""
