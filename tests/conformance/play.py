@@ -22,8 +22,8 @@ LOOKUPD = EXECUTABLE.with_name("nsqlookupd")
 
 JOBS = 3
 """
-Scenarios played at a time. On two quiet cores those of the kit took 204, 106, 67 and 58 s with 1, 2, 3 and 4: most
-of it is waiting. The fourth gains little and is one more to be late.
+Scenarios played at a time. On two cores those of the kit took 204, 106, 67 and 58 s with 1, 2, 3 and 4, once each and
+only the last without other work beside it: most of it is waiting. The fourth gains little and is one more to be late.
 """
 
 _PATIENCE_SECONDS = 540
