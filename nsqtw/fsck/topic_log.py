@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from nsqtw.backends.disk_format import (
     HIGHEST,
@@ -40,7 +40,7 @@ class TopicLog:
     strays: list[str] = field(factory=list)
     """Paths of files that do not count."""
     unreadable: list[Finding] = field(factory=list)
-    """Why the log cannot be told, if it cannot: then nothing of it is touched."""
+    """Why some of its files cannot be told, if so: then nothing of it is touched."""
     at_once: Sequences = field(factory=Sequences)
     """All good messages that were published without a delay."""
     deferred: Sequences = field(factory=Sequences)
@@ -63,9 +63,12 @@ class TopicLog:
         """Whether a message can be read."""
         return self.at_once.has(sequence) or self.deferred.has(sequence)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> list[Finding]:
         """What is wrong here."""
-        yield from self.unreadable
+        found = [*self.unreadable, *self._findings()]
+        return found if self.is_known else [evolve(finding, mend=None) for finding in found]
+
+    def _findings(self) -> Iterator[Finding]:
         for file in self.log_files:
             yield from _findings_of(self.topic, file)
         for file in self.without_records:
@@ -89,7 +92,7 @@ def check_topic(files: Files, topic: str, directory: str) -> TopicLog:
         firsts = sorted({first for first in map(first_of_log, names) if first is not None})
         log.strays = [os.path.join(directory, name) for name in names if _is_stray(name, firsts)]
         for number in reversed(range(len(firsts))):
-            below = firsts[number + 1] if log.log_files else HIGHEST
+            below = firsts[number + 1] if log.log_files or log.unreadable else HIGHEST
             found = _check_file(files, log, firsts[number], below, index_name(firsts[number]) in names)
             if found is None:
                 continue
@@ -143,7 +146,9 @@ def _content(files: Files, path: str) -> bytes:
 
 def _cannot_read(topic: str, path: str, failure: OSError) -> Finding:
     why = (failure.strerror or str(failure)).lower()
-    return Finding("unreadable", path, f"{why}; nothing can be said of this topic's messages", None, topic)
+    return Finding(
+        "unreadable", path, f"{why}; what is in it cannot be told, and nothing of this topic is mended", None, topic
+    )
 
 
 def _findings_of(topic: str, file: LogFileCheck) -> Iterator[Finding]:
