@@ -107,7 +107,7 @@ def _compare_topic(path: str, topic: SavedTopic, log: TopicLog) -> Iterator[Find
     """What a topic's positions say of its log."""
     gone = topic.put_total - topic.released_total - _count(log, topic.released, topic.end)
     if gone > 0:
-        costs = f"{gone} messages that no channel was given yet are not in the log"
+        costs = f"not in the log: {gone} of those that no channel was given yet"
         yield Finding("missing messages", path, costs, None, topic.name)
     if 0 < log.end < topic.end:
         beyond = [cursor.name for cursor in topic.cursors if cursor.next > log.end]
@@ -121,16 +121,12 @@ def _compare_topic(path: str, topic: SavedTopic, log: TopicLog) -> Iterator[Find
 def _compare_channel(path: str, topic: SavedTopic, cursor: SavedCursor, log: TopicLog) -> Iterator[Finding]:
     gone = topic.released_total - cursor.taken_total - _unread(topic, cursor, log)
     if gone > 0:
-        costs = (
-            f"{gone} messages that it has not come to are not in the log; its depth is right when it has passed them"
-        )
+        costs = f"not in the log: {gone} of those it has not come to; its depth is right when it has passed them"
         yield Finding("missing messages", path, costs, None, topic.name, cursor.name)
     unfinished = {*cursor.first_deliveries, *(row.sequence for row in cursor.held)}
     lost = sorted(sequence for sequence in unfinished if not log.has(sequence))
     if lost:
-        costs = (
-            f"{len(lost)} messages that were in flight, requeued or deferred are not in the log; it passes them over"
-        )
+        costs = f"not in the log: {len(lost)} of those in flight, requeued or deferred; it passes them over"
         yield Finding("held without a record", path, costs, None, topic.name, cursor.name, messages=(lost[0], lost[-1]))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from nsqtw.errors import NsqtwError
 from nsqtw.fsck.data_path import check_data_path
 from nsqtw.fsck.repair import repair
+from tests.backends.data_path import flip
 from tests.fsck.data_path import Stored, content, copy_of, delivered, findings, mend, whats
 
 CHANNELS = ("c", "d")
@@ -125,33 +127,44 @@ def test_a_repair_loses_nothing_that_would_have_been_delivered(steps, damages, c
                 assert after[channel] >= before[channel], channel
 
 
-@settings(max_examples=25)
-@given(damages=st.lists(DAMAGE, min_size=1, max_size=4), calls=st.integers(0, 25))
-def test_an_interrupted_repair_loses_nothing_either(damages, calls) -> None:
-    """It stops at any call that changes something, as if the machine had stopped there, and is run again."""
-    with tempfile.TemporaryDirectory() as scratch, pytest.MonkeyPatch.context() as patched:
-        (Path(scratch) / "data").mkdir()
-        directory = live(Path(scratch) / "data", MANY_FILES, clean=False)
-        for one in damages:
-            damage(directory, *one)
-        before = started(directory)
-        check = check_data_path(str(directory))
+def spoil(directory: Path) -> None:
+    """Something for every step of a repair."""
+    logs = sorted(directory.glob("t/*.log"))
+    for path, position in ((logs[0], -1), (logs[1], 100), (logs[1], 20)):
+        flip(path, position if position >= 0 else path.stat().st_size + position)
+    os.truncate(logs[-1], logs[-1].stat().st_size - 3)
+    (logs[0].parent / f"{(1 << 53) - 1:014x}.log").write_bytes(b"just begun")
+    logs[1].with_suffix(".index").write_bytes(b"wrong")
+    (directory / "nsqd.dat.5.tmp").touch()
+    (directory / "t.deleted.0").mkdir()
+    (directory / "t.deleted.0" / "a.log").touch()
+
+
+def test_a_repair_that_is_interrupted_anywhere_loses_nothing_either(tmp_path: Path) -> None:
+    """It stops before any call that changes something, as if the machine had stopped there, and is run again."""
+    (tmp_path / "data").mkdir()
+    directory = live(tmp_path / "data", MANY_FILES, clean=False)
+    spoil(directory)
+    before = started(directory)
+    assert before is not None
+    for calls in range(1000):
+        broken = copy_of(directory, tmp_path / str(calls))
         left = [calls]
-        for name in ("rename", "link", "unlink", "pwritev", "ftruncate", "rmdir"):
-            patched.setattr(os, name, stopping(getattr(os, name), left))
-        try:
-            repair(check)
-        except Stopped:
-            event("stopped")
-        patched.undo()
-        between = started(directory)
-        mend(directory)
-        after = started(directory)
-        if before is not None:
-            assert between is not None and after is not None
-            for channel in CHANNELS:
-                assert between[channel] >= before[channel], channel
-                assert after[channel] >= before[channel], channel
+        with pytest.MonkeyPatch.context() as patched:
+            for name in ("rename", "link", "unlink", "pwritev", "ftruncate", "rmdir"):
+                patched.setattr(os, name, stopping(getattr(os, name), left))
+            with suppress(Stopped):
+                repair(check_data_path(str(broken)))
+        between = started(broken)
+        mend(broken)
+        after = started(broken)
+        assert between is not None and after is not None
+        for channel in CHANNELS:
+            assert between[channel] >= before[channel], (calls, channel)
+            assert after[channel] >= before[channel], (calls, channel)
+        if left[0]:
+            break
+    assert 10 < calls < 999
 
 
 class Stopped(BaseException):
