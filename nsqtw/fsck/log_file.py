@@ -108,7 +108,7 @@ def check_log_file(files: Files, path: str, first: int, below: int, index: bytes
         segments = _good_records(scan)
         if segments:
             _take(found, position, segments, known)
-        elif not _pass_damage(files, descriptor, scan, found):
+        elif not _pass_damage(files, descriptor, scan, found, entries):
             break
     found.wrong_index = bool(known) or len(entries) * ENTRY_BYTES != len(index)
     return found
@@ -142,13 +142,13 @@ def _take(found: LogFileCheck, position: int, segments: list[Segment], known: di
         found.runs.append((start, position))
 
 
-def _pass_damage(files: Files, descriptor: Descriptor, scan: Scan, found: LogFileCheck) -> bool:
+def _pass_damage(files: Files, descriptor: Descriptor, scan: Scan, found: LogFileCheck, entries: list[Entry]) -> bool:
     """Note what is no good record here and go to the next one. False when there is none."""
     position, above = scan.position, scan.above
     head = scan.head()
     first = above if head is None else head.first
     foreign = head is None and scan.is_foreign()
-    after = scan.search()
+    after = _next_good(scan, entries)
     if after is not None:
         end = head.end if head is not None and scan.position == position + head.size else after.first
         found.damage.append(Damage(position, scan.position, _messages(first, end), head is None))
@@ -166,6 +166,25 @@ def _pass_damage(files: Files, descriptor: Descriptor, scan: Scan, found: LogFil
     else:
         found.damage.append(lost)
     return False
+
+
+def _next_good(scan: Scan, entries: list[Entry]) -> Head | None:
+    """
+    Go to the next good record, but not past one that the index knows: a reader may start there. The inside of a record
+    whose head is damaged is searched, and what a client wrote there may look like a head with a long record.
+    """
+    start = scan.place()
+    after = scan.search()
+    found = scan.place()
+    stop = scan.size if after is None else found.position
+    for entry in entries:
+        if start.position < entry.position < stop and entry.sequence >= start.sequence:
+            scan.jump(entry)
+            head = scan.head()
+            if head is not None and head.first == entry.sequence and scan.frames(head) is not None:
+                return head
+    scan.jump(found)
+    return after
 
 
 def _begun(files: Files, descriptor: Descriptor, position: int, above: int) -> Head | None:

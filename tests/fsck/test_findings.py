@@ -12,14 +12,14 @@ from zlib import crc32
 
 import pytest
 
-from nsqtw.backends.disk_format import HEADER_BYTES, Entry, encode_entries, encode_header
+from nsqtw.backends.disk_format import HEADER_BYTES, Entry, encode_entries, encode_head, encode_header
 from nsqtw.backends.positions import Positions
 from nsqtw.core.cut import Cut, HeldRow, SavedCursor, SavedTopic
 from nsqtw.core.segment import Segment
 from nsqtw.fsck.data_path import check_data_path
 from nsqtw.fsck.log_file import ReadOnly
 from nsqtw.fsck.repair import repair
-from nsqtw.testing.contracts import make_segment
+from nsqtw.testing.contracts import make_segment, messages, read_all
 from tests.backends.data_path import DataPath, flip, record, record_bytes
 from tests.fsck.data_path import content, findings, mend, whats
 
@@ -146,6 +146,26 @@ def test_bodies_that_look_like_records_stay_bodies(tmp_path: Path) -> None:
     assert unknown.what == "no positions"
     mend(tmp_path)
     assert sequences(tmp_path) == [0, 1, 10]
+
+
+def test_what_an_index_leads_to_is_not_searched_over(tmp_path: Path) -> None:
+    """A body holds the head of a record that seems to reach to the end of the file; the head before it is damaged."""
+    behind = record(make_segment(2)) + record(make_segment(3))
+    evil = record(Segment(1, 1, 0, encode_head(Segment(0, 1, 0, behind))))
+    (tmp_path / "t").mkdir()
+    log = tmp_path / "t" / f"{0:014x}.log"
+    start = HEADER_BYTES + record_bytes(make_segment(0))
+    log.write_bytes(encode_header(0, 0) + record(make_segment(0)) + evil + behind)
+    log.with_suffix(".index").write_bytes(encode_entries([Entry(2, start + len(evil), 2)]))
+    flip(log, start)
+    save(tmp_path, SavedTopic("t", released=4, released_total=4, end=4, put_total=4))
+    opened = DataPath(tmp_path)
+    assert list(messages(read_all(opened.queue, 2))) == [2, 3]
+    opened.close()
+    (damage,) = findings(tmp_path)
+    assert (damage.what, damage.offset, damage.messages) == ("damaged record", start, (1, 1))
+    assert mend(tmp_path) == []
+    assert sequences(tmp_path) == [0, 2, 3]
 
 
 @pytest.mark.parametrize(
