@@ -240,9 +240,10 @@ class Options:
     # Ours
     backend: str = _option(TEXT, "disk", "how messages are stored: NAME or NAME:ARGUMENT; see --help-backend")
     durability: str = _option(
-        choice("memory", "os"),
+        choice("memory", "os", "fsync"),
         "os",
-        "what OK means: os, the operating system has the message; memory, nsqd's way, it may wait a second",
+        "what OK means: the operating system has the message (os), it is on stable storage (fsync), or, nsqd's way, "
+        "it may wait a second (memory)",
     )
     keep_deferred: bool = _option(BOOLEAN, True, "deferred messages keep their time over a restart")
     requeue_on_disconnect: bool = _option(

@@ -2,9 +2,9 @@
 Where every cursor stands: `positions.db`, an SQLite database under the data path.
 
 It is written once a second or so, by the writer thread, one transaction for all topics: so the saved cut is
-consistent, and a crash leaves the one before. A saved cut need not survive a power failure (synchronous NORMAL):
-an older cut means repeats, no loss. Reserved blocks of sequences must survive (FULL): a sequence is never used
-twice.
+consistent, and a crash leaves the one before. A saved cut need not survive a power failure (synchronous NORMAL),
+unless it says so: an older cut means repeats, no loss. Reserved blocks of sequences must survive (FULL): a sequence
+is never used twice.
 
 A database that is damaged is set aside as `positions.db.damaged.<n>` and a fresh one takes its place; the caller
 is told by `Saved.lost`.
@@ -134,7 +134,7 @@ class Positions:
 
     def save(self, cut: Cut) -> None:
         """IPositions API"""
-        with self._lock, self._transaction(durable=False) as connection:
+        with self._lock, self._transaction(durable=cut.durable) as connection:
             for topic in cut.deleted_topics:
                 self._delete_topic(connection, topic)
             for topic, channel in cut.deleted_channels:

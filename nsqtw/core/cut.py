@@ -77,6 +77,8 @@ class Cut:
     deleted_topics: list[str] = field(factory=list)
     deleted_channels: list[tuple[str, str]] = field(factory=list)
     topics: list[SavedTopic] = field(factory=list)
+    durable: bool = False
+    """Whether it has to be on stable storage when it is saved."""
 
     def __bool__(self) -> bool:
         return bool(self.deleted_topics or self.deleted_channels or self.topics)

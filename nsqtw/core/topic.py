@@ -43,6 +43,8 @@ class Topic:
         self.log = log
         self.ephemeral = is_ephemeral(name)
         self.mem_queue_size: int = broker.options.mem_queue_size
+        self.durability: str = broker.options.durability
+        """What an OK means: memory, os or fsync (docs/architecture.md)."""
         self.paused = False
         self.exiting = False
         self.channels: dict[str, Channel] = {}
@@ -73,6 +75,18 @@ class Topic:
     def backend_depth(self) -> int:
         """How many of them nsqd would have on disk (nsqd specification 2.5)."""
         return 0 if self.ephemeral else max(0, self.depth - min(self.message_count, self.mem_queue_size))
+
+    @property
+    def is_late(self) -> bool:
+        """Whether what is put reaches the backend later than its OK."""
+        return self.durability == "memory" and not self.ephemeral
+
+    @property
+    def flies(self) -> bool:
+        """Whether storing what is put takes longer than a turn may."""
+        if self.log.backend.in_thread:
+            return not self.is_late
+        return self.durability == "fsync" and not self.ephemeral
 
     # -- publishing
 

@@ -1,8 +1,8 @@
 """
-The writer thread: positions, deletion and trimming, away from the reactor.
+The writer thread: positions, deletion, trimming, and the commits that take longer than a turn, away from the reactor.
 
-One thread, one job at a time, in order. A job is a `Save` of the broker's; trimming follows the saved state, so it
-is right for the running broker and for the one that comes after a crash.
+One thread, one job at a time, in order. A job is a `Save` of the broker's, or a `Flight`. Trimming follows the saved
+state, so it is right for the running broker and for the one that comes after a crash.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from nsqtw.core.broker import Save
+from nsqtw.core.flight import Flight
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IPositions, OperatorLog
+from nsqtw.interfaces import IBackendQueue, IPositions, OperatorLog
+
+Landed = Callable[[Flight, dict[IBackendQueue, BackendError]], None]
 
 
 class WriterThread:
-    """Does saves in a thread of its own; answers arrive through `reactor.callFromThread`."""
+    """Does saves and commits in a thread of its own; answers arrive through `reactor.callFromThread`."""
 
     def __init__(self, reactor: Any, positions: IPositions, log: OperatorLog) -> None:
         self._reactor = reactor
@@ -28,6 +31,10 @@ class WriterThread:
     def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
         """Do it soon; `done(save, error)` is called in the reactor thread."""
         self._thread.submit(self._perform, save, done)
+
+    def commit(self, flight: Flight, landed: Landed) -> None:
+        """Do it soon; `landed(flight, failed)` is called in the reactor thread."""
+        self._thread.submit(lambda: self._reactor.callFromThread(landed, flight, flight.commit(self._log)))
 
     def close(self) -> None:
         """Wait for what was started, and end the thread."""

@@ -57,9 +57,10 @@ _EXPERIMENT = "topology-aware-consumption"
 class Publish:
     """A publish that was taken. As a waiter it is told what became of it, and replies."""
 
-    __slots__ = ("_count", "_place", "_session", "_topic", "_verb")
+    __slots__ = ("_count", "_place", "_session", "_topic", "_verb", "flies")
 
     def __init__(self, session: V2Session, place: Place, verb: str, topic: str, count: int) -> None:
+        self.flies = False
         self._session = session
         self._place = place
         self._verb = verb
@@ -67,6 +68,8 @@ class Publish:
         self._count = count
 
     def __call__(self, error: Exception | None) -> None:
+        if self.flies:
+            self._session.flying_count -= 1
         if error is None:
             counts = self._session.client.pub_counts
             counts[self._topic] = counts.get(self._topic, 0) + self._count
@@ -98,6 +101,8 @@ class V2Session(Due):
         self._replies = Replies(changed, self._end)
         self._ending = False
         self._birth_pending = False
+        self.flying_count = 0
+        """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._stalled = False
         self._last_command = now
         self._beat = self._settings.heartbeat_interval
@@ -115,7 +120,7 @@ class V2Session(Due):
 
     @property
     def wants_data(self) -> bool:
-        return not self._birth_pending and self._replies.unread_count < MAX_UNREAD_REPLIES
+        return not (self._birth_pending or self.flying_count) and self._replies.unread_count < MAX_UNREAD_REPLIES
 
     def receive_data(self, chunk: bytes, now: float) -> None:
         if not self._ending:
@@ -305,10 +310,14 @@ class V2Session(Due):
         place = self._replies.owe()
         publish = Publish(self, place, verb.decode(), params[0].decode(), len(payload))
         try:
-            self._topic(verb, params[0]).put(payload, delay_ms, publish)
+            topic = self._topic(verb, params[0])
         except ClientError:
             self._replies.withdraw(place)
             raise
+        if topic.flies:
+            publish.flies = True
+            self.flying_count += 1
+        topic.put(payload, delay_ms, publish)
 
     def _on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         if self._state == CLOSING:
