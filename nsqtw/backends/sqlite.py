@@ -171,7 +171,7 @@ class SqliteBackend:
         """Give free pages back to the file system, and copy the WAL back. BackendError."""
         with self._lock:
             try:
-                # It frees a page a step, and only this method of the module takes all steps of a pragma without columns.
+                # A page a step, and only this method takes all the steps of a pragma without columns.
                 self._writer.executescript("PRAGMA incremental_vacuum(1024)")
             except sqlite3.Error as error:
                 raise sqlite_error(error) from error
