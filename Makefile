@@ -1,8 +1,10 @@
-# make run      a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data
-# make demo     the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for your own
-# make test     everything that checks this code
-# make bench    messages a second; PEER=/path/to/nsqd to compare
-# make venv     only .venv with everything in it
+# make run          a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data
+# make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
+# make test         everything that checks this code
+# make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
+# make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
+# make bench        messages a second; PEER=/path/to/nsqd to compare
+# make venv         only .venv with everything in it
 #
 # Needs python3 (3.11 or newer) and make. PYTHON=/path/to/python3 chooses another Python.
 
@@ -13,7 +15,7 @@ PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 BROKER := $(VENV)/.installed-broker
 EVERYTHING := $(VENV)/.installed-everything
 
-.PHONY: run demo test bench venv
+.PHONY: run demo test conformance clients bench venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -32,6 +34,12 @@ test: $(EVERYTHING)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+conformance: $(EVERYTHING)
+	@$(BIN)/python -m tests.conformance $(foreach scenario,$(ONLY),'$(scenario)')
+
+clients: $(EVERYTHING)
+	@$(BIN)/python -m tests.suites $(ONLY)
 
 bench: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench $(if $(PEER),--peer '$(PEER)')

@@ -23,6 +23,7 @@ TEST = [
     "treq>=24.9",
     # Clients written by others: what they publish and consume is a test.
     "ansq>=0.3",
+    "asyncnsq>=1.2.1,<2",
     "gnsq>=1.0.2",
     "pynsq>=0.9.1",
 ]
@@ -52,7 +53,9 @@ setup(
     # twistd does not find our plugin, and says nothing.
     package_dir={"": "."},
     package_data={"nsqtw": ["py.typed"]},
-    install_requires=["attrs>=23.2", "twisted>=24.7", "zope.interface>=6"],
+    data_files=[("share/man/man1", ["docs/nsqd.1"])],
+    # ddsketch: latency percentiles (docs/decisions/0005).
+    install_requires=["attrs>=23.2", "ddsketch>=3", "twisted>=24.7", "zope.interface>=6"],
     extras_require={"spark": SPARK, "test": TEST},
     entry_points={"console_scripts": ["nsqd=nsqtw.tap:main_nsqd"]},
 )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import attrs
 from twisted.logger import Logger, LogLevel
 
+from nsqtw import metadata, takeover
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
+from nsqtw.core.cut import NamedTopic
+from nsqtw.core.latency import Measure
 from nsqtw.core.recovery import load
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IPositions
@@ -22,17 +27,25 @@ from nsqtw.options import Options
 from nsqtw.plugins import find_backend, protocols
 
 POSITIONS_FILE = "positions.db"
+LATENCY_ACCURACY = 0.01
+"""How far a percentile of latencies may be off, as a part of it."""
 
 _log = Logger()
 
 
 @attrs.frozen
 class Storage:
-    """Everything of a broker that holds files."""
+    """Everything of a broker that holds files, under the data path `directory`."""
 
+    directory: str
     positions: IPositions
     backend: IBackend
     memory_backend: IBackend
+
+    @property
+    def metadata_path(self) -> str:
+        """Where the names of topics and channels are."""
+        return os.path.join(self.directory, metadata.METADATA_FILE)
 
     def close(self, clean: bool) -> None:
         """Close all of it; `clean` says that everything is stored."""
@@ -41,7 +54,7 @@ class Storage:
         try:
             self.positions.close(clean)
         except BackendError as error:
-            log("error", f"NSQ: the next start will take this for a crash - {error}")
+            log("error", "NSQ: the next start will take this for a crash - {error}", error=error)
 
 
 @attrs.frozen
@@ -66,13 +79,19 @@ def open_storage(options: Options, directory: str) -> Storage:
         undo.callback(backend.close)
         memory_backend = memory_factory.open("", directory, options, report)
         undo.pop_all()
-    return Storage(positions, backend, memory_backend)
+    return Storage(directory, positions, backend, memory_backend)
 
 
 def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
-    """Put a broker together and load what is stored into it. BackendError, PluginError."""
+    """
+    Put a broker together and load what is stored into it, what an nsqd left in the data path included. NsqtwError.
+    """
     positions, backend = storage.positions, storage.backend
+    named = metadata.read(storage.metadata_path, log) or []
     saved = positions.load()
+    if saved.lost:
+        log("error", f"NSQ: {POSITIONS_FILE} was damaged and is set aside - channels start at the oldest message kept")
+    stored = backend.topics()
     broker = Broker(
         options,
         backend,
@@ -80,19 +99,45 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
         reserve=positions.reserve,
         log=log,
         start_time=int(time.time()),
+        measure=measure(options),
     )
-    writer = WriterThread(reactor, positions, log)
+    writer = WriterThread(reactor, positions, log, partial(write_names, storage.metadata_path))
     pump = Pump(reactor, broker, writer)
-    load(broker, saved, backend.topics(), pump.now())
+    if takeover.is_due(storage.directory):
+        from nsqtw.takeover.run import take_over
+
+        take_over(storage.directory, named, broker, positions, saved, stored)
+    load(broker, saved, stored, pump.now(), named)
     return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
 
 
-def log(level: str, text: str) -> None:
-    """Tell the operator. From any thread."""
+def write_names(path: str, topics: Iterable[NamedTopic]) -> None:
+    """Let `nsqd.dat` name these topics. From any thread. BackendError."""
+    log("info", f"NSQ: persisting topic/channel metadata to {path}")
+    metadata.write(path, topics)
+
+
+def measure(options: Options) -> Measure | None:
+    """The latencies the options ask for; None when they ask for none, and then nothing is loaded for it."""
+    if not options.e2e_processing_latency_percentile:
+        return None
+    from ddsketch import DDSketch
+
+    return Measure(
+        options.e2e_processing_latency_percentile,
+        options.e2e_processing_latency_window_time,
+        partial(DDSketch, LATENCY_ACCURACY),
+    )
+
+
+def log(level: str, text: str, /, **fields: Any) -> None:
+    """Tell the operator. From any thread. See OperatorLog."""
+    if not fields:
+        text, fields = "{text}", {"text": text}
     if level == "critical":
-        _log.failure("{text}", text=text)
+        _log.failure(text, **fields)
     else:
-        _log.emit(LogLevel.levelWithName(level), "{text}", text=text)
+        _log.emit(LogLevel.levelWithName(level), text, **fields)
 
 
 def report(topic: str, where: str, first: int, last: int, why: str) -> None:

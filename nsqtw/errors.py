@@ -8,7 +8,10 @@ Every error nsqtw raises on purpose, in one tree.
     ├── ChannelFull          the channel has as many consumers as it may have
     ├── BackendError         storage refused: text is what follows "PUB failed "
     │   └── BackendFull      ... because there is no space left
+    ├── MetadataError        nsqd.dat is there and cannot be understood
     ├── OptionError          an option or a config file is wrong: one line for the user
+    │   ├── FlagError        ... a flag: the usage is shown too
+    │   └── UnfitValue       ... a value cannot be turned into what its option needs
     └── PluginError          a plugin cannot be had
         ├── UnknownPlugin    nothing installed has that name
         └── DuplicatePlugin  two installed plugins share a name
@@ -29,14 +32,16 @@ class NsqtwError(Exception):
 class ClientError(NsqtwError):
     """
     A peer's mistake. `code` and `description` are the error frame; `fatal` says that the connection
-    ends after it (nsqd specification 1.4: only failed FIN, REQ and TOUCH do not end it).
+    ends after it (nsqd specification 1.4: only failed FIN, REQ and TOUCH do not end it). `logged` is the
+    description for the log, where the frame echoes bytes that may be a piece of a message.
     """
 
-    def __init__(self, code: str, description: str = "", *, fatal: bool = True) -> None:
+    def __init__(self, code: str, description: str = "", *, fatal: bool = True, logged: str = "") -> None:
         super().__init__(code, description)
         self.code = code
         self.description = description
         self.fatal = fatal
+        self._logged = logged or description
 
     @property
     def frame_data(self) -> bytes:
@@ -45,6 +50,12 @@ class ClientError(NsqtwError):
         `surrogateescape`, which is undone here.
         """
         return str(self).encode("utf-8", "surrogateescape")
+
+    @property
+    def log_text(self) -> str:
+        """What the log says of it; a client's bytes need not be text."""
+        shown = f"{self.code} {self._logged}" if self._logged else self.code
+        return shown.encode("utf-8", "backslashreplace").decode()
 
     def __str__(self) -> str:
         return f"{self.code} {self.description}" if self.description else self.code
@@ -73,8 +84,20 @@ class BackendFull(BackendError):
     """There is no space left where the backend writes (ENOSPC, EDQUOT)."""
 
 
+class MetadataError(NsqtwError):
+    """`nsqd.dat` is there and cannot be understood. The text names the file and says why."""
+
+
 class OptionError(NsqtwError):
     """An option is wrong. The text is the one line the user sees."""
+
+
+class FlagError(OptionError):
+    """The command line cannot be read. The usage is shown behind the text, and the exit code is 2."""
+
+
+class UnfitValue(OptionError):
+    """A value cannot be turned into what its option needs. nsqd says so before it has a logger, and so do we."""
 
 
 class PluginError(NsqtwError):

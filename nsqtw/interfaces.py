@@ -12,7 +12,7 @@ Time is always an argument: `now` is seconds of a monotonic clock, as a float.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from zope.interface import Attribute, Interface
 
@@ -29,11 +29,18 @@ Report = Callable[[str, str, int, int, str], None]
 be read. `where` is a place an operator can look at (file and offset), `why` one short sentence.
 """
 
-OperatorLog = Callable[[str, str], None]
-"""
-`log(level, text)`: one line for the operator; `level` is debug, info, warn or error. Also critical, called while an
-exception nobody foresaw is handled, whose traceback then belongs to the line. From any thread.
-"""
+
+class OperatorLog(Protocol):
+    """
+    `log("info", "TOPIC({topic}): created", topic=name)`: one line for the operator. `level` is debug, info, warn or
+    error. Also critical, called while an exception nobody foresaw is handled, whose traceback then belongs to the line.
+    From any thread.
+
+    `text` names the fields in braces, as in twisted.logger; without fields it is taken as it stands. Fields are named
+    as in docs/operations-logs.md. Neither they nor the text ever hold a message body or a secret.
+    """
+
+    def __call__(self, level: str, text: str, /, **fields: object) -> None: ...
 
 
 class IProtocolFactory(Interface):
@@ -177,7 +184,7 @@ class IPositions(Interface):
     def reserve(next_block: int) -> None:
         """
         Make durable, before it returns, that blocks under `next_block` are taken; never fewer than were taken before,
-        whatever the order of calls from two threads. BackendError if it cannot.
+        whatever the order of calls from two threads; and with it all that was saved before. BackendError if it cannot.
         """
 
     def save(cut: Any) -> None:

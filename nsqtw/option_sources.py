@@ -1,53 +1,113 @@
 """
-Where options come from: the command line in Go's style, and a TOML file. A flag that was given wins over
-the file, the file over the default (nsqd specification 4.1).
+Where options come from: the command line in Go's style, the environment, and a TOML file. A flag that was given
+wins over a variable, a variable over the file, the file over the default (nsqd specification 4.1).
 
     -name value   --name value   -name=value   --name=value
 
 A boolean flag takes its value only behind `=`; a bare one is true. Reading stops at the first word that is
-no flag. The file has top-level keys, named in `nsqtw.options`.
+no flag, and at a flag that asks for help.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import attrs
 
-from nsqtw.errors import OptionError
-from nsqtw.option_values import BOOLEAN, TEXT, Kind
-from nsqtw.options import BY_FLAG, BY_KEY, NSQ_COMPAT, TABLE, Options
+from nsqtw.errors import FlagError, UnfitValue
+from nsqtw.go_values import quoted
+from nsqtw.option_environment import Environment
+from nsqtw.option_values import BOOLEAN, FRACTIONS, TEXT, Kind
+from nsqtw.options import BY_FLAG, NSQ_COMPAT, TABLE, Option, Options
 
-_OTHER_FLAGS: dict[str, tuple[Kind, str]] = {
-    "config": (TEXT, "config file (TOML)"),
-    "version": (BOOLEAN, "print the version and exit"),
-    "help": (BOOLEAN, "print this and exit; also -h"),
-    "help-backend": (BOOLEAN, "print the storage backends that are installed and exit"),
-    "help-protocol": (BOOLEAN, "print the protocols that are installed and exit"),
-    "verbose": (BOOLEAN, "accepted, without effect: use --log-level"),
-    "worker-id": (BOOLEAN, "accepted, without effect: use --node-id"),
-}
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_HELP = ("h", "help")
+
+
+def _flag(kind: Kind, default: Any, text: str) -> Any:
+    return attrs.field(default=default, metadata={"kind": kind, "help": text})
 
 
 @attrs.define
 class CommandLine:
     """
-    A command line, read. `given` has the options that were named, by name; `unread` the words from the first
-    that is no flag on, which nothing looks at.
+    A command line, read, and the table of the flags that are no options. `given` has the options that were named,
+    by name; `unread` the words from the first that is no flag on, which nothing looks at.
     """
 
+    name = "flag"
+
     given: dict[str, Any] = attrs.Factory(dict)
-    config: str = ""
-    version: bool = False
-    help: bool = False
-    help_backend: bool = False
-    help_protocol: bool = False
     unread: tuple[str, ...] = ()
+
+    config: str | None = _flag(TEXT, None, "config file (TOML); also NSQTW_CONFIG")
+    print_config: bool = _flag(BOOLEAN, False, "print the options in effect as a config file and exit")
+    version: bool = _flag(BOOLEAN, False, "print the version and exit")
+    help: bool = _flag(BOOLEAN, False, "print every flag and exit; also -h")
+    help_backend: bool = _flag(BOOLEAN, False, "print the storage backends that are installed and exit")
+    help_protocol: bool = _flag(BOOLEAN, False, "print the protocols that are installed and exit")
+    verbose: bool = _flag(BOOLEAN, False, "accepted, without effect: use --log-level")
+    worker_id: bool = _flag(BOOLEAN, False, "accepted, without effect: use --node-id")
+
+    def holds(self, option: Option) -> bool:
+        """Whether the option is set here."""
+        return option.name in self.given
+
+    def read(self, option: Option) -> Any:
+        """The value of an option that is set here."""
+        return self.given[option.name]
+
+    def warnings(self) -> list[str]:
+        """What is odd about it."""
+        if not self.unread:
+            return []
+        return [f"ignored, as every word after one that is no flag: {' '.join(self.unread)}"]
+
+
+OTHER_FLAGS: dict[str, tuple[Kind, str]] = {
+    field.name.replace("_", "-"): (field.metadata["kind"], field.metadata["help"])
+    for field in attrs.fields(CommandLine)
+    if field.metadata
+}
+"""The flags that are no options, with kind and help."""
+
+
+class Source(Protocol):
+    """Something that options come from."""
+
+    @property
+    def name(self) -> str:
+        """What --print-config calls it."""
+
+    def holds(self, option: Option) -> bool:
+        """Whether the option is set here."""
+
+    def read(self, option: Option) -> Any:
+        """The value of an option that is set here. OptionError."""
+
+    def warnings(self) -> list[str]:
+        """A line for everything in it that is odd."""
+
+
+@attrs.frozen
+class Resolved:
+    """
+    The options of a start. `sources` says of each that is no default where it came from, by its name; `warnings`
+    are lines for the user.
+    """
+
+    options: Options
+    sources: dict[str, str]
+    warnings: list[str]
 
 
 def read_command_line(words: Sequence[str]) -> CommandLine:
-    """Read the words after the program's name. OptionError for an unknown flag or a value that is none."""
+    """
+    Read the words after the program's name. FlagError for an unknown flag or a value that is none; UnfitValue for a
+    percentile that is no number.
+    """
     line = CommandLine()
     position = 0
     while position < len(words):
@@ -59,7 +119,9 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
             break
         position += 1
         flag, equals, text = word.removeprefix("-").removeprefix("-").partition("=")
-        flag = "help" if flag == "h" else flag
+        if flag in _HELP:
+            line.help = True
+            return line
         kind = _kind_of(flag, word)
         if equals:
             value = _read_flag(kind, flag, text)
@@ -69,95 +131,73 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
             value = _read_flag(kind, flag, words[position])
             position += 1
         else:
-            raise OptionError(f"flag needs an argument: -{flag}")
+            raise FlagError(f"flag needs an argument: -{flag}")
         _note(line, flag, kind, value)
     line.unread = tuple(words[position:])
     return line
 
 
-def resolve(line: CommandLine) -> tuple[Options, list[str]]:
+def resolve(line: CommandLine, variables: Mapping[str, str] = _NOTHING) -> Resolved:
     """
-    The options that a command line and the config file it names amount to, and warnings for the user.
-    OptionError for a file that cannot be read or holds a value that does not fit.
+    The options that a command line, environment variables and the config file they name amount to. OptionError for
+    a file that cannot be read, and for a value that does not fit.
     """
-    values, warnings = read_config(line.config) if line.config else ({}, [])
-    if line.unread:
-        warnings.append(f"ignored, as every word after one that is no flag: {' '.join(line.unread)}")
-    given = {**values, **line.given}
-    if given.get("nsq_compat"):
-        given = {**NSQ_COMPAT, **given}
-    return Options(**given), warnings
+    environment = Environment(variables)
+    found: list[Source] = [line, environment]
+    path = environment.config if line.config is None else line.config
+    if path:
+        # Most brokers have no config file.
+        from nsqtw.option_file import ConfigFile
 
-
-def read_config(path: str) -> tuple[dict[str, Any], list[str]]:
-    """The options set in a TOML file, by name, and warnings. OptionError as for `resolve`."""
-    # Only a broker with a config file waits for the TOML reader.
-    from tomllib import TOMLDecodeError, load
-
-    try:
-        with open(path, "rb") as file:
-            found = load(file)
-    except (OSError, TOMLDecodeError, UnicodeDecodeError) as failure:
-        raise OptionError(f"failed to load config file {path} - {failure}") from failure
+        found.append(ConfigFile(path))
     values: dict[str, Any] = {}
-    warnings: list[str] = []
-    for key, raw in found.items():
-        option = BY_KEY.get(key)
-        if option is None:
-            warnings.append(f"config file {path}: unknown key {key!r}{_suggestion(key)}")
-            continue
-        try:
-            values[option.name] = option.kind.coerce(raw)
-        except ValueError as failure:
-            raise OptionError(f"config file {path}: failed parsing {key} {raw!r} - {failure}") from failure
-        if option.kind is BOOLEAN and type(raw) is int:
-            shown = option.kind.show(values[option.name])
-            warnings.append(f"config file {path}: {key} = {raw} means {shown}, as in nsqd; write true or false")
-    return values, warnings
+    sources: dict[str, str] = {}
+    for option in TABLE:
+        source = next((source for source in found if source.holds(option)), None)
+        if source is not None:
+            values[option.name], sources[option.name] = source.read(option), source.name
+    warnings = [text for source in found for text in source.warnings()]
+    return Resolved(_effective(values, sources), sources, warnings)
 
 
-def usage(program: str) -> str:
-    """What --help prints: every flag, its kind, meaning and default."""
-    lines = {flag: (kind, text, "") for flag, (kind, text) in _OTHER_FLAGS.items()}
-    lines |= {option.flag: (option.kind, option.help, option.default) for option in TABLE}
-    shown = [f"Usage of {program}:"]
-    for flag, (kind, text, default) in sorted(lines.items()):
-        shown.append(f"  --{flag}" if kind is BOOLEAN else f"  --{flag} {kind.word}")
-        shown.append(f"    \t{text}" + (f" (default {default})" if default else ""))
-    return "\n".join(shown) + "\n"
+def _effective(values: dict[str, Any], sources: dict[str, str]) -> Options:
+    """The options with what some of them make of others, which is noted in `sources`."""
+    if values.get("nsq_compat"):
+        sources.update({name: "--nsq-compat" for name in NSQ_COMPAT if name not in values})
+        values = {**NSQ_COMPAT, **values}
+    options = Options(**values)
+    if options.tls_required != values.get("tls_required", 0):
+        sources["tls_required"] = "--tls-client-auth-policy"
+    return options
 
 
 def _kind_of(flag: str, word: str) -> Kind:
     if flag in BY_FLAG:
         return BY_FLAG[flag].kind
-    if flag in _OTHER_FLAGS:
-        return _OTHER_FLAGS[flag][0]
+    if flag in OTHER_FLAGS:
+        return OTHER_FLAGS[flag][0]
     if not flag or flag.startswith("-"):
-        raise OptionError(f"bad flag syntax: {word}")
-    raise OptionError(f"flag provided but not defined: -{flag}")
+        raise FlagError(f"bad flag syntax: {word}")
+    raise FlagError(f"flag provided but not defined: -{flag}")
 
 
 def _read_flag(kind: Kind, flag: str, text: str) -> Any:
     try:
         return kind.parse(text)
     except ValueError as failure:
-        raise OptionError(f'invalid value "{text}" for flag -{flag}: {failure}') from failure
+        if kind is FRACTIONS:
+            raise UnfitValue(f"{failure}; --{flag} must be {kind.form}") from failure
+        what = f"value {quoted(text)} for flag -{flag}"
+        if kind.bare is not None:
+            what = f"boolean value {quoted(text)} for -{flag}"
+        raise FlagError(f"invalid {what}: {failure}; must be {kind.form}") from failure
 
 
 def _note(line: CommandLine, flag: str, kind: Kind, value: Any) -> None:
     if flag not in BY_FLAG:
-        name = flag.replace("-", "_")
-        if hasattr(line, name):
-            setattr(line, name, value)
+        setattr(line, flag.replace("-", "_"), value)
         return
     name = BY_FLAG[flag].name
     if kind.add is not None and name in line.given:
         value = kind.add(line.given[name], value)
     line.given[name] = value
-
-
-def _suggestion(key: str) -> str:
-    from difflib import get_close_matches
-
-    matches = get_close_matches(key.replace("-", "_"), BY_KEY, 1)
-    return f", did you mean {matches[0]!r}?" if matches else ""

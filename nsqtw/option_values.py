@@ -2,17 +2,21 @@
 The kinds of value an option can have: how each is read from a flag and from a config file, and shown.
 
 Reading follows nsqd (nsqd specification 4.1), surprises included: in a config file a bare integer is
-milliseconds for a duration, and for a boolean it is inverted. Every reader raises ValueError, whose
-text is a reason that fits behind "invalid value 'x' for flag -y: ".
+milliseconds for a duration, and for a boolean it is inverted. What nsqd would only crash on or garble, a list
+of the wrong things or a number for a text, is refused. Every reader raises ValueError, whose text is the
+reason in nsqd's words; what would have been right is the kind's `form`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
 
 import attrs
+
+from nsqtw.go_values import quoted, shown, type_name
 
 NANOSECONDS = 1_000_000_000
 
@@ -26,36 +30,42 @@ _UNITS = {
     "m": 60 * NANOSECONDS,
     "h": 3_600 * NANOSECONDS,
 }
-_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)([a-zµμ]+)")
-_DURATION = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)[a-zµμ]+)+")
+_AMOUNT = re.compile(r"([0-9]+)(?:\.([0-9]*))?|\.([0-9]+)")
+_UNIT = re.compile(r"[^.0-9]*")
 _INTEGER = re.compile(r"[+-]?(?:0[xX]_?[0-9a-fA-F_]+|0[bB]_?[01_]+|0[oO]_?[0-7_]+|[0-9][0-9_]*)")
 _DECIMAL = re.compile(r"[+-]?[0-9]+")
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+_LONGEST = 2**63 - 1
 
 LEVELS = {"debug": 1, "info": 2, "warn": 3, "error": 4, "fatal": 5}
 TLS_REQUIRED = {"false": 0, "tcp-https": 1, "true": 2}
 TLS_VERSIONS = {"tls1.0": 769, "tls1.1": 770, "tls1.2": 771, "tls1.3": 772}
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Kind:
     """
-    One kind of value.
+    One kind of value. `word` names it in tables; a value must be `form`.
 
-    `parse` reads the text of a flag, `coerce` what a config file holds for the key, `show` gives the
-    text a user would write, `config` what GET /config answers: str is sent as it is, all else as JSON.
+    `parse` reads the text of a flag, `coerce` what a config file holds for the key. `show` gives the text a
+    user would write, `config` what GET /config answers: str is sent as it is, all else as JSON; `plain` what
+    stands in a config file.
     `bare` is the value of a flag without one (`--deflate`), None for kinds whose flags need a value.
     `add` joins the values of a repeated flag; without it the last one counts.
+    `words` are the values there are, for a kind with only a few.
     """
 
     word: str
+    form: str
     parse: Callable[[str], Any]
     coerce: Callable[[object], Any]
     show: Callable[[Any], str] = str
     config: Callable[[Any], Any] = lambda value: value
+    plain: Callable[[Any], Any] = lambda value: value
     bare: Any = None
     add: Callable[[Any, Any], Any] | None = None
+    words: tuple[str, ...] = ()
 
 
 def parse_integer(text: str) -> int:
@@ -68,28 +78,23 @@ def parse_integer(text: str) -> int:
         value = int(digits.replace("0", "0o", 1) if octal else digits, 0)
     except ValueError:
         raise ValueError("parse error") from None
-    return _in_int64(-value if text.startswith("-") else value)
+    value = -value if text.startswith("-") else value
+    if not _in_int64(value):
+        raise ValueError("value out of range")
+    return value
 
 
 def parse_duration(text: str) -> float:
     """Seconds from Go's text for a duration: `1h30m`, `250ms`, `1.5s`, `0`; a unit is needed but for 0."""
-    if text in ("0", "+0", "-0"):
-        return 0.0
-    if not _DURATION.fullmatch(text):
-        raise ValueError("parse error")
-    nanoseconds = 0
-    for amount, unit in _DURATION_PART.findall(text):
-        if unit not in _UNITS:
-            raise ValueError("parse error")
-        whole, _, fraction = amount.partition(".")
-        nanoseconds += int(whole or 0) * _UNITS[unit]
-        nanoseconds += int(fraction or 0) * _UNITS[unit] // 10 ** len(fraction)
-    return _in_int64(-nanoseconds if text.startswith("-") else nanoseconds) / NANOSECONDS
+    try:
+        return _nanoseconds(text) / NANOSECONDS
+    except ValueError:
+        raise ValueError("parse error") from None
 
 
 def show_duration(seconds: float) -> str:
-    """Go's text for a duration: `1h0m0s`, `250ms`, `1.5s`, `0s`."""
-    nanoseconds = round(seconds * NANOSECONDS)
+    """Go's text for a duration: `1h0m0s`, `250ms`, `1.5s`, `0s`. Read again it gives the same seconds."""
+    nanoseconds = whole_nanoseconds(seconds)
     sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
     if rest == 0:
         return "0s"
@@ -102,6 +107,14 @@ def show_duration(seconds: float) -> str:
     if hours or minutes:
         text = f"{minutes}m{text}"
     return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
+
+
+def whole_nanoseconds(seconds: float) -> int:
+    """Seconds in nanoseconds, to the nearest whole one, within what 64 bits hold."""
+    # In integers: a product of floats would be off by some nanoseconds from half a year on.
+    numerator, denominator = seconds.as_integer_ratio()
+    nanoseconds = (2 * numerator * NANOSECONDS + denominator) // (2 * denominator)
+    return max(-_LONGEST, min(nanoseconds, _LONGEST))
 
 
 def parse_boolean(text: str) -> bool:
@@ -118,10 +131,36 @@ def choice(*words: str) -> Kind:
     return _words({word: word for word in words})
 
 
-def _in_int64(value: int) -> int:
-    if not -(2**63) <= value < 2**63:
-        raise ValueError("value out of range")
-    return value
+def _nanoseconds(text: str) -> int:
+    """A duration as Go reads one, in nanoseconds. ValueError in Go's words."""
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    if rest == "0":
+        return 0
+    if not rest:
+        raise ValueError(f"time: invalid duration {quoted(text)}")
+    total = position = 0
+    while position < len(rest):
+        amount = _AMOUNT.match(rest, position)
+        if amount is None:
+            raise ValueError(f"time: invalid duration {quoted(text)}")
+        unit = _UNIT.match(rest, amount.end())
+        assert unit is not None  # it matches nothing, too
+        if not unit[0]:
+            raise ValueError(f"time: missing unit in duration {quoted(text)}")
+        if unit[0] not in _UNITS:
+            raise ValueError(f"time: unknown unit {quoted(unit[0])} in duration {quoted(text)}")
+        fraction = amount[2] or amount[3] or ""
+        total += int(amount[1] or 0) * _UNITS[unit[0]]
+        total += int(fraction or 0) * _UNITS[unit[0]] // 10 ** len(fraction)
+        position = unit.end()
+    total = -total if text.startswith("-") else total
+    if not _in_int64(total):
+        raise ValueError(f"time: invalid duration {quoted(text)}")
+    return total
+
+
+def _in_int64(value: int) -> bool:
+    return -(2**63) <= value < 2**63
 
 
 def _decimal(value: int, unit: int) -> str:
@@ -131,32 +170,38 @@ def _decimal(value: int, unit: int) -> str:
     return f"{whole}.{digits}" if fraction else str(whole)
 
 
-def _of_type(wanted: type, what: str) -> Callable[[object], Any]:
-    def coerce(value: object) -> Any:
-        if type(value) is not wanted:
-            raise ValueError(f"is no {what}")
+def _coerce_text(value: object) -> str:
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("invalid argument")  # what the system would say of such a path
         return value
-
-    return coerce
-
-
-_as_text = _of_type(str, "string")
+    raise ValueError(f"invalid string value type {type_name(value)}")
 
 
 def _coerce_integer(value: object) -> int:
-    if type(value) is int:
-        return _in_int64(value)
-    if isinstance(value, str) and _DECIMAL.fullmatch(value):
-        return _in_int64(int(value))
-    raise ValueError("is no integer")
+    if isinstance(value, str):
+        parsing = f"strconv.ParseInt: parsing {quoted(value)}"
+        if not _DECIMAL.fullmatch(value):
+            raise ValueError(f"{parsing}: invalid syntax")
+        value = int(value)
+    elif type(value) is int:
+        parsing = str(value)
+    else:
+        raise ValueError(f"invalid int64 value type {type_name(value)}")
+    if not _in_int64(value):
+        raise ValueError(f"{parsing}: value out of range")
+    return value
 
 
 def _coerce_duration(value: object) -> float:
-    if type(value) is int:
-        return value / 1_000
     if isinstance(value, str):
-        return parse_duration(value)
-    raise ValueError("is no duration")
+        return _nanoseconds(value) / NANOSECONDS
+    if type(value) is int:
+        # nsqd takes what does not fit for something else.
+        if not _in_int64(value * _UNITS["ms"]):
+            raise ValueError(f"{value}: value out of range")
+        return value / 1_000
+    raise ValueError(f"invalid time.Duration value type {type_name(value)}")
 
 
 def _coerce_boolean(value: object) -> bool:
@@ -165,29 +210,72 @@ def _coerce_boolean(value: object) -> bool:
     if isinstance(value, int):
         return value == 0
     if isinstance(value, str):
-        return parse_boolean(value)
-    raise ValueError("is no boolean")
+        return _parse_bool(value)
+    raise ValueError(f"invalid bool value type {type_name(value)}")
+
+
+def _parse_bool(text: str) -> bool:
+    try:
+        return parse_boolean(text)
+    except ValueError:
+        raise ValueError(f"strconv.ParseBool: parsing {quoted(text)}: invalid syntax") from None
 
 
 def _coerce_texts(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
-        return tuple(_as_text(item) for item in value)
-    return tuple(part for part in _as_text(value).split(",") if part)
-
-
-def _parse_fractions(text: str) -> tuple[float, ...]:
-    return tuple(sorted(map(float, filter(None, text.split(","))), reverse=True))
+        return tuple(_element(item, str, "string") for item in value)
+    if isinstance(value, str):
+        return tuple(value.split(","))
+    raise ValueError(f"invalid []string value type {type_name(value)}")
 
 
 def _coerce_fractions(value: object) -> tuple[float, ...]:
     if isinstance(value, list):
-        if any(type(item) not in (int, float) for item in value):
-            raise ValueError("is no list of numbers")
-        return tuple(map(float, value))
-    return tuple(map(float, filter(None, _as_text(value).split(","))))
+        return tuple(_element(item, float, "float64") for item in value)
+    if isinstance(value, str):
+        return tuple(_fraction(part.strip(" \t\r\n")) for part in value.split(","))
+    raise ValueError(f"invalid []float64 value type {type_name(value)}")
 
 
-def _words(values: dict[str, Any], *, bare: Any = None) -> Kind:
+def _element(item: object, wanted: type, name: str) -> Any:
+    # nsqd ends with this text and a stack trace.
+    if type(item) is not wanted:
+        raise ValueError(f"interface conversion: interface {{}} is {type_name(item)}, not {name}")
+    return item
+
+
+def _parse_fractions(text: str) -> tuple[float, ...]:
+    return _downwards(tuple(_parsed_fraction(part) for part in text.split(",")))
+
+
+def _parsed_fraction(text: str) -> float:
+    try:
+        return _fraction(text)
+    except ValueError:
+        raise ValueError(f"Could not parse: {text}") from None
+
+
+def _fraction(text: str) -> float:
+    """A floating-point number as Go reads one. ValueError in Go's words."""
+    parsing = f"strconv.ParseFloat: parsing {quoted(text)}"
+    try:
+        if not text.isascii() or text != text.strip():
+            raise ValueError
+        value = float.fromhex(text) if "x" in text.lower() else float(text)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{parsing}: invalid syntax") from None
+    if math.isinf(value) and "inf" not in text.lower():
+        raise ValueError(f"{parsing}: value out of range")
+    return value
+
+
+def _downwards(values: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(sorted(values, reverse=True))
+
+
+def _words(
+    values: dict[str, Any], *, bare: Any = None, reason: Callable[[str], str] = lambda text: "parse error"
+) -> Kind:
     """The kind of option that is one of a few words in any case, each standing for a value."""
     names = {value: name for name, value in values.items()}
 
@@ -195,59 +283,80 @@ def _words(values: dict[str, Any], *, bare: Any = None) -> Kind:
         try:
             return values[text.lower()]
         except KeyError:
-            raise ValueError(f"must be one of {', '.join(values)}") from None
+            raise ValueError(reason(text)) from None
 
-    def coerce(value: object) -> Any:
-        return parse(_as_text(value))
-
-    return Kind("word", parse, coerce, names.__getitem__, bare=bare)
-
-
-def _coerce_tls_required(value: object) -> int:
-    if isinstance(value, bool):
-        return TLS_REQUIRED[str(value).lower()]
-    return int(_TLS_WORDS.coerce(value))
-
-
-def _coerce_tls_version(value: object) -> int:
-    # nsqd takes an empty text for a key that is not there.
-    return TLS_VERSIONS["tls1.0"] if value == "" else int(_TLS_VERSION_WORDS.coerce(value))
+    *others, last = values
+    return Kind(
+        word="word",
+        form=f"{', '.join(others)} or {last}",
+        parse=parse,
+        coerce=lambda value: parse(shown(value)),
+        show=names.__getitem__,
+        plain=names.__getitem__,
+        bare=bare,
+        words=tuple(values),
+    )
 
 
-def fraction_text(value: float) -> str:
-    """A fraction as Go prints it: 0.99, and 1 without a point."""
-    return repr(value).removesuffix(".0")
+def _tls_requirement() -> Kind:
+    words = _words(TLS_REQUIRED, bare=TLS_REQUIRED["true"])
+
+    def parse(text: str) -> int:
+        word = text.lower()
+        return TLS_REQUIRED[word if word in TLS_REQUIRED else str(_parse_bool(word)).lower()]
+
+    return attrs.evolve(words, parse=parse, coerce=lambda value: parse(shown(value)))
 
 
-_TLS_WORDS = _words(TLS_REQUIRED, bare=TLS_REQUIRED["true"])
-_TLS_VERSION_WORDS = _words(TLS_VERSIONS)
+def _tls_version() -> Kind:
+    words = _words(TLS_VERSIONS, reason=lambda text: f"unknown tlsVersionOption {quoted(text.lower())}")
 
-TEXT = Kind("string", str, _as_text)
-INTEGER = Kind("int", parse_integer, _coerce_integer)
+    def parse(text: str) -> int:
+        # nsqd takes an empty text for none.
+        return TLS_VERSIONS["tls1.0"] if text == "" else int(words.parse(text))
+
+    return attrs.evolve(words, parse=parse, coerce=lambda value: parse(shown(value)))
+
+
+TEXT = Kind(word="string", form="a text in quotes", parse=str, coerce=_coerce_text)
+INTEGER = Kind(word="int", form="a whole number", parse=parse_integer, coerce=_coerce_integer)
 DURATION = Kind(
-    "duration",
-    parse_duration,
-    _coerce_duration,
-    show_duration,
-    config=lambda seconds: round(seconds * NANOSECONDS),
+    word="duration",
+    form="a number with a unit, such as 250ms or 1h30m",
+    parse=parse_duration,
+    coerce=_coerce_duration,
+    show=show_duration,
+    config=whole_nanoseconds,
+    plain=show_duration,
 )
-BOOLEAN = Kind("bool", parse_boolean, _coerce_boolean, lambda value: str(value).lower(), bare=True)
+BOOLEAN = Kind(
+    word="bool",
+    form="true or false",
+    parse=parse_boolean,
+    coerce=_coerce_boolean,
+    show=lambda value: str(value).lower(),
+    bare=True,
+)
 TEXTS = Kind(
-    "list",
-    lambda text: (text,) if text else (),
-    _coerce_texts,
-    ",".join,
+    word="list",
+    form="texts in quotes, in a list",
+    parse=lambda text: (text,),
+    coerce=_coerce_texts,
+    show=",".join,
     config=list,
+    plain=list,
     add=lambda old, new: old + new,
 )
 FRACTIONS = Kind(
-    "list of numbers",
-    _parse_fractions,
-    _coerce_fractions,
-    lambda values: ",".join(map(fraction_text, values)),
-    config=list,
-    add=lambda old, new: tuple(sorted(old + new, reverse=True)),
+    word="list of numbers",
+    form="numbers above 0 and at most 1, with a point, such as 0.99 or 1.0",
+    parse=_parse_fractions,
+    coerce=_coerce_fractions,
+    show=lambda values: ",".join(map(shown, values)),
+    config=lambda values: [int(value) if value.is_integer() else value for value in values],
+    plain=list,
+    add=lambda old, new: _downwards(old + new),
 )
-LEVEL = _words(LEVELS)
-TLS_REQUIREMENT = attrs.evolve(_TLS_WORDS, coerce=_coerce_tls_required)
-TLS_VERSION = attrs.evolve(_TLS_VERSION_WORDS, coerce=_coerce_tls_version)
+LEVEL = _words(LEVELS, reason=lambda text: f"invalid log level '{text}' ({', '.join(LEVELS)})")
+TLS_REQUIREMENT = _tls_requirement()
+TLS_VERSION = _tls_version()

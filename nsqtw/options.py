@@ -1,22 +1,24 @@
 """
 Every option of the broker, said once: `Options`.
 
-Flags, config keys, defaults, bounds, help, the table of docs/configuration.md and what GET /config answers
-all come from this table. Names, defaults and meanings are nsqd's (nsqd specification 4.2); the last group
-is ours. Durations are seconds, as floats. `python -m nsqtw.options` prints the table as markdown.
+Flags, environment variables, config keys, defaults, bounds, help, pages of documentation and what GET /config
+answers all come from this table. Names, defaults and meanings are nsqd's (nsqd specification 4.2); the last
+group is ours. Durations are seconds, as floats.
 
-Flags and config files are read by `nsqtw.option_sources`, single values by `nsqtw.option_values`.
+`nsqtw.option_sources` reads the options of a start, `nsqtw.option_pages` shows the table to people, single
+values are read by `nsqtw.option_values`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import attrs
 
 from nsqtw.errors import OptionError
+from nsqtw.go_values import shown
 from nsqtw.option_values import (
     BOOLEAN,
     DURATION,
@@ -32,28 +34,47 @@ from nsqtw.option_values import (
     TLS_VERSIONS,
     Kind,
     choice,
-    fraction_text,
 )
+
+CHECKS_BEFORE_TLS = range(3, 5)
+CHECKS_AFTER_TLS = range(8, 20)
+_OURS = 19
 
 
 @attrs.frozen
 class Limit:
-    """What an option's value must be. `text` ends the sentence "--flag must be ..."."""
+    """
+    What an option's value must be. `text` ends the sentence "--flag must be ...". `step` says when it is looked
+    at: nsqd's checks have their numbers in nsqd specification 4.3, ours, of what nsqd crashes on later, come last.
+    `complaint` is what nsqd says of a value where it does not name the flag. Without the option `only_with` the
+    value is not used.
+    """
 
     text: str
     allows: Callable[[Any], bool]
+    step: int = _OURS
+    complaint: Callable[[Any], str] | None = None
+    only_with: str = ""
+
+    def refusal(self, flag: str, value: Any) -> str:
+        """Why `value` will not do."""
+        sentence = f"--{flag} must be {self.text}"
+        return sentence if self.complaint is None else f"{self.complaint(value)}; {sentence}"
 
 
 @attrs.frozen
 class Option:
     """
     One line of the table. `name` is the attribute of `Options`, `default` as a user would write it; it is
-    empty where the default depends on the machine.
+    empty where the default depends on the machine. `field` is nsqd's name for it in an error text, empty where that
+    follows from the key.
     """
 
     name: str
     flag: str
+    variable: str
     key: str
+    field: str
     kind: Kind
     help: str
     limit: Limit | None
@@ -79,19 +100,33 @@ def _option(
     text: str,
     *,
     key: str | None = None,
+    field: str = "",
     limit: Limit | None = None,
 ) -> Any:
     shown = "" if isinstance(default, attrs.Factory) else kind.show(default)  # type: ignore[arg-type]
     return attrs.field(
         default=default,
-        metadata={"kind": kind, "key": key, "help": text, "limit": limit, "default": shown},
+        metadata={"kind": kind, "key": key, "field": field, "help": text, "limit": limit, "default": shown},
     )
 
+
+VARIABLE_PREFIX = "NSQTW_"
+"""What the name of an environment variable of ours starts with; the flag follows, in upper case with `_`."""
 
 NSQ_COMPAT: dict[str, Any] = {"durability": "memory", "keep_deferred": False}
 """What --nsq-compat puts in the place of the defaults. An option that was given keeps what was given."""
 
 _ABOVE_ZERO = Limit("greater than 0", lambda value: value > 0)
+_NOT_NEGATIVE = Limit("0 or more", lambda value: value >= 0)
+
+
+def _is_percentile(value: float) -> bool:
+    return 0 < value <= 1
+
+
+def _percentile_complaint(values: tuple[float, ...]) -> str:
+    wrong = next(value for value in values if not _is_percentile(value))
+    return f"invalid E2E processing latency percentile: {shown(wrong)}"
 
 
 @attrs.define(kw_only=True)
@@ -109,13 +144,18 @@ class Options:
         attrs.Factory(default_node_id),
         "unique part of message ids; unless given, from the host name",
         key="id",
-        limit=Limit("[0,1024)", lambda value: 0 <= value < 1024),
+        limit=Limit("[0,1024)", lambda value: 0 <= value < 1024, step=4),
     )
     log_level: int = _option(LEVEL, LEVELS["info"], "lowest level to log: debug, info, warn, error or fatal")
     log_prefix: str = _option(TEXT, "[nsqd] ", "what every log line starts with")
 
     # Where we are reached
-    tcp_address: str = _option(TEXT, "0.0.0.0:4150", "host:port, or the path of a unix socket, for TCP clients")
+    tcp_address: str = _option(
+        TEXT,
+        "0.0.0.0:4150",
+        "address for TCP clients",
+        limit=Limit("host:port, or the path of a unix socket", bool),
+    )
     http_address: str = _option(
         TEXT, "0.0.0.0:4151", "host:port, or the path of a unix socket, for HTTP clients; empty for no HTTP"
     )
@@ -139,7 +179,7 @@ class Options:
         TEXT,
         "get",
         "HTTP method for the auth server",
-        limit=Limit("post or get", lambda value: value in ("post", "get")),
+        limit=Limit("post or get", lambda value: value in ("post", "get"), step=8),
     )
     http_client_connect_timeout: float = _option(
         DURATION, 2.0, "for connecting to nsqlookupd and auth servers over HTTP"
@@ -156,12 +196,14 @@ class Options:
         INTEGER,
         10_000,
         "messages of a topic or channel counted as in memory, and kept of an ephemeral one",
-        limit=Limit("0 or more", lambda value: value >= 0),
+        limit=_NOT_NEGATIVE,
     )
     max_bytes_per_file: int = _option(INTEGER, 104_857_600, "size at which a log file is closed and the next begun")
     sync_every: int = _option(INTEGER, 2_500, "messages after which stored files are synced")
     sync_timeout: float = _option(DURATION, 2.0, "longest time between syncs of stored files", limit=_ABOVE_ZERO)
-    queue_scan_selection_count: int = _option(INTEGER, 20, "accepted; every due timeout is noticed in time")
+    queue_scan_selection_count: int = _option(
+        INTEGER, 20, "accepted; every due timeout is noticed in time", limit=_NOT_NEGATIVE
+    )
     queue_scan_worker_pool_max: int = _option(INTEGER, 4, "accepted; every due timeout is noticed in time")
 
     # Messages and commands
@@ -196,19 +238,28 @@ class Options:
         DURATION,
         60.0,
         "time between pushes to statsd",
-        limit=Limit("greater than 1s", lambda value: value > 1),
+        limit=Limit("greater than 1s", lambda value: value > 1, only_with="statsd_address"),
     )
     statsd_mem_stats: bool = _option(BOOLEAN, True, "push statistics of memory and garbage collection too")
     statsd_udp_packet_size: int = _option(INTEGER, 508, "bytes of the largest packet to statsd")
     statsd_exclude_ephemeral: bool = _option(BOOLEAN, False, "leave ephemeral topics and channels out")
     e2e_processing_latency_window_time: float = _option(
-        DURATION, 600.0, "time that end-to-end latencies are computed over"
+        DURATION,
+        600.0,
+        "time that end-to-end latencies are computed over",
+        limit=attrs.evolve(_ABOVE_ZERO, only_with="e2e_processing_latency_percentile"),
     )
     e2e_processing_latency_percentile: tuple[float, ...] = _option(
         FRACTIONS,
         (),
-        "latency percentiles to compute, each above 0 and at most 1; may be repeated or comma-separated",
+        "latency percentiles to compute; may be repeated or comma-separated",
         key="e2e_processing_latency_percentiles",
+        limit=Limit(
+            "above 0 and at most 1",
+            lambda values: all(map(_is_percentile, values)),
+            step=9,
+            complaint=_percentile_complaint,
+        ),
     )
 
     # TLS and compression
@@ -224,17 +275,17 @@ class Options:
     tls_min_version: int = _option(
         TLS_VERSION, TLS_VERSIONS["tls1.0"], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
     )
-    deflate: bool = _option(BOOLEAN, True, "allow deflate compression")
+    deflate: bool = _option(BOOLEAN, True, "allow deflate compression", field="DeflateEnabled")
     max_deflate_level: int = _option(
         INTEGER,
         6,
         "highest deflate level a client may ask for",
-        limit=Limit("[1,9]", lambda value: 1 <= value <= 9),
+        limit=Limit("[1,9]", lambda value: 1 <= value <= 9, step=3),
     )
-    snappy: bool = _option(BOOLEAN, True, "allow snappy compression")
+    snappy: bool = _option(BOOLEAN, True, "allow snappy compression", field="SnappyEnabled")
 
     enable_experiment: tuple[str, ...] = _option(
-        TEXTS, (), "experiment to turn on; known is topology-aware-consumption; may be repeated"
+        TEXTS, (), "experiment to turn on; known is topology-aware-consumption; may be repeated", field="Experiments"
     )
 
     # Ours
@@ -267,7 +318,9 @@ def _table() -> tuple[Option, ...]:
         Option(
             name=field.name,
             flag=field.name.replace("_", "-"),
+            variable=VARIABLE_PREFIX + field.name.upper(),
             key=field.metadata["key"] or field.name,
+            field=field.metadata["field"],
             kind=field.metadata["kind"],
             help=field.metadata["help"],
             limit=field.metadata["limit"],
@@ -280,16 +333,22 @@ def _table() -> tuple[Option, ...]:
 TABLE = _table()
 BY_FLAG = {option.flag: option for option in TABLE}
 BY_KEY = {option.key: option for option in TABLE}
+_CHECKS = sorted(
+    ((option.limit, option) for option in TABLE if option.limit is not None), key=lambda check: check[0].step
+)
 
 
-def check(options: Options) -> None:
-    """Raise OptionError, one line, for the first option a broker cannot run with (nsqd specification 4.3)."""
-    for option in TABLE:
-        if option.limit is not None and not option.limit.allows(getattr(options, option.name)):
-            raise OptionError(f"--{option.flag} must be {option.limit.text}")
-    for fraction in options.e2e_processing_latency_percentile:
-        if not 0 < fraction <= 1:
-            raise OptionError(f"invalid E2E processing latency percentile: {fraction_text(fraction)}")
+def check(options: Options, steps: Container[int] = range(_OURS + 1)) -> None:
+    """
+    Raise OptionError, one line, for the first option a broker cannot run with, in nsqd's order; `steps` names the
+    checks of nsqd specification 4.3 to be made.
+    """
+    for limit, option in _CHECKS:
+        value = getattr(options, option.name)
+        if limit.step not in steps or limit.allows(value):
+            continue
+        if not limit.only_with or getattr(options, limit.only_with):
+            raise OptionError(limit.refusal(option.flag, value))
 
 
 def config_value(options: Options, key: str) -> Any:
@@ -299,17 +358,3 @@ def config_value(options: Options, key: str) -> Any:
     """
     option = BY_KEY[key]
     return option.kind.config(getattr(options, option.name))
-
-
-def markdown_table() -> str:
-    """The table of docs/configuration.md."""
-    rows = ["| flag | config key | kind | default | meaning |", "|---|---|---|---|---|"]
-    for option in TABLE:
-        default = "" if option.default == "" else f"`{option.default}`"
-        meaning = option.help if option.limit is None else f"{option.help} (must be {option.limit.text})"
-        rows.append(f"| `--{option.flag}` | `{option.key}` | {option.kind.word} | {default} | {meaning} |")
-    return "\n".join(rows) + "\n"
-
-
-if __name__ == "__main__":
-    print(markdown_table(), end="")

@@ -9,29 +9,25 @@ from __future__ import annotations
 
 import fcntl
 import os
-import platform
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
-from nsqtw import NSQ_VERSION
-from nsqtw.assembly import Parts, assemble, open_storage
+from nsqtw.assembly import Parts, assemble, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
-from nsqtw.options import Options, check
+from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
+from nsqtw.version import version_line
+
+if TYPE_CHECKING:
+    from nsqtw.net.statsd import Statsd
 
 _log = Logger()
-
-
-def version_line() -> str:
-    """What --version prints and the log starts with."""
-    # Client suites read this with a pattern that knows lower-case letters, digits, dots and dashes.
-    return f"nsqd v{NSQ_VERSION}-nsqtw (built w/python{platform.python_version().rstrip('+')})"
 
 
 def lock_data_path(directory: str) -> int:
@@ -60,8 +56,6 @@ def refuse_unserved(options: Options) -> None:
     in whom the options keep out.
     """
     if options.tls_required:
-        if not (options.tls_cert and options.tls_key):
-            raise OptionError("cannot require TLS client connections without TLS key and cert")
         raise OptionError("failed to build TLS config - this version has no TLS")
     if options.auth_http_address:
         raise OptionError("--auth-http-address is set, and this version cannot ask an auth server")
@@ -69,7 +63,7 @@ def refuse_unserved(options: Options) -> None:
 
 def unserved(options: Options) -> list[str]:
     """A warning for each option that is set and has no effect yet."""
-    names = ("tls_cert", "lookupd_tcp_address", "statsd_address", "e2e_processing_latency_percentile")
+    names = ("tls_cert", "lookupd_tcp_address")
     flags = (f"--{name.replace('_', '-')}" for name in names if getattr(options, name))
     return [f"{flag} has no effect in this version" for flag in flags]
 
@@ -104,6 +98,7 @@ class BrokerService(Service):
         self._lock = -1
         self._parts: Parts
         self._ports: list[tuple[str, str, IListeningPort]] = []
+        self._statsd: Statsd | None = None
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
@@ -119,6 +114,10 @@ class BrokerService(Service):
                 self._parts = assemble(self._reactor, self._options, storage)
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to load metadata - {mistake}") from mistake
+            try:
+                write_names(storage.metadata_path, self._parts.broker.naming.names())
+            except NsqtwError as mistake:
+                raise NsqtwError(f"failed to persist metadata - {mistake}") from mistake
             undo.pop_all()
         self._serve(tcp, http)
         super().startService()  # type: ignore[no-untyped-call]
@@ -133,7 +132,13 @@ class BrokerService(Service):
         options = self._options
         self._lock = lock_data_path(self._directory)
         undo.callback(os.close, self._lock)
-        check(options)
+        check(options, CHECKS_BEFORE_TLS)
+        if options.tls_required or options.tls_cert or options.tls_key or options.tls_root_ca_file:
+            # Only who asks for TLS waits for it.
+            from nsqtw.certificates import check_certificates
+
+            check_certificates(options)
+        check(options, CHECKS_AFTER_TLS)
         refuse_unserved(options)
         _log.info("{version}", version=version_line())
         _log.info("ID: {node_id}", node_id=options.node_id)
@@ -161,22 +166,31 @@ class BrokerService(Service):
                 version_line=version_line(),
             )
             self._listen("HTTP", http, site)
+        if self._options.statsd_address:
+            from nsqtw.net.statsd import Statsd
+
+            self._statsd = Statsd(self._reactor, parts.broker, parts.pump.now)
+            self._statsd.start()
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
         self._ports.append((name, listener.address, listener.serve(self._reactor, factory)))
-        _log.info("{name}: listening on {address}", name=name, address=listener.address)
+        _log.info("{server}: listening on {address}", server=name, address=listener.address)
 
     async def _stop(self) -> None:
         parts = self._parts
-        parts.clients.disconnect_all()
         for name, address, port in self._ports:
-            _log.info("{name}: closing {address}", name=name, address=address)
+            _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)
+            if name == "TCP":
+                parts.clients.disconnect_all()
         _log.info("NSQ: closing topics")
         await parts.pump.stop()
         _log.info("NSQ: stopping subsystems")
+        if self._statsd is not None:
+            await self._statsd.stop()
         parts.writer.close()
         parts.storage.close(parts.broker.health == "OK")
+        _log.info("QUEUESCAN: closing")
         os.close(self._lock)
         _log.info("NSQ: bye")
 

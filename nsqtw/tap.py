@@ -1,29 +1,34 @@
 """
 How a broker is started: the console script `nsqd`, and `twistd nsq`.
 
-Both take the same words, nsqd's flags in Go's style, read by `nsqtw.option_sources`. The script logs to stderr
-in nsqd's format and ends with nsqd's exit codes: 0 after a clean stop, 1 when it cannot start, 2 for a wrong
-flag. Under twistd, twistd's own options decide about logs, daemons and signals.
+Both take the same words, nsqd's flags in Go's style, and the same environment variables, read by
+`nsqtw.option_sources`. The script logs to stderr in nsqd's format and ends with nsqd's exit codes: 0 after a clean
+stop, 1 when it cannot start, 2 for a wrong flag. Under twistd, twistd's own options decide where the log goes, about
+daemons and about signals.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+from nsqtw import lean  # isort: split
 
 from twisted.python.usage import Options as TwistdOptions
 from twisted.python.usage import UsageError
 
-from nsqtw import option_sources, plugins
-from nsqtw.errors import NsqtwError, OptionError
-from nsqtw.net.log import START_UP_PREFIX, LineLog, log_line
-from nsqtw.option_sources import CommandLine
-from nsqtw.service import BrokerService, version_line
+from nsqtw import option_sources
+from nsqtw.errors import FlagError, NsqtwError, OptionError
+from nsqtw.option_sources import CommandLine, Resolved
+from nsqtw.version import version_line
 
-_CANNOT_START = 1
+if TYPE_CHECKING:
+    from twisted.application.service import IService
+
 _WRONG_FLAG = 2
 
 
@@ -46,37 +51,27 @@ class Options(TwistdOptions):
             raise SystemExit(0)
 
     def __str__(self) -> str:
-        return option_sources.usage("twistd nsq")
+        return _usage("twistd nsq")
 
 
-def makeService(config: Options) -> BrokerService:
+def makeService(config: Options) -> IService:
     """The service that twistd runs. Ends the process with one line when the config file is wrong."""
     from twisted.internet import reactor
 
+    from nsqtw.process import cannot_start
+    from nsqtw.twistd_service import TwistdService
+
     try:
-        options, warnings = option_sources.resolve(config.line)
+        found = _resolve(config.line)
     except OptionError as mistake:
-        raise SystemExit(_fatal(mistake)) from mistake
-    if config.parent is None or config.parent["nodaemon"]:
-        return _ForegroundService(options, reactor, warnings)
-    return BrokerService(options, reactor, warnings)
-
-
-class _ForegroundService(BrokerService):
-    """
-    Ends the process with one line when it cannot start, where twistd would print a traceback. A daemon leaves it to
-    twistd, whose parent process waits to be told.
-    """
-
-    def startService(self) -> None:
-        try:
-            super().startService()
-        except NsqtwError as mistake:
-            raise SystemExit(_fatal(mistake)) from mistake
+        raise SystemExit(cannot_start(mistake)) from mistake
+    return TwistdService(found.options, reactor, found.warnings, config.parent)
 
 
 def main_nsqd() -> None:
     """The console script `nsqd`."""
+    # Until there is a broker that can stop, an interrupt ends the process without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(run_nsqd(sys.argv[1:]))
 
 
@@ -84,60 +79,53 @@ def run_nsqd(words: Sequence[str]) -> int:
     """Run a broker until it is told to stop. The exit code."""
     try:
         line = option_sources.read_command_line(words)
-    except OptionError as mistake:
-        sys.stderr.write(f"{mistake}\n{option_sources.usage('nsqd')}")
-        return _WRONG_FLAG
-    if line.help:
-        sys.stderr.write(option_sources.usage("nsqd"))
-        return 0
-    try:
+        if line.help:
+            sys.stderr.write(_usage("nsqd"))
+            return 0
         answer = _answer(line)
         if answer is not None:
             sys.stdout.write(answer)
             return 0
-        _serve(line)
+        found = _resolve(line)
+    except FlagError as mistake:
+        from nsqtw.net.log import one_line
+
+        sys.stderr.write(f"{one_line(str(mistake))}\n{_usage('nsqd')}")
+        return _WRONG_FLAG
     except NsqtwError as mistake:
-        return _fatal(mistake)
-    return 0
+        from nsqtw.process import cannot_start
 
-
-def _serve(line: CommandLine) -> None:
-    """Start a broker and return when it has stopped. NsqtwError when it cannot start."""
-    from twisted.internet import reactor as installed
-    from twisted.logger import globalLogBeginner
-
-    reactor: Any = installed
-    options, warnings = option_sources.resolve(line)
-    globalLogBeginner.beginLoggingTo([LineLog(sys.stderr.write, options)], redirectStandardIO=False)
-    service = BrokerService(options, reactor, warnings)
-
-    def stop(number: int, frame: object) -> None:
-        # Once is enough: what comes while the broker stops changes nothing.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        reactor.callFromThread(reactor.stop)
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    service.startService()
-    reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
-    reactor.run(installSignalHandlers=False)
+        return cannot_start(mistake)
+    with lean.without_tls(not found.options.tls_cert):
+        from nsqtw.process import serve
+    return serve(found.options, found.warnings)
 
 
 def _answer(line: CommandLine) -> str | None:
-    """What is to be printed instead of starting a broker, if anything. PluginError."""
+    """What is to be printed instead of starting a broker, if anything. OptionError, PluginError."""
     if line.version:
         return f"{version_line()}\n"
-    if line.help_backend:
-        return plugins.help_backend()
-    if line.help_protocol:
-        return plugins.help_protocol()
+    if line.help_backend or line.help_protocol:
+        from nsqtw import plugins
+
+        return plugins.help_backend() if line.help_backend else plugins.help_protocol()
+    if line.print_config:
+        from nsqtw.net.log import start_up_line
+        from nsqtw.option_file import config_text
+
+        found = _resolve(line)
+        for warning in found.warnings:
+            sys.stderr.write(start_up_line("WARNING", warning, time.time()))
+        return config_text(found.options, found.sources)
     return None
 
 
-def _fatal(mistake: NsqtwError) -> int:
-    """Say on stderr why there is no broker. The exit code."""
-    # twistd turns sys.stderr into its log.
-    stderr = sys.__stderr__ or sys.stderr
-    stderr.write(log_line(START_UP_PREFIX, time.time(), "FATAL", str(mistake)))
-    return _CANNOT_START
+def _resolve(line: CommandLine) -> Resolved:
+    return option_sources.resolve(line, os.environ)
+
+
+def _usage(program: str) -> str:
+    # A broker that starts has no use for the pages.
+    from nsqtw.option_pages import usage
+
+    return usage(program)

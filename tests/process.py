@@ -119,6 +119,10 @@ class NsqdProcess:
         assert self.said().endswith("INFO: NSQ: bye\n"), self.said()[-2000:]
         self.assert_no_traceback()
 
+    def end_with(self, number: int) -> int:
+        """Send a signal that ends it; the exit code."""
+        return self._end(number)
+
     def restart(self) -> None:
         """Stop it and start it again."""
         self.stop()

@@ -1,7 +1,8 @@
 """
 Who may import whom.
 
-    F4 house   plugins assembly service tap              everything below
+    F4 house   plugins metadata takeover assembly service tap ...
+                                                         everything below
     F3 edges   net lookupd admin tools                   F0-F2 and any library
     F2 guests  protocols backends auth                   F0-F1; not each other
     F1 core    core                                      F0; no IO, no clock
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "nsqtw").rglob("*.py"))
 SPARK = sorted((ROOT / "contrib/spark/pyspark_nsq").rglob("*.py"))
 
-HOUSE = {"plugins", "assembly", "service", "tap"}
+HOUSE = {"plugins", "metadata", "takeover", "assembly", "service", "process", "tap", "twistd_service"}
 EDGES = {"net", "lookupd", "admin", "tools"}
 GUESTS = {"protocols", "backends", "auth"}
 SIDE = {"testing", "client"}

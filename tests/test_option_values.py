@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from nsqtw.option_values import (
     TEXTS,
     TLS_REQUIREMENT,
     TLS_VERSION,
+    Kind,
     choice,
     parse_boolean,
     parse_duration,
@@ -51,7 +53,8 @@ def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1", "60", "s", ".s", "1d", "1 s", " 1s", "1s ", "1S", "1,5s", "s1", "1e3s", "--1s"]
+    "text",
+    ["", "-", "1", "60", "s", ".s", "1d", "1 s", " 1s", "1s ", "1S", "1,5s", "s1", "1e3s", "--1s", "١s", "2562048h"],
 )
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="parse error"):
@@ -60,8 +63,10 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 def test_a_duration_must_fit_in_64_bits_of_nanoseconds() -> None:
     assert parse_duration("2562047h") == 2562047 * 3600
-    with pytest.raises(ValueError, match="out of range"):
-        parse_duration("2562048h")
+    assert parse_duration("-2562047h") == -2562047 * 3600
+    for coerced in ("2562048h", 2**63 // 1_000_000 + 1):
+        with pytest.raises(ValueError):
+            DURATION.coerce(coerced)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +89,15 @@ def test_durations_are_shown_as_go_shows_them(seconds: float, text: str) -> None
     assert text == show_duration(seconds)
 
 
-@given(st.integers(-(10**15), 10**15))
+@given(st.integers(-(2**63), 2**63 - 1))
 def test_a_duration_survives_being_shown_and_read(nanoseconds: int) -> None:
     seconds = nanoseconds / 1_000_000_000
-    assert math.isclose(seconds, parse_duration(show_duration(seconds)), abs_tol=1e-9)
+    assert seconds == parse_duration(show_duration(seconds))
+
+
+@given(st.integers(-(2**52), 2**52))
+def test_config_says_the_nanoseconds_that_were_given(nanoseconds: int) -> None:
+    assert nanoseconds == DURATION.config(nanoseconds / 1_000_000_000)
 
 
 @pytest.mark.parametrize(
@@ -152,49 +162,98 @@ def test_booleans_are_gos_words_and_no_others() -> None:
         (BOOLEAN, 1, False),
         (TEXTS, ["a", "b,c"], ("a", "b,c")),
         (TEXTS, "a,b", ("a", "b")),
-        (TEXTS, "", ()),
+        (TEXTS, "", ("",)),
+        (TEXTS, "a,,b", ("a", "", "b")),
+        (INTEGER, "+7", 7),
         (FRACTIONS, [0.5, 1.0, 0.99], (0.5, 1.0, 0.99)),
-        (FRACTIONS, [1], (1.0,)),
+        (FRACTIONS, [], ()),
         (FRACTIONS, "0.5,0.99", (0.5, 0.99)),
+        (FRACTIONS, " 0.5, 0.99 ", (0.5, 0.99)),
         (LEVEL, "DEBUG", 1),
         (TLS_REQUIREMENT, True, 2),
         (TLS_REQUIREMENT, False, 0),
         (TLS_REQUIREMENT, "TCP-HTTPS", 1),
+        (TLS_REQUIREMENT, 1, 2),
+        (TLS_REQUIREMENT, 0, 0),
+        (TLS_REQUIREMENT, "T", 2),
         (TLS_VERSION, "tls1.3", 772),
         (TLS_VERSION, "", 769),
     ],
 )
-def test_a_config_file_is_read_with_nsqds_coercions(kind: object, raw: object, value: object) -> None:
-    assert value == kind.coerce(raw)  # type: ignore[attr-defined]
+def test_a_config_file_is_read_with_nsqds_coercions(kind: Kind, raw: object, value: object) -> None:
+    assert value == kind.coerce(raw)
 
 
 @pytest.mark.parametrize(
-    ("kind", "raw"),
+    ("kind", "raw", "reason"),
     [
-        (TEXT, 5),
-        (INTEGER, 1.0),
-        (INTEGER, True),
-        (INTEGER, "0x10"),
-        (INTEGER, 2**63),
-        (DURATION, 1.5),
-        (DURATION, "60"),
-        (DURATION, False),
-        (BOOLEAN, "yes"),
-        (BOOLEAN, 1.0),
-        (TEXTS, [1]),
-        (TEXTS, 1),
-        (FRACTIONS, ["0.5"]),
-        (FRACTIONS, [True]),
-        (FRACTIONS, "x"),
-        (LEVEL, "loud"),
-        (LEVEL, 1),
-        (TLS_REQUIREMENT, "maybe"),
-        (TLS_VERSION, "ssl3.0"),
+        (INTEGER, 1.0, "invalid int64 value type float64"),
+        (INTEGER, True, "invalid int64 value type bool"),
+        (INTEGER, [1], "invalid int64 value type []interface {}"),
+        (INTEGER, {"x": 1}, "invalid int64 value type map[string]interface {}"),
+        (INTEGER, date(2026, 1, 1), "invalid int64 value type time.Time"),
+        (INTEGER, "0x10", 'strconv.ParseInt: parsing "0x10": invalid syntax'),
+        (INTEGER, "", 'strconv.ParseInt: parsing "": invalid syntax'),
+        (INTEGER, "9223372036854775808", 'strconv.ParseInt: parsing "9223372036854775808": value out of range'),
+        (INTEGER, 2**63, "9223372036854775808: value out of range"),
+        (DURATION, 1.5, "invalid time.Duration value type float64"),
+        (DURATION, False, "invalid time.Duration value type bool"),
+        (DURATION, "", 'time: invalid duration ""'),
+        (DURATION, "x", 'time: invalid duration "x"'),
+        (DURATION, "60", 'time: missing unit in duration "60"'),
+        (DURATION, "1d", 'time: unknown unit "d" in duration "1d"'),
+        (BOOLEAN, "yes", 'strconv.ParseBool: parsing "yes": invalid syntax'),
+        (BOOLEAN, 1.0, "invalid bool value type float64"),
+        (FRACTIONS, "", 'strconv.ParseFloat: parsing "": invalid syntax'),
+        (FRACTIONS, "x", 'strconv.ParseFloat: parsing "x": invalid syntax'),
+        (FRACTIONS, "1e400", 'strconv.ParseFloat: parsing "1e400": value out of range'),
+        (LEVEL, "loud", "invalid log level 'loud' (debug, info, warn, error, fatal)"),
+        (LEVEL, 1, "invalid log level '1' (debug, info, warn, error, fatal)"),
+        (TLS_REQUIREMENT, "maybe", 'strconv.ParseBool: parsing "maybe": invalid syntax'),
+        (TLS_REQUIREMENT, 2, 'strconv.ParseBool: parsing "2": invalid syntax'),
+        (TLS_VERSION, "ssl3.0", 'unknown tlsVersionOption "ssl3.0"'),
+        (TLS_VERSION, 771, 'unknown tlsVersionOption "771"'),
     ],
 )
-def test_a_config_value_of_another_type_is_refused(kind: object, raw: object) -> None:
-    with pytest.raises(ValueError):
-        kind.coerce(raw)  # type: ignore[attr-defined]
+def test_a_config_value_of_another_type_is_refused_in_nsqds_words(kind: Kind, raw: object, reason: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        kind.coerce(raw)
+    assert reason == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "reason"),
+    [
+        (TEXT, 5, "invalid string value type int64"),
+        (TEXT, ["a"], "invalid string value type []interface {}"),
+        (TEXT, "a\0b", "invalid argument"),
+        (TEXTS, 1, "invalid []string value type int64"),
+        (TEXTS, ["a", 1], "interface conversion: interface {} is int64, not string"),
+        (FRACTIONS, 0.5, "invalid []float64 value type float64"),
+        (FRACTIONS, [0.5, 1], "interface conversion: interface {} is int64, not float64"),
+        (FRACTIONS, ["0.5"], "interface conversion: interface {} is string, not float64"),
+        (FRACTIONS, [True], "interface conversion: interface {} is bool, not float64"),
+    ],
+)
+def test_what_nsqd_crashes_on_or_garbles_is_refused(kind: Kind, raw: object, reason: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        kind.coerce(raw)
+    assert reason == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0.5", 0.5), ("1e-3", 0.001), (".5", 0.5), ("+1", 1.0), ("0x1p-2", 0.25), ("1_0e-2", 0.1), ("inf", math.inf)],
+)
+def test_numbers_with_a_point_are_read_as_go_reads_them(text: str, value: float) -> None:
+    assert FRACTIONS.parse(text) == (value,)
+
+
+@pytest.mark.parametrize("text", ["", "x", " 0.5", "0.5 ", "0.5;", "1e400", "0x", "١", "1__0"])
+def test_a_percentile_that_is_no_number_is_refused_in_nsqds_words(text: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        FRACTIONS.parse(f"0.9,{text}")
+    assert str(refused.value) == f"Could not parse: {text}"
 
 
 def test_percentiles_on_the_command_line_are_sorted_downwards() -> None:
@@ -204,5 +263,18 @@ def test_percentiles_on_the_command_line_are_sorted_downwards() -> None:
 def test_a_choice_names_what_there_is_to_choose() -> None:
     kind = choice("memory", "os")
     assert kind.parse("OS") == "os"
-    with pytest.raises(ValueError, match="must be one of memory, os"):
+    assert (kind.form, kind.words) == ("memory or os", ("memory", "os"))
+    with pytest.raises(ValueError, match="parse error"):
         kind.parse("paper")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", 2), ("t", 2), ("TRUE", 2), ("tRuE", 2), ("0", 0), ("F", 0), ("False", 0), ("Tcp-Https", 1)],
+)
+def test_requiring_tls_takes_gos_words_in_any_case(text: str, value: int) -> None:
+    assert value == TLS_REQUIREMENT.parse(text)
+
+
+def test_no_lowest_version_of_tls_is_the_lowest_there_is() -> None:
+    assert TLS_VERSION.parse("") == TLS_VERSION.parse("TLS1.0") == 769

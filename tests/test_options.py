@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,17 @@ import pytest
 
 from nsqtw.errors import OptionError
 from nsqtw.option_sources import read_command_line, resolve
-from nsqtw.options import BY_FLAG, BY_KEY, TABLE, Options, check, config_value, hostname, markdown_table
-
-ROOT = Path(__file__).parent.parent
+from nsqtw.options import (
+    BY_FLAG,
+    BY_KEY,
+    CHECKS_AFTER_TLS,
+    CHECKS_BEFORE_TLS,
+    TABLE,
+    Options,
+    check,
+    config_value,
+    hostname,
+)
 
 # flag, default as nsqd documents it; the config key where it is not the flag with underscores
 NSQD = """
@@ -127,17 +134,23 @@ def _example(option: Any) -> str:
 
 
 @pytest.mark.parametrize("option", TABLE, ids=lambda option: option.flag)
-def test_every_option_can_be_set_by_flag_and_by_file(option: Any, tmp_path: Path) -> None:
+def test_every_option_can_be_set_by_flag_by_variable_and_by_file(option: Any, tmp_path: Path) -> None:
     text = _example(option)
     wanted = option.kind.parse(text)
     assert wanted != getattr(Options(), option.name)
-    by_flag, _ = resolve(read_command_line([f"--{option.flag}={text}"]))
-    assert wanted == getattr(by_flag, option.name)
     config = tmp_path / "nsqd.cfg"
     config.write_text(f"{option.key} = {text if option.kind.word == 'int' else repr(text)}\n")
-    by_file, warnings = resolve(read_command_line(["--config", str(config)]))
-    assert wanted == getattr(by_file, option.name)
-    assert warnings == []
+    for found in (
+        resolve(read_command_line([f"--{option.flag}={text}"])),
+        resolve(read_command_line([]), {f"NSQTW_{option.flag.replace('-', '_').upper()}": text}),
+        resolve(read_command_line(["--config", str(config)])),
+    ):
+        assert wanted == getattr(found.options, option.name)
+        assert found.warnings == []
+
+
+PERCENTILE = "invalid E2E processing latency percentile"
+ALLOWED = "--e2e-processing-latency-percentile must be above 0 and at most 1"
 
 
 @pytest.mark.parametrize(
@@ -148,12 +161,21 @@ def test_every_option_can_be_set_by_flag_and_by_file(option: Any, tmp_path: Path
         ({"node_id": -1}, "--node-id must be [0,1024)"),
         ({"node_id": 1024}, "--node-id must be [0,1024)"),
         ({"auth_http_request_method": "POST"}, "--auth-http-request-method must be post or get"),
-        ({"e2e_processing_latency_percentile": (2.0,)}, "invalid E2E processing latency percentile: 2"),
-        ({"e2e_processing_latency_percentile": (0.5, 0.0)}, "invalid E2E processing latency percentile: 0"),
+        ({"e2e_processing_latency_percentile": (2.0,)}, f"{PERCENTILE}: 2; {ALLOWED}"),
+        ({"e2e_processing_latency_percentile": (0.5, 0.0)}, f"{PERCENTILE}: 0; {ALLOWED}"),
+        ({"e2e_processing_latency_percentile": (1.5, 0.5)}, f"{PERCENTILE}: 1.5; {ALLOWED}"),
+        ({"e2e_processing_latency_percentile": (math.nan,)}, f"{PERCENTILE}: NaN; {ALLOWED}"),
+        ({"e2e_processing_latency_percentile": (math.inf,)}, f"{PERCENTILE}: +Inf; {ALLOWED}"),
         ({"mem_queue_size": -1}, "--mem-queue-size must be 0 or more"),
+        ({"queue_scan_selection_count": -1}, "--queue-scan-selection-count must be 0 or more"),
+        ({"tcp_address": ""}, "--tcp-address must be host:port, or the path of a unix socket"),
+        (
+            {"e2e_processing_latency_window_time": 0.0, "e2e_processing_latency_percentile": (0.5,)},
+            "--e2e-processing-latency-window-time must be greater than 0",
+        ),
         ({"sync_timeout": 0.0}, "--sync-timeout must be greater than 0"),
         ({"output_buffer_timeout": 0.0}, "--output-buffer-timeout must be greater than 0"),
-        ({"statsd_interval": 1.0}, "--statsd-interval must be greater than 1s"),
+        ({"statsd_interval": 1.0, "statsd_address": "a:1"}, "--statsd-interval must be greater than 1s"),
     ],
 )
 def test_what_a_broker_cannot_run_with_is_refused(given: dict[str, Any], text: str) -> None:
@@ -164,8 +186,42 @@ def test_what_a_broker_cannot_run_with_is_refused(given: dict[str, Any], text: s
 
 def test_bounds_are_inclusive_where_nsqds_are() -> None:
     check(Options())
-    check(Options(node_id=0, max_deflate_level=1, mem_queue_size=0, statsd_interval=1.001))
+    check(Options(node_id=0, max_deflate_level=1, mem_queue_size=0, statsd_interval=1.001, statsd_address="a:1"))
     check(Options(node_id=1023, max_deflate_level=9, e2e_processing_latency_percentile=(1.0, 0.001)))
+
+
+def test_what_is_not_used_may_be_anything() -> None:
+    check(Options(statsd_interval=0.0, e2e_processing_latency_window_time=0.0, http_address="", https_address=""))
+
+
+def test_the_checks_have_nsqds_order_and_ours_come_last() -> None:
+    wrong: dict[str, Any] = {
+        "max_deflate_level": 0,
+        "node_id": -1,
+        "auth_http_request_method": "put",
+        "e2e_processing_latency_percentile": (2.0,),
+        "sync_timeout": 0.0,
+    }
+    for steps in (CHECKS_BEFORE_TLS, CHECKS_AFTER_TLS):
+        refused = []
+        while True:
+            try:
+                check(Options(**wrong), steps)
+            except OptionError as mistake:
+                refused.append(str(mistake))
+                del wrong[next(iter(wrong))]
+            else:
+                break
+        expected = {
+            CHECKS_BEFORE_TLS: ["--max-deflate-level must be [1,9]", "--node-id must be [0,1024)"],
+            CHECKS_AFTER_TLS: [
+                "--auth-http-request-method must be post or get",
+                f"{PERCENTILE}: 2; {ALLOWED}",
+                "--sync-timeout must be greater than 0",
+            ],
+        }
+        assert refused == expected[steps]
+    check(Options(**wrong))
 
 
 @pytest.mark.parametrize("policy", ["require", "require-verify", "anything"])
@@ -202,15 +258,3 @@ def test_config_knows_keys_not_flags() -> None:
         assert name not in BY_KEY
         with pytest.raises(KeyError):
             config_value(Options(), name)
-
-
-def test_the_table_in_the_docs_is_this_table() -> None:
-    """Brought up to date by: python -m nsqtw.options (copy its output between the markers)"""
-    text = (ROOT / "docs/configuration.md").read_text("utf-8")
-    shown = text.partition("<!-- options -->\n")[2].partition("<!-- end of options -->")[0]
-    assert markdown_table() == shown
-
-
-def test_the_table_can_be_printed() -> None:
-    done = subprocess.run([sys.executable, "-m", "nsqtw.options"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert markdown_table() == done.stdout

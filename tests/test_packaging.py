@@ -38,6 +38,16 @@ def test_nothing_of_ours_can_shadow_twisted() -> None:
     assert not list((ROOT / "twisted").rglob("__init__.py"))
 
 
+def test_the_man_page_is_installed_where_man_looks() -> None:
+    script = """
+from distutils.core import run_setup
+
+print(run_setup("setup.py", stop_after="init").data_files)
+"""
+    done = run("-c", "import setuptools" + script, cwd=ROOT)
+    assert done.stdout == "[('share/man/man1', ['docs/nsqd.1'])]\n", done.stderr
+
+
 def test_a_wheel_has_every_module_the_plugin_and_the_marker_for_type_checkers() -> None:
     """Asks setuptools what it would install, without building anything."""
     script = """

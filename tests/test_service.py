@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -69,6 +70,10 @@ class Process:
             self._process.kill()
             self._process.communicate()
 
+    def post(self, path: str, body: bytes = b"") -> None:
+        request = urllib.request.Request(f"http://{self.addresses['HTTP']}{path}", body, method="POST")
+        urllib.request.urlopen(request).close()
+
     def get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://{self.addresses['HTTP']}{path}") as answer:
             return str(answer.read().decode())
@@ -93,19 +98,20 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.kill()
 
 
-def run(*flags: str, cwd: Path, script: str = NSQD) -> subprocess.CompletedProcess[str]:
+def run(*flags: str, cwd: Path, script: str = NSQD, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a program that ends by itself."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     command = [sys.executable, "-c", script, *flags]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
-def test_it_says_on_stderr_who_it_is_and_where_it_listens(start: Start) -> None:
+def test_it_says_on_stderr_who_it_is_and_where_it_listens(start: Start, tmp_path: Path) -> None:
     broker = start("--node-id=617")
     broker.wait_for("HTTP: listening on")
     expected = [
         rf"\[nsqd\] {TIME} INFO: nsqd v1\.3\.0-nsqtw \(built w/python[a-z0-9.-]+\)",
         rf"\[nsqd\] {TIME} INFO: ID: 617",
+        rf"\[nsqd\] {TIME} INFO: NSQ: persisting topic/channel metadata to {re.escape(str(tmp_path))}/nsqd\.dat",
         rf"\[nsqd\] {TIME} INFO: TCP: listening on 127\.0\.0\.1:[1-9]\d*",
         rf"\[nsqd\] {TIME} INFO: HTTP: listening on 127\.0\.0\.1:[1-9]\d*",
     ]
@@ -144,14 +150,81 @@ def test_topics_and_their_state_are_there_after_a_stop(start: Start) -> None:
     broker = start()
     broker.wait_for("HTTP: listening on")
     for path in ("/topic/create?topic=t", "/channel/create?topic=t&channel=c", "/channel/pause?topic=t&channel=c"):
-        request = urllib.request.Request(f"http://{broker.addresses['HTTP']}{path}", method="POST")
-        urllib.request.urlopen(request).close()
+        broker.post(path)
     broker.tell(signal.SIGTERM)
     assert broker.end() == 0
     again = start()
     again.wait_for("HTTP: listening on")
     stats = again.get("/stats?format=json")
     assert '"topic_name":"t"' in stats and '"channel_name":"c"' in stats and '"paused":true' in stats
+
+
+def test_nsqd_dat_names_topics_and_channels_and_what_is_paused(start: Start, tmp_path: Path) -> None:
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    file = tmp_path / "nsqd.dat"
+    assert file.read_bytes() == b'{"topics":null,"version":"1.3.0"}'
+    for path in ("/topic/create?topic=t", "/channel/create?topic=t&channel=c", "/channel/pause?topic=t&channel=c"):
+        broker.post(path)
+    paused = b'{"topics":[{"name":"t","paused":false,"channels":[{"name":"c","paused":true}]}],"version":"1.3.0"}'
+    assert file.read_bytes() == paused
+    broker.post("/channel/unpause?topic=t&channel=c")
+    assert file.read_bytes() == paused.replace(b"true", b"false")
+    broker.post("/channel/delete?topic=t&channel=c")
+    broker.tell(signal.SIGTERM)
+    assert broker.end() == 0
+    assert file.read_bytes() == b'{"topics":[{"name":"t","paused":false,"channels":null}],"version":"1.3.0"}'
+    assert [name for name in os.listdir(tmp_path) if "nsqd.dat" in name] == ["nsqd.dat"]
+
+
+def test_what_nsqd_dat_names_is_made(start: Start, tmp_path: Path) -> None:
+    channels = '[{"name":"c","paused":true},{"name":"no good"},{"name":"x#ephemeral"}]'
+    (tmp_path / "nsqd.dat").write_text(f'{{"topics":[{{"name":"t","paused":true,"channels":{channels}}}]}}')
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    assert any(line.endswith("WARNING: skipping creation of invalid channel no good") for line in broker.lines)
+    (topic,) = json.loads(broker.get("/stats?format=json"))["topics"]
+    assert (topic["topic_name"], topic["paused"]) == ("t", True)
+    shown = {channel["channel_name"]: channel["paused"] for channel in topic["channels"]}
+    assert shown == {"c": True, "x#ephemeral": False}
+    written = '{"topics":[{"name":"t","paused":true,"channels":[{"name":"c","paused":true}]}],"version":"1.3.0"}'
+    assert (tmp_path / "nsqd.dat").read_text() == written
+
+
+def test_without_its_positions_it_delivers_all_it_has_to_all_channels_it_knows(start: Start, tmp_path: Path) -> None:
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    for path in ("/topic/create?topic=t", "/channel/create?topic=t&channel=c", "/channel/create?topic=t&channel=d"):
+        broker.post(path)
+    for body in (b"x", b"y"):
+        broker.post("/pub?topic=t", body)
+    broker.tell(signal.SIGTERM)
+    assert broker.end() == 0
+    for file in tmp_path.glob("positions.db*"):
+        file.write_bytes(b"damaged" * 1000)
+    again = start()
+    again.wait_for("HTTP: listening on")
+    assert any("ERROR: NSQ: positions.db was damaged and is set aside - " in line for line in again.lines)
+    (topic,) = json.loads(again.get("/stats?format=json"))["topics"]
+    assert {channel["channel_name"]: channel["depth"] for channel in topic["channels"]} == {"c": 2, "d": 2}
+
+
+def test_an_nsqd_dat_that_cannot_be_understood_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "nsqd.dat").touch()
+    done = run("--log-level=fatal", "--tcp-address=127.0.0.1:0", "--http-address=", cwd=tmp_path)
+    assert done.returncode == 1
+    text = f"failed to load metadata - failed to parse metadata in {tmp_path}/nsqd.dat - unexpected end of JSON input"
+    assert re.fullmatch(rf"\[nsqd\] {TIME} FATAL: {re.escape(text)}\n", done.stderr)
+
+
+def test_an_nsqd_dat_that_cannot_be_written_keeps_it_from_starting(tmp_path: Path) -> None:
+    refuse = "def refuse(*_): raise BackendError('no space left on device')"
+    script = (
+        f"from nsqtw import metadata\nfrom nsqtw.errors import BackendError\n{refuse}\nmetadata.write = refuse\n{NSQD}"
+    )
+    done = run("--log-level=fatal", "--tcp-address=127.0.0.1:0", "--http-address=", cwd=tmp_path, script=script)
+    assert done.returncode == 1
+    assert re.fullmatch(rf"\[nsqd\] {TIME} FATAL: failed to persist metadata - no space left on device\n", done.stderr)
 
 
 def test_after_sigkill_it_starts_again_on_the_same_ports_and_data(start: Start) -> None:
@@ -184,6 +257,19 @@ def test_a_data_path_has_one_broker(start: Start, tmp_path: Path) -> None:
         (["--tls-required"], "cannot require TLS client connections without TLS key and cert"),
         (["--auth-http-request-method=put"], "--auth-http-request-method must be post or get"),
         (["--e2e-processing-latency-percentile=2.0"], "invalid E2E processing latency percentile: 2"),
+        (["--tls-cert=/no/cert"], "failed to build TLS config - open /no/cert: no such file or directory"),
+        (["--tls-root-ca-file=/no/ca"], "failed to build client TLS config - open /no/ca: no such file or directory"),
+        (["--sync-timeout=0"], "--sync-timeout must be greater than 0"),
+        # The order of nsqd's checks.
+        (["--node-id=-1", "--data-path=/no/such/place"], "failed to lock data-path: "),
+        (["--node-id=-1", "--max-deflate-level=0"], "--max-deflate-level must be [1,9]"),
+        (["--tls-required", "--node-id=-1"], "--node-id must be [0,1024)"),
+        (["--auth-http-request-method=x", "--tls-required"], "cannot require TLS client connections without TLS"),
+        (["--tls-root-ca-file=/no/ca", "--tls-required"], "cannot require TLS client connections without TLS"),
+        (["--auth-http-request-method=x", "--tls-root-ca-file=/no/ca"], "failed to build client TLS config - "),
+        (["--sync-timeout=0", "--e2e-processing-latency-percentile=2.0"], "invalid E2E processing latency percentile"),
+        (["--sync-timeout=0", "--tcp-address=x:x"], "--sync-timeout must be greater than 0"),
+        (["--auth-http-address="], "--auth-http-address is set"),
         (["--backend=tape"], "unknown backend 'tape'; installed: "),
     ],
 )
@@ -201,7 +287,8 @@ def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
         done = run("--tcp-address", address, "--log-level=fatal", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    text = f"FATAL: failed to instantiate nsqd - listen ({address}) failed - address already in use\n"
+    reason = f"listen tcp {address}: bind: address already in use"
+    text = f"FATAL: failed to instantiate nsqd - listen ({address}) failed - {reason}\n"
     assert done.stderr.endswith(text)
 
 
@@ -210,6 +297,76 @@ def test_wrong_flags_show_the_usage_and_have_their_own_exit_code(tmp_path: Path)
     assert done.returncode == 2
     assert done.stderr.startswith("flag provided but not defined: -no-such-flag\nUsage of nsqd:\n")
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "content", "pattern"),
+    [
+        (["--e2e-processing-latency-percentile=x"], {}, "", r"SECOND Could not parse: x; "),
+        (
+            [],
+            {},
+            "max_rdy_count = 1.5",
+            r"SECOND ERROR: Resolve failed to coerce value 1\.5 \(2500\) for field MaxRdyCount",
+        ),
+        ([], {}, "nsqlookupd_tcp_addresses = [5]", r"SECOND ERROR: Resolve failed to coerce value \[5\] "),
+        ([], {}, "log_level = 'loud'", r"\[nsqd\] TIME FATAL: failed parsing log_level loud "),
+        ([], {}, 'tls_required = "a\\nb"', r"\[nsqd\] TIME FATAL: failed parsing tls_required a\\nb "),
+        ([], {}, "= x", r"\[nsqd\] TIME FATAL: failed to load config file nsqd\.cfg - toml: "),
+        ([], {"NSQTW_SYNC_EVERY": "x"}, "", r"\[nsqd\] TIME FATAL: invalid value \"x\" for NSQTW_SYNC_EVERY: "),
+    ],
+)
+def test_a_value_that_does_not_fit_is_one_line_as_nsqds(
+    flags: list[str], variables: dict[str, str], content: str, pattern: str, tmp_path: Path
+) -> None:
+    (tmp_path / "nsqd.cfg").write_text(content)
+    done = run("--config=nsqd.cfg", "--log-prefix=x", *flags, cwd=tmp_path, **variables)
+    assert (done.returncode, done.stdout) == (1, "")
+    pattern = pattern.replace("TIME", TIME).replace("SECOND", r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d")
+    assert re.fullmatch(rf"{pattern}.*\n", done.stderr)
+
+
+def test_the_options_in_effect_can_be_printed_and_given_back(tmp_path: Path) -> None:
+    (tmp_path / "nsqd.cfg").write_text("max_rdy_count = 5\nmax_msg_sizes = 1\n")
+    words = ["--config=nsqd.cfg", "--nsq-compat", "--print-config"]
+    done = run(*words, cwd=tmp_path, NSQTW_MSG_TIMEOUT="5s")
+    assert done.returncode == 0
+    assert "max_rdy_count = 5  # file\n" in done.stdout
+    assert 'msg_timeout = "5s"  # environment\n' in done.stdout
+    assert re.fullmatch(
+        rf"\[nsqd\] {TIME} WARNING: config file nsqd\.cfg: unknown key 'max_msg_sizes', .*\n", done.stderr
+    )
+    (tmp_path / "printed.cfg").write_text(done.stdout)
+    again = run("--config=printed.cfg", "--print-config", cwd=tmp_path)
+    assert again.stderr == ""
+    uncommented = [[line.split("  #")[0] for line in text.splitlines()] for text in (done.stdout, again.stdout)]
+    assert uncommented[0] == uncommented[1]
+    twistd = run("nsq", *words, cwd=tmp_path, script=TWISTD, NSQTW_MSG_TIMEOUT="5s")
+    assert (twistd.returncode, twistd.stdout) == (0, done.stdout)
+
+
+def test_what_is_odd_in_the_environment_is_said(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NSQTW_NODE_ID", "617")
+    monkeypatch.setenv("NSQTW_NODE_IDS", "5")
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    texts = [line.partition(": ")[2] for line in broker.lines]
+    assert "ID: 617" in texts
+    assert "environment: unknown variable 'NSQTW_NODE_IDS', did you mean 'NSQTW_NODE_ID'?" in texts
+
+
+def test_a_start_waits_for_nothing_that_only_other_starts_need(tmp_path: Path) -> None:
+    script = f"""
+import atexit, sys
+late = "tomllib difflib nsqtw.certificates nsqtw.option_file nsqtw.option_pages".split()
+atexit.register(lambda: print([name for name in late if name in sys.modules]))
+from nsqtw import tap
+tap.BrokerService.startService = lambda service: sys.exit(0)
+{NSQD.partition(";")[0]}
+main_nsqd()
+"""
+    done = run(cwd=tmp_path, script=script)
+    assert done.stdout == "[]\n"
 
 
 def test_help_and_version(tmp_path: Path) -> None:
@@ -227,13 +384,13 @@ def test_help_and_version(tmp_path: Path) -> None:
 
 def test_a_config_file_is_used_and_what_is_odd_in_it_is_said(start: Start, tmp_path: Path) -> None:
     config = tmp_path / "nsqd.cfg"
-    config.write_text('id = 7\nlog_prefix = "[b] "\nstatsd_address = "127.0.0.1:1"\nmax_msg_sizes = 1\n')
+    config.write_text('id = 7\nlog_prefix = "[b] "\nnsqlookupd_tcp_addresses = "127.0.0.1:1"\nmax_msg_sizes = 1\n')
     broker = start("--config", str(config))
     broker.wait_for("HTTP: listening on")
     texts = [line.partition(": ")[2] for line in broker.lines if line.startswith("[b] ")]
     assert "ID: 7" in texts
     assert f"config file {config}: unknown key 'max_msg_sizes', did you mean 'max_msg_size'?" in texts
-    assert "--statsd-address has no effect in this version" in texts
+    assert "--lookupd-tcp-address has no effect in this version" in texts
 
 
 def test_a_broken_config_file_is_one_line(tmp_path: Path) -> None:
@@ -296,8 +453,8 @@ def test_a_data_path_is_a_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"tls_required": TLS_REQUIRED["true"]}, "cannot require TLS client connections without TLS key and cert"),
-        ({"tls_client_auth_policy": "require", "tls_cert": "c"}, "cannot require TLS client connections without"),
+        ({"tls_required": TLS_REQUIRED["true"]}, "failed to build TLS config - this version has no TLS"),
+        ({"tls_client_auth_policy": "require"}, "failed to build TLS config - this version has no TLS"),
         ({"tls_required": TLS_REQUIRED["tcp-https"], "tls_cert": "c", "tls_key": "k"}, "failed to build TLS config"),
         ({"auth_http_address": ("a:1",)}, "--auth-http-address is set"),
     ],

@@ -21,9 +21,9 @@ _sync = getattr(os, "fdatasync", os.fsync)
 class Files:
     """Real files. Every method raises OSError as the operating system does."""
 
-    def open(self, path: str, *, create: bool = False) -> int:
-        """A descriptor for reading and writing; with `create` the file must not exist yet."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644)
+    def open(self, path: str, *, create: bool = False, mode: int = 0o644) -> int:
+        """A descriptor for reading and writing; with `create` the file must not exist yet, and gets `mode`."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), mode)
 
     def close(self, fd: int) -> None:
         os.close(fd)

@@ -28,10 +28,12 @@ from attrs import define, field
 from nsqtw.core.agenda import Agenda
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
-from nsqtw.core.cut import Cut
+from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
 from nsqtw.core.late import LateCommit
+from nsqtw.core.latency import Measure
 from nsqtw.core.log import Cache, Log
+from nsqtw.core.naming import Naming
 from nsqtw.core.segment import SEQUENCE_BITS
 from nsqtw.core.topic import BLOCK_SIZE, Topic
 from nsqtw.errors import BackendError, Exiting
@@ -46,11 +48,15 @@ _ALL_BLOCKS = 1 << (SEQUENCE_BITS - BLOCK_SIZE.bit_length() + 1)
 
 @define
 class Save:
-    """One job for the writer thread, in this order: reserve, save the cut, delete queues, trim queues."""
+    """One job for the writer thread, in this order: reserve, save the cut, write names, delete queues, trim queues."""
 
     cut: Cut
     reserve: int | None
     """Reserve blocks up to this one."""
+    names: tuple[NamedTopic, ...] | None = None
+    """All that `nsqd.dat` is to name; None: it stays as it is."""
+    names_error: BackendError | None = None
+    """Why the names could not be written, which fails nothing else; set by who does the job."""
     deleted: list[tuple[str, IBackendQueue]] = field(factory=list)
     trims: list[tuple[str, IBackendQueue, tuple[int, list[int]] | None]] = field(factory=list)
     """Each with its bounds; None: those that follow from the saved cut."""
@@ -60,7 +66,7 @@ class Save:
 class Broker:
     """
     Everything a broker knows. `backend` keeps durable topics, `memory_backend` ephemeral ones; `reserve` makes durable
-    that sequences up to a block are taken (`IPositions.reserve`).
+    that sequences up to a block are taken (`IPositions.reserve`). `measure` is None when no latencies are measured.
     """
 
     def __init__(
@@ -72,12 +78,15 @@ class Broker:
         reserve: Callable[[int], None],
         log: OperatorLog,
         start_time: int,
+        measure: Measure | None = None,
     ) -> None:
         self.options = options
         self.node_id: int = options.node_id
         self.start_time = start_time
+        self.measure = measure
         self.log = log
         self.agenda = Agenda(lambda: log("critical", "NSQ: something that was due failed"))
+        self.naming = Naming(self)
         self.topics: dict[str, Topic] = {}
         self.clients: dict[int, Client] = {}
         self.stopping = False
@@ -115,14 +124,15 @@ class Broker:
         if name in self._dying or self.stopping:
             raise Exiting
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
-        self.log("info", f"TOPIC({name}): created")
+        self.log("info", "TOPIC({topic}): created", topic=name)
         topic.touch()
+        topic.change_names()
         return topic
 
     def delete_topic(self, name: str, waiter: Waiter | None = None) -> None:
         """Remove a topic with all its channels and messages. KeyError. The waiter is called when it is gone."""
         topic = self.topics.pop(name)
-        self.log("info", f"TOPIC({name}): deleting")
+        self.log("info", "TOPIC({topic}): deleting", topic=name)
         topic.exit()
         self.touched.pop(topic, None)
         if topic.log.is_in_memory:
@@ -134,6 +144,7 @@ class Broker:
         self._deleted_topics.append(name)
         self._deleted_queues.append((name, topic.log.queue))
         self._save_waiters += [waiter or _nobody]
+        topic.change_names(at_once=True)
 
     def forget_channel(self, topic: str, channel: str) -> None:
         """A durable channel was deleted; the next cut says so."""
@@ -198,7 +209,7 @@ class Broker:
                 try:
                     topic.accept(segments, now, pinned=topic.is_late)
                 except Exception:  # they are stored, and so they are answered
-                    self.log("critical", f"TOPIC({topic.name}): releasing its messages failed")
+                    self.log("critical", "TOPIC({topic}): releasing its messages failed", topic=topic.name)
             self._answer(waiters, failure)
 
     def serve(self, now: float) -> bool:
@@ -209,7 +220,8 @@ class Broker:
                 if channel.serve(now):
                     self.to_serve[channel] = None
             except Exception:
-                self.log("critical", f"CHANNEL({channel.name}): serving it failed")
+                topic_name = channel.topic.name
+                self.log("critical", "CHANNEL({channel}): serving it failed", topic=topic_name, channel=channel.name)
                 self.agenda.at(now + RETRY_SECONDS, channel)
         return bool(self.to_serve)
 
@@ -236,7 +248,7 @@ class Broker:
     def begin_save(self, now: float) -> Save:
         """All that changed since the last time, as a job for the writer thread; then `end_save`. One at a time."""
         wall_ms_at = self.wall_offset_ns / 1e6
-        save = Save(Cut(), self._blocks_to_reserve(), waiters=self._save_waiters)
+        save = Save(Cut(), self._blocks_to_reserve(), self.naming.take(now), waiters=self._save_waiters)
         save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
         save.cut.deleted_channels = self._deleted_channels
         self._save_waiters, self._deleted_channels = [], []
@@ -264,6 +276,8 @@ class Broker:
             self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
             self._deleted_queues = save.deleted + self._deleted_queues
             self._deleted_channels = save.cut.deleted_channels + self._deleted_channels
+        if save.names is not None:
+            self.naming.written(error or save.names_error)
         for saved in save.cut.topics:
             if saved.name in self.topics:
                 self.topics[saved.name].end_of_save(failed=error is not None)
@@ -273,7 +287,9 @@ class Broker:
         """Take nothing more; write out what is held back in memory. The last cut comes after this."""
         self.stopping = True
         self.commit(now)
-        self._late.flush()
+        for topic in self.topics.values():
+            topic.say_closing()
+        self._late.stop()
         for topic in list(self.topics.values()):
             if topic.ephemeral and not topic.log.is_in_memory:
                 self.delete_topic(topic.name)
@@ -349,9 +365,9 @@ class Broker:
 
 def _tell(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:
     if now is not None and str(now) != str(before):
-        log("error", f"NSQ: {what} cannot be stored - {now}")
+        log("error", "NSQ: {what} cannot be stored - {error}", what=what, error=now)
     elif now is None and before is not None:
-        log("info", f"NSQ: {what} are stored again")
+        log("info", "NSQ: {what} are stored again", what=what)
 
 
 def _nobody(error: Exception | None) -> None:

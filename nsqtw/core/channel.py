@@ -15,7 +15,8 @@ This module is hot, once per span and per run of FINs.
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import groupby, repeat
+from math import inf
 from random import randrange
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,9 @@ from nsqtw.core.agenda import Due
 from nsqtw.core.consumer import FIRST, Consumer, Delivery
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.fleeting import Fleeting
+from nsqtw.core.latency import Latencies
 from nsqtw.core.position import Position
-from nsqtw.core.segment import BODY_AT, ID_AT, SEGMENT_BYTES, Segment, sequence_of
+from nsqtw.core.segment import BODY_AT, ID_AT, SEGMENT_BYTES, Segment, sequence_of, timestamp_ns_of
 from nsqtw.errors import BackendError, ChannelFull, Exiting
 from nsqtw.names import is_ephemeral
 
@@ -59,6 +61,10 @@ class Channel(Due):
         self.zone_local_msg_count = 0
         self.region_local_msg_count = 0
         self.global_msg_count = 0
+        measure = topic.broker.measure
+        self.latencies = None if measure is None else Latencies(measure)
+        in_memory = topic.ephemeral or self.ephemeral or topic.mem_queue_size > 0
+        self._uncounted_below = topic.restored_end if in_memory else inf
         self._turn = 0
 
     # -- what /stats shows
@@ -121,7 +127,7 @@ class Channel(Due):
 
     # -- what becomes of messages
 
-    def finish(self, consumer: Consumer, ids: list[bytes]) -> list[tuple[bytes, str]]:
+    def finish(self, consumer: Consumer, ids: list[bytes], now: float) -> list[tuple[bytes, str]]:
         """FIN for a run of ids. Returns those that could not be finished, each with the reason."""
         got = list(map(consumer.in_flight.pop, ids, repeat(None)))
         failed: list[tuple[bytes, str]] = []
@@ -131,6 +137,8 @@ class Channel(Due):
             for delivery in got:
                 if delivery is not None and delivery.sequence != FIRST:
                     self.position.finish(delivery.sequence)
+        if self.latencies is not None:
+            self._measure(self.latencies, got, now)
         consumer.client.finish_count += len(got) - len(failed)
         self._touch()
         self.wake()
@@ -189,12 +197,10 @@ class Channel(Due):
 
     def pause(self) -> None:
         """Deliver nothing until `unpause`."""
-        self.paused = True
-        self._touch()
+        self._set_paused(True)
 
     def unpause(self) -> None:
-        self.paused = False
-        self._touch()
+        self._set_paused(False)
         self.wake()
 
     def empty(self) -> None:
@@ -296,7 +302,7 @@ class Channel(Due):
         return count - left
 
     def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
-        self._count(consumer, stop - start)
+        self._count(consumer, segment, stop - start)
         if consumer.sample_rate:
             for index in range(start, stop):
                 if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
@@ -305,10 +311,12 @@ class Channel(Due):
             self._hand_over(consumer, segment, start, stop, now)
 
     def _hand_over(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
-        delivery = consumer.shared_delivery(now)
-        if self.ephemeral:
-            delivery = Delivery(delivery.deadline, now, segment=segment)
-        consumer.in_flight.update(dict.fromkeys(segment.ids[start:stop], delivery))
+        together = ((0, start, stop),) if self.latencies is None else segment.published_together(start, stop)
+        for timestamp_ns, first, end in together:
+            delivery = consumer.shared_delivery(now, timestamp_ns)
+            if self.ephemeral:
+                delivery = Delivery(delivery.deadline, now, timestamp_ns, segment=segment)
+            consumer.in_flight.update(dict.fromkeys(segment.ids[first:end], delivery))
         frames = segment.cut(start, stop)
         consumer.allowance -= len(frames)
         consumer.client.message_count += stop - start
@@ -319,7 +327,7 @@ class Channel(Due):
         again = self.position.next_again()
         if again is None:
             return False
-        self._count(consumer, 1)
+        self._count(consumer, again.segment, 1)
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
             self.position.finish(again.sequence)
             return True
@@ -327,14 +335,21 @@ class Channel(Due):
         attempts = again.attempts + 1
         frame = again.segment.again(again.at, attempts)
         segment = again.segment if self.ephemeral else None
-        consumer.in_flight[frame[ID_AT:BODY_AT]] = consumer.single_delivery(now, again.sequence, attempts, segment)
+        timestamp_ns = timestamp_ns_of(frame) if self.latencies is not None else 0
+        delivery = consumer.single_delivery(now, timestamp_ns, again.sequence, attempts, segment)
+        consumer.in_flight[frame[ID_AT:BODY_AT]] = delivery
         consumer.allowance -= len(frame)
         consumer.client.message_count += 1
         consumer.deliver(frame)
         return True
 
-    def _count(self, consumer: Consumer, count: int) -> None:
-        """Messages that went to a consumer, by how near it is; before sampling (nsqd specification 2.10)."""
+    def _count(self, consumer: Consumer, segment: Segment, count: int) -> None:
+        """
+        Messages that went to a consumer, by how near it is; before sampling, and not those that nsqd would have on
+        disk only (nsqd specification 2.10).
+        """
+        if segment.first < self._uncounted_below:
+            return
         if consumer.zone_local:
             self.zone_local_msg_count += count
         elif consumer.region_local:
@@ -350,9 +365,22 @@ class Channel(Due):
         self._touch()
         self.wake()
 
+    def _measure(self, latencies: Latencies, finished: list[Delivery | None], now: float) -> None:
+        """Take note of how long finished messages took. None stands for what could not be finished."""
+        now_ns = self.topic.broker.timestamp_ns(now)
+        for delivery, run in groupby(finished):
+            if delivery is not None:
+                latencies.insert(now_ns - delivery.timestamp_ns, len(list(run)), now)
+
     def _why_not(self, message_id: bytes) -> str:
         owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)
         return NOT_OWNED if owned else NOT_IN_FLIGHT
+
+    def _set_paused(self, paused: bool) -> None:
+        self.paused = paused
+        self._touch()
+        if not self.ephemeral:
+            self.topic.change_names(at_once=True)
 
     def _touch(self) -> None:
         if self.cursor is not None:

@@ -3,7 +3,8 @@ A channel's side of one subscribed client: its credit (RDY) and what it has in f
 
 Theory of operation. In flight is one dict, id -> `Delivery`, for each consumer. First deliveries of one consumer
 within a sixteenth of a second share one Delivery, so a span costs one `dict.update` and a run of FINs one `map` of
-`dict.pop`. The table is only looked through when `next_due` has come, a lower bound for the earliest deadline: a
+`dict.pop`. Where latencies are measured, they share one only if they were published together, and a run of FINs is
+counted by it. The table is only looked through when `next_due` has come, a lower bound for the earliest deadline: a
 consumer that finishes in time is looked at about once per message timeout.
 
 A message is never early: a shared deadline counts from the end of its sixteenth of a second.
@@ -30,20 +31,25 @@ FIRST = -1
 
 
 class Delivery:
-    """When messages in flight time out. `sequence` and `attempts` are filled in only for a redelivery."""
+    """
+    When messages in flight time out. `sequence` and `attempts` are filled in only for a redelivery, `timestamp_ns`,
+    when they were published, only where latencies are measured.
+    """
 
-    __slots__ = ("attempts", "deadline", "delivered_at", "segment", "sequence")
+    __slots__ = ("attempts", "deadline", "delivered_at", "timestamp_ns", "segment", "sequence")
 
     def __init__(
         self,
         deadline: float,
         delivered_at: float,
+        timestamp_ns: int,
         sequence: int = FIRST,
         attempts: int = 1,
         segment: Segment | None = None,
     ) -> None:
         self.deadline = deadline
         self.delivered_at = delivered_at
+        self.timestamp_ns = timestamp_ns
         self.sequence = sequence
         self.attempts = attempts
         self.segment = segment
@@ -111,18 +117,20 @@ class Consumer(Due):
         """How many messages it may be given now."""
         return 0 if self.stalled else self.ready_count - len(self.in_flight)
 
-    def shared_delivery(self, now: float) -> Delivery:
+    def shared_delivery(self, now: float, timestamp_ns: int) -> Delivery:
         """The Delivery for first deliveries made now."""
         tick = int(now * TICKS_PER_SECOND)
-        if tick != self._tick or self._delivery is None:
+        if tick != self._tick or self._delivery is None or self._delivery.timestamp_ns != timestamp_ns:
             self._tick = tick
-            self._delivery = Delivery((tick + 1) / TICKS_PER_SECOND + self.msg_timeout, now)
+            self._delivery = Delivery((tick + 1) / TICKS_PER_SECOND + self.msg_timeout, now, timestamp_ns)
         self._agenda.at(self._delivery.deadline, self)
         return self._delivery
 
-    def single_delivery(self, now: float, sequence: int, attempts: int, segment: Segment | None) -> Delivery:
+    def single_delivery(
+        self, now: float, timestamp_ns: int, sequence: int, attempts: int, segment: Segment | None
+    ) -> Delivery:
         """The Delivery for one message's redelivery."""
-        delivery = Delivery(now + self.msg_timeout, now, sequence, attempts, segment)
+        delivery = Delivery(now + self.msg_timeout, now, timestamp_ns, sequence, attempts, segment)
         self._agenda.at(delivery.deadline, self)
         return delivery
 
@@ -130,7 +138,9 @@ class Consumer(Due):
         """Give the message, which is in flight here, its timeout anew; never past `max_msg_timeout` after delivery."""
         old = self.in_flight[message_id]
         deadline = min(now + self.touch_timeout, old.delivered_at + max_msg_timeout)
-        self.in_flight[message_id] = Delivery(deadline, old.delivered_at, old.sequence, old.attempts, old.segment)
+        self.in_flight[message_id] = Delivery(
+            deadline, old.delivered_at, old.timestamp_ns, old.sequence, old.attempts, old.segment
+        )
         self._agenda.at(deadline, self)
 
     def fall_due(self, now: float) -> float | None:

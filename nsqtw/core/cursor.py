@@ -44,6 +44,7 @@ class Cursor:
         self._ahead: list[Segment] = []
         self._held: dict[int, tuple[int, float]] = {}  # sequence -> attempts, due (0.0: not deferred)
         self._requeued: deque[tuple[int, int]] = deque()  # mark, sequence
+        self._restored_count = 0  # how many of the oldest requeued ones nsqd would have read from disk
         self._deferred: list[tuple[float, int]] = []  # heap of due, sequence
         # sequence -> whether the last saved cut may have a row of it
         self._changed: dict[int, bool] = {}
@@ -57,7 +58,10 @@ class Cursor:
     @property
     def backend_depth(self) -> int:
         unread = self._topic.released_total - self.taken_total
-        return max(0, unread - self._topic.released_in_memory)
+        in_memory = min(unread, self._topic.released_in_memory)
+        room = self._topic.mem_queue_size - in_memory
+        in_memory += max(0, min(len(self._requeued) - self._restored_count, room))
+        return max(0, self.depth - in_memory)
 
     @property
     def deferred_count(self) -> int:
@@ -127,6 +131,8 @@ class Cursor:
             _, sequence = self._requeued[0]
             found = self._topic.log.find(sequence)
             self._requeued.popleft()
+            if self._restored_count:
+                self._restored_count -= 1
             if found is not None:
                 return Again(sequence, self._held[sequence][0], *found)
             self._topic.lost(sequence)
@@ -165,6 +171,7 @@ class Cursor:
         self._ahead.clear()
         self._held.clear()
         self._requeued.clear()
+        self._restored_count = 0
         self._deferred.clear()
         self._changed.clear()
         self._emptied = True
@@ -223,6 +230,7 @@ class Cursor:
             else:
                 self._held[row.sequence] = (row.attempts, 0.0)
                 self._requeued.append((self.next, row.sequence))
+        self._restored_count = len(self._requeued)
         heapify(self._deferred)
         for sequence in saved.dropped_rows:
             self._changed[sequence] = True

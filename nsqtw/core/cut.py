@@ -12,7 +12,7 @@ milliseconds, because a monotonic clock means nothing to the next process.
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 
 @define(frozen=True)
@@ -94,3 +94,20 @@ class Saved:
     topics: list[SavedTopic] = field(factory=list)
     lost: bool = False
     """The saved state was there and could not be used: it was set aside."""
+
+
+@frozen
+class NamedChannel:
+    """A channel as `nsqd.dat` names it."""
+
+    name: str
+    paused: bool = False
+
+
+@frozen
+class NamedTopic:
+    """A topic as `nsqd.dat` names it: that it exists, with these channels, and nothing of its messages."""
+
+    name: str
+    paused: bool = False
+    channels: tuple[NamedChannel, ...] = ()

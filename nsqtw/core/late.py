@@ -76,6 +76,14 @@ class LateCommit(Due):
         elif by_backend:
             self._broker.note_commit(None)
 
+    def stop(self) -> None:
+        """The broker stops: commit what waits, and say how much it is."""
+        for topic, segments in self._segments.items():
+            count = sum(segment.count for segment in segments)
+            text = "TOPIC({topic}): flushing {count} memory messages to backend"
+            self._broker.log("info", text, topic=topic.name, count=count)
+        self.flush()
+
     def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
         """The segments that some durable channel, or the first one to come, still wants."""
         cursors = [channel for channel in topic.channels.values() if channel.cursor is not None]

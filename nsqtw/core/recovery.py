@@ -5,14 +5,20 @@ The saved cut may be behind the log (a crash between two cuts: what is beyond it
 (power loss: the newest messages are gone, and the counts are taken anew). A topic that has a log and no saved state
 gets everything in it for its first channel; what an ephemeral one left behind is removed. A log that is empty takes
 its cursors' rows with it: there is nothing they could refer to.
+
+`nsqd.dat` may name topics and channels that were not saved: an nsqd left them, or the saved state was lost. They are
+made. A channel of a topic whose state was lost starts at the oldest message kept, which may repeat messages and loses
+none; one of a topic that was saved starts where a new one does. What was saved stays as it was saved, pauses too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attrs import evolve
 
 from nsqtw.core.broker import Broker
-from nsqtw.core.cut import Saved, SavedTopic, Waiting
+from nsqtw.core.cut import NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.core.log import Log
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
@@ -21,29 +27,63 @@ from nsqtw.names import is_ephemeral
 _READ_BYTES = 1 << 20
 
 
-def load(broker: Broker, saved: Saved, stored: list[str], now: float) -> None:
+def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Iterable[NamedTopic] = ()) -> None:
     """
-    Make the topics of `broker`: those that were saved, and those in `stored`, the names its backend has something
-    of. BackendError when a log cannot be opened or read.
+    Make the topics of `broker`: those that were saved, those in `stored`, the names its backend has something of, and
+    those that `nsqd.dat` has `named`. BackendError when a log cannot be opened or read.
     """
     wall_ms_at = broker.wall_offset_ns / 1e6
     known = {topic.name: topic for topic in saved.topics}
     for name in filter(is_ephemeral, stored):
         broker.backend.queue(name).delete()
-    names = [*known, *(name for name in stored if name not in known and not is_ephemeral(name))]
-    logs = {name: broker.open_log(name) for name in names}
+    wanted = {topic.name: topic for topic in named}
+    durable = [name for name in dict.fromkeys([*known, *stored, *wanted]) if not is_ephemeral(name)]
+    logs = {name: broker.open_log(name) for name in durable}
     broker.start_blocks(saved.next_block, max((log.end for log in logs.values()), default=0))
     for name, log in logs.items():
-        state = known.get(name) or SavedTopic(name, released=log.queue.first, end=log.queue.first)
-        if log.queue.first == log.queue.end:
-            _forget_messages(state, log)
-        elif log.end < state.end:
-            _count_again(state, log)
+        if name not in known:
+            broker.log("info", f"TOPIC({name}): created")
+        asked = wanted.get(name, NamedTopic(name))
+        state = known.get(name) or SavedTopic(name, asked.paused, released=log.queue.first, end=log.queue.first)
+        _add_channels(broker, state, asked)
+        mend(state, log)
         _count_beyond(state, log)
         if not broker.options.keep_deferred:
             _forget_delays(state)
         topic = broker.topics[name] = Topic(broker, name, log)
         topic.restore(state, now, wall_ms_at)
+    for asked in wanted.values():
+        _add_ephemeral(broker, asked, now)
+
+
+def _add_channels(broker: Broker, state: SavedTopic, asked: NamedTopic) -> None:
+    """Add to `state` the durable channels that it lacks, at the place where a topic's first channel starts."""
+    known = {cursor.name for cursor in state.cursors}
+    for channel in asked.channels:
+        if channel.name not in known and not is_ephemeral(channel.name):
+            cursor = SavedCursor(channel.name, channel.paused, state.released, state.released_total)
+            state.cursors.append(cursor)
+            broker.log("info", f"TOPIC({state.name}): new channel({channel.name})")
+
+
+def _add_ephemeral(broker: Broker, asked: NamedTopic, now: float) -> None:
+    """Make what is not there yet of a topic that was named: ephemeral channels, or itself when it is ephemeral."""
+    topic = broker.topic(asked.name)
+    if asked.paused and topic.ephemeral:
+        topic.pause()
+    for named in asked.channels:
+        if named.name not in topic.channels:
+            channel = topic.channel(named.name, now)
+            if named.paused:
+                channel.pause()
+
+
+def mend(state: SavedTopic, log: Log) -> None:
+    """Let `state` refer to nothing that its log has not got. BackendError when that cannot be read."""
+    if log.queue.first == log.queue.end:
+        _forget_messages(state, log)
+    elif log.end < state.end:
+        _count_again(state, log)
 
 
 def _count_beyond(state: SavedTopic, log: Log) -> None:

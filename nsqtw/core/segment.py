@@ -23,7 +23,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate, groupby, repeat
 from typing import NamedTuple
 
 SEQUENCE_BITS = 53
@@ -55,6 +55,12 @@ def id_of(node_id: int, sequence: int) -> bytes:
 def sequence_of(message_id: bytes) -> int:
     """The sequence in a message id. ValueError if these are not hex digits."""
     return int(message_id, 16) & SEQUENCE_MASK
+
+
+def timestamp_ns_of(frames: bytes, offset: int = 0) -> int:
+    """The wall-clock time in the frame at `offset`."""
+    timestamp_ns: int = _TIMESTAMP.unpack_from(frames, offset + _TIMESTAMP_AT)[0]
+    return timestamp_ns
 
 
 def consecutive_ids(first: int, count: int) -> list[bytes]:
@@ -107,8 +113,22 @@ class Segment:
     @property
     def timestamp_ns(self) -> int:
         """Wall-clock time at which the first message was published."""
-        timestamp: int = _TIMESTAMP.unpack_from(self.frames, _TIMESTAMP_AT)[0]
-        return timestamp
+        return timestamp_ns_of(self.frames)
+
+    def published_together(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """
+        The messages `start` to `stop` (indexes) in runs that share a timestamp: (timestamp, start, stop). A segment is
+        published at once, and only one that was joined or imported is looked through: when its ends differ.
+        """
+        frames, offsets = self.frames, self.offsets
+        first = timestamp_ns_of(frames, offsets[start])
+        if first == timestamp_ns_of(frames, offsets[stop - 1]):
+            yield first, start, stop
+            return
+        for timestamp_ns, run in groupby([timestamp_ns_of(frames, offset) for offset in offsets[start:stop]]):
+            end = start + len(list(run))
+            yield timestamp_ns, start, end
+            start = end
 
     def cut(self, start: int, stop: int) -> bytes:
         """The frames of the messages `start` to `stop` (indexes, not sequences)."""
@@ -158,6 +178,15 @@ def encode(bodies: Sequence[bytes], first: int, node_id: int, timestamp_ns: int,
     parts[1::3] = ids
     parts[2::3] = bodies
     return Segment(first, count, delay_ms, b"".join(parts))
+
+
+def encode_dated(messages: Sequence[tuple[int, bytes]], first: int, node_id: int, delay_ms: int = 0) -> Segment:
+    """As `encode`, for messages that were published before: (timestamp, body) of each."""
+    parts: list[bytes] = [b""] * (3 * len(messages))
+    parts[0::3] = [_head(len(body), timestamp_ns) for timestamp_ns, body in messages]
+    parts[1::3] = consecutive_ids(node_id << SEQUENCE_BITS | first, len(messages))
+    parts[2::3] = [body for _, body in messages]
+    return Segment(first, len(messages), delay_ms, b"".join(parts))
 
 
 def cuts(bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

@@ -6,13 +6,14 @@ An empty list and None differ on purpose: tools of NSQ's users tell "nothing the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
+from nsqtw.core.latency import Measure, Sketch
 from nsqtw.core.topic import Topic
 
 Named = TypeVar("Named", Topic, Channel)
@@ -22,21 +23,22 @@ def document(
     broker: Broker,
     version: str,
     *,
+    now: float,
     topic: str = "",
     channel: str = "",
     include_clients: bool = True,
     memory: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """
-    All of /stats. `topic` and `channel` leave only what has exactly that name; "" leaves everything. `memory` is put
-    in as it is, its key left out for None.
+    All of /stats, at the moment `now`. `topic` and `channel` leave only what has exactly that name; "" leaves
+    everything. `memory` is put in as it is, its key left out for None.
     """
     known = topic == "" or topic in broker.topics
     found: dict[str, Any] = {
         "version": version,
         "health": broker.health,
         "start_time": broker.start_time,
-        "topics": _topics(broker, topic, channel, include_clients) if known else None,
+        "topics": _topics(broker, topic, channel, include_clients, now) if known else None,
     }
     if memory is not None:
         found["memory"] = memory
@@ -44,26 +46,62 @@ def document(
     return found
 
 
-def _topics(broker: Broker, topic: str, channel: str, include_clients: bool) -> list[dict[str, Any]]:
+class Found(NamedTuple):
+    """The numbers of a topic, or of one of its channels. Of a topic, without its channels."""
+
+    topic: str
+    channel: str | None
+    numbers: dict[str, Any]
+
+
+def walk(broker: Broker, now: float) -> Iterator[Found | None]:
+    """
+    The same without clients, a topic and then its channels, one at a time: for whoever has other things to do in
+    between. No step is larger than one channel; None is a step that did not finish anything. What is deleted on the way
+    is left out.
+    """
+    for topic in _named(broker.topics.values(), ""):
+        if topic.exiting:
+            continue
+        channels = _named(topic.channels.values(), "")
+        merged = _empty_sketch(broker.measure, channels)
+        for channel in channels:
+            if merged is not None and channel.latencies is not None:
+                channel.latencies.merge_into(merged, now)
+                yield None
+        yield Found(topic.name, None, _topic_numbers(topic, [], _told(broker.measure, merged)))
+        for channel in channels:
+            if not channel.exiting:
+                yield Found(topic.name, channel.name, _channel(channel, False, "", now))
+
+
+def _topics(broker: Broker, topic: str, channel: str, include_clients: bool, now: float) -> list[dict[str, Any]]:
     chosen = _named(broker.topics.values(), topic)
-    return [_topic(one, channel, include_clients, topic) for one in chosen if channel == "" or channel in one.channels]
+    return [
+        _topic(one, channel, include_clients, topic, now) for one in chosen if channel == "" or channel in one.channels
+    ]
 
 
-def _topic(topic: Topic, channel: str, include_clients: bool, counted_topic: str) -> dict[str, Any]:
+def _topic(topic: Topic, channel: str, include_clients: bool, counted_topic: str, now: float) -> dict[str, Any]:
     channels = _named(topic.channels.values(), channel)
+    shown = [_channel(one, include_clients, counted_topic, now) for one in channels]
+    return _topic_numbers(topic, shown, _latency(topic.broker.measure, topic.channels.values(), now))
+
+
+def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[str, Any]) -> dict[str, Any]:
     return {
         "topic_name": topic.name,
-        "channels": [_channel(one, include_clients, counted_topic) for one in channels],
+        "channels": channels,
         "depth": topic.depth,
         "backend_depth": topic.backend_depth,
         "message_count": topic.message_count,
         "message_bytes": topic.message_bytes,
         "paused": topic.paused,
-        "e2e_processing_latency": _latency(),
+        "e2e_processing_latency": latency,
     }
 
 
-def _channel(channel: Channel, include_clients: bool, counted_topic: str) -> dict[str, Any]:
+def _channel(channel: Channel, include_clients: bool, counted_topic: str, now: float) -> dict[str, Any]:
     found: dict[str, Any] = {
         "channel_name": channel.name,
         "depth": channel.depth,
@@ -82,7 +120,7 @@ def _channel(channel: Channel, include_clients: bool, counted_topic: str) -> dic
         "client_count": len(channel.consumers),
         "clients": clients,
         "paused": channel.paused,
-        "e2e_processing_latency": _latency(),
+        "e2e_processing_latency": _latency(channel.topic.broker.measure, [channel], now),
     }
     return found
 
@@ -132,9 +170,24 @@ def _published(client: Client, topic: str) -> list[dict[str, Any]]:
     return []
 
 
-def _latency() -> dict[str, Any]:
-    """End-to-end latencies are not measured."""
-    return {"count": 0, "percentiles": None}
+def _latency(measure: Measure | None, channels: Collection[Channel], now: float) -> dict[str, Any]:
+    """The end-to-end latencies of all these channels together."""
+    merged = _empty_sketch(measure, channels)
+    for channel in channels:
+        if merged is not None and channel.latencies is not None:
+            channel.latencies.merge_into(merged, now)
+    return _told(measure, merged)
+
+
+def _empty_sketch(measure: Measure | None, channels: Collection[Channel]) -> Sketch | None:
+    """To merge the sketches of the channels into. None where there is nothing to be told."""
+    return measure.new_sketch() if measure is not None and channels else None
+
+
+def _told(measure: Measure | None, merged: Sketch | None) -> dict[str, Any]:
+    if measure is None or merged is None:
+        return {"count": 0, "percentiles": None}
+    return measure.told(merged)
 
 
 def _named(things: Iterable[Named], name: str) -> list[Named]:

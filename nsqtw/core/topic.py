@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.cut import SavedCursor, SavedTopic, Waiting
+from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting
 from nsqtw.core.log import Log
 from nsqtw.core.segment import BODY_AT, Segment, cuts, encode
 from nsqtw.errors import BackendError, Exiting
@@ -48,7 +48,7 @@ class Topic:
         self.paused = False
         self.exiting = False
         self.channels: dict[str, Channel] = {}
-        self.released = log.end
+        self.released = self.restored_end = log.end
         self.released_total = 0
         self.put_total = 0
         self.message_count = 0
@@ -63,6 +63,7 @@ class Topic:
         self._dropped: list[tuple[int, int]] = []
         self._hungry: dict[Channel, None] = {}
         self._in_cut: list[tuple[Channel, SavedCursor]] = []
+        self._named: NamedTopic | None = None
 
     # -- what /stats shows
 
@@ -100,6 +101,8 @@ class Topic:
             return
         if not self._waiters:
             self.broker.to_commit.append(self)
+        if delay_ms and self._forgets_delays:
+            delay_ms = 0
         self._bodies.append((delay_ms, bodies))
         self._waiters.append(waiter)
 
@@ -155,21 +158,26 @@ class Topic:
         channel = Channel(self, name)
         kept = self._kept() if channel.ephemeral and not self.paused else []
         self.channels[name] = channel
-        self.broker.log("info", f"TOPIC({self.name}): new channel({name})")
+        self.broker.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
         self._release_kept(kept, now)
         self.touch()
+        if not channel.ephemeral:
+            self.change_names()
         return channel
 
     def delete_channel(self, name: str) -> None:
         """Remove a channel and everything in it, and disconnect its consumers. KeyError. Saved with the next cut."""
         channel = self.channels.pop(name)
-        self.broker.log("info", f"TOPIC({self.name}): deleting channel {name}")
+        if not self.exiting:
+            self.broker.log("info", "TOPIC({topic}): deleting channel {channel}", topic=self.name, channel=name)
+        self.broker.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
         channel.exit(disconnect=True)
         channel.empty()
         self._hungry.pop(channel, None)
         self.broker.to_serve.pop(channel, None)
         if not (self.ephemeral or channel.ephemeral or self.exiting):
             self.broker.forget_channel(self.name, name)
+            self.change_names(at_once=True)
         self.touch()
         if self.ephemeral and not self.channels and not self.exiting:
             self.broker.delete_topic(self.name)
@@ -180,6 +188,7 @@ class Topic:
         """Release nothing until `unpause`; publishing goes on."""
         self.paused = True
         self.touch()
+        self.change_names(at_once=True)
 
     def unpause(self, now: float) -> None:
         """Release what was kept. BackendError when ephemeral channels cannot be given it; the topic stays paused."""
@@ -187,6 +196,7 @@ class Topic:
         self.paused = False
         self._release_kept(kept, now)
         self.touch()
+        self.change_names(at_once=True)
 
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
@@ -212,11 +222,23 @@ class Topic:
             self.delete_channel(name)
         self.log.close()
 
+    def say_closing(self) -> None:
+        """Tell the operator that the broker stops."""
+        self.broker.log("info", "TOPIC({topic}): closing", topic=self.name)
+        for name in self.channels:
+            self.broker.log("info", "CHANNEL({channel}): closing", topic=self.name, channel=name)
+
     # -- for channels and cursors
 
     def touch(self) -> None:
         """Something changed that the next cut should have."""
         self.broker.touched[self] = None
+
+    def change_names(self, *, at_once: bool = False) -> None:
+        """This topic, or a durable channel of it, is new or gone, or its pause changed (see `Naming.change`)."""
+        self._named = None
+        if not self.ephemeral:
+            self.broker.naming.change(at_once=at_once)
 
     def is_hungry(self, channel: Channel) -> bool:
         return channel in self._hungry
@@ -237,13 +259,23 @@ class Topic:
 
     def lost(self, sequence: int) -> None:
         """An unfinished message is not in the log any more."""
-        self.broker.log("error", f"TOPIC({self.name}): message {sequence} was not finished and is not stored any more")
+        text = "TOPIC({topic}): message {sequence} was not finished and is not stored any more"
+        self.broker.log("error", text, topic=self.name, sequence=sequence)
 
     def read_failed(self, error: BackendError) -> None:
         """The medium failed while a channel was served; it will be tried again."""
-        self.broker.log("error", f"TOPIC({self.name}): failed to read, will try again - {error}")
+        self.broker.log(
+            "error", "TOPIC({topic}): failed to read, will try again - {error}", topic=self.name, error=error
+        )
 
     # -- saving
+
+    def named(self) -> NamedTopic:
+        """What `nsqd.dat` says of it. Kept until it changes: for thousands of topics making it takes a while."""
+        if self._named is None:
+            channels = [NamedChannel(c.name, c.paused) for c in self.channels.values() if not c.ephemeral]
+            self._named = NamedTopic(self.name, self.paused, tuple(channels))
+        return self._named
 
     def unfinished(self) -> tuple[int, list[int]]:
         """
@@ -317,6 +349,14 @@ class Topic:
         self.touch()
 
     # -- inside
+
+    @property
+    def _forgets_delays(self) -> bool:
+        """Whether nsqd would write what is put now to disk, and with it forget its delay (nsqd specification 2.3)."""
+        if self.broker.options.keep_deferred or self.ephemeral or self.flows:
+            return False
+        kept = self.depth - self.backend_depth + sum(len(bodies) for _, bodies in self._bodies)
+        return kept >= self.mem_queue_size
 
     def _take_sequences(self, count: int) -> int:
         if self._next_sequence + count > self._block_end:

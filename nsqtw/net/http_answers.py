@@ -26,6 +26,7 @@ from nsqtw.gotext import json_text
 _TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
 _HTML = (b"Content-Type", b"text/html; charset=utf-8")
 _JSON = (b"Content-Type", b"application/json; charset=utf-8")
+_AS_SAID = (b"X-Content-Type-Options", b"nosniff")
 _NSQ = (b"X-Nsq-Content-Type", b"nsq; version=1.0")
 
 _REASONS = {
@@ -36,6 +37,7 @@ _REASONS = {
     404: b"Not Found",
     405: b"Method Not Allowed",
     413: b"Request Entity Too Large",
+    417: b"Expectation Failed",
     431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
     503: b"Service Unavailable",
@@ -64,10 +66,10 @@ class Answer:
         `headless`: the request was HEAD, which gets no body.
         """
         connection = b""
-        if not kept:
+        if version == b"HTTP/1.0":
+            connection = _KEEP_ALIVE if kept else b""
+        elif not kept:
             connection = _CLOSE
-        elif version == b"HTTP/1.0":
-            connection = _KEEP_ALIVE
         body = b"" if headless else self.body
         return b"".join((version, self._head, _date(), connection, b"\r\n\r\n", body))
 
@@ -100,6 +102,16 @@ def plain(status: int, message: str) -> Answer:
     return Answer(status, message.encode("utf-8", "replace"), _TEXT)
 
 
+def report(shown: str, status: int = 200) -> Answer:
+    """A text about the process, which a browser shows as one."""
+    return Answer(status, shown.encode("utf-8", "replace"), _TEXT, _AS_SAID)
+
+
+def page(shown: str) -> Answer:
+    """HTML about the process."""
+    return Answer(200, shown.encode(), _HTML, _AS_SAID)
+
+
 def not_allowed(methods: bytes) -> Answer:
     """The path is known, the method is not one of `methods`."""
     return failure(405, "METHOD_NOT_ALLOWED", (b"Allow", methods))
@@ -121,11 +133,15 @@ def moved(location: bytes, *, is_get: bool) -> Answer:
 
 OK = text(b"OK")
 DONE = text(b"")
+EMPTY = Answer(200)
 EXITING = failure(503, "EXITING")
 INTERNAL_ERROR = failure(500, "INTERNAL_ERROR")
 INVALID_REQUEST = failure(400, "INVALID_REQUEST")
 NOT_FOUND = failure(404, "NOT_FOUND")
 MALFORMED = plain(400, "400 Bad Request")
+NO_HOST = plain(400, "400 Bad Request: missing required Host header")
+BAD_HOST = plain(400, "400 Bad Request: malformed Host header")
+UNEXPECTED = Answer(417)
 HEADERS_TOO_LARGE = plain(431, "431 Request Header Fields Too Large")
 
 _date_second = 0

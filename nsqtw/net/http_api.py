@@ -5,6 +5,11 @@ The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
     POST   /pub  /mpub                                                      http_publish
     POST   /topic/{create,delete,empty,pause,unpause}?topic=                http_admin
     POST   /channel/{create,delete,empty,pause,unpause}?topic=&channel=     http_admin
+    GET    /config/:opt                                                     http_config
+    PUT    /config/:opt                                                     http_config
+    GET    /debug/pprof/...                                                 http_debug
+    PUT    /debug/setblockrate                                              http_debug
+    POST   /debug/freememory                                                http_debug
 
 Theory of operation. There is one table of routes and no tree of resources. A request (http_request) looks its route
 up when its headers are there, takes in as much of its body as the route allows, and calls the handler once. The
@@ -22,7 +27,9 @@ from twisted.web.http import HTTPFactory
 
 from nsqtw.core.broker import Broker
 from nsqtw.net.http_admin import Administration
+from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
+from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_publish import Publishing
 from nsqtw.net.http_routing import Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
@@ -63,7 +70,7 @@ def broker_site(
     the text of /stats starts.
     """
     publishing = Publishing(broker, pump)
-    inspection = Inspection(broker, Identity(version_line, tcp_port, http_port))
+    inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port))
     return HttpFactory(
         Routes(
             [
@@ -72,6 +79,8 @@ def broker_site(
                 Route(b"GET", b"/stats", inspection.stats),
                 *publishing.routes(),
                 *Administration(broker, pump).routes(),
+                *Configuration(broker.options).routes(),
+                *Debugging(pump.reactor).routes(),
             ]
         ),
         pump,

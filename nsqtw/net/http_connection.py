@@ -1,8 +1,10 @@
 """
 twisted.web's HTTP connection, where NSQ's clients expect another behaviour.
 
-- `Expect: 100-continue` is answered only when the body is wanted; when the request is refused at once the connection
-  is closed, because nobody can say whether a body follows.
+- `Expect: 100-continue` is answered only when there is a body and it is wanted; when the request is refused at once
+  the connection is closed, because nobody can say whether a body follows. Nothing else can be expected.
+- A line may end with a bare LF, as people's own health checks send it, and header fields may be long and many.
+- HTTP/1.1 needs a Host.
 - HTTP/1.0 with `Connection: keep-alive` is kept.
 - A client that ends its side of the connection after its request still gets the answer.
 - There is no idle timeout. nsqd has none: publishers keep connections open for hours, and one that is closed while
@@ -15,20 +17,29 @@ and `_respondToBadRequestAndDisconnect` is the only door to what is answered to 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.protocols.basic import LineReceiver
 from twisted.web.http import HTTPChannel
 from zope.interface import implementer
 
-from nsqtw.net.http_answers import HEADERS_TOO_LARGE, MALFORMED, Answer
+from nsqtw.net.http_answers import BAD_HOST, HEADERS_TOO_LARGE, MALFORMED, NO_HOST, UNEXPECTED, Answer
 from nsqtw.net.http_request import HttpRequest
 
 if TYPE_CHECKING:
     from nsqtw.net.http_api import HttpFactory
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+\-.:;=@\[\]_~]*")
+_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+_LENGTH_FIELDS = frozenset((b"Content-Length", b"Transfer-Encoding"))
+_LONGEST_HEAD = 1024 * 1024 + 4096
+_REMEMBERED = 256
+_LONGEST_REMEMBERED = 256
 
 
 @implementer(IHalfCloseableProtocol)
@@ -37,12 +48,22 @@ class HttpConnection(HTTPChannel):
 
     factory: HttpFactory
     requestFactory = HttpRequest  # type: ignore[assignment]
+    MAX_LENGTH = totalHeadersSize = maxHeaders = _LONGEST_HEAD
     transport: Any
-    _peer_is_done = False
+    peer_is_done = False
+    """Whether the client sends no more. It may still read, or be gone."""
     _is_over = False
     _write_some: Callable[[bytes], object] | None = None
 
     # -- from the transport
+
+    def dataReceived(self, data: bytes) -> None:
+        if self.line_mode:
+            end = data.find(b"\n")
+            if end >= 0 and (data[end - 1 : end] or self._buffer[-1:]) != b"\r":
+                self.delimiter = b"\n"
+                self.lineReceived = self._bare_line_received  # type: ignore[method-assign]
+        LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]
 
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]
@@ -51,7 +72,7 @@ class HttpConnection(HTTPChannel):
         self._write_some = getattr(self.transport, "writeSomeData", None)
 
     def readConnectionLost(self) -> None:
-        self._peer_is_done = True
+        self.peer_is_done = True
         self._leave_when_done()
 
     def writeConnectionLost(self) -> None:
@@ -75,18 +96,34 @@ class HttpConnection(HTTPChannel):
 
     # -- from HTTPChannel
 
+    def headerReceived(self, line: bytes) -> bool:
+        found = _field(line) if len(line) <= _LONGEST_REMEMBERED else _read_field(line)
+        if found is None:
+            self._respondToBadRequestAndDisconnect()
+            return False
+        name, value = found
+        if name in _LENGTH_FIELDS and not self._maybeChooseTransferDecoder(name, value):  # type: ignore[no-untyped-call]
+            return False
+        fields = self.requests[-1].requestHeaders
+        fields[name] = b"%s, %s" % (fields[name], value) if name in fields else value
+        return True
+
     def allHeadersReceived(self) -> None:
         request: HttpRequest = self.requests[-1]
         fields, version = request.requestHeaders, self._version
         self.persistent = _persists(fields.get(b"Connection"), version)
+        mistake = _mistake(fields, version)
+        if mistake is not None:
+            self._end(request, mistake)
+            return
         answer = request.begin(self._command, self._path, version, self.length)
-        if b"Expect" in fields and fields[b"Expect"].lower() == b"100-continue" and version == b"HTTP/1.1":
+        if answer is MALFORMED:
+            self._end(request, answer)
+        elif fields.get(b"Expect") and version == b"HTTP/1.1" and self.length != 0:
             if answer is None:
                 self.send(_CONTINUE)
             else:
                 self._end(request, answer)
-        elif answer is MALFORMED:
-            self._end(request, answer)
         elif answer is not None:
             request.answer(answer)
 
@@ -94,7 +131,7 @@ class HttpConnection(HTTPChannel):
         if self._is_over:
             return
         super().requestDone(request)  # type: ignore[no-untyped-call]
-        if self._peer_is_done:
+        if self.peer_is_done:
             self._leave_when_done()
 
     def lineLengthExceeded(self, line: bytes) -> None:
@@ -102,9 +139,16 @@ class HttpConnection(HTTPChannel):
 
     def _respondToBadRequestAndDisconnect(self) -> None:
         request = self._last_request()
-        self._end(request, MALFORMED if request is None else request.broken())
+        if self._receivedHeaderSize > self.totalHeadersSize:
+            self._end(request, HEADERS_TOO_LARGE)
+        else:
+            self._end(request, MALFORMED if request is None else request.broken())
 
     # -- inside
+
+    def _bare_line_received(self, line: bytes) -> None:
+        """What `lineReceived` is on a connection whose lines end with LF. All others go without this step."""
+        HTTPChannel.lineReceived(self, line.removesuffix(b"\r"))  # type: ignore[no-untyped-call]
 
     def _last_request(self) -> HttpRequest | None:
         return self.requests[-1] if self.requests else None
@@ -125,9 +169,35 @@ class HttpConnection(HTTPChannel):
             self.loseConnection()  # type: ignore[no-untyped-call]
 
 
+def _read_field(line: bytes) -> tuple[bytes, bytes] | None:
+    """Name and value of a header field; None when it is none."""
+    found = _FIELD.fullmatch(line)
+    return (found[1].title(), found[2].rstrip(b" \t")) if found else None
+
+
+_field = lru_cache(_REMEMBERED)(_read_field)
+"""A client sends the same fields every time, and reading them takes longer than all else of a request's head."""
+
+
+def _mistake(fields: dict[bytes, bytes], version: bytes) -> Answer | None:
+    """What is answered to a request for its header fields alone; None when they are good."""
+    host = fields.get(b"Host")
+    if host is None:
+        if version == b"HTTP/1.1":
+            return NO_HOST
+    elif _HOST.fullmatch(host) is None:
+        return BAD_HOST
+    expected = fields.get(b"Expect")
+    return UNEXPECTED if expected and b"100-continue" not in _words(expected) else None
+
+
 def _persists(field: bytes | None, version: bytes) -> bool:
     """Whether another request may follow, by what the Connection field says."""
-    words = [word.strip() for word in field.lower().split(b",")] if field else []
+    words = _words(field) if field else []
     if version == b"HTTP/1.1":
         return b"close" not in words
     return b"keep-alive" in words and b"close" not in words
+
+
+def _words(field: bytes) -> list[bytes]:
+    return [word.strip() for word in field.lower().split(b",")]

@@ -14,6 +14,7 @@ from nsqtw.net.http_answers import INVALID_REQUEST, Refused
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _REMEMBERED = 256
+_LONGEST_REMEMBERED = 1024
 
 _log = Logger()
 
@@ -24,9 +25,9 @@ def parameters(query: bytes) -> Mapping[str, str]:
     logged, when there is a `;` or an escape that is none.
     """
     try:
-        return _parsed(query)
+        return _known(query) if len(query) <= _LONGEST_REMEMBERED else _parsed(query)
     except ValueError as mistake:
-        _log.error("failed to parse request params - {mistake}", mistake=str(mistake))
+        _log.error("failed to parse request params - {error}", error=mistake)
         raise Refused(INVALID_REQUEST) from None
 
 
@@ -35,7 +36,6 @@ def is_escaped(text: bytes) -> bool:
     return _BAD_ESCAPE.search(text) is None
 
 
-@lru_cache(_REMEMBERED)  # a publisher sends the same query every time
 def _parsed(query: bytes) -> Mapping[str, str]:
     if b";" in query:
         raise ValueError("invalid semicolon separator in query")
@@ -48,6 +48,10 @@ def _parsed(query: bytes) -> Mapping[str, str]:
             name, _, value = pair.partition(b"=")
             found.setdefault(_unescaped(name), _unescaped(value))
     return MappingProxyType(found)
+
+
+_known = lru_cache(_REMEMBERED)(_parsed)
+"""A publisher sends the same query every time."""
 
 
 def _unescaped(text: bytes) -> str:

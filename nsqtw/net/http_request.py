@@ -22,6 +22,7 @@ This module is hot, once per request.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
@@ -38,19 +39,14 @@ if TYPE_CHECKING:
 _log = Logger()
 
 
-class HeaderFields(dict[bytes, bytes]):
-    """The header fields of a request by their canonical name; of repeated ones the last."""
-
-    addRawHeader = dict.__setitem__
-
-
 class HttpRequest:
     """A request on `connection`, made when its first line arrives."""
 
     def __init__(self, connection: HttpConnection, queued: int = 0) -> None:
         self._connection: HttpConnection | None = connection
         self._pump = connection.factory.pump
-        self.requestHeaders = HeaderFields()
+        self.requestHeaders: dict[bytes, bytes] = {}
+        """The header fields by their canonical name, repeated ones as one list."""
         self.target = b""
         self.is_complete = False
         """Whether all of it was read."""
@@ -64,7 +60,7 @@ class HttpRequest:
         self._limit = BODY_IGNORED
         self._pieces: list[bytes] = []
         self._began = 0.0
-        self._is_logged = True
+        self._is_logged = False
         self._later: Answer | None = None
 
     # -- from the connection
@@ -126,9 +122,19 @@ class HttpRequest:
         return self.target.partition(b"?")[2]
 
     @property
+    def last_part(self) -> bytes:
+        """Of the path, what follows the last slash."""
+        return unquote_to_bytes(self.target.partition(b"?")[0]).rpartition(b"/")[2]
+
+    @property
     def body(self) -> bytes:
         """The body; of one that is overlong, one byte or more beyond what the route allows."""
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether the client waits with an open connection: one that has ended its side may be gone."""
+        return self._connection is not None and not self._connection.peer_is_done
 
     def answer(self, answer: Answer) -> None:
         """Send the answer, if there is still somebody to be answered."""
@@ -182,10 +188,10 @@ class HttpRequest:
 
     def _log_access(self, answer: Answer, connection: HttpConnection) -> None:
         _log.info(
-            "{status} {method} {target} ({remote}) {elapsed}",
+            "{status} {method} {target} ({client}) {elapsed}",
             status=answer.status,
             method=self._method.decode("latin-1"),
             target=self.target.decode("latin-1"),
-            remote=address_text(connection.transport.getPeer()),
+            client=address_text(connection.transport.getPeer()),
             elapsed=duration_text(int((self._pump.now() - self._began) * 1e9)),
         )

@@ -10,17 +10,18 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from attrs import frozen
 
-from nsqtw.net.http_answers import INVALID_REQUEST, NOT_FOUND, Answer, allowed, moved, not_allowed
+from nsqtw.net.http_answers import EMPTY, INVALID_REQUEST, NOT_FOUND, Answer, allowed, moved, not_allowed
 from nsqtw.net.http_query import is_escaped
 
 if TYPE_CHECKING:
     from nsqtw.net.http_request import HttpRequest
 
 BODY_IGNORED = -1
+_SAFE_IN_PATH = "/$&+,:;=@"
 
 Handler = Callable[["HttpRequest"], "Answer | None"]
 """Serves a request whose body is there. Returns None when the request is going to be answered later. Refused."""
@@ -29,8 +30,9 @@ Handler = Callable[["HttpRequest"], "Answer | None"]
 @frozen
 class Route:
     """
-    One method and path. Of the body, `limit` bytes are kept, for BODY_IGNORED none; a request that announces more is
-    answered `too_big` before its body is read. `broken` answers a body whose chunks are none.
+    One method and path; a path may end with `/:opt` or the like, which stands for any last part. Of the body, `limit`
+    bytes are kept, for BODY_IGNORED none; a request that announces more is answered `too_big` before its body is read.
+    `broken` answers a body whose chunks are none.
     """
 
     method: bytes
@@ -55,9 +57,13 @@ class Routes:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._routes = {(route.method, route.path): route for route in routes}
+        self._open: dict[bytes, bytes] = {}
+        """The paths that end with any last part, by what stands before it."""
         self._methods: dict[bytes, list[bytes]] = {}
         for method, path in self._routes:
             self._methods.setdefault(path, [b"OPTIONS"]).append(method)
+            if b"/:" in path:
+                self._open[_start(path)] = path
 
     def find(self, method: bytes, target: bytes) -> Route | DeadEnd | None:
         """What `target`, a path and perhaps a query, leads to. None when it is no valid one."""
@@ -65,18 +71,20 @@ class Routes:
         return self._routes.get((method, path)) or self._search(method, path, query)
 
     def _search(self, method: bytes, path: bytes, query: bytes) -> Route | DeadEnd | None:
+        if path == b"*":
+            return self._whole_server(method)
         path = _without_host(path)
         if not (path.startswith(b"/") and is_escaped(path)):
             return None
         path = unquote_to_bytes(path)
-        route = self._routes.get((method, path))
+        route = self._routes.get((method, self._known(path)))
         if route is not None:
             return route
         respelled = self._respelled(method, path)
         if respelled is not None:
-            location = b"%s?%s" % (respelled, query) if query else respelled
+            location = quote(respelled, safe=_SAFE_IN_PATH).encode() + (b"?" + query if query else b"")
             return DeadEnd(moved(location, is_get=method == b"GET"), logged=False)
-        methods = self._methods.get(path)
+        methods = self._methods.get(self._known(path))
         if methods is None:
             return DeadEnd(NOT_FOUND, logged=True)
         listed = b", ".join(sorted(methods))
@@ -84,10 +92,31 @@ class Routes:
             return DeadEnd(allowed(listed), logged=False)
         return DeadEnd(not_allowed(listed), logged=True)
 
+    def _whole_server(self, method: bytes) -> DeadEnd:
+        """For `*`, which is no path: it can be asked for OPTIONS, and then has none."""
+        if method == b"OPTIONS":
+            return DeadEnd(EMPTY, logged=False)
+        methods = {b"OPTIONS", *(method for method, _ in self._routes)}
+        return DeadEnd(not_allowed(b", ".join(sorted(methods))), logged=True)
+
+    def _known(self, path: bytes) -> bytes:
+        """`path` as it stands in the table if it does: /config/:opt for /config/id."""
+        start = _start(path)
+        return path if start == path else self._open.get(start, path)
+
     def _respelled(self, method: bytes, path: bytes) -> bytes | None:
         """The path of this method that was probably meant."""
-        meant = posixpath.normpath(b"/" + path.lstrip(b"/")).lower()
-        return meant if (method, meant) in self._routes else None
+        cleaned = posixpath.normpath(b"/" + path.lstrip(b"/"))
+        start = _start(cleaned)
+        for meant in (start.lower() + cleaned[len(start) :], cleaned.lower(), cleaned.lower() + b"/"):
+            if (method, self._known(meant)) in self._routes:
+                return meant
+        return None
+
+
+def _start(path: bytes) -> bytes:
+    """All of a path but its last part."""
+    return path[: path.rfind(b"/") + 1]
 
 
 def _without_host(target: bytes) -> bytes:

@@ -21,12 +21,12 @@ from nsqtw.net.http_answers import Answer, document, plain, text
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.process_memory import memory
+from nsqtw.net.pump import Pump
 from nsqtw.options import hostname
 
 _OFF = ("false", "0")
 _NS = 10**9
-_NO_LATENCY = ""
-"""What follows "e2e%: " when latencies are not measured."""
+_LATENCY_UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "us"))
 
 
 @attrs.frozen
@@ -44,8 +44,9 @@ class Identity:
 class Inspection:
     """Tells of `broker`."""
 
-    def __init__(self, broker: Broker, identity: Identity) -> None:
+    def __init__(self, broker: Broker, pump: Pump, identity: Identity) -> None:
         self._broker = broker
+        self._pump = pump
         self._identity = identity
 
     def ping(self, request: HttpRequest) -> Answer:
@@ -79,6 +80,7 @@ class Inspection:
         found = stats_document(
             self._broker,
             NSQ_VERSION,
+            now=self._pump.now(),
             topic=given.get("topic", ""),
             channel=given.get("channel", ""),
             include_clients=given.get("include_clients") not in _OFF,
@@ -115,7 +117,7 @@ def _topic_lines(topic: dict[str, Any], now_ns: int) -> Iterator[str]:
     yield (
         f"{'*P ' if topic['paused'] else '   '}[{topic['topic_name']:<15}]"
         f" depth: {topic['depth']:<5} be-depth: {topic['backend_depth']:<5}"
-        f" msgs: {topic['message_count']:<8} e2e%: {_NO_LATENCY}"
+        f" msgs: {topic['message_count']:<8} e2e%: {_latencies(topic)}"
     )
     for channel in topic["channels"]:
         yield (
@@ -123,10 +125,23 @@ def _topic_lines(topic: dict[str, Any], now_ns: int) -> Iterator[str]:
             f" depth: {channel['depth']:<5} be-depth: {channel['backend_depth']:<5}"
             f" inflt: {channel['in_flight_count']:<4} def: {channel['deferred_count']:<4}"
             f" re-q: {channel['requeue_count']:<5} timeout: {channel['timeout_count']:<5}"
-            f" msgs: {channel['message_count']:<8} e2e%: {_NO_LATENCY}"
+            f" msgs: {channel['message_count']:<8} e2e%: {_latencies(channel)}"
         )
         for client in channel["clients"] or ():
             yield f"        {_client_text(client, now_ns)}"
+
+
+def _latencies(found: dict[str, Any]) -> str:
+    """The percentiles of a topic or channel, "" when none are measured."""
+    measured = found["e2e_processing_latency"]["percentiles"] or ()
+    return ", ".join(_latency_text(percentile["value"]) for percentile in measured)
+
+
+def _latency_text(ns: float) -> str:
+    for size, unit in _LATENCY_UNITS:
+        if ns > size:
+            return f"{ns / size:.1f}{unit}"
+    return f"{ns:.1f}ns"
 
 
 def _client_text(client: dict[str, Any], now_ns: int) -> str:

@@ -8,6 +8,7 @@ accepts: clients that come in between wait in the backlog instead of being refus
 from __future__ import annotations
 
 import os
+import re
 import socket
 from typing import Any
 
@@ -17,6 +18,7 @@ from nsqtw.errors import OptionError
 
 BACKLOG = 1024
 _HIGHEST_PORT = 65535
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 UNIX_PORT = -1
 """Where a port number is asked for, a unix socket has this one (nsqd specification 3.5)."""
 
@@ -31,8 +33,7 @@ class Listener:
         try:
             self._socket = _bound_socket(address)
         except OSError as failure:
-            reason = failure.strerror or str(failure)
-            raise OptionError(f"listen ({address}) failed - {reason.lower()}") from failure
+            raise OptionError(f"listen ({address}) failed - {failure}") from failure
         self._socket.setblocking(False)
         if self._socket.family == socket.AF_UNIX:
             self.address, self.port = address, UNIX_PORT
@@ -85,16 +86,38 @@ def _bound_socket(address: str) -> socket.socket:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(where)
         bound.listen(BACKLOG)
-    except OSError:
+    except OSError as failure:
         bound.close()
-        raise
+        network = "unix" if family == socket.AF_UNIX else "tcp"
+        shown = join_host_port(*where[:2]) if parts is not None and parts[0] else address
+        reason = (failure.strerror or str(failure)).lower()
+        raise OSError(f"listen {network} {shown}: bind: {reason}") from failure
     return bound
 
 
 def _resolve(host: str, port: str) -> tuple[socket.AddressFamily, Any]:
-    """The address to bind, of several an IPv4 one. No host means all of them."""
-    if port.isdecimal() and int(port) > _HIGHEST_PORT:
-        raise OSError(f"invalid port {port}")  # getaddrinfo would cut it to 16 bits
-    found = socket.getaddrinfo(host or None, port or "0", type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    """The address to bind, of several an IPv4 one. No host means all of them. OSError in Go's words."""
+    number = _port_number(port)
+    # As text it would be taken for a name in any script, and Python load all it knows of those.
+    node = host.encode() if host.isascii() else host
+    try:
+        found = socket.getaddrinfo(node or None, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, ValueError) as failure:
+        unknown = isinstance(failure, socket.gaierror) and failure.errno == socket.EAI_NONAME
+        reason = "no such host" if unknown else str(failure)
+        raise OSError(f"listen tcp: lookup {host}: {reason}") from failure
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return found[0][0], found[0][4]
+
+
+def _port_number(port: str) -> int:
+    """A port as a number, or the name of a service; no port means any. OSError in Go's words."""
+    if _NUMBER.fullmatch(port or "0"):
+        number = int(port or "0")
+        if not 0 <= number <= _HIGHEST_PORT:
+            raise OSError(f"listen tcp: address {port}: invalid port")
+        return number
+    try:
+        return socket.getservbyname(port, "tcp")
+    except (OSError, ValueError) as failure:
+        raise OSError(f"listen tcp: address tcp/{port}: unknown port") from failure

@@ -1,8 +1,15 @@
 """
-Log lines as nsqd prints them: `[nsqd] 2026/11/21 09:00:00.000123 INFO: TCP: listening on 127.0.0.1:4150`.
+Log lines, as nsqd prints them or as JSON.
 
-Events come from `twisted.logger`. Client test suites and operators search these lines (nsqd specification
-6.4), so one event is one line; only an unexpected failure is followed by its traceback.
+    [nsqd] 2026/11/21 09:00:00.000123 INFO: TCP: new client(127.0.0.1:50000)
+    {"time":"2026-11-21T08:00:00.000123+00:00","level":"info","text":"TCP: new ...","client":"127.0.0.1:50000"}
+
+Events come from `twisted.logger`. Client test suites and operators search these lines (nsqd specification 6.4), so one
+event is one line; as text, an unexpected failure is followed by its traceback.
+
+A format is what `twisted.logger.FileLogObserver` asks for: a function from an event to a line, or None for nothing.
+`options.log_level` is looked at for every event, because it changes while the broker runs. What Twisted says of itself
+is left out unless it is a warning or worse.
 """
 
 from __future__ import annotations
@@ -11,23 +18,49 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 
-from twisted.logger import ILogObserver, LogEvent, LogLevel, eventAsText
-from zope.interface import implementer
+from twisted.logger import LogEvent, LogLevel, eventAsText
 
 from nsqtw.option_values import LEVELS
 from nsqtw.options import Options
 
 START_UP_PREFIX = "[nsqd] "
-"""What is printed before the options are known to be good starts with this, whatever log-prefix says."""
+"""What is printed before there is a broker starts with this, whatever log-prefix says."""
 
-_WORDS = {
-    LogLevel.debug: (LEVELS["debug"], "DEBUG"),
-    LogLevel.info: (LEVELS["info"], "INFO"),
-    LogLevel.warn: (LEVELS["warn"], "WARNING"),
-    LogLevel.error: (LEVELS["error"], "ERROR"),
-    LogLevel.critical: (LEVELS["fatal"], "FATAL"),
+Format = Callable[[LogEvent], "str | None"]
+
+_LEVELS = {
+    LogLevel.debug: "debug",
+    LogLevel.info: "info",
+    LogLevel.warn: "warn",
+    LogLevel.error: "error",
+    LogLevel.critical: "fatal",
 }
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def log_format(options: Options) -> Format:
+    """The format the options ask for."""
+    if options.log_format == "json":
+        # Only a broker that writes JSON loads what that takes.
+        from nsqtw.net.log_json import JsonFormat
+
+        return JsonFormat(options)
+    return TextFormat(options)
+
+
+def start_up_failure(text: str, when: float, options: Options | None = None) -> str:
+    """The line that says why there is no broker; without `options` when they could not be read."""
+    if options is not None and options.log_format == "json":
+        event = {"log_level": LogLevel.critical, "log_time": when, "log_format": "{error}", "error": text}
+        return log_format(options)(event) or ""
+    return start_up_line("FATAL", text, when)
+
+
+def start_up_line(word: str, text: str, when: float) -> str:
+    """A line from before there is a log; nsqd's lines without a level have less in front."""
+    if word:
+        return log_line(START_UP_PREFIX, when, word, one_line(text))
+    return f"{datetime.fromtimestamp(when):%Y/%m/%d %H:%M:%S} {one_line(text)}\n"
 
 
 def log_line(prefix: str, when: float, word: str, text: str) -> str:
@@ -35,28 +68,38 @@ def log_line(prefix: str, when: float, word: str, text: str) -> str:
     return f"{prefix}{datetime.fromtimestamp(when):%Y/%m/%d %H:%M:%S.%f} {word}: {text}\n"
 
 
-@implementer(ILogObserver)
-class LineLog:
-    """
-    A log observer that passes lines to `write`. `options.log_level` is looked at for every event, because it
-    changes while the broker runs. What Twisted says of itself is left out unless it is a warning or worse.
-    """
+def wanted_level(event: LogEvent, options: Options) -> str | None:
+    """The level of an event, as --log-level calls it; None for one that is left out."""
+    level = _LEVELS[event.get("log_level") or LogLevel.info]
+    number = LEVELS[level]
+    if number < options.log_level or (number < LEVELS["warn"] and is_of_twisted(event)):
+        return None
+    return level
 
-    def __init__(self, write: Callable[[str], object], options: Options) -> None:
-        self._write = write
+
+class TextFormat:
+    """nsqd's lines."""
+
+    def __init__(self, options: Options) -> None:
         self._options = options
 
-    def __call__(self, event: LogEvent) -> None:
-        level, word = _WORDS[event.get("log_level") or LogLevel.info]
-        if level < self._options.log_level or (level < LEVELS["warn"] and _is_of_twisted(event)):
-            return
+    def __call__(self, event: LogEvent) -> str | None:
+        level = wanted_level(event, self._options)
+        if level is None:
+            return None
         text = eventAsText(event, includeTimestamp=False, includeSystem=False)
         if event.get("log_failure") is None:
-            # A peer's bytes may be in the text: they must not be able to write lines or move the cursor.
-            text = _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
-        self._write(log_line(self._options.log_prefix, event["log_time"], word, text))
+            text = one_line(text)
+        word = "WARNING" if level == "warn" else level.upper()
+        return log_line(self._options.log_prefix, event["log_time"], word, text)
 
 
-def _is_of_twisted(event: LogEvent) -> bool:
+def one_line(text: str) -> str:
+    """A peer's or a user's bytes may be in the text: they must not be able to write lines or move the cursor."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def is_of_twisted(event: LogEvent) -> bool:
+    """Whether Twisted, or something that uses its older log, says it."""
     namespace: str = event.get("log_namespace", "")
     return namespace.startswith("twisted.") or namespace == "log_legacy"

@@ -70,6 +70,11 @@ class Pump:
         """The moment, in the broker's clock."""
         return time.monotonic()
 
+    @property
+    def reactor(self) -> Any:
+        """What runs all of it."""
+        return self._reactor
+
     def wake(self) -> None:
         """Something changed: do a turn when everything that can be read now has been read."""
         if not self._woken:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.tcp import Connection as SocketConnection
@@ -61,7 +62,7 @@ class BrokerConnection(Protocol):
         self._is_plain = isinstance(self.transport, SocketConnection)
         self.transport.registerProducer(self, True)
         self._factory.connections.add(self)
-        _log.info("TCP: new client({remote})", remote=self._remote)
+        _log.info("TCP: new client({client})", client=self._remote)
 
     def dataReceived(self, data: bytes) -> None:
         session = self._session
@@ -76,7 +77,7 @@ class BrokerConnection(Protocol):
 
     def readConnectionLost(self) -> None:
         if self._session is None:
-            _log.error("failed to read protocol version - EOF")
+            self._log_no_magic("unexpected EOF" if self._magic else "EOF")
             self.disconnect()
         else:
             self._session.receive_end(self._pump.now())
@@ -88,11 +89,17 @@ class BrokerConnection(Protocol):
         if self._end is not None and self._end.active():
             self._end.cancel()
         self._factory.connections.discard(self)
+        broke = isinstance(reason.value, ConnectionLost)
         if self._session is not None:
+            broke = broke and not self._session.closing
             self._session.connection_lost(self._pump.now())
             self._session = None
             self._pump.wake()
-            _log.info("PROTOCOL(V2): [{remote}] exiting ioloop", remote=self._remote)
+            if broke:
+                text = "client({client}) - failed to read command - {error}"
+                _log.error(text, client=self._remote, error=reason.getErrorMessage())
+        elif broke and self._end is None:
+            self._log_no_magic(reason.getErrorMessage())
 
     def pauseProducing(self) -> None:
         if self._session is not None:
@@ -155,10 +162,10 @@ class BrokerConnection(Protocol):
             return None
         magic = self._magic[:MAGIC_BYTES]
         shown = magic.decode("latin-1")
-        _log.info("CLIENT({remote}): desired protocol magic '{magic}'", remote=self._remote, magic=shown)
+        _log.info("CLIENT({client}): desired protocol magic '{magic}'", client=self._remote, magic=shown)
         factory = self._factory.protocols.get(magic)
         if factory is None:
-            _log.error("client({remote}) bad protocol magic '{magic}'", remote=self._remote, magic=shown)
+            _log.error("client({client}) bad protocol magic '{magic}'", client=self._remote, magic=shown)
             self.transport.write(frame(ERROR, b"E_BAD_PROTOCOL"))
             self.disconnect()
             return None
@@ -166,6 +173,9 @@ class BrokerConnection(Protocol):
             self._factory.broker, self._remote, lambda: self._pump.changed(self), self._pump.now()
         )
         return self._session
+
+    def _log_no_magic(self, error: str) -> None:
+        _log.error("failed to read protocol version - {error}", client=self._remote, error=error)
 
     def _regulate(self, session: IProtocol) -> None:
         """Read from the transport exactly when the session wants data."""

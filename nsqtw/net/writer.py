@@ -1,5 +1,6 @@
 """
-The writer thread: positions, deletion, trimming, and the commits that take longer than a turn, away from the reactor.
+The writer thread: positions, names, deletion, trimming, and the commits that take longer than a turn, away from the
+reactor.
 
 One thread, one job at a time, in order. A job is a `Save` of the broker's, or a `Flight`. Trimming follows the saved
 state, so it is right for the running broker and for the one that comes after a crash.
@@ -7,25 +8,35 @@ state, so it is right for the running broker and for the one that comes after a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from nsqtw.core.broker import Save
+from nsqtw.core.cut import NamedTopic
 from nsqtw.core.flight import Flight
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue, IPositions, OperatorLog
 
 Landed = Callable[[Flight, dict[IBackendQueue, BackendError]], None]
 
+WriteNames = Callable[[Sequence[NamedTopic]], None]
+"""Writes `nsqd.dat`. BackendError."""
+
 
 class WriterThread:
-    """Does saves and commits in a thread of its own; answers arrive through `reactor.callFromThread`."""
+    """
+    Does saves and commits in a thread of its own; answers arrive through `reactor.callFromThread`. Without
+    `write_names` the names of topics and channels are kept nowhere but in `positions`.
+    """
 
-    def __init__(self, reactor: Any, positions: IPositions, log: OperatorLog) -> None:
+    def __init__(
+        self, reactor: Any, positions: IPositions, log: OperatorLog, write_names: WriteNames | None = None
+    ) -> None:
         self._reactor = reactor
         self._positions = positions
         self._log = log
+        self._write_names = write_names
         self._thread = ThreadPoolExecutor(1, "nsqtw-writer")
 
     def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
@@ -42,16 +53,18 @@ class WriterThread:
 
     def _perform(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
         try:
-            error = perform(save, self._positions, self._log)
+            error = perform(save, self._positions, self._log, self._write_names)
         except Exception as unforeseen:  # a broken backend of a third party must not leave waiters hanging
             error = BackendError(f"{type(unforeseen).__name__}: {unforeseen}")
         self._reactor.callFromThread(done, save, error)
 
 
-def perform(save: Save, positions: IPositions, log: OperatorLog) -> BackendError | None:
+def perform(
+    save: Save, positions: IPositions, log: OperatorLog, write_names: WriteNames | None = None
+) -> BackendError | None:
     """
-    Reserve, save, then delete and trim. Returns why nothing was saved; what fails after saving is logged, and tried
-    again with a later save, or by the next start.
+    Reserve, save, write the names, then delete and trim. Returns why nothing was saved; what fails after saving is
+    logged, and tried again with a later save, or by the next start. Why names were not written is left in the save.
     """
     try:
         if save.reserve is not None:
@@ -60,16 +73,21 @@ def perform(save: Save, positions: IPositions, log: OperatorLog) -> BackendError
             positions.save(save.cut)
     except BackendError as error:
         return error
+    if save.names is not None and write_names is not None:
+        try:
+            write_names(save.names)
+        except BackendError as failure:
+            save.names_error = failure
     for name, queue in save.deleted:
         try:
             queue.delete()
         except BackendError as error:
-            log("error", f"TOPIC({name}): failed to delete its files - {error}")
+            log("error", "TOPIC({topic}): failed to delete its files - {error}", topic=name, error=error)
     for name, queue, bounds in save.trims:
         try:
             unfinished = bounds or positions.unfinished(name)
             if unfinished is not None:
                 queue.trim(*unfinished)
         except BackendError as error:
-            log("error", f"TOPIC({name}): failed to free space - {error}")
+            log("error", "TOPIC({topic}): failed to free space - {error}", topic=name, error=error)
     return None

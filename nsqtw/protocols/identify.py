@@ -2,7 +2,7 @@
 IDENTIFY: what a client may ask for, within which bounds, and the answer (nsqd specification 1.6).
 
 The JSON is read as nsqd reads it: keys match in any case and the last one wins, null means absent, and types are exact:
-no quoted numbers, no fractions, no booleans for integers.
+no quoted numbers, no fractions, no booleans for integers. A byte of a string that is no UTF-8 becomes one U+FFFD.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _KINDS: dict[str, Any] = {
     "sample_rate": 0,
     "msg_timeout": 0,
 }
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a pair, or a byte that is no UTF-8
+_INTEGER_DIGITS = len(str(-(1 << 63)))
 _INTEGER_BITS = {"sample_rate": 32}
 
 
@@ -64,14 +65,18 @@ def decode(body: bytes) -> dict[str, Any]:
     fields = dict(_KINDS)
     try:
         document = json.loads(
-            body.decode("utf-8", "replace"), object_pairs_hook=_Object, parse_float=_Unfit, parse_constant=_Unfit
+            body.decode("utf-8", "surrogateescape"),
+            object_pairs_hook=_Object,
+            parse_int=_integer,
+            parse_float=_Unfit,
+            parse_constant=_Unfit,
         )
         if document is None:
             return fields
         if not isinstance(document, _Object):
             raise ValueError("not an object")
         for key, value in document:
-            name = key.lower()
+            name = key.lower().replace("\u017f", "s")  # the long s; the Kelvin sign is a k in lower case anyway
             if name in fields and value is not None:
                 fields[name] = _typed(name, value)
     except (ValueError, RecursionError):
@@ -143,7 +148,7 @@ def answer(settings: Settings, options: Options) -> bytes:
 
 
 class _Unfit:
-    """A number that is no integer; no field accepts it, an unknown key may have it."""
+    """A number that is no integer, or a very long one; no field accepts it, an unknown key may have it."""
 
     def __init__(self, text: str) -> None:
         if text in ("NaN", "Infinity", "-Infinity"):
@@ -152,6 +157,10 @@ class _Unfit:
 
 class _Object(list[tuple[str, Any]]):
     """A JSON object as its pairs, told apart from an array."""
+
+
+def _integer(text: str) -> int | _Unfit:
+    return int(text) if len(text) <= _INTEGER_DIGITS else _Unfit(text)
 
 
 def _typed(name: str, value: Any) -> Any:
@@ -171,4 +180,5 @@ def _bounded(what: str, value: int, low: int, high: int, *, or_else: int = 0) ->
 
 
 def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
+    """Whole milliseconds, cut off as nsqd does; by way of nanoseconds, where a float is exact enough to be cut."""
+    return round(seconds * 10**9) // 10**6

@@ -1,9 +1,23 @@
-"""Numbers on a command line (nsqd specification 1.3): decimal digits, 64 bits, silent wrap-around."""
+"""
+The words of a command line: numbers, names and message ids, what is wrong with them, and what the log shows of them.
+
+Numbers are decimal digits, 64 bits, with silent wrap-around (nsqd specification 1.3). Errors echo to the client what
+it sent, whatever that is. The log shows a word only when it is what belongs there, because anything else may be a
+piece of a message: its length.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from nsqtw.errors import ClientError
+from nsqtw.gotext import quoted
+from nsqtw.names import MAX_NAME_BYTES, is_valid_name
+
+ID_BYTES = 16
+_SHORT_NUMBER = re.compile(rb"[0-9]{0,20}")
+_ID = re.compile(rb"[0-9a-f]{16}")
 _DIGITS = re.compile(rb"[0-9]*")
 _MODULUS = 1 << 64
 _NS_PER_MS = 10**6
@@ -28,3 +42,55 @@ def signed64(number: int) -> int:
 def duration_ns(milliseconds: int) -> int:
     """Milliseconds as signed 64-bit nanoseconds, wrapped: too long a time comes out short or negative."""
     return signed64(milliseconds * _NS_PER_MS % _MODULUS)
+
+
+def checked_name(raw: bytes, code: str, what: str) -> str:
+    """The name of a topic or channel. ClientError when it is none: `code`, and `what` it should have named."""
+    name = text_of(raw)
+    if not is_valid_name(name):
+        raise ClientError(code, f"{what} {quoted(raw)} is not valid", logged=f"{what} {shown_name(raw)} is not valid")
+    return name
+
+
+def message_id_of(verb: bytes, params: Sequence[bytes], wanted: int) -> bytes:
+    """The message id of a command that takes `wanted` parameters. ClientError."""
+    if len(params) < wanted:
+        raise ClientError("E_INVALID", f"{verb.decode()} insufficient number of params")
+    if len(params[0]) != ID_BYTES:
+        raise ClientError("E_INVALID", "invalid message ID")
+    return params[0]
+
+
+def unparsed(what: str, raw: bytes) -> ClientError:
+    """The error for something that should have been a number; `what` says which one."""
+    return ClientError("E_INVALID", f"{what} {text_of(raw)}", logged=f"{what} {shown_number(raw)}")
+
+
+def text_of(raw: bytes) -> str:
+    """Bytes of a client in a text that becomes a frame: there they are what they were."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+# -- for the log
+
+
+def hidden(raw: bytes) -> str:
+    """What is shown of bytes that are not shown."""
+    return f"({len(raw)} bytes)" if raw else ""
+
+
+def shown_name(raw: bytes) -> str:
+    """A name, in quotes when it is none."""
+    if len(raw) > MAX_NAME_BYTES:
+        return hidden(raw)
+    return raw.decode() if is_valid_name(text_of(raw)) else quoted(raw)
+
+
+def shown_number(raw: bytes) -> str:
+    """A decimal number of up to 64 bits."""
+    return raw.decode() if _SHORT_NUMBER.fullmatch(raw) else hidden(raw)
+
+
+def shown_id(raw: bytes) -> str:
+    """A message id as we make them."""
+    return raw.decode() if _ID.fullmatch(raw) else hidden(raw)

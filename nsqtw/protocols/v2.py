@@ -37,14 +37,23 @@ from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, ChannelFull, ClientError, Exiting, LineTooLong
-from nsqtw.gotext import quoted
 from nsqtw.interfaces import IProtocol, IProtocolFactory
-from nsqtw.names import is_valid_name
 from nsqtw.protocols import identify
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
-from nsqtw.protocols.parameters import decimal, duration_ns, signed64
+from nsqtw.protocols.parameters import (
+    checked_name,
+    decimal,
+    duration_ns,
+    hidden,
+    message_id_of,
+    shown_id,
+    signed64,
+    text_of,
+    unparsed,
+)
 from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.v2_codec import V2Codec
+from nsqtw.protocols.v2_trace import DEBUG, Identified, Trace
 
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
 MAX_UNREAD_REPLIES = 1000
@@ -108,7 +117,11 @@ class V2Session(Due):
         self._beat = self._settings.heartbeat_interval
         self._next_heartbeat = now + self._beat
         host = remote_address.rpartition(":")[0].strip("[]")
+        self._failure = ""
+        """The error this session ends with, for the log."""
         self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
+        self._trace = Trace(broker.log, self.client)
+        self._is_traced = False
         broker.clients[id(self)] = self.client
         broker.agenda.at(self._next_heartbeat, self)
 
@@ -125,7 +138,10 @@ class V2Session(Due):
     def receive_data(self, chunk: bytes, now: float) -> None:
         if not self._ending:
             self._codec.feed(chunk)
+            self._is_traced = self._options.log_level <= DEBUG
             self._run_commands(now)
+            if self._is_traced and self._consumer is not None:
+                self._trace.state()
 
     def receive_end(self, now: float) -> None:
         error = self._codec.interrupted()
@@ -134,7 +150,11 @@ class V2Session(Due):
         self._end()
 
     def data_to_send(self) -> list[bytes]:
-        return self._replies.take()
+        out = self._replies.take()
+        if self._options.log_level <= DEBUG and self._consumer is not None:
+            self._trace.written(out)
+            self._trace.state()
+        return out
 
     def pause_delivery(self) -> None:
         self._stalled = True
@@ -155,8 +175,12 @@ class V2Session(Due):
         self._codec.forget()
         self.due_at = 0.0  # nothing it is still on the agenda for concerns it
         self._broker.clients.pop(id(self), None)
+        self._log("info", "PROTOCOL(V2): [{client}] exiting ioloop")
+        if self._failure:
+            self._log("error", "client({client}) - {error}", error=self._failure)
         if self._consumer is not None:
             self._channel.leave(self._consumer)
+        self._log("info", "PROTOCOL(V2): [{client}] exiting messagePump")
 
     # -- time
 
@@ -166,7 +190,8 @@ class V2Session(Due):
             self._run_commands(now)
         if self._birth_pending or self._replies.are_owed:
             self._last_command = now  # it is us who take long
-        if now >= self._deadline:
+        if now >= self._deadline and not self._ending:
+            self._failure = "failed to read command - i/o timeout"
             self.receive_end(now)
         if self._ending:
             return None
@@ -186,8 +211,9 @@ class V2Session(Due):
 
     def error_frame(self, error: ClientError) -> bytes:
         """The one place where an error becomes a frame, and a line in the log."""
-        shown = error.frame_data.decode("utf-8", "backslashreplace")  # a client's bytes need not be text
-        self._broker.log("error", f"[{self.client.remote_address}] - {shown}")
+        self._log("error", "[{client}] - {error}", error=error.log_text)
+        if error.fatal:
+            self._failure = error.log_text
         return frame(ERROR, error.frame_data)
 
     def _refuse(self, error: ClientError) -> None:
@@ -213,6 +239,8 @@ class V2Session(Due):
                     return
                 self._last_command = now
                 verb, params, payload = command
+                if self._is_traced:
+                    self._trace.command(verb, params, payload)
                 states, handler = _COMMANDS.get(verb, _UNKNOWN)
                 if self._state not in states:
                     raise _wrong_state(verb)
@@ -220,10 +248,13 @@ class V2Session(Due):
         except ClientError as error:
             self._refuse(error)
         except LineTooLong:
+            self._failure = "failed to read command - bufio: buffer full"
             self._end()
 
     def _check_body_command(self, verb: bytes, params: Sequence[bytes]) -> None:
         """What has to be right before the body of a command is read."""
+        if self._is_traced:
+            self._trace.body_begins(verb, params)
         states, _ = _COMMANDS[verb]
         if self._state not in states:
             raise _wrong_state(verb)
@@ -235,7 +266,7 @@ class V2Session(Due):
         if len(params) < (2 if verb == b"DPUB" else 1):
             raise ClientError("E_INVALID", f"{name} {_NAMELESS}")
         code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
-        _checked_name(params[0], code, f"{name} topic name")
+        checked_name(params[0], code, f"{name} topic name")
         if verb == b"MPUB":
             self._topic(verb, params[0])
         elif verb == b"DPUB":
@@ -243,6 +274,7 @@ class V2Session(Due):
 
     def _on_identify(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         fields = identify.decode(payload[0])
+        self._log("info", "[{client}] IDENTIFY: {identify}", identify=Identified(fields))
         identify.apply(fields, self._settings, self._options)
         client, settings = self.client, self._settings
         client.client_id, client.hostname = fields["client_id"], fields["hostname"]
@@ -271,8 +303,8 @@ class V2Session(Due):
             raise ClientError("E_INVALID", "cannot SUB with heartbeats disabled")
         if len(params) < 2:
             raise ClientError("E_INVALID", f"SUB {_NAMELESS}")
-        topic_name = _checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
-        channel_name = _checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
+        topic_name = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
+        channel_name = checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
         consumer = Consumer(self.client, self._broker.agenda, self._replies.pass_by, self._end, self._msg_timeout)
         consumer.touch_timeout = self._settings.msg_timeout
         consumer.sample_rate = self._sample_rate
@@ -321,12 +353,13 @@ class V2Session(Due):
 
     def _on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         if self._state == CLOSING:
+            self._log("info", "PROTOCOL(V2): [{client}] ignoring RDY after CLS in state ClientStateV2Closing")
             return
         count = 1
         if params:
             number = decimal(params[0])
             if number is None:
-                raise ClientError("E_INVALID", f"RDY could not parse count {_text(params[0])}")
+                raise unparsed("RDY could not parse count", params[0])
             count = signed64(number)
         limit = self._options.max_rdy_count
         if not 0 <= count <= limit:
@@ -334,22 +367,27 @@ class V2Session(Due):
         self._channel.set_ready(self._subscriber, count)
 
     def _on_fin(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        ids = payload or [_message_id(verb, params, 1)]
-        for message_id, why in self._channel.finish(self._subscriber, ids):
+        ids = payload or [message_id_of(verb, params, 1)]
+        for message_id, why in self._channel.finish(self._subscriber, ids, now):
             self._failed(verb, message_id, why)
 
     def _on_req(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        message_id = _message_id(verb, params, 2)
+        message_id = message_id_of(verb, params, 2)
         number = decimal(params[1])
         if number is None:
-            raise ClientError("E_INVALID", f"REQ could not parse timeout {_text(params[1])}")
-        delay = min(max(duration_ns(number) / 1e9, 0.0), self._options.max_req_timeout)
+            raise unparsed("REQ could not parse timeout", params[1])
+        asked_ns, longest_ns = duration_ns(number), round(self._options.max_req_timeout * 1e9)
+        delay_ns = min(max(asked_ns, 0), longest_ns)
+        if delay_ns != asked_ns:
+            text = "PROTOCOL(V2): [{client}] REQ timeout {asked_ns} out of range 0-{longest_ns}. Setting to {delay_ns}"
+            self._log("info", text, asked_ns=asked_ns, longest_ns=longest_ns, delay_ns=delay_ns)
+        delay = delay_ns / 1e9
         why = self._channel.requeue(self._subscriber, message_id, delay, now)
         if why is not None:
             self._failed(verb, message_id, why)
 
     def _on_touch(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        message_id = _message_id(verb, params, 1)
+        message_id = message_id_of(verb, params, 1)
         why = self._channel.touch(self._subscriber, message_id, now)
         if why is not None:
             self._failed(verb, message_id, why)
@@ -363,7 +401,7 @@ class V2Session(Due):
         """A sign of life."""
 
     def _on_unknown(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        raise ClientError("E_INVALID", f"invalid command {_text(verb)}")
+        raise ClientError("E_INVALID", f"invalid command {text_of(verb)}", logged=f"invalid command {hidden(verb)}")
 
     # -- inside
 
@@ -392,7 +430,7 @@ class V2Session(Due):
         """The delay of a DPUB. ClientError."""
         number = decimal(parameter)
         if number is None:
-            raise ClientError("E_INVALID", f"DPUB could not parse timeout {_text(parameter)}")
+            raise unparsed("DPUB could not parse timeout", parameter)
         longest_ns = round(self._options.max_req_timeout * 1e9)
         if not 0 <= duration_ns(number) <= longest_ns:
             text = f"DPUB timeout {number} out of range 0-{longest_ns // 10**6}"
@@ -401,8 +439,12 @@ class V2Session(Due):
 
     def _failed(self, verb: bytes, message_id: bytes, why: str) -> None:
         command = verb.decode()
-        text = f"{command} {_text(message_id)} failed {why}"
-        self._refuse(ClientError(f"E_{command}_FAILED", text, fatal=False))
+        text = f"{command} {text_of(message_id)} failed {why}"
+        logged = f"{command} {shown_id(message_id)} failed {why}"
+        self._refuse(ClientError(f"E_{command}_FAILED", text, fatal=False, logged=logged))
+
+    def _log(self, level: str, text: str, **fields: object) -> None:
+        self._broker.log(level, text, client=self.client.remote_address, **fields)
 
 
 _Handler = Callable[[V2Session, bytes, Sequence[bytes], list[bytes], float], None]
@@ -440,22 +482,3 @@ class V2Factory:
 
 def _wrong_state(verb: bytes) -> ClientError:
     return ClientError("E_INVALID", f"cannot {verb.decode()} in current state")
-
-
-def _checked_name(raw: bytes, code: str, what: str) -> str:
-    name = _text(raw)
-    if not is_valid_name(name):
-        raise ClientError(code, f"{what} {quoted(raw)} is not valid")
-    return name
-
-
-def _message_id(verb: bytes, params: Sequence[bytes], wanted: int) -> bytes:
-    if len(params) < wanted:
-        raise ClientError("E_INVALID", f"{verb.decode()} insufficient number of params")
-    if len(params[0]) != 16:
-        raise ClientError("E_INVALID", "invalid message ID")
-    return params[0]
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")

@@ -88,9 +88,9 @@ class FaultyFiles(Files):
             image.take(step._replace(data=step.data[:torn]))
         image.root.write_to(directory, power_loss=power_loss)
 
-    def open(self, path: str, *, create: bool = False) -> int:
+    def open(self, path: str, *, create: bool = False, mode: int = 0o644) -> int:
         self._meet("open")
-        fd = super().open(path, create=create)
+        fd = super().open(path, create=create, mode=mode)
         if create:
             self._note(Step("create", self._relative(path)))
         self._numbers[fd] = self._now.number_of(self._relative(path))

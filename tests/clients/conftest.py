@@ -1,9 +1,9 @@
 """
 What clients that others wrote have to do, whichever it is.
 
-Subscribe to both channels of a topic; publish SINGLES one by one and MULTIPLE at once; consume all of it, giving
-back what `wants_again` says and finishing the rest; then wait until every connection has had a heartbeat, and
-publish and consume LAST.
+Subscribe to both channels of a topic; publish SINGLES one by one, MULTIPLE at once and LATER with a delay; consume
+all of it, touching each message, giving back what `wants_again` says and finishing the rest; then wait until every
+connection has had a heartbeat, and publish and consume LAST.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ TOPIC = "of-clients"
 CHANNELS = ("plain", "picky")
 SINGLES = [b"one", b"\x00\xff\r\n", b"x" * 100_000]
 MULTIPLE = [b"many %d" % number for number in range(20)]
+LATER = b"later"
+LATER_MS = 50
 LAST = b"after the heartbeats"
+ALL = [*SINGLES, *MULTIPLE, LATER, LAST]
 HEARTBEAT_SECONDS = 1
 """As short as may be negotiated."""
 
@@ -27,8 +30,8 @@ Deliveries = dict[str, list[tuple[bytes, int]]]
 """By channel: body and attempts of every message, each time it came."""
 
 DELIVERED: Deliveries = {
-    "plain": [(body, 1) for body in [*SINGLES, *MULTIPLE, LAST]],
-    "picky": [(body, 1) for body in [*SINGLES, *MULTIPLE, LAST]] + [(body, 2) for body in MULTIPLE],
+    "plain": [(body, 1) for body in ALL],
+    "picky": [(body, 1) for body in ALL] + [(body, 2) for body in MULTIPLE],
 }
 
 
@@ -45,7 +48,7 @@ def assert_all_is_done(nsqd: NsqdProcess, delivered: Deliveries) -> None:
     for channel in CHANNELS:
         nsqd.await_counts(TOPIC, channel, NOTHING)
     (topic,) = nsqd.stats(TOPIC)
-    assert topic["message_count"] == len(SINGLES) + len(MULTIPLE) + 1
+    assert topic["message_count"] == len(ALL)
     requeued = {channel["channel_name"]: channel["requeue_count"] for channel in topic["channels"]}
     assert requeued == {"plain": 0, "picky": len(MULTIPLE)}
 

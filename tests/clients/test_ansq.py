@@ -14,6 +14,8 @@ from tests.clients.conftest import (
     DELIVERED,
     HEARTBEAT_SECONDS,
     LAST,
+    LATER,
+    LATER_MS,
     MULTIPLE,
     SINGLES,
     TOPIC,
@@ -44,6 +46,7 @@ async def consume(reader: Reader, count: int) -> list[tuple[bytes, int]]:
         message = await reader.wait_for_message()
         assert message is not None, "the connection was closed"
         seen.append((message.body, message.attempts))
+        await message.touch()
         if wants_again(reader.channel, message.body, message.attempts):
             await message.req(0)
         else:
@@ -71,6 +74,7 @@ async def dialogue(port: int) -> Deliveries:
         for body in SINGLES:
             assert is_ok(await writer.pub(TOPIC, body))
         assert is_ok(await writer.mpub(TOPIC, *MULTIPLE))
+        assert is_ok(await writer.dpub(TOPIC, LATER, delay_time=LATER_MS))
         for reader in readers:
             delivered[reader.channel] = await consume(reader, len(DELIVERED[reader.channel]) - 1)
         for heart in hearts:

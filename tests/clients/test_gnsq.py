@@ -18,6 +18,8 @@ from tests.clients.conftest import (
     DELIVERED,
     HEARTBEAT_SECONDS,
     LAST,
+    LATER,
+    LATER_MS,
     MULTIPLE,
     SINGLES,
     TOPIC,
@@ -83,6 +85,7 @@ class Clients:
     def _handle(self, consumer: Consumer, message: Message) -> None:
         self.delivered[consumer.channel].append((message.body, message.attempts))
         self._changed.set()
+        message.touch()
         if wants_again(consumer.channel, message.body, message.attempts):
             message.requeue(backoff=False)
 
@@ -92,6 +95,7 @@ def dialogue(port: int) -> Deliveries:
     for body in SINGLES:
         clients.producer.publish(TOPIC, body)
     clients.producer.multipublish(TOPIC, MULTIPLE)
+    clients.producer.publish(TOPIC, LATER, defer=LATER_MS)
     clients.await_all_but(1)
     clients.await_heartbeats()
     clients.producer.publish(TOPIC, LAST)

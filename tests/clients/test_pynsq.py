@@ -13,6 +13,8 @@ from tests.clients.conftest import (
     DELIVERED,
     HEARTBEAT_SECONDS,
     LAST,
+    LATER,
+    LATER_MS,
     MULTIPLE,
     SINGLES,
     TOPIC,
@@ -67,6 +69,7 @@ class Reader(nsq.Reader):
     def handle(self, message: nsq.Message) -> bool:
         self.seen.append((message.body, message.attempts))
         self._changed.set()
+        message.touch()
         if wants_again(self.channel, message.body, message.attempts):
             message.requeue(backoff=False, delay=0)
         return True
@@ -86,6 +89,7 @@ async def dialogue(port: int) -> Deliveries:
     for body in SINGLES:
         assert await writer.answer(writer.pub, body) == b"OK"
     assert await writer.answer(writer.mpub, MULTIPLE) == b"OK"
+    assert await writer.answer(writer.dpub, LATER_MS, LATER) == b"OK"
     for reader in readers:
         await reader.has_seen(len(DELIVERED[reader.channel]) - 1)
     for client in clients:

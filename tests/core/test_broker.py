@@ -52,13 +52,30 @@ def test_births_and_deaths_are_said() -> None:
     world = World()
     world.channel()
     world.topic().delete_channel("c")
+    world.channel("d")
     world.broker.delete_topic("t")
-    assert world.lines == [
-        ("info", "TOPIC(t): created"),
-        ("info", "TOPIC(t): new channel(c)"),
-        ("info", "TOPIC(t): deleting channel c"),
-        ("info", "TOPIC(t): deleting"),
+    assert [text for _, text in world.lines] == [
+        "TOPIC(t): created",
+        "TOPIC(t): new channel(c)",
+        "TOPIC(t): deleting channel c",
+        "CHANNEL(c): deleting",
+        "TOPIC(t): new channel(d)",
+        "TOPIC(t): deleting",
+        "CHANNEL(d): deleting",
     ]
+
+
+@pytest.mark.parametrize(
+    ("durability", "flushed"), [("os", []), ("memory", ["TOPIC(t): flushing 2 memory messages to backend"])]
+)
+def test_a_clean_stop_says_what_is_closed_and_what_had_to_be_written(durability: str, flushed: list[str]) -> None:
+    world = World(durability=durability)
+    world.channel()
+    world.put(b"a", b"b")
+    world.turn()
+    world.lines.clear()
+    world.broker.stop(world.now)
+    assert [text for _, text in world.lines] == ["TOPIC(t): closing", "CHANNEL(c): closing", *flushed]
 
 
 def test_blocks_that_cannot_be_reserved_fail_the_publish_that_needed_them() -> None:

@@ -347,6 +347,59 @@ def test_messages_are_counted_by_how_near_their_consumer_is() -> None:
     assert (channel.zone_local_msg_count, channel.region_local_msg_count, channel.global_msg_count) == (1, 2, 3)
 
 
+def test_what_nsqd_would_have_on_disk_only_is_not_counted_by_place() -> None:
+    world = World(mem_queue_size=0)
+    reader = world.reader()
+    world.put(b"x")
+    assert reader.bodies() == [b"x"]
+    assert reader.channel.global_msg_count == 0
+    assert world.reader("brief#ephemeral").channel.global_msg_count == 0
+    world.put(b"y")
+    world.turn()
+    assert world.channel("brief#ephemeral").global_msg_count == 1
+
+
+def test_what_a_restart_brought_back_is_not_counted_by_place() -> None:
+    world = World()
+    world.channel()
+    world.put(b"old")
+    world.stop_and_start()
+    world.put(b"new")
+    reader = world.reader()
+    assert reader.bodies() == [b"old", b"new"]
+    assert reader.channel.global_msg_count == 1
+
+
+def test_requeued_messages_are_on_disk_as_far_as_the_memory_queue_is_full() -> None:
+    for mem_queue_size, backend_depth in ((0, 4), (3, 1), (10, 0)):
+        world = World(mem_queue_size=mem_queue_size)
+        reader = world.reader(ready=3)
+        world.put(b"a", b"b", b"c", b"d")
+        got = reader.read()
+        reader.channel.set_ready(reader.consumer, 0)
+        for message in got:
+            reader.requeue(message.id)
+        assert (reader.channel.depth, reader.channel.backend_depth) == (4, backend_depth)
+
+
+def test_a_restart_leaves_everything_on_disk() -> None:
+    world = World(mem_queue_size=10)
+    reader = world.reader(ready=2)
+    world.put(b"in flight", b"requeued", b"waiting")
+    reader.requeue(reader.read()[1].id)
+    world.stop_and_start()
+    channel = world.channel()
+    assert (channel.depth, channel.backend_depth) == (3, 3)
+    again = world.reader(ready=1)
+    first = again.read()[0]
+    assert (channel.depth, channel.backend_depth) == (2, 2)
+    channel.set_ready(again.consumer, 0)
+    again.requeue(first.id)
+    assert (channel.depth, channel.backend_depth) == (3, 2)
+    channel.empty()
+    assert (channel.depth, channel.backend_depth) == (0, 0)
+
+
 def test_a_lagging_channel_reads_what_the_memory_has_forgotten() -> None:
     world = World()
     world.broker._cache.limit = 20_000

@@ -164,7 +164,11 @@ def test_a_sync_that_fails_is_told_to_the_operator_and_to_nobody_else() -> None:
 def test_the_birth_of_a_channel_somebody_waits_for_is_durable() -> None:
     world = fsync_world()
     world.channel()
-    assert not world.begin_save().cut.durable
+    world.save()
+    world.topic().touch()
+    save = world.begin_save()
+    assert save.cut.topics and not save.cut.durable
+    world.broker.end_save(save, None)
     world.channel("d")
     world.broker.save(lambda error: None)
     assert world.begin_save().cut.durable

@@ -1,4 +1,4 @@
-"""What a restart makes of deferred messages when the options say that delays are not kept."""
+"""What becomes of deferred messages when the options say that delays are not kept."""
 
 from __future__ import annotations
 
@@ -55,3 +55,13 @@ def test_with_delays_kept_the_same_message_waits() -> None:
     world.stop_and_start()
     assert world.reader().bodies() == []
     assert world.channel().deferred_count == 1
+
+
+def test_what_does_not_fit_into_the_memory_queue_is_not_deferred() -> None:
+    world = World(keep_deferred=False, mem_queue_size=1)
+    world.put(b"in memory", delay_ms=HOUR_MS)
+    world.put(b"on disk", delay_ms=HOUR_MS)
+    reader = world.reader()
+    assert reader.bodies() == [b"on disk"]
+    world.put(b"flows", delay_ms=HOUR_MS)
+    assert (reader.bodies(), world.channel().deferred_count) == ([], 2)

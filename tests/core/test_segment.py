@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -40,6 +41,22 @@ def test_encoding_is_that_of_the_specification(bodies: list[bytes], first: int, 
     assert segment.frames == by_hand(bodies, first, timestamp_ns)
     assert segment.timestamp_ns == timestamp_ns
     assert segment.ids == [id_of(NODE, first + n) for n in range(len(bodies))]
+
+
+@given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(1, 3)), min_size=1), st.data())
+def test_runs_that_were_published_together(published: list[tuple[bytes, int]], data: st.DataObject) -> None:
+    """Their timestamps need not ascend: what was imported, and a clock that was set back."""
+    frames = b"".join(by_hand([body], n, timestamp_ns) for n, (body, timestamp_ns) in enumerate(published))
+    start = data.draw(st.integers(0, len(published) - 1))
+    stop = data.draw(st.integers(start + 1, len(published)))
+    runs = list(Segment(0, len(published), 0, frames).published_together(start, stop))
+    if published[start][1] == published[stop - 1][1]:  # then it is one publish, and nothing is looked through
+        assert runs == [(published[start][1], start, stop)]
+    else:
+        told = [timestamp_ns for timestamp_ns, first, end in runs for _ in range(first, end)]
+        assert told == [timestamp_ns for _, timestamp_ns in published[start:stop]]
+        assert runs[0][1] == start
+        assert all(before[2] == run[1] and before[0] != run[0] for before, run in pairwise(runs))
 
 
 @given(BODIES, SEQUENCES, st.data())

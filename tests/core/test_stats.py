@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nsqtw.core.client import Client
-from nsqtw.core.stats import document
+from nsqtw.core.stats import document, walk
 from nsqtw.errors import BackendError
 from tests.core.world import World
 
@@ -15,7 +15,7 @@ LATENCY = {"count": 0, "percentiles": None}
 
 
 def stats(world: World, **filters: Any) -> dict[str, Any]:
-    return document(world.broker, "1.3.0", **filters)
+    return document(world.broker, "1.3.0", now=world.now, **filters)
 
 
 def producer(world: World, **counts: int) -> Client:
@@ -266,3 +266,38 @@ def test_health_tells_why_nothing_can_be_stored() -> None:
     world = World()
     world.save(BackendError("disk full"))
     assert stats(world)["health"] == "NOK - disk full"
+
+
+def test_a_walk_tells_the_same_one_at_a_time() -> None:
+    world = two_topics()
+    topics = stats(world, include_clients=False)["topics"]
+    expected = []
+    for topic in topics:
+        expected.append((topic["topic_name"], None, {**topic, "channels": []}))
+        expected += [(topic["topic_name"], channel["channel_name"], channel) for channel in topic["channels"]]
+    assert list(walk(world.broker, world.now)) == expected
+
+
+def test_a_walk_has_a_step_for_each_channel_whose_latencies_it_merges() -> None:
+    world = World(e2e_processing_latency_percentile=(1.0,))
+    readers = [world.reader(name) for name in ("a", "b")]
+    world.put(b"x")
+    for reader in readers:
+        reader.finish(*[message.id for message in reader.read()])
+    steps = list(walk(world.broker, world.now))
+    assert steps[:2] == [None, None]
+    assert [(found.topic, found.channel) for found in steps[2:] if found] == [("t", None), ("t", "a"), ("t", "b")]
+    counts = [found.numbers["e2e_processing_latency"]["count"] for found in steps[2:] if found]
+    assert counts == [2, 1, 1]
+
+
+def test_a_walk_passes_over_what_was_deleted_since_its_last_step() -> None:
+    world = World()
+    for channel in ("a", "b"):
+        world.channel(channel)
+    world.topic("u")
+    steps = walk(world.broker, world.now)
+    next(steps)
+    world.topic().delete_channel("b")
+    world.broker.delete_topic("u")
+    assert [(found.topic, found.channel) for found in steps if found] == [("t", "a")]

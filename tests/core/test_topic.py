@@ -230,6 +230,26 @@ def test_depth_and_backend_depth_count_messages() -> None:
     assert (world.topic().message_count, world.topic().message_bytes, channel.message_count) == (25, 25, 25)
 
 
+def test_delays_are_forgotten_where_nsqd_would_write_to_disk_if_the_options_say_so() -> None:
+    for keep_deferred, mem_queue_size, deferred in ((True, 1, 2), (False, 2, 1), (False, 1, 0), (False, 10, 2)):
+        world = World(keep_deferred=keep_deferred, mem_queue_size=mem_queue_size)
+        world.put(b"first")
+        world.put(b"second", delay_ms=60_000)
+        world.turn()
+        world.put(b"third", delay_ms=60_000)
+        world.turn()
+        channel = world.channel()
+        assert (channel.deferred_count, channel.depth) == (deferred, 3 - deferred)
+
+
+def test_delays_are_kept_while_the_topic_flows() -> None:
+    world = World(keep_deferred=False, mem_queue_size=0)
+    channel = world.channel()
+    world.put(b"x", delay_ms=60_000)
+    world.turn()
+    assert (channel.deferred_count, channel.depth) == (1, 0)
+
+
 def test_messages_of_different_sizes_and_a_large_one_keep_their_order() -> None:
     world = World()
     reader = world.reader(ready=2500)

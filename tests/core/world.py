@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
+from nsqtw.assembly import measure
 from nsqtw.backends.dummy import DummyFactory
 from nsqtw.core import recovery
 from nsqtw.core.broker import Broker, Save
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
-from nsqtw.core.cut import Saved
+from nsqtw.core.cut import NamedTopic, Saved
 from nsqtw.core.flight import Flight
 from nsqtw.core.segment import BODY_AT, ID_AT
 from nsqtw.core.topic import Topic
@@ -78,7 +80,7 @@ class Reader:
         return [message.body for message in self.read()]
 
     def finish(self, *ids: bytes) -> list[tuple[bytes, str]]:
-        return self.channel.finish(self.consumer, list(ids))
+        return self.channel.finish(self.consumer, list(ids), self.world.now)
 
     def requeue(self, message_id: bytes, delay: float = 0.0) -> str | None:
         return self.channel.requeue(self.consumer, message_id, delay, self.world.now)
@@ -98,6 +100,8 @@ class World:
         self.now = START
         self.damage: list[tuple[str, str, int, int, str]] = []
         self.lines: list[tuple[str, str]] = []
+        self.written: list[list[NamedTopic]] = []
+        """What nsqd.dat was made to name, each time."""
         self.positions = MemoryPositions()
         self.lands_at_once = True
         self.flight: Flight | None = None
@@ -108,14 +112,25 @@ class World:
     def report(self, topic: str, where: str, first: int, last: int, why: str) -> None:
         self.damage.append((topic, where, first, last, why))
 
-    def log(self, level: str, text: str) -> None:
-        self.lines.append((level, text))
+    def log(self, level: str, text: str, /, **fields: object) -> None:
+        self.lines.append((level, text.format(**fields) if fields else text))
 
-    def _start(self, saved: Saved) -> Broker:
+    def write_names(self, topics: Sequence[NamedTopic]) -> None:
+        self.written.append(list(topics))
+
+    def _start(self, saved: Saved, named: Iterable[NamedTopic] = ()) -> Broker:
         memory = DummyFactory().open("", "", self.options, self.report)
-        broker = Broker(self.options, self.backend, memory, reserve=self.positions.reserve, log=self.log, start_time=1)
+        broker = Broker(
+            self.options,
+            self.backend,
+            memory,
+            reserve=self.positions.reserve,
+            log=self.log,
+            start_time=1,
+            measure=measure(self.options),
+        )
         broker.wall_offset_ns = WALL_NS
-        recovery.load(broker, saved, self.stored(), self.now)
+        recovery.load(broker, saved, self.stored(), self.now, named)
         self.broker = broker
         self.turn()
         return broker
@@ -181,15 +196,22 @@ class World:
     def save(self, error: BackendError | None = None) -> None:
         """Save everything, or fail to."""
         save = self.begin_save()
-        self.broker.end_save(save, error or perform(save, self.positions, self.log))
+        self.broker.end_save(save, error or perform(save, self.positions, self.log, self.write_names))
 
-    def crash(self, lost_segments: int = 0) -> None:
+    def crash(self, lost_segments: int = 0, named: Iterable[NamedTopic] = ()) -> None:
         """
         The process is gone; another one starts on what was saved and committed, less the newest segments of topic t.
+        `named` is what it finds in nsqd.dat.
         """
         if lost_segments:
             self.backend.queue("t").lose(lost_segments)
-        self._start(deepcopy(self.positions.load()))
+        self._start(deepcopy(self.positions.load()), named)
+
+    def lose_positions(self, *named: NamedTopic) -> None:
+        """As crash, and what was saved is lost too."""
+        self.positions = MemoryPositions()
+        self.positions.saved.lost = True
+        self.crash(named=named)
 
     def stop_and_start(self) -> None:
         """A clean stop and a start."""

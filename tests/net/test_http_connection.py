@@ -145,6 +145,46 @@ def test_expect_100_continue(target: str, length: str, first: tuple[int, str]) -
         assert [reply.status for reply in browser.read()] == [413 if target.startswith("/mpub") else 200]
 
 
+@pytest.mark.parametrize(("method", "length"), [("GET", None), ("POST", "0")])
+def test_no_body_is_asked_for_where_there_is_none(method: str, length: str | None) -> None:
+    fields = {"Expect": "100-continue"} | ({"Content-Length": length} if length else {})
+    browser = Web().connect()
+    browser.send(request(method, "/ping", **fields))
+    assert [reply.status for reply in browser.read()] == [200 if method == "GET" else 405]
+    assert not browser.is_closed
+
+
+@pytest.mark.parametrize("expected", ["100-continue, foo", "foo,100-Continue"])
+def test_a_body_is_one_of_the_things_expected(expected: str) -> None:
+    browser = Web().connect()
+    browser.send(request("POST", "/pub?topic=t", Content_Length="1", Expect=expected))
+    assert outcomes(browser) == [CONTINUE]
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1"])
+@pytest.mark.parametrize("target", ["/pub?topic=t", "/nothing"])
+def test_nothing_else_can_be_expected(target: str, version: str) -> None:
+    web = Web()
+    browser = web.connect()
+    browser.send(request("POST", target, b"x", version, Expect="200-ok"))
+    (reply,) = browser.read()
+    assert (reply.status, reply.body, reply.headers["content-length"]) == (417, b"", "0")
+    assert browser.is_closed
+    assert web.broker.topics == {}
+
+
+def test_nothing_at_all_can_be_expected() -> None:
+    assert Web().ask("GET", "/ping", Expect="").outcome == OK
+
+
+def test_a_field_that_is_repeated_is_one_list() -> None:
+    browser = Web().connect()
+    browser.send(b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n")
+    (reply,) = browser.read()
+    assert (reply.outcome, reply.headers["connection"]) == (OK, "close")
+    assert browser.is_closed
+
+
 @pytest.mark.parametrize(
     ("version", "field", "is_kept", "says"),
     [
@@ -152,9 +192,9 @@ def test_expect_100_continue(target: str, length: str, first: tuple[int, str]) -
         ("HTTP/1.1", "keep-alive", True, None),
         ("HTTP/1.1", "close", False, "close"),
         ("HTTP/1.1", "foo, Close", False, "close"),
-        ("HTTP/1.0", None, False, "close"),
+        ("HTTP/1.0", None, False, None),
         ("HTTP/1.0", "Keep-Alive", True, "keep-alive"),
-        ("HTTP/1.0", "keep-alive, close", False, "close"),
+        ("HTTP/1.0", "keep-alive, close", False, None),
     ],
 )
 def test_a_connection_is_kept_or_closed_as_asked(
@@ -179,36 +219,110 @@ def test_a_connection_is_kept_or_closed_as_asked(
         b"GET /ping\r\n\r\n",
         b"GET /ping HTTP/2.0\r\n\r\n",
         b"GET /pi ng HTTP/1.1\r\n\r\n",
-        b"GET /ping HTTP/1.1\r\nno header\r\n\r\n",
-        b"GET /ping HTTP/1.1\r\nbad name: x\r\n\r\n",
-        b"POST /pub HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST /pub HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        b"POST /pub HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"POST /pub HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
-        b"GET /ping HTTP/1.1\r\n" + b"A: b\r\n" * 5000,
+        b"GET /ping HTTP/1.1\r\nHost: x\r\nno header\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: x\r\nbad name: x\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: x\r\nbad-name : x\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: x\r\n: x\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: x\r\nA: a\x00b\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: x\r\nA: a\rb\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: x\r\nA: a\x7fb\r\n\r\n",
+        b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /pub HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
     ],
 )
 def test_what_is_no_http_ends_the_connection(data: bytes) -> None:
     browser = Web().connect()
-    browser.send(data)
+    with Log() as lines:
+        browser.send(data)
     (reply,) = browser.read()
     assert (reply.status, reply.body) == (400, b"400 Bad Request")
     assert reply.headers["connection"] == "close"
     assert browser.is_closed
+    assert lines == []
 
 
-@pytest.mark.parametrize("start", [b"GET /", b"GET /ping HTTP/1.1\r\nA: "])
-def test_a_line_without_an_end(start: bytes) -> None:
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ([], "missing required Host header"),
+        (["Host: a b"], "malformed Host header"),
+        (["Host: a/b"], "malformed Host header"),
+        (["Host: a", "Host: a"], "malformed Host header"),
+    ],
+)
+def test_a_request_names_its_host(fields: list[str], why: str) -> None:
     browser = Web().connect()
-    browser.send(start + b"x" * 20000)
+    browser.send("\r\n".join(["GET /ping HTTP/1.1", *fields, "", ""]).encode() + request("GET", "/ping"))
     (reply,) = browser.read()
-    assert reply.status == 431
+    assert (reply.status, reply.body) == (400, f"400 Bad Request: {why}".encode())
+    assert reply.headers["content-type"] == "text/plain; charset=utf-8"
+    assert browser.is_closed
+
+
+@pytest.mark.parametrize("host", ["", "[::1]:4151", "a.b-c_d:1"])
+def test_hosts_are_all_the_same(host: str) -> None:
+    assert Web().ask("GET", "/ping", Host=host).outcome == OK
+
+
+def test_http_1_0_knows_no_host() -> None:
+    browser = Web().connect()
+    browser.send(b"GET /ping HTTP/1.0\r\n\r\n")
+    assert outcomes(browser) == [OK]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_lines_may_end_without_a_carriage_return(whole: bool) -> None:
+    web = Web()
+    browser = web.connect()
+    data = request("POST", "/pub?topic=t", b"z\r\n") + request("GET", "/ping", Connection="close")
+    head, _, rest = data.partition(b"z\r\n")
+    data = head.replace(b"\r\n", b"\n") + b"z\r\n" + rest.replace(b"\r\n", b"\n")
+    for piece in [data] if whole else [data[at : at + 1] for at in range(len(data))]:
+        browser.send(piece)
+    assert outcomes(browser) == [OK, OK]
+    assert web.bodies() == [b"z\r\n"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "connection:close",
+        "CONNECTION: \t close \t",
+        "Connection: foo,\r\n\tclose",
+        "A:\r\nB: \xe9\t\xff\r\nConnection: close",
+    ],
+)
+def test_ways_to_write_a_field(field: str) -> None:
+    browser = Web().connect()
+    browser.send(f"GET /ping HTTP/1.1\r\nhOST:x\r\n{field}\r\n\r\n".encode("latin-1"))
+    assert outcomes(browser) == [OK]
+    assert browser.is_closed
+
+
+def test_header_fields_may_be_long_and_many() -> None:
+    many = {f"A{number}": "x" for number in range(2000)}
+    assert Web().ask("GET", "/ping?" + "x" * 50_000, Long="x" * 500_000, **many).outcome == OK
+
+
+@pytest.mark.parametrize(
+    "data", [b"GET /", b"GET /ping HTTP/1.1\r\nA: ", b"GET /ping HTTP/1.1\r\n" + b"A: bbbb\r\n" * 200_000]
+)
+def test_header_fields_that_do_not_end(data: bytes) -> None:
+    browser = Web().connect()
+    data += b"x" * 1_100_000
+    for at in range(0, len(data), 65536):
+        if not browser.is_closed:
+            browser.send(data[at : at + 65536])
+    (reply,) = browser.read()
+    assert (reply.status, reply.body) == (431, b"431 Request Header Fields Too Large")
     assert browser.is_closed
 
 
 def test_a_body_whose_chunks_are_none_where_bodies_are_ignored() -> None:
     browser = Web().connect()
-    browser.send(b"POST /topic/create?topic=t HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n")
+    browser.send(b"POST /topic/create?topic=t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n")
     assert outcomes(browser) == [(400, "INVALID_REQUEST")]
     assert browser.is_closed
 
@@ -286,5 +400,5 @@ def test_any_bytes_are_answered_or_waited_for(data: bytes, start: bytes) -> None
     browser = web.connect()
     browser.send(start + data)
     statuses = [reply.status for reply in browser.read()]
-    assert set(statuses) <= {200, 400, 404, 405, 413, 431}
+    assert set(statuses) <= {200, 400, 404, 405, 413, 417, 431}
     assert web.get("/ping").outcome == OK

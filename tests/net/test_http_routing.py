@@ -75,6 +75,18 @@ def test_options(path: str, allow: str) -> None:
     assert "content-type" not in reply.headers
 
 
+def test_options_of_the_whole_server() -> None:
+    reply = Web().ask("OPTIONS", "*")
+    assert (reply.outcome, reply.headers["content-length"]) == ((200, ""), "0")
+    assert "allow" not in reply.headers
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
+def test_nothing_else_is_asked_of_the_whole_server(method: str) -> None:
+    reply = Web().ask(method, "*")
+    assert (reply.status, reply.headers["allow"]) == (405, "GET, OPTIONS, POST, PUT")
+
+
 @pytest.mark.parametrize(
     ("method", "target", "status", "location"),
     [
@@ -112,7 +124,7 @@ def test_other_ways_to_write_a_path(target: str) -> None:
     assert Web().get(target).outcome == (200, "OK")
 
 
-@pytest.mark.parametrize("target", ["/%zz", "/ping%", "ping", "*", "1://host/ping"])
+@pytest.mark.parametrize("target", ["/%zz", "/ping%", "ping", "**", "1://host/ping"])
 def test_what_is_no_path_is_no_http(target: str) -> None:
     browser = Web().connect()
     reply = browser.ask("GET", target)

@@ -168,7 +168,13 @@ def test_text_of_an_empty_broker() -> None:
 def counted(**counts: int) -> dict[str, Any]:
     """A channel or topic with all the counts there are, 0 unless given."""
     names = "depth backend_depth in_flight_count deferred_count requeue_count timeout_count message_count"
-    return {**dict.fromkeys(names.split(), 0), **counts}
+    return {**dict.fromkeys(names.split(), 0), **counts, "e2e_processing_latency": latency()}
+
+
+def latency(*values: float) -> dict[str, Any]:
+    """What is told of end-to-end latencies: the percentiles' values, in nanoseconds, or that there are none."""
+    percentiles = [{"quantile": 0.5, "value": value} for value in values] or None
+    return {"count": len(values), "percentiles": percentiles}
 
 
 def test_text_of_topics_channels_and_clients() -> None:
@@ -221,6 +227,25 @@ def test_text_of_topics_channels_and_clients() -> None:
         "   [V2 :                    ] state: 4 inflt: 0    rdy: 0    fin: 4        re-q: 2        "
         "msgs: 9        connected: 1h0m5s$\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([], ""),
+        ([0], "0.0ns"),
+        ([999.94, 1000], "999.9ns, 1000.0ns"),
+        ([1001, 1_000_000], "1.0us, 1000.0us"),
+        ([1_000_001, 1_250_000_000.0, 3_600e9], "1.0ms, 1.2s, 3600.0s"),
+    ],
+)
+def test_latencies_have_a_unit_each(values: list[float], shown: str) -> None:
+    e2e = {"e2e_processing_latency": latency(*values)}
+    channel = counted() | {"channel_name": "c", "paused": False, "clients": None} | e2e
+    topic = counted() | {"topic_name": "t", "paused": False, "channels": [channel]} | e2e
+    found = {"health": "OK", "start_time": 1_700_000_000, "topics": [topic], "producers": None}
+    text = stats_text(found, VERSION_LINE, NOW_NS)
+    assert [line.partition(" e2e%: ")[2] for line in text.splitlines() if " e2e%: " in line] == [shown, shown]
 
 
 def test_what_a_client_calls_itself_may_be_anything() -> None:

@@ -66,16 +66,29 @@ def test_a_unix_socket_is_gone_when_it_is_closed(short_path: Path) -> None:
 
 
 def test_an_address_in_use_is_one_clear_line(short_path: Path) -> None:
-    for address in ("127.0.0.1:0", str(short_path / "nsqd.sock")):
+    for network, address in (("tcp", "127.0.0.1:0"), ("unix", str(short_path / "nsqd.sock"))):
         first = Listener(address)
         with pytest.raises(OptionError) as refused:
             Listener(first.address)
-        assert str(refused.value) == f"listen ({first.address}) failed - address already in use"
+        reason = f"listen {network} {first.address}: bind: address already in use"
+        assert str(refused.value) == f"listen ({first.address}) failed - {reason}"
         first.close()
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:65536", "127.0.0.1:nowhere", "/no/such/directory/socket", ""])
-def test_an_address_that_is_none_is_one_clear_line(address: str) -> None:
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1:65536", "listen tcp: address 65536: invalid port"),
+        ("127.0.0.1:-1", "listen tcp: address -1: invalid port"),
+        ("127.0.0.1:nowhere", "listen tcp: address tcp/nowhere: unknown port"),
+        ("127.0.0.1: 0", "listen tcp: address tcp/ 0: unknown port"),
+        ("no..where:0", "listen tcp: lookup no..where: "),
+        ("192.0.2.1:0", "listen tcp 192.0.2.1:0: bind: cannot assign requested address"),
+        ("/no/such/directory/socket", "listen unix /no/such/directory/socket: bind: no such file or directory"),
+        ("", "missing address"),
+    ],
+)
+def test_an_address_that_is_none_is_one_clear_line(address: str, reason: str) -> None:
     with pytest.raises(OptionError) as refused:
         Listener(address)
-    assert str(refused.value).startswith(f"listen ({address}) failed - ")
+    assert str(refused.value).startswith(f"listen ({address}) failed - {reason}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 from nsqtw.core.broker import Save
-from nsqtw.core.cut import Cut, SavedTopic
+from nsqtw.core.cut import Cut, NamedTopic, SavedTopic
 from nsqtw.errors import BackendError
+from nsqtw.interfaces import OperatorLog
 from nsqtw.net.writer import WriterThread, perform
 from nsqtw.testing.memory import MemoryPositions
 
@@ -44,6 +45,11 @@ def nothing(*line: object) -> None:
     raise AssertionError(line)
 
 
+def into(lines: list) -> OperatorLog:
+    """A log that keeps its lines."""
+    return lambda level, text, /, **fields: lines.append((level, text.format(**fields)))
+
+
 def a_save(calls: list, error: str = "") -> Save:
     queue = SpyQueue(calls, error)
     cut = Cut(topics=[SavedTopic("t", released=7, end=9, put_total=2)])
@@ -68,7 +74,7 @@ def test_when_saving_fails_nothing_is_deleted_or_trimmed() -> None:
 def test_what_fails_after_saving_is_logged() -> None:
     calls: list = []
     lines: list = []
-    assert perform(a_save(calls, "EIO"), MemoryPositions(), lambda *what: lines.append(what)) is None
+    assert perform(a_save(calls, "EIO"), MemoryPositions(), into(lines)) is None
     assert lines == [
         ("error", "TOPIC(old): failed to delete its files - EIO"),
         ("error", "TOPIC(t): failed to free space - EIO"),
@@ -82,8 +88,43 @@ def test_a_cut_is_saved_although_its_bounds_cannot_be_read() -> None:
 
     calls: list = []
     lines: list = []
-    assert perform(a_save(calls), Unreadable(), lambda *line: lines.append(line)) is None
+    assert perform(a_save(calls), Unreadable(), into(lines)) is None
     assert (calls, lines) == ([("delete",)], [("error", "TOPIC(t): failed to free space - EIO")])
+
+
+def test_names_are_written_when_positions_are_saved_and_before_anything_goes() -> None:
+    calls: list = []
+
+    class SpyPositions(MemoryPositions):
+        def save(self, cut: Cut) -> None:
+            calls.append(("save",))
+            super().save(cut)
+
+    save = a_save(calls)
+    save.names = (NamedTopic("t"),)
+    assert perform(save, SpyPositions(), nothing, lambda names: calls.append(("names", names))) is None
+    assert calls == [("save",), ("names", (NamedTopic("t"),)), ("delete",), ("trim", 7, [])]
+
+
+def test_a_save_without_names_leaves_them_as_they_are() -> None:
+    assert perform(a_save([]), MemoryPositions(), nothing, nothing) is None
+
+
+def test_no_names_are_written_when_saving_fails() -> None:
+    save = a_save([])
+    save.names = ()
+    assert perform(save, FailingPositions(), nothing, nothing) is not None
+
+
+def test_that_names_cannot_be_written_stays_in_the_save_and_fails_nothing_else() -> None:
+    def fail(names: object) -> None:
+        raise BackendError("read-only file system")
+
+    calls: list = []
+    save = a_save(calls)
+    save.names = ()
+    assert perform(save, MemoryPositions(), nothing, fail) is None
+    assert (str(save.names_error), calls) == ("read-only file system", [("delete",), ("trim", 7, [])])
 
 
 def test_a_trim_of_a_topic_nobody_saved_is_left_out() -> None:
@@ -122,3 +163,11 @@ def test_the_thread_does_jobs_in_order_and_a_broken_part_fails_its_own_job_only(
     assert done.wait(30)
     writer.close()
     assert answers == [(1, None, False), (2, "ZeroDivisionError: broken", False), (3, None, False)]
+
+
+def test_the_thread_writes_names() -> None:
+    written: list = []
+    writer = WriterThread(InlineReactor(), MemoryPositions(), nothing, written.append)
+    writer.save(Save(Cut(), None, (NamedTopic("t"),)), lambda save, error: None)
+    writer.close()
+    assert written == [(NamedTopic("t"),)]

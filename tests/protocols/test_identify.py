@@ -86,6 +86,7 @@ def seen(stage: Stage) -> Client:
         b'{"client_id":"\xff"}',
         b'{"client_id":"\\ud83d\\ude00 \\u0041 \\/"}',
         b'{"heartbeat_interval":-0}',
+        b'{"unknown":%s,"another":1e999,"third":-%s}' % (b"9" * 10_000, b"9" * 30),
         b'{"tls_v1":true,"snappy":true,"deflate":true,"deflate_level":99}',
     ]
     + [json.dumps({name: None}).encode() for name in FIELDS]
@@ -144,6 +145,16 @@ def test_keys_match_in_any_case_and_the_last_one_wins() -> None:
     assert (seen(stage).client_id, seen(stage).hostname) == ("b", "h")
 
 
+def test_the_long_s_is_an_s_in_a_key() -> None:
+    stage = Stage()
+    client = stage.connect()
+    client.send(
+        b"IDENTIFY\n" + sized('{"ho\u017ftname":"h","client_\u0131d":"dotless","ho\ufb06name":"ligature"}'.encode())
+    )
+    client.expect(OK)
+    assert (seen(stage).client_id, seen(stage).hostname) == ("", "h")
+
+
 def test_a_wrong_type_is_an_error_also_when_a_later_key_is_right() -> None:
     assert says(b'{"client_id":1,"client_id":"x"}') == [error(NO_JSON), END]
 
@@ -152,6 +163,9 @@ def test_a_wrong_type_is_an_error_also_when_a_later_key_is_right() -> None:
     ("raw", "text"),
     [
         (b"a\xffb", "a\ufffdb"),
+        (b"\xe4\xb8", "\ufffd\ufffd"),
+        (b"\xf0\x9f\x98A", "\ufffd\ufffd\ufffdA"),
+        (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd"),
         (b"a\\ud800b", "a\ufffdb"),
         (b"a\\udc00\\ud800", "a\ufffd\ufffd"),
         (b"\\ud83d\\ude00", "\U0001f600"),
@@ -234,6 +248,8 @@ def test_bounds(name: str, negotiate: bool) -> None:
         ("output_buffer_timeout", {"max_output_buffer_timeout": 1.0}, (1000,), (1001,)),
         ("output_buffer_size", {"max_output_buffer_size": 100}, (64, 100), (63, 101)),
         ("msg_timeout", {"max_msg_timeout": 2.5}, (1000, 2500), (999, 2501)),
+        ("msg_timeout", {"max_msg_timeout": 2.0019}, (2001,), (2002,)),
+        ("output_buffer_timeout", {"min_output_buffer_timeout": 0.0259}, (25,), (24,)),
     ],
 )
 def test_bounds_are_options(name: str, options: dict[str, Any], good: tuple[int, ...], bad: tuple[int, ...]) -> None:
@@ -325,6 +341,12 @@ def test_the_answer_tells_the_brokers_limits_and_place() -> None:
 def test_the_answer_tells_what_is_in_force(asked: dict[str, Any], given: dict[str, Any]) -> None:
     answer = negotiated(Stage().connect(), **asked)
     assert {name: answer[name] for name in given} == given
+
+
+def test_the_answer_cuts_off_parts_of_a_millisecond() -> None:
+    answer = negotiated(Stage(max_msg_timeout=2.0019, msg_timeout=1.5007, output_buffer_timeout=1.001).connect())
+    timeouts = answer["max_msg_timeout"], answer["msg_timeout"], answer["output_buffer_timeout"]
+    assert timeouts == (2001, 1500, 1001)
 
 
 # -- again

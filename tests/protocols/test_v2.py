@@ -336,26 +336,3 @@ def test_errors_end_only_the_connection_that_made_them() -> None:
     good.send(pub(b"a"))
     bad.expect(error(b"E_INVALID invalid command X"), END)
     good.expect(OK, message(b"a"))
-
-
-@pytest.mark.parametrize("line", [b"\xff\n", b"PUB \xff\n", "\U0010ffff\n".encode(), b"\xed\xa0\x80\n"])
-def test_an_error_is_one_line_of_the_log_that_any_log_can_take(line: bytes) -> None:
-    stage = Stage()
-    client = stage.connect()
-    client.send(line)
-    (frame, _) = client.read()
-    ((level, text),) = stage.world.lines
-    assert level == "error"
-    assert "1.2.3.4:5" in text and frame.data[:20].decode("ascii", "ignore") in text
-    assert text.encode().decode() == text
-
-
-@pytest.mark.parametrize("line", [b"FIN \xff123456789abcdef\n", b"REQ 0123456789abcdef \xff\n"])
-def test_an_error_of_a_subscriber_too(line: bytes) -> None:
-    stage = Stage()
-    client = stage.connect()
-    client.subscribe()
-    stage.world.lines.clear()
-    client.send(line)
-    ((level, text),) = stage.world.lines
-    assert (level, text.encode().decode()) == ("error", text)

@@ -1,0 +1,50 @@
+"""
+What a starting broker does not load: its start is waited for, by client test suites hundreds of times.
+
+Twisted imports two large things for the sake of a few users. Importing this module, before Twisted, has the first one
+loaded only when somebody asks it for something: `http.cookiejar`, for a name in `twisted.python.compat`. The second is
+OpenSSL, which every TCP transport comes with when pyOpenSSL is installed; a broker that has no certificate needs none
+of it, see `without_tls`. Together they are a quarter of what the start takes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import LazyLoader, find_spec, module_from_spec
+
+_TLS = "OpenSSL"
+
+
+def load_later(name: str) -> None:
+    """Have a module of a package, if it is not there yet, loaded when an attribute of it is first looked at."""
+    spec = None if name in sys.modules else find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    spec.loader = LazyLoader(spec.loader)
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    package, _, last = name.rpartition(".")
+    setattr(import_module(package), last, module)
+
+
+@contextmanager
+def without_tls(wanted: bool = True) -> Iterator[None]:
+    """
+    Twisted's transports that are imported in here cannot turn to TLS (`startTLS`). Later imports are as usual, so
+    clients and servers that are TLS from their start still can be made.
+    """
+    if not wanted or _TLS in sys.modules:
+        yield
+        return
+    sys.modules[_TLS] = None  # type: ignore[assignment]  # Python's word for: there is none
+    try:
+        yield
+    finally:
+        del sys.modules[_TLS]
+
+
+load_later("http.cookiejar")

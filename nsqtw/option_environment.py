@@ -1,0 +1,64 @@
+"""
+Options from environment variables: `NSQTW_` and the flag in upper case, with `_` for each dash.
+
+    NSQTW_MSG_TIMEOUT=30s  NSQTW_DEFLATE=false  NSQTW_LOOKUPD_TCP_ADDRESS=10.0.0.1:4160,10.0.0.2:4160
+
+A value is written as for the flag; a list has commas between its values, and an empty text is an empty one.
+NSQTW_CONFIG names a config file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+from nsqtw.errors import OptionError
+from nsqtw.go_values import quoted
+from nsqtw.option_values import Kind
+from nsqtw.options import TABLE, VARIABLE_PREFIX, Option
+from nsqtw.suggestions import did_you_mean
+
+CONFIG_VARIABLE = f"{VARIABLE_PREFIX}CONFIG"
+_KNOWN = {CONFIG_VARIABLE, *(option.variable for option in TABLE)}
+
+
+class Environment:
+    """The variables of ours among `variables`, as a source of options."""
+
+    name = "environment"
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = {name: text for name, text in variables.items() if name.startswith(VARIABLE_PREFIX)}
+
+    @property
+    def config(self) -> str:
+        """The config file that is named; empty for none."""
+        return self._variables.get(CONFIG_VARIABLE, "")
+
+    def holds(self, option: Option) -> bool:
+        """Whether the option is set here."""
+        return option.variable in self._variables
+
+    def read(self, option: Option) -> Any:
+        """The value of an option that is set here. OptionError, naming the variable, for a value that is none."""
+        text = self._variables[option.variable]
+        try:
+            return _parse(option.kind, text)
+        except ValueError as failure:
+            raise OptionError(
+                f"invalid value {quoted(text)} for {option.variable}: {failure}; must be {option.kind.form}"
+            ) from failure
+
+    def warnings(self) -> list[str]:
+        """A line for each variable that looks like ours and is none."""
+        unknown = sorted(self._variables.keys() - _KNOWN)
+        hints = ((name, did_you_mean(name, _KNOWN, VARIABLE_PREFIX)) for name in unknown)
+        return [f"environment: unknown variable {name!r}{hint}" for name, hint in hints]
+
+
+def _parse(kind: Kind, text: str) -> Any:
+    if kind.add is None:
+        return kind.parse(text)
+    parts = (part.strip() for part in text.split(","))
+    return reduce(kind.add, (kind.parse(part) for part in parts if part), ())

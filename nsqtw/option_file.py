@@ -1,0 +1,134 @@
+"""
+Options in a TOML file: reading one as nsqd does (nsqd specification 4.1), and writing one.
+
+The file has top-level keys, named in `nsqtw.options`. A value is looked at when it is used: one that a flag or
+a variable stands over may be nonsense, as in nsqd. Only options that are one of a few words are looked at
+first and always.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nsqtw.errors import OptionError, UnfitValue
+from nsqtw.go_values import shown
+from nsqtw.option_values import BOOLEAN
+from nsqtw.options import BY_KEY, TABLE, Option, Options
+from nsqtw.suggestions import did_you_mean
+
+_CAPITALS = {
+    **{word: word.upper() for word in ("id", "tcp", "http", "https", "e2e", "udp", "tls", "ca")},
+    "nsqlookupd": "NSQLookupd",
+}
+
+
+class ConfigFile:
+    """A config file as a source of options. OptionError when it cannot be read, or a word in it is none."""
+
+    name = "file"
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._found = _load(path)
+        for option in TABLE:
+            if self.holds(option) and option.kind.words:
+                self._check_word(option)
+
+    def holds(self, option: Option) -> bool:
+        """Whether the option is set here."""
+        return option.key in self._found
+
+    def read(self, option: Option) -> Any:
+        """The value of an option that is set here. UnfitValue, naming file and key, when it does not fit."""
+        raw = self._found[option.key]
+        try:
+            return option.kind.coerce(raw)
+        except ValueError as failure:
+            default = shown(option.kind.plain(getattr(Options(), option.name)))
+            raise UnfitValue(
+                f"ERROR: Resolve failed to coerce value {shown(raw)} ({default}) for field {_field(option)}"
+                f" - {failure} ({self._must_be(option)})"
+            ) from failure
+
+    def warnings(self) -> list[str]:
+        """A line for each key that is unknown, and for booleans that mean something else than they look like."""
+        lines = []
+        for key, raw in self._found.items():
+            option = BY_KEY.get(key)
+            if option is None:
+                hint = did_you_mean(key.replace("-", "_"), BY_KEY)
+                lines.append(f"config file {self._path}: unknown key {key!r}{hint}")
+            elif option.kind is BOOLEAN and type(raw) is int:
+                means = option.kind.show(option.kind.coerce(raw))
+                lines.append(f"config file {self._path}: {key} = {raw} means {means}, as in nsqd; write true or false")
+        return lines
+
+    def _check_word(self, option: Option) -> None:
+        raw = self._found[option.key]
+        try:
+            option.kind.coerce(raw)
+        except ValueError as failure:
+            raise OptionError(f"failed parsing {option.key} {shown(raw)} ({self._must_be(option)})") from failure
+
+    def _must_be(self, option: Option) -> str:
+        return f"config file {self._path}: {option.key} must be {option.kind.form}"
+
+
+def read_file(path: str) -> bytes:
+    """What a file holds. OptionError, in Go's words, when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as failure:
+        doing = "read" if isinstance(failure, IsADirectoryError) else "open"
+        reason = (failure.strerror or str(failure)).lower()
+        raise OptionError(f"{doing} {path}: {reason}") from failure
+
+
+def config_text(options: Options, sources: Mapping[str, str]) -> str:
+    """
+    The config file that gives these options, with a comment behind each value that says where it came from;
+    `sources` has that by the option's name, and options that are not in it are defaults. OptionError when a value
+    cannot be written as TOML.
+    """
+    lines = ["# The options in effect, and where each comes from. nsqd --config reads this file."]
+    for option in TABLE:
+        try:
+            value = _toml(option.kind.plain(getattr(options, option.name)))
+        except UnicodeEncodeError as failure:
+            raise OptionError(f"--{option.flag} is no UTF-8 text, and a config file cannot hold it") from failure
+        lines.append(f"{option.key} = {value}  # {sources.get(option.name, 'default')}")
+    return "\n".join(lines) + "\n"
+
+
+def _load(path: str) -> dict[str, Any]:
+    # Only a broker with a config file waits for the TOML reader.
+    from tomllib import loads
+
+    try:
+        return loads(read_file(path).decode("utf-8-sig"))
+    except OptionError as failure:
+        raise OptionError(f"failed to load config file {path} - {failure}") from failure
+    except ValueError as failure:
+        raise OptionError(f"failed to load config file {path} - toml: {failure}") from failure
+
+
+def _field(option: Option) -> str:
+    """nsqd's name for an option in its error text: its key in camel case."""
+    if option.field:
+        return option.field
+    return "".join(_CAPITALS.get(word, word.capitalize()) for word in option.key.split("_"))
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            value.encode("utf-8")  # what cannot be decoded on the command line cannot be encoded here
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case list():
+            return f"[{', '.join(map(_toml, value))}]"
+    return repr(value)

@@ -1,0 +1,96 @@
+"""
+The process `nsqd`: its log, its signals, its exit codes (nsqd specification 6.5).
+
+    SIGTERM, SIGINT   a clean stop; what comes during the stop changes nothing
+    SIGHUP            a line in the log, because there is nothing to reload; nsqd dies of it without a clean stop
+    SIGQUIT           the stacks of all threads on stderr and exit code 2, without a clean stop
+    SIGUSR1           nothing
+
+A handler only passes the word on to the reactor: it runs in the middle of whatever the broker does.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from twisted.internet import reactor as installed
+from twisted.internet.defer import Deferred
+from twisted.logger import FileLogObserver, Logger, globalLogBeginner
+
+from nsqtw.errors import NsqtwError, UnfitValue
+from nsqtw.net.log import log_format, start_up_failure, start_up_line
+from nsqtw.options import Options
+from nsqtw.service import BrokerService
+
+STOPPED = 0
+CANNOT_START = 1
+CRASHED = 2
+
+_log = Logger()
+
+
+def serve(options: Options, warnings: Iterable[str]) -> int:
+    """Run a broker until it is told to stop. The exit code; what is wrong is said on stderr."""
+    reactor: Any = installed
+    globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
+    service = BrokerService(options, reactor, warnings)
+    _listen_to_signals(reactor)
+    codes = [STOPPED]
+
+    async def stop() -> None:
+        try:
+            await service.stopService()
+        except Exception:
+            _log.failure("NSQ: the stop failed")
+            codes.append(CRASHED)
+
+    try:
+        service.startService()
+    except NsqtwError as mistake:
+        return cannot_start(mistake, options)
+    except Exception:
+        _log.failure("NSQ: the start failed")
+        return CRASHED
+    reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromCoroutine(stop()))
+    reactor.run(installSignalHandlers=False)
+    return codes[-1]
+
+
+def cannot_start(mistake: NsqtwError, options: Options | None = None) -> int:
+    """Say on stderr why there is no broker; `options` once they are known. The exit code."""
+    # twistd turns sys.stderr into its log.
+    stderr = sys.__stderr__ or sys.stderr
+    if isinstance(mistake, UnfitValue):
+        stderr.write(start_up_line("", str(mistake), time.time()))
+    else:
+        stderr.write(start_up_failure(str(mistake), time.time(), options))
+    return CANNOT_START
+
+
+def _listen_to_signals(reactor: Any) -> None:
+    """From now on signals do what is said above. `reactor.stop` is the clean stop."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        reactor.callFromThread(reactor.stop)
+
+    def hang_up(number: int, frame: object) -> None:
+        reactor.callFromThread(_log.info, "SIGHUP: there is nothing to reload")
+
+    def crash(number: int, frame: object) -> None:
+        os._exit(CRASHED)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGHUP, hang_up)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.signal(signal.SIGQUIT, crash)
+    # Dumps at once, even while no Python code gets a turn, and then passes on to the handler above.
+    faulthandler.register(signal.SIGQUIT, all_threads=True, chain=True)

@@ -1,0 +1,151 @@
+"""
+What a V2 session tells the operator: command lines, deliveries, credit. Never a message body, never a secret.
+
+    PROTOCOL(V2): [client] [SUB t c]                                    a command line, debug
+    PROTOCOL(V2): writing msg(id) to client(client) - 5 bytes           a message, debug
+    [client] state rdy:  100 inflt:    1                                the credit, debug
+    [client] IDENTIFY: {ClientID:c Hostname:h ...}                      info
+
+A client whose sizes are wrong has its bodies read as command lines, and some write a body or a secret behind a command
+that takes none. So a word is shown only where it is what belongs there: a command, a name, a number, a message id. Of
+anything else only the length is shown. Names stand as they are when they are valid and quoted when they are not.
+
+Nothing of this is called unless somebody wants to read it: the session looks at the level once for a chunk.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from nsqtw.core.client import Client
+from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT
+from nsqtw.interfaces import OperatorLog
+from nsqtw.option_values import LEVELS
+from nsqtw.protocols.parameters import hidden, shown_id, shown_name, shown_number
+
+DEBUG = LEVELS["debug"]
+_HEAD = struct.Struct(">ii")  # size of what follows it, frame type
+_LONGEST_VALUE = 200
+
+_IDENTIFY_KEYS = {
+    "client_id": "ClientID",
+    "hostname": "Hostname",
+    "heartbeat_interval": "HeartbeatInterval",
+    "output_buffer_size": "OutputBufferSize",
+    "output_buffer_timeout": "OutputBufferTimeout",
+    "feature_negotiation": "FeatureNegotiation",
+    "tls_v1": "TLSv1",
+    "deflate": "Deflate",
+    "deflate_level": "DeflateLevel",
+    "snappy": "Snappy",
+    "sample_rate": "SampleRate",
+    "user_agent": "UserAgent",
+    "msg_timeout": "MsgTimeout",
+    "topology_region": "TopologyRegion",
+    "topology_zone": "TopologyZone",
+}
+"""The fields in nsqd's order, with nsqd's names for them in its log."""
+
+
+class Identified(dict[str, Any]):
+    """What a client said in IDENTIFY; as text, a line of nsqd's. Long texts are cut."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        values = {key: fields[key] for key in _IDENTIFY_KEYS}
+        super().__init__({k: v[:_LONGEST_VALUE] if isinstance(v, str) else v for k, v in values.items()})
+
+    def __str__(self) -> str:
+        words = (f"{word}:{_go_text(self[key])}" for key, word in _IDENTIFY_KEYS.items())
+        return "{" + " ".join(words) + "}"
+
+
+class Trace:
+    """Writes the lines of one session, at level debug."""
+
+    def __init__(self, log: OperatorLog, client: Client) -> None:
+        self._log = log
+        self._client = client
+
+    def body_begins(self, verb: bytes, params: Sequence[bytes]) -> None:
+        """The line of a command with a body, which comes before it is known whether the body is right."""
+        self._say(command_text(verb, params))
+
+    def command(self, verb: bytes, params: Sequence[bytes], payload: Sequence[bytes]) -> None:
+        """A command, or a run of them, for which `body_begins` has said the first line of those with a body."""
+        if verb == b"FIN" and payload:
+            for message_id in payload:
+                self._say(command_text(verb, (message_id,)))
+        elif payload:
+            for _ in payload[1:] if verb == b"PUB" else ():
+                self._say(command_text(verb, params))
+        else:
+            self._say(command_text(verb, params))
+
+    def written(self, out: Iterable[bytes]) -> None:
+        """The messages among frames that are written now."""
+        client = self._client.remote_address
+        for message_id, size in _messages(b"".join(out)):
+            self._log(
+                "debug",
+                "PROTOCOL(V2): writing msg({message_id}) to client({client}) - {bytes} bytes",
+                client=client,
+                message_id=message_id,
+                bytes=size,
+            )
+
+    def state(self) -> None:
+        """The credit of a client that has subscribed."""
+        self._log(
+            "debug",
+            "[{client}] state rdy: {ready_count:4d} inflt: {in_flight_count:4d}",
+            client=self._client.remote_address,
+            ready_count=self._client.ready_count,
+            in_flight_count=self._client.in_flight_count,
+        )
+
+    def _say(self, command: str) -> None:
+        text = "PROTOCOL(V2): [{client}] [{command}]"
+        self._log("debug", text, client=self._client.remote_address, command=command)
+
+
+def command_text(verb: bytes, params: Sequence[bytes]) -> str:
+    """A command line without what may be a body or a secret: the length of that."""
+    kinds = _PARAMETERS.get(verb)
+    if kinds is None:
+        return hidden(b" ".join((verb, *params)))
+    words = [verb.decode(), *(show(raw) for show, raw in zip(kinds, params, strict=False))]
+    rest = params[len(kinds) :]
+    return " ".join([*words, hidden(b" ".join(rest))] if rest else words)
+
+
+_PARAMETERS: dict[bytes, tuple[Callable[[bytes], str], ...]] = {
+    b"IDENTIFY": (),
+    b"AUTH": (),
+    b"SUB": (shown_name, shown_name),
+    b"PUB": (shown_name,),
+    b"MPUB": (shown_name,),
+    b"DPUB": (shown_name, shown_number),
+    b"RDY": (shown_number,),
+    b"FIN": (shown_id,),
+    b"REQ": (shown_id, shown_number),
+    b"TOUCH": (shown_id,),
+    b"CLS": (),
+    b"NOP": (),
+}
+
+
+def _messages(frames: bytes) -> Iterator[tuple[str, int]]:
+    """Id and body length of each message among complete frames."""
+    offset = 0
+    while offset < len(frames):
+        size, kind = _HEAD.unpack_from(frames, offset)
+        stop = offset + size + _HEAD.size // 2
+        if kind == FRAME_TYPE_MESSAGE:
+            yield frames[offset + ID_AT : offset + BODY_AT].decode(), stop - offset - BODY_AT
+        offset = stop
+
+
+def _go_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,74 @@
+"""
+What an import has begun: `import.db` in the data path, there as long as an import is not finished.
+
+A row for each topic is on stable storage before its first message goes to the log, and gone when the old files are
+put away. `written` is noted between the last message and the saving of the cursors: so a topic whose saved end is
+there or beyond was saved by the import, and needs nothing but its files put away. What any other topic with a row
+has in its log beyond `log_end` is half an import, and must not reach a channel.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+
+from attrs import evolve, frozen
+
+from nsqtw.takeover import JOURNAL_FILE
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS begun (
+    topic TEXT PRIMARY KEY,
+    log_end INTEGER NOT NULL,
+    was_empty INTEGER NOT NULL,
+    written INTEGER
+) WITHOUT ROWID
+"""
+
+
+@frozen
+class Begun:
+    """A topic being imported: where its log ended before, whether it had nothing kept, and the end with the import."""
+
+    topic: str
+    log_end: int
+    was_empty: bool
+    written: int | None = None
+
+
+class Journal:
+    """The journal in a data path. sqlite3.Error from any method; a change is on stable storage when it returns."""
+
+    def __init__(self, directory: str) -> None:
+        self._path = os.path.join(directory, JOURNAL_FILE)
+        self._connection = sqlite3.connect(self._path, isolation_level=None)
+        self._connection.execute("PRAGMA synchronous = EXTRA")
+        self._connection.execute(_SCHEMA)
+        rows = self._connection.execute("SELECT * FROM begun").fetchall()
+        self.begun = {row[0]: Begun(row[0], row[1], bool(row[2]), row[3]) for row in rows}
+        """By topic."""
+
+    def begin(self, topic: str, log_end: int, *, was_empty: bool) -> Begun:
+        """Note that messages of a topic are about to be written."""
+        self._connection.execute("INSERT INTO begun VALUES (?, ?, ?, NULL)", (topic, log_end, was_empty))
+        begun = self.begun[topic] = Begun(topic, log_end, was_empty)
+        return begun
+
+    def note_written(self, topic: str, end: int) -> None:
+        """Note that all messages of a topic are in its log, which ends there."""
+        self._connection.execute("UPDATE begun SET written = ? WHERE topic = ?", (end, topic))
+        self.begun[topic] = evolve(self.begun[topic], written=end)
+
+    def finish(self, topic: str) -> None:
+        """Nothing is left to do for a topic."""
+        self._connection.execute("DELETE FROM begun WHERE topic = ?", (topic,))
+        del self.begun[topic]
+
+    def close(self) -> None:
+        """Let go of it. It stays for the next start when something is left to do."""
+        self._connection.close()
+        if not self.begun:
+            for suffix in ("", "-journal"):
+                with suppress(FileNotFoundError):
+                    os.unlink(self._path + suffix)

@@ -1,0 +1,66 @@
+"""What an nsqd left of each topic: its queue files, put together with the names and pauses of nsqd.dat."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from attrs import define, field
+
+from nsqtw.backends.diskqueue import QueueFiles, find
+from nsqtw.core.cut import NamedTopic
+from nsqtw.interfaces import OperatorLog
+from nsqtw.names import is_ephemeral, is_valid_name
+
+_BETWEEN = re.compile("[:;]")  # nsqd writes a semicolon where a file name may have no colon
+
+
+@define
+class LeftTopic:
+    """
+    One topic. `own` are the files of what no channel was given yet, `channels` those of each channel, None where it
+    left nothing; `named` is what nsqd.dat says of it.
+    """
+
+    name: str
+    own: QueueFiles | None = None
+    channels: dict[str, QueueFiles | None] = field(factory=dict)
+    named: NamedTopic | None = None
+
+    def queues(self) -> Iterator[QueueFiles]:
+        """All that left files."""
+        yield from (files for files in [self.own, *self.channels.values()] if files is not None)
+
+    def file_names(self) -> list[str]:
+        """All its files."""
+        return [name for files in self.queues() for name in files.names]
+
+
+def find_topics(directory: str, names: Iterable[NamedTopic], log: OperatorLog) -> dict[str, LeftTopic]:
+    """
+    The topics of which a data path has queue files, by name; `names` are those of nsqd.dat. What has a name that no
+    topic or channel may have is left alone, with a warning; so is what nsqd had given up. OSError.
+    """
+    listing = find(os.listdir(directory))
+    for name in listing.bad:
+        log("warn", f"IMPORT: {name} was given up by nsqd as damaged, and is left alone")
+    topics: dict[str, LeftTopic] = {}
+    for queue in listing.queues.values():
+        parts = _BETWEEN.split(queue.name, maxsplit=1)
+        if not all(is_valid_name(part) and not is_ephemeral(part) for part in parts):
+            log("warn", f"IMPORT: {queue.name!r} is no name of a queue; its files are left alone")
+            continue
+        topic = topics.setdefault(parts[0], LeftTopic(parts[0]))
+        if len(parts) == 1:
+            topic.own = queue
+        else:
+            topic.channels[parts[1]] = queue
+    for named in names:
+        if named.name in topics:
+            topic = topics[named.name]
+            topic.named = named
+            for channel in named.channels:
+                if not is_ephemeral(channel.name):
+                    topic.channels.setdefault(channel.name, None)
+    return topics

