@@ -145,7 +145,7 @@ def test_a_value_that_does_not_fit_gets_nsqds_line_and_what_is_allowed(
         ("tls_required = ''", "tls_required ", "false, tcp-https or true"),
         ("tls_min_version = 'ssl3.0'", "tls_min_version ssl3.0", "tls1.0, tls1.1, tls1.2 or tls1.3"),
         ("tls_min_version = 1.2", "tls_min_version 1.2", "tls1.0, tls1.1, tls1.2 or tls1.3"),
-        ("durability = 'fsync'", "durability fsync", "memory or os"),
+        ("durability = 'disk'", "durability disk", "memory, os or fsync"),
     ],
 )
 def test_a_wrong_word_gets_nsqds_line_and_the_words_there_are(

@@ -2,7 +2,8 @@
 What was written and is not yet on stable storage: files, and directories with new names in them.
 
 A file whose fsync fails is sealed. The system may have dropped what it could not write, and would say that all
-is well when asked again: so a second fsync proves nothing, and the file is never written or synced again.
+is well when asked again: so a second fsync proves nothing, and the file is never written again, nor synced. One that
+was sealed because a failed write could not be undone is synced all the same: what was stored before is in it.
 """
 
 from __future__ import annotations
@@ -67,8 +68,6 @@ class Unsynced:
         return failed
 
     def _sync_file(self, file: LogFile, log: Log) -> None:
-        if file.sealed:
-            return
         descriptor = log.descriptor(file)
         if descriptor is not None:
             self._files.sync(descriptor.fd)

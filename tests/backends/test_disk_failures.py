@@ -174,6 +174,17 @@ def test_the_first_file_may_be_the_one_whose_fsync_fails(path: DataPath, files: 
     assert path.sequences() == [0]
 
 
+def test_what_stands_in_a_file_that_is_not_written_any_more_is_synced(path: DataPath, files: FaultyFiles) -> None:
+    """A failed write that cannot be undone ends the file; what was stored in it before must still become durable."""
+    path.commit(make_segment(0))
+    for operation in ("write", "truncate"):
+        files.fail(operation, errno.EIO)
+    assert path.commit(make_segment(1)) is not None
+    before = len(files.trace)
+    assert path.commit(make_segment(2), durable=True) is None
+    assert operations(files, before).count("sync") == 2
+
+
 def test_an_fsync_of_what_went_before_fails(path: DataPath, files: FaultyFiles) -> None:
     """The topic is named, also when nothing was written to it now."""
     other = path.backend.queue("other")
