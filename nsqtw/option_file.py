@@ -1,9 +1,9 @@
 """
 Options in a TOML file: reading one as nsqd does (nsqd specification 4.1), and writing one.
 
-The file has top-level keys, named in `nsqtw.options`. A value is looked at when it is used: one that a flag or
-a variable stands over may be nonsense, as in nsqd. Only options that are one of a few words are looked at
-first and always.
+The file has top-level keys, named in `nsqtw.options`, and tables about topics (`nsqtw.topic_rules`). A value is
+looked at when it is used: one that a flag or a variable stands over may be nonsense, as in nsqd. Only options that
+are one of a few words, and the tables, are looked at first and always.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from nsqtw.go_values import shown
 from nsqtw.option_values import BOOLEAN
 from nsqtw.options import BY_KEY, TABLE, Option, Options
 from nsqtw.suggestions import did_you_mean
+from nsqtw.topic_rules import KEY, read_rules, rules_text
 
 _CAPITALS = {
     **{word: word.upper() for word in ("id", "tcp", "http", "https", "e2e", "udp", "tls", "ca")},
@@ -32,6 +33,7 @@ class ConfigFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._found = _load(path)
+        self.topic_rules = read_rules(path, self._found.pop(KEY, {}))
         for option in TABLE:
             if self.holds(option) and option.kind.words:
                 self._check_word(option)
@@ -100,7 +102,7 @@ def config_text(options: Options, sources: Mapping[str, str]) -> str:
         except UnicodeEncodeError as failure:
             raise OptionError(f"--{option.flag} is no UTF-8 text, and a config file cannot hold it") from failure
         lines.append(f"{option.key} = {value}  # {sources.get(option.name, 'default')}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + rules_text(options.topic_rules)
 
 
 def _load(path: str) -> dict[str, Any]:

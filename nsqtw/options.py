@@ -35,6 +35,7 @@ from nsqtw.option_values import (
     Kind,
     choice,
 )
+from nsqtw.topic_rules import DURABILITIES, TopicRule, durability_of
 
 CHECKS_BEFORE_TLS = range(3, 5)
 CHECKS_AFTER_TLS = range(8, 20)
@@ -291,7 +292,7 @@ class Options:
     # Ours
     backend: str = _option(TEXT, "disk", "how messages are stored: NAME or NAME:ARGUMENT; see --help-backend")
     durability: str = _option(
-        choice("memory", "os", "fsync"),
+        choice(*DURABILITIES),
         "os",
         "what OK means: the operating system has the message (os), it is on stable storage (fsync), or, nsqd's way, "
         "it may wait a second (memory)",
@@ -306,6 +307,13 @@ class Options:
         "lose what nsqd loses: other defaults for " + " and ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
     )
     log_format: str = _option(choice("text", "json"), "text", "log lines as text, nsqd's way, or as JSON objects")
+
+    topic_rules: tuple[TopicRule, ...] = ()
+    """No option: what the file says of some topics, `[topic."orders.*"]`."""
+
+    def durability_of(self, topic: str) -> str:
+        """The durability class of a topic, unless it was given another one while the broker ran."""
+        return durability_of(topic, self.topic_rules, self.durability)
 
     def __attrs_post_init__(self) -> None:
         # nsqd: asking for client certificates at all, in whatever words, requires TLS.
@@ -327,6 +335,7 @@ def _table() -> tuple[Option, ...]:
             default=field.metadata["default"],
         )
         for field in attrs.fields(Options)
+        if field.metadata
     )
 
 

@@ -28,7 +28,7 @@ from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
 
-VERSION = 1
+VERSION = 2
 """The version of the schema below: raise it with every change, and keep reading the versions before."""
 
 _SCHEMA = """
@@ -46,7 +46,9 @@ CREATE TABLE topic (
     end_sequence INTEGER NOT NULL,
     put_total INTEGER NOT NULL,
     dropped BLOB NOT NULL,              -- pairs of u64, little-endian: first sequence, one past the last
-    waiting BLOB NOT NULL               -- triples of u64: first sequence, count, delay in ms
+    waiting BLOB NOT NULL,              -- triples of u64: first sequence, count, delay in ms
+    -- the class it was given while a broker ran; since version 2
+    durability TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE cursor (
     id INTEGER PRIMARY KEY,
@@ -68,11 +70,13 @@ CREATE TABLE held (
 """
 
 _PUT_TOPIC = """
-INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, released = excluded.released, released_total = excluded.released_total,
     end_sequence = excluded.end_sequence, put_total = excluded.put_total,
-    dropped = excluded.dropped, waiting = excluded.waiting
+    dropped = excluded.dropped, waiting = excluded.waiting, durability = excluded.durability
 """
+_MIGRATIONS = {1: "ALTER TABLE topic ADD COLUMN durability TEXT NOT NULL DEFAULT ''"}
+"""What leads from a version to the next one."""
 _PUT_CURSOR = """
 INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, next = excluded.next, taken_total = excluded.taken_total,
@@ -178,6 +182,7 @@ class Positions:
             connection.execute("PRAGMA synchronous = FULL")
             if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 connection.executescript(f"BEGIN;{_SCHEMA}INSERT INTO broker VALUES ({VERSION}, NULL, 0);COMMIT")
+            _migrate(connection)
             saved = _read(connection)
             connection.execute("UPDATE broker SET clean_stop = 0")
             self._ids.read(connection)
@@ -332,6 +337,15 @@ class _DamagedError(BackendError):
     """The database is not what we wrote."""
 
 
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema of an older nsqtw up to VERSION."""
+    row = connection.execute("SELECT version FROM broker").fetchone()
+    version = row[0] if row else VERSION
+    while version in _MIGRATIONS:
+        step, version = _MIGRATIONS[version], version + 1
+        connection.executescript(f"BEGIN; {step}; UPDATE broker SET version = {version}; COMMIT")
+
+
 def _read(connection: sqlite3.Connection) -> Saved:
     try:
         version, next_block, clean_stop = connection.execute(
@@ -348,9 +362,8 @@ def _read(connection: sqlite3.Connection) -> Saved:
 
 def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
     topics: dict[int, SavedTopic] = {}
-    for number, name, paused, released, released_total, end, put_total, dropped, waiting in connection.execute(
-        "SELECT * FROM topic ORDER BY id"
-    ):
+    rows = connection.execute("SELECT * FROM topic ORDER BY id")
+    for number, name, paused, released, released_total, end, put_total, dropped, waiting, durability in rows:
         topics[number] = SavedTopic(
             name=name,
             paused=bool(paused),
@@ -360,6 +373,7 @@ def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
             put_total=put_total,
             dropped=list(struct.iter_unpack("<2Q", dropped)),
             waiting=[Waiting(*run) for run in struct.iter_unpack("<3Q", waiting)],
+            durability=durability,
         )
     cursors: dict[int, SavedCursor] = {}
     for number, topic, name, paused, following, taken_total, first_deliveries in connection.execute(
@@ -382,7 +396,7 @@ def _topic_row(number: int, topic: SavedTopic) -> tuple[Any, ...]:
     dropped = _blob([end for run in topic.dropped for end in run])
     waiting = _blob([number for run in topic.waiting for number in (run.first, run.count, run.delay_ms)])
     totals = (topic.released, topic.released_total, topic.end, topic.put_total)
-    return (number, topic.name, topic.paused, *totals, dropped, waiting)
+    return (number, topic.name, topic.paused, *totals, dropped, waiting, topic.durability)
 
 
 def _cursor_row(number: int, topic: int, cursor: SavedCursor) -> tuple[Any, ...]:

@@ -164,6 +164,12 @@ class Broker:
         if topic.log.is_in_memory:
             topic.log.move(self.backend, topic.name)
 
+    def settle_late(self, topic: Topic) -> None:
+        """Store what class memory still owes. BackendError when some of the topic cannot be stored."""
+        self._late.flush()
+        if self._late.owes(topic):
+            raise self._late.error
+
     @property
     def health(self) -> str:
         """`OK`, or `NOK - ` and why the last attempt to write failed."""
@@ -201,13 +207,15 @@ class Broker:
                 self._answer(waiters, refusal)
         return sealed
 
-    def settle(self, sealed: list[Sealed], failed: dict[IBackendQueue, BackendError], now: float) -> None:
-        """Release what is stored now, and answer the waiters."""
+    def settle(
+        self, sealed: list[Sealed], failed: dict[IBackendQueue, BackendError], now: float, *, flown: bool = False
+    ) -> None:
+        """Release what is stored now, or `flown` in the thread, and answer the waiters."""
         for topic, segments, waiters in sealed:
             failure: Exception | None = Exiting() if topic.exiting else failed.get(topic.log.queue)
             if segments and failure is None:
                 try:
-                    topic.accept(segments, now, pinned=topic.is_late)
+                    topic.accept(segments, now, pinned=topic.is_late and not flown)
                 except Exception:  # they are stored, and so they are answered
                     self.log("critical", "TOPIC({topic}): releasing its messages failed", topic=topic.name)
             self._answer(waiters, failure)

@@ -67,6 +67,8 @@ class SavedTopic:
     dropped: list[tuple[int, int]] = field(factory=list)
     """Ranges of sequences dropped by emptying the topic that some cursor has not passed yet."""
     waiting: list[Waiting] = field(factory=list)
+    durability: str = ""
+    """The class it was given while a broker ran; "" for the one that the options say."""
     cursors: list[SavedCursor] = field(factory=list)
 
 

@@ -105,7 +105,7 @@ class Flights(Due):
         self._out.clear()
         if flight.sealed:
             self._broker.note_commit(next(iter(failed.values()), None))
-            self._broker.settle(flight.sealed, failed, now)
+            self._broker.settle(flight.sealed, failed, now, flown=True)
         for error in failed.values() if not flight.sealed else ():
             self._broker.log("error", f"NSQ: what was stored may not survive a power loss - {error}")
 

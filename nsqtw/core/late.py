@@ -40,6 +40,10 @@ class LateCommit(Due):
             self.flush()
         return self._bytes < LATE_BYTES
 
+    def owes(self, topic: Topic) -> bool:
+        """Whether something of the topic is not stored yet."""
+        return topic in self._segments
+
     def add(self, topic: Topic, segments: list[Segment], now: float) -> None:
         """Take segments that the topic releases now."""
         self._segments.setdefault(topic, []).extend(segments)

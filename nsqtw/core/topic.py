@@ -43,8 +43,9 @@ class Topic:
         self.log = log
         self.ephemeral = is_ephemeral(name)
         self.mem_queue_size: int = broker.options.mem_queue_size
-        self.durability: str = broker.options.durability
+        self.durability: str = broker.options.durability_of(name)
         """What an OK means: memory, os or fsync (docs/architecture.md)."""
+        self._given_durability = ""
         self.paused = False
         self.exiting = False
         self.channels: dict[str, Channel] = {}
@@ -198,6 +199,17 @@ class Topic:
         self.touch()
         self.change_names(at_once=True)
 
+    def set_durability(self, durability: str) -> None:
+        """
+        Let an OK mean something else from now on; "": what the options say. BackendError when what class memory owes
+        cannot be stored, and then nothing changes.
+        """
+        if self.is_late:
+            self.broker.settle_late(self)
+        self._given_durability = durability
+        self.durability = durability or self.broker.options.durability_of(self.name)
+        self.touch()
+
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
         dropped = self.depth
@@ -302,6 +314,7 @@ class Topic:
             put_total=self.put_total,
             dropped=list(self._dropped),
             waiting=list(self._waiting),
+            durability=self._given_durability,
         )
         self._in_cut.clear()
         for channel in self.channels.values():
@@ -328,6 +341,8 @@ class Topic:
         from their publish time.
         """
         self.paused = saved.paused
+        self._given_durability = saved.durability
+        self.durability = saved.durability or self.durability
         self.released, self.released_total = saved.released, saved.released_total
         self.put_total = saved.put_total
         self._dropped = list(saved.dropped)

@@ -23,12 +23,13 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, ClientError, Exiting
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import EXITING, INTERNAL_ERROR, OK, Answer, Refused, failure
+from nsqtw.net.http_answers import EXITING, INTERNAL_ERROR, OK, Answer, Refused, failure, text
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
 from nsqtw.protocols.v2_codec import Limits, check_count, check_size, equal_messages
+from nsqtw.topic_rules import DURABILITIES
 
 _MSG_TOO_BIG = failure(413, "MSG_TOO_BIG")
 _BODY_TOO_BIG = failure(413, "BODY_TOO_BIG")
@@ -36,6 +37,9 @@ _MSG_EMPTY = failure(400, "MSG_EMPTY")
 _MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
 _INVALID_TOPIC = failure(400, "INVALID_TOPIC")
 _INVALID_DEFER = failure(400, "INVALID_DEFER")
+
+_TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
+"""By what it means."""
 
 _INT64 = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _BINARY = {"true": True, "1": True, "false": False, "0": False}
@@ -88,7 +92,9 @@ class Publishing:
         return None
 
     def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int) -> None:
-        topic.put(messages, delay_ms, request.waiter(OK, EXITING))
+        topic.put(
+            messages, delay_ms, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING)
+        )
         self._pump.took(request.size)
 
     def _topic(self, name: str | None) -> Topic:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nsqtw.backends.positions import Positions
+from nsqtw.backends.positions import VERSION, Positions
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic
 from nsqtw.errors import BackendError, BackendFull
 
@@ -150,14 +150,25 @@ def test_a_later_version_is_not_touched(positions: Positions, path: str) -> None
     positions.save(cut(1))
     positions.close(False)
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE broker SET version = 2")
+    connection.execute("UPDATE broker SET version = ?", (VERSION + 1,))
     connection.commit()
     connection.close()
-    with pytest.raises(BackendError, match="schema version 2"):
+    with pytest.raises(BackendError, match=f"schema version {VERSION + 1}"):
         load(path)
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT count(*) FROM cursor").fetchone() == (4,)
     connection.close()
+
+
+def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: str) -> None:
+    """Version 1 knew no durability class of a topic's own."""
+    positions.save(cut(1))
+    positions.close(False)
+    connection = sqlite3.connect(path)
+    connection.executescript("ALTER TABLE topic DROP COLUMN durability; UPDATE broker SET version = 1")
+    connection.close()
+    for _ in range(2):
+        assert numbers(load(path)) == {1}
 
 
 def test_there_is_no_way_to_have_one(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nsqtw.errors import BackendError, Exiting
 from tests.core.world import World
 
@@ -256,3 +258,33 @@ def test_messages_of_different_sizes_and_a_large_one_keep_their_order() -> None:
     bodies = [bytes([n % 256]) * (1 + n * 37 % 5000) for n in range(300)] + [b"z" * 900_000, b"end"]
     world.put(*bodies)
     assert reader.bodies() == bodies
+
+
+def test_a_class_given_while_the_broker_ran_is_kept_over_restarts() -> None:
+    world = World()
+    world.topic().set_durability("fsync")
+    world.topic("other")
+    world.save()
+    world.crash()
+    assert (world.topic().durability, world.topic("other").durability) == ("fsync", "os")
+    world.topic().set_durability("")
+    world.stop_and_start()
+    assert world.topic().durability == "os"
+
+
+def test_what_class_memory_owes_is_stored_before_the_class_changes() -> None:
+    world = World(durability="memory")
+    world.put(b"a")
+    world.turn()
+    commit = world.backend.commit
+    world.backend.commit = lambda writes, durable: {queue: BackendError("no space") for queue, _ in writes}
+    with pytest.raises(BackendError, match="no space"):
+        world.topic().set_durability("os")
+    assert world.topic().durability == "memory"
+    world.backend.commit = commit
+    world.topic().set_durability("os")
+    world.put(b"b")
+    assert world.reader().bodies() == [b"a", b"b"]
+    world.save()
+    world.crash()
+    assert world.reader().bodies() == [b"a", b"b"]
