@@ -47,8 +47,7 @@ CREATE TABLE topic (
     put_total INTEGER NOT NULL,
     dropped BLOB NOT NULL,              -- pairs of u64, little-endian: first sequence, one past the last
     waiting BLOB NOT NULL,              -- triples of u64: first sequence, count, delay in ms
-    -- the class it was given while a broker ran; since version 2
-    durability TEXT NOT NULL DEFAULT ''
+    durability TEXT NOT NULL DEFAULT '' -- the class it was given while a broker ran; since version 2
 );
 CREATE TABLE cursor (
     id INTEGER PRIMARY KEY,

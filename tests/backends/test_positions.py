@@ -165,7 +165,11 @@ def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: st
     positions.save(cut(1))
     positions.close(False)
     connection = sqlite3.connect(path)
-    connection.executescript("ALTER TABLE topic DROP COLUMN durability; UPDATE broker SET version = 1")
+    columns = "id, name, paused, released, released_total, end_sequence, put_total, dropped, waiting"
+    connection.executescript(
+        f"CREATE TABLE older AS SELECT {columns} FROM topic; DROP TABLE topic; ALTER TABLE older RENAME TO topic;"
+        "UPDATE broker SET version = 1"
+    )
     connection.close()
     for _ in range(2):
         assert numbers(load(path)) == {1}
