@@ -58,6 +58,8 @@ class Topic:
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""
         self._bodies: list[tuple[int, Sequence[bytes]]] = []
+        self._counted = self._counted_bodies = 0
+        """How many entries of `_bodies` were looked at to count them, and how many messages are in these."""
         self._waiters: list[Waiter] = []
         self._next_sequence = self._block_end = 0
         self._waiting: list[Waiting] = []
@@ -110,6 +112,7 @@ class Topic:
     def seal(self, timestamp_ns: int) -> list[Segment]:
         """What was put since the last time, as segments with their place in the log."""
         collected, self._bodies = self._bodies, []
+        self._counted = self._counted_bodies = 0
         segments = []
         for delay_ms, runs in groupby(collected, key=itemgetter(0)):
             lists = [bodies for _, bodies in runs]
@@ -370,8 +373,13 @@ class Topic:
         """Whether nsqd would write what is put now to disk, and with it forget its delay (nsqd specification 2.3)."""
         if self.broker.options.keep_deferred or self.ephemeral or self.flows:
             return False
-        kept = self.depth - self.backend_depth + sum(len(bodies) for _, bodies in self._bodies)
-        return kept >= self.mem_queue_size
+        return self.depth - self.backend_depth + self._collected() >= self.mem_queue_size
+
+    def _collected(self) -> int:
+        """How many messages were put in this turn. Only those are counted that were not at the last call."""
+        self._counted_bodies += sum(len(bodies) for _, bodies in self._bodies[self._counted :])
+        self._counted = len(self._bodies)
+        return self._counted_bodies
 
     def _take_sequences(self, count: int) -> int:
         if self._next_sequence + count > self._block_end:
@@ -416,12 +424,14 @@ class Topic:
     def _kept(self) -> list[Segment]:
         """What is not released yet, as far as an ephemeral channel could take it. BackendError."""
         kept: list[Segment] = []
+        forgotten_below = 0 if self.broker.options.keep_deferred else self.restored_end
         count, start = 0, self.released
         while count < max(1, self.mem_queue_size) and (segments := self.log.following(start)):
             for segment in segments:
                 index = max(0, start - segment.first)
+                delay_ms = 0 if segment.first < forgotten_below else segment.delay_ms
                 part = Segment(
-                    segment.first + index, segment.count - index, segment.delay_ms, segment.cut(index, segment.count)
+                    segment.first + index, segment.count - index, delay_ms, segment.cut(index, segment.count)
                 )
                 kept.append(part)
                 count += 0 if part.delay_ms else part.count

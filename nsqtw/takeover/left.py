@@ -13,6 +13,8 @@ from nsqtw.core.cut import NamedTopic
 from nsqtw.interfaces import OperatorLog
 from nsqtw.names import is_ephemeral, is_valid_name
 
+_METADATA = ".meta.dat"
+_MOST_CHARACTERS = 256
 _BETWEEN = re.compile("[:;]")  # nsqd writes a semicolon where a file name may have no colon
 
 
@@ -35,6 +37,20 @@ class LeftTopic:
     def file_names(self) -> list[str]:
         """All its files."""
         return [name for files in self.queues() for name in files.names]
+
+    def files(self, directory: str) -> dict[str, str]:
+        """
+        What its files are like, by name: the size of data, the text of metadata. Whatever an nsqd does with its
+        queues shows there. OSError.
+        """
+        return {name: _like(os.path.join(directory, name)) for name in self.file_names()}
+
+
+def _like(path: str) -> str:
+    if path.endswith(_METADATA):
+        with open(path, encoding="latin-1", newline="") as file:
+            return file.read(_MOST_CHARACTERS)
+    return str(os.path.getsize(path))
 
 
 def find_topics(directory: str, names: Iterable[NamedTopic], log: OperatorLog) -> dict[str, LeftTopic]:

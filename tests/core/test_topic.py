@@ -244,6 +244,29 @@ def test_delays_are_forgotten_where_nsqd_would_write_to_disk_if_the_options_say_
         assert (channel.deferred_count, channel.depth) == (deferred, 3 - deferred)
 
 
+def test_what_was_put_in_this_turn_counts_for_that_too() -> None:
+    world = World(keep_deferred=False, mem_queue_size=4)
+    for bodies in ([b"1"], [b"2", b"3"]):
+        world.put(*bodies)
+        world.put(b"later", delay_ms=60_000)
+        world.put(b"later or on disk", delay_ms=60_000)
+        world.turn()
+    assert (world.channel().deferred_count, world.channel().depth) == (2, 5)
+
+
+def test_many_deferred_publishes_in_a_turn_are_not_counted_again_for_each() -> None:
+    class Bodies(list[bytes]):
+        def __len__(self) -> int:
+            lengths.append(super().__len__())
+            return lengths[-1]
+
+    lengths: list[int] = []
+    world = World(keep_deferred=False)
+    for _ in range(100):
+        world.topic().put(Bodies([b"x"]), 60_000, lambda error: None)
+    assert len(lengths) <= 200
+
+
 def test_delays_are_kept_while_the_topic_flows() -> None:
     world = World(keep_deferred=False, mem_queue_size=0)
     channel = world.channel()
