@@ -211,7 +211,7 @@ class BrokerFactory(Factory):
 
 
 def address_text(address: Any) -> str:
-    """`ip:port`, IPv6 in brackets; of an IPv4 client as on an IPv4 socket; `@` for a unix socket: its peer has no name."""
+    """`ip:port`, IPv6 in brackets, unless the client came over IPv4; `@` for a unix socket, whose peer has no name."""
     if isinstance(address, IPv6Address):
         if address.host.startswith(_IPV4_MAPPED):
             return f"{address.host.removeprefix(_IPV4_MAPPED)}:{address.port}"
