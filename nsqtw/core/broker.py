@@ -30,12 +30,13 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
+from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.late import LateCommit
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Cache, Log
 from nsqtw.core.naming import Naming
 from nsqtw.core.segment import SEQUENCE_BITS
-from nsqtw.core.topic import BLOCK_SIZE, Topic
+from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral

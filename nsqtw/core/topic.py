@@ -15,23 +15,19 @@ This module is hot, once per publish command and per segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
 from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.intake import Intake
 from nsqtw.core.log import Log
-from nsqtw.core.segment import BODY_AT, Segment, cuts, encode
+from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import Waiter
 from nsqtw.names import is_ephemeral
 
 if TYPE_CHECKING:
     from nsqtw.core.broker import Broker
-
-BLOCK_SIZE = 1 << 20
-"""Sequences a topic takes from the broker at a time."""
 
 
 class Topic:
@@ -57,11 +53,7 @@ class Topic:
         self.message_bytes = 0
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""
-        self._bodies: list[tuple[int, Sequence[bytes]]] = []
-        self._counted = self._counted_bodies = 0
-        """How many entries of `_bodies` were looked at to count them, and how many messages are in these."""
-        self._waiters: list[Waiter] = []
-        self._next_sequence = self._block_end = 0
+        self._intake = Intake(broker)
         self._waiting: list[Waiting] = []
         self._dropped: list[tuple[int, int]] = []
         self._hungry: dict[Channel, None] = {}
@@ -102,30 +94,20 @@ class Topic:
         if self.exiting or self.broker.stopping:
             waiter(Exiting())
             return
-        if not self._waiters:
+        if not self._intake.waiters:
             self.broker.to_commit.append(self)
         if delay_ms and self._forgets_delays:
             delay_ms = 0
-        self._bodies.append((delay_ms, bodies))
-        self._waiters.append(waiter)
+        self._intake.add(bodies, delay_ms, waiter)
 
     def seal(self, timestamp_ns: int) -> list[Segment]:
         """What was put since the last time, as segments with their place in the log."""
-        collected, self._bodies = self._bodies, []
-        self._counted = self._counted_bodies = 0
-        segments = []
-        for delay_ms, runs in groupby(collected, key=itemgetter(0)):
-            lists = [bodies for _, bodies in runs]
-            bodies = lists[0] if len(lists) == 1 else list(chain.from_iterable(lists))
-            for cut in cuts(bodies):
-                first = self._take_sequences(len(cut))
-                segments.append(encode(cut, first, self.broker.node_id, timestamp_ns, delay_ms))
+        segments = self._intake.seal(timestamp_ns)
         return self._fitting(segments) if self.ephemeral and not self.flows else segments
 
     def take_waiters(self) -> list[Waiter]:
         """Those whose messages the last `seal` gave; whoever takes them answers them."""
-        waiters, self._waiters = self._waiters, []
-        return waiters
+        return self._intake.take_waiters()
 
     def accept(self, segments: list[Segment], now: float, *, pinned: bool = False) -> None:
         """These are in the log now (`pinned`: will be); let the channels have them."""
@@ -230,7 +212,7 @@ class Topic:
     def exit(self) -> None:
         """The topic is being deleted: its publishers and consumers are told."""
         self.exiting = True
-        self._bodies.clear()
+        self._intake.forget()
         for waiter in self.take_waiters():
             waiter(Exiting())
         for name in list(self.channels):
@@ -373,22 +355,7 @@ class Topic:
         """Whether nsqd would write what is put now to disk, and with it forget its delay (nsqd specification 2.3)."""
         if self.broker.options.keep_deferred or self.ephemeral or self.flows:
             return False
-        return self.depth - self.backend_depth + self._collected() >= self.mem_queue_size
-
-    def _collected(self) -> int:
-        """How many messages were put in this turn. Only those are counted that were not at the last call."""
-        self._counted_bodies += sum(len(bodies) for _, bodies in self._bodies[self._counted :])
-        self._counted = len(self._bodies)
-        return self._counted_bodies
-
-    def _take_sequences(self, count: int) -> int:
-        if self._next_sequence + count > self._block_end:
-            blocks = -(-count // BLOCK_SIZE)
-            self._next_sequence = self.broker.take_blocks(blocks) * BLOCK_SIZE
-            self._block_end = self._next_sequence + blocks * BLOCK_SIZE
-        first = self._next_sequence
-        self._next_sequence += count
-        return first
+        return self.depth - self.backend_depth + self._intake.count() >= self.mem_queue_size
 
     def _release(self, segments: list[Segment], now: float) -> None:
         """Everything put is released; `segments` is what was not yet."""

@@ -51,8 +51,9 @@ from nsqtw.protocols.parameters import (
     text_of,
     unparsed,
 )
-from nsqtw.protocols.replies import Place, Replies
+from nsqtw.protocols.replies import Replies
 from nsqtw.protocols.v2_codec import V2Codec
+from nsqtw.protocols.v2_publish import Publish
 from nsqtw.protocols.v2_trace import DEBUG, Identified, Trace
 
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
@@ -61,33 +62,6 @@ MAX_UNREAD_REPLIES = 1000
 
 _NAMELESS = "insufficient number of parameters"
 _EXPERIMENT = "topology-aware-consumption"
-
-
-class Publish:
-    """A publish that was taken. As a waiter it is told what became of it, and replies."""
-
-    __slots__ = ("_count", "_place", "_session", "_topic", "_verb", "flies")
-
-    def __init__(self, session: V2Session, place: Place, verb: str, topic: str, count: int) -> None:
-        self.flies = False
-        self._session = session
-        self._place = place
-        self._verb = verb
-        self._topic = topic
-        self._count = count
-
-    def __call__(self, error: Exception | None) -> None:
-        if self.flies:
-            self._session.flying_count -= 1
-        if error is None:
-            counts = self._session.client.pub_counts
-            counts[self._topic] = counts.get(self._topic, 0) + self._count
-            # A run of PUBs is one publish with a reply for each.
-            replies = self._count if self._verb == "PUB" else 1
-            self._place.fill(OK * replies, count=replies)
-        else:
-            failure = ClientError(f"E_{self._verb}_FAILED", f"{self._verb} failed {error}")
-            self._place.fill(self._session.error_frame(failure), is_last=True)
 
 
 @implementer(IProtocol)

@@ -214,7 +214,7 @@ def test_a_block_of_sequences_that_is_full_is_followed_by_another() -> None:
     reader = world.reader(ready=100)
     world.put(b"a")
     world.turn()
-    topic._next_sequence = topic._block_end - 1
+    topic._intake._next_sequence = topic._intake._block_end - 1
     world.put(b"b")
     world.turn()
     world.put(b"c", b"d")
