@@ -15,7 +15,7 @@ from typing import Any
 from nsqtw.errors import OptionError, UnfitValue
 from nsqtw.go_values import shown
 from nsqtw.option_values import BOOLEAN
-from nsqtw.options import BY_KEY, TABLE, Option, Options
+from nsqtw.options import BY_FLAG, BY_KEY, TABLE, Option, Options
 from nsqtw.suggestions import did_you_mean
 from nsqtw.topic_rules import KEY, read_rules, rules_text
 
@@ -60,8 +60,7 @@ class ConfigFile:
         for key, raw in self._found.items():
             option = BY_KEY.get(key)
             if option is None:
-                hint = did_you_mean(key.replace("-", "_"), BY_KEY)
-                lines.append(f"config file {self._path}: unknown key {key!r}{hint}")
+                lines.append(f"config file {self._path}: {_unknown(key, raw)}")
             elif option.kind is BOOLEAN and type(raw) is int:
                 means = option.kind.show(option.kind.coerce(raw))
                 lines.append(f"config file {self._path}: {key} = {raw} means {means}, as in nsqd; write true or false")
@@ -76,6 +75,15 @@ class ConfigFile:
 
     def _must_be(self, option: Option) -> str:
         return f"config file {self._path}: {option.key} must be {option.kind.form}"
+
+
+def _unknown(key: str, raw: Any) -> str:
+    """What is to be said of a key that is none."""
+    if isinstance(raw, dict):
+        return f"table {key!r} is not looked at; keys stand before the first table"
+    named = BY_FLAG.get(key.replace("_", "-"))
+    hint = f", did you mean {named.key!r}?" if named else did_you_mean(key.replace("-", "_"), BY_KEY)
+    return f"unknown key {key!r}{hint}"
 
 
 def read_file(path: str) -> bytes:

@@ -73,8 +73,8 @@ def test_unknown_keys_and_inverted_booleans_are_pointed_out(tmp_path: Path) -> N
         f"config file {config}: unknown key 'max-rdy-counts', did you mean 'max_rdy_count'?",
         f"config file {config}: deflate = 1 means false, as in nsqd; write true or false",
         f"config file {config}: unknown key 'xyzzy'",
-        f"config file {config}: unknown key 'node_id'",
-        f"config file {config}: unknown key 'tables'",
+        f"config file {config}: unknown key 'node_id', did you mean 'id'?",
+        f"config file {config}: table 'tables' is not looked at; keys stand before the first table",
     ]
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from zope.interface import implementer
 
+from nsqtw.backends.files import backend_error
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
@@ -121,9 +122,12 @@ class Positions:
                     self._set_aside()
                     saved = self._open(self._path)
                     lost = True
-            except (OSError, sqlite3.Error) as error:
+            except OSError as error:
                 self._disconnect()
-                raise _backend_error(error) from error
+                raise backend_error(error, str(error.filename)) from error
+            except sqlite3.Error as error:
+                self._disconnect()
+                raise _backend_error(error, self._path) from error
             except BackendError:
                 self._disconnect()
                 raise
@@ -427,6 +431,6 @@ def _is_damage(error: sqlite3.Error) -> bool:
     return code in _DAMAGE_CODES or code & 0xFF in _DAMAGE_CODES
 
 
-def _backend_error(error: Exception) -> BackendError:
+def _backend_error(error: sqlite3.Error, where: str = "positions.db") -> BackendError:
     is_full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
-    return (BackendFull if is_full else BackendError)(f"positions.db: {error}")
+    return (BackendFull if is_full else BackendError)(f"{where}: {error}")

@@ -177,8 +177,20 @@ def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: st
 
 def test_there_is_no_way_to_have_one(tmp_path: Path) -> None:
     """One line says what is wrong."""
-    with pytest.raises(BackendError, match="positions.db: unable to open"):
-        Positions(str(tmp_path / "missing" / "positions.db")).load()
+    path = str(tmp_path / "missing" / "positions.db")
+    with pytest.raises(BackendError) as refused:
+        Positions(path).load()
+    assert str(refused.value) == f"{path}: unable to open database file"
+
+
+def test_what_the_operating_system_refuses_at_start(tmp_path: Path) -> None:
+    """In its words, without its number, and with the file it is about."""
+    path = str(tmp_path / "positions.db")
+    Path(path).touch()
+    Path(path + ".new").mkdir()
+    with pytest.raises(BackendError) as refused:
+        Positions(path).load()
+    assert str(refused.value) == f"{path}.new: is a directory"
 
 
 def test_damage_that_reading_does_not_meet(positions: Positions, path: str) -> None:
