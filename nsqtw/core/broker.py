@@ -173,6 +173,16 @@ class Broker:
         _tell(self.log, "messages", self._commit_error, error)
         self._commit_error = error
 
+    def commit_to(
+        self, backend: IBackend, writes: list[tuple[IBackendQueue, list[Segment]]]
+    ) -> dict[IBackendQueue, BackendError]:
+        """Commit, not durably. Returns the queues that failed, each with the reason; whatever is raised is one."""
+        try:
+            return backend.commit(writes, False)
+        except Exception as error:  # of a backend that does not keep to the interface
+            failure = self._foreseen(error, "NSQ: the backend failed to commit")
+            return dict.fromkeys([queue for queue, _ in writes], failure)
+
     def timestamp_ns(self, now: float) -> int:
         """The wall clock at `now`."""
         return int(now * 1e9) + self.wall_offset_ns
@@ -322,15 +332,6 @@ class Broker:
             except Exception:
                 self.log("critical", "NSQ: answering a publisher failed")
 
-    def _commit_to(
-        self, backend: IBackend, writes: list[tuple[IBackendQueue, list[Segment]]]
-    ) -> dict[IBackendQueue, BackendError]:
-        try:
-            return backend.commit(writes, False)
-        except Exception as error:  # of a backend that does not keep to the interface
-            failure = self._foreseen(error, "NSQ: the backend failed to commit")
-            return dict.fromkeys([queue for queue, _ in writes], failure)
-
     def _foreseen(self, error: Exception, what: str) -> BackendError:
         """The error to answer with. One nobody foresaw is logged with its traceback; called while it is handled."""
         if isinstance(error, BackendError):
@@ -354,7 +355,7 @@ class Broker:
             else:
                 self._late.add(topic, segments, now)
         for backend, of_backend in writes.items():
-            failed.update(self._commit_to(backend, of_backend))
+            failed.update(self.commit_to(backend, of_backend))
         if failed:
             self.note_commit(next(iter(failed.values())))
         elif writes:
