@@ -100,8 +100,8 @@ def read_file(path: str) -> bytes:
 def config_text(options: Options, sources: Mapping[str, str]) -> str:
     """
     The config file that gives these options, with a comment behind each value that says where it came from;
-    `sources` has that by the option's name, and options that are not in it are defaults. OptionError when a value
-    cannot be written as TOML.
+    `sources` has that by the option's name. Options that are not in it are defaults, derived ones only a comment.
+    OptionError when a value cannot be written as TOML.
     """
     lines = ["# The options in effect, and where each comes from. nsqd --config reads this file."]
     for option in TABLE:
@@ -109,7 +109,10 @@ def config_text(options: Options, sources: Mapping[str, str]) -> str:
             value = _toml(option.kind.plain(getattr(options, option.name)))
         except UnicodeEncodeError as failure:
             raise OptionError(f"--{option.flag} is no UTF-8 text, and a config file cannot hold it") from failure
-        lines.append(f"{option.key} = {value}  # {sources.get(option.name, 'default')}")
+        source = sources.get(option.name, "default")
+        # One file may serve many machines: what each derives for itself must not be fixed in it.
+        comment = "# " if option.is_derived and option.name not in sources else ""
+        lines.append(f"{comment}{option.key} = {value}  # {source}")
     return "\n".join(lines) + "\n" + rules_text(options.topic_rules)
 
 

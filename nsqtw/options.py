@@ -66,9 +66,9 @@ class Limit:
 @attrs.frozen
 class Option:
     """
-    One line of the table. `name` is the attribute of `Options`, `default` as a user would write it; it is
-    empty where the default depends on the machine. `field` is nsqd's name for it in an error text, empty where that
-    follows from the key.
+    One line of the table. `name` is the attribute of `Options`, `default` as a user would write it; it is empty where
+    the default is derived from the machine. `field` is nsqd's name for it in an error text, empty where that follows
+    from the key.
     """
 
     name: str
@@ -80,6 +80,7 @@ class Option:
     help: str
     limit: Limit | None
     default: str
+    is_derived: bool
 
 
 def hostname() -> str:
@@ -333,6 +334,7 @@ def _table() -> tuple[Option, ...]:
             help=field.metadata["help"],
             limit=field.metadata["limit"],
             default=field.metadata["default"],
+            is_derived=isinstance(field.default, attrs.Factory),  # type: ignore[arg-type]
         )
         for field in attrs.fields(Options)
         if field.metadata

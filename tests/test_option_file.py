@@ -212,12 +212,20 @@ def _any_value(option: Option) -> st.SearchStrategy[Any]:
 def test_the_file_that_is_printed_gives_the_same_options(given_values: dict[str, Any]) -> None:
     options = Options(**given_values)
     with tempfile.NamedTemporaryFile() as file:
-        file.write(config_text(options, {}).encode())
+        file.write(config_text(options, dict.fromkeys(given_values, "flag")).encode())
         file.flush()
         found = resolve(read_command_line(["--config", file.name]))
     assert options == found.options
     assert found.warnings == []
-    assert set(found.sources) == {option.name for option in TABLE}
+    assert set(found.sources) == {
+        option.name for option in TABLE if option.name in given_values or not option.is_derived
+    }
+
+
+def test_what_each_machine_derives_for_itself_is_not_fixed_in_the_file() -> None:
+    lines = config_text(Options(), {}).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("# ")][1:] == ["id", "broadcast_address"]
+    assert f"id = {Options().node_id}  # flag" in config_text(Options(), {"node_id": "flag"}).splitlines()
 
 
 def test_the_file_that_is_printed_says_where_each_value_came_from(tmp_path: Path) -> None:

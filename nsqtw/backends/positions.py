@@ -137,7 +137,9 @@ class Positions:
     def reserve(self, next_block: int) -> None:
         """IPositions API"""
         with self._lock, self._transaction(durable=True) as connection:
-            connection.execute("UPDATE broker SET next_block = max(ifnull(next_block, 0), ?)", (next_block,))
+            # At least one more each time: SQLite writes and syncs nothing for a row that stays as it is, and what was
+            # saved before is to be safe after this.
+            connection.execute("UPDATE broker SET next_block = max(ifnull(next_block + 1, 0), ?)", (next_block,))
 
     def save(self, cut: Cut) -> None:
         """IPositions API"""

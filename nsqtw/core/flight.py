@@ -31,6 +31,8 @@ Sealed = tuple["Topic", list[Segment], list[Waiter]]
 
 Writes = list[tuple[IBackendQueue, list[Segment]]]
 
+_NOT_SYNCED = "NSQ: what was stored may not survive a power loss - {error}"
+
 
 @define
 class Flight:
@@ -107,7 +109,7 @@ class Flights(Due):
             self._broker.note_commit(next(iter(failed.values()), None))
             self._broker.settle(flight.sealed, failed, now, flown=True)
         for error in failed.values() if not flight.sealed else ():
-            self._broker.log("error", f"NSQ: what was stored may not survive a power loss - {error}")
+            self._broker.log("error", _NOT_SYNCED, error=error)
 
 
 def commit_to(backend: IBackend, writes: Writes, durable: bool, log: OperatorLog) -> dict[IBackendQueue, BackendError]:
@@ -119,4 +121,6 @@ def commit_to(backend: IBackend, writes: Writes, durable: bool, log: OperatorLog
     except Exception as error:  # of a backend that does not keep to the interface
         log("critical", "NSQ: the backend failed to commit")
         failure = BackendError(f"{type(error).__name__}: {error}")
+    if not writes:
+        log("error", _NOT_SYNCED, error=failure)
     return dict.fromkeys([queue for queue, _ in writes], failure)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import count
 
@@ -45,7 +45,7 @@ OLD_FILES = "nsqd.files"
 
 def take_over(
     directory: str,
-    names: Iterable[NamedTopic],
+    names: Sequence[NamedTopic],
     broker: Broker,
     positions: IPositions,
     saved: Saved,
@@ -61,11 +61,11 @@ def take_over(
         broker.log("warn", "IMPORT: nsqd's files are left alone, for the backend dummy keeps nothing")
         return
     with _errors():
-        topics = find_topics(directory, names, broker.log)
+        found = find_topics(directory, names, broker.log)
         with closing(Journal(directory)) as journal:
             for name in journal.begun:
-                topics.setdefault(name, LeftTopic(name))
-            if topics:
+                found[0].setdefault(name, LeftTopic(name))
+            for topics in filter(None, found):
                 broker.log("info", f"IMPORT: taking over {len(topics)} topics that an nsqd left in {directory}")
                 _Import(directory, broker, positions, saved, journal).run(list(topics.values()), stored)
             remove_scratch(directory)

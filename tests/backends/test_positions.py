@@ -72,6 +72,17 @@ def test_a_killed_process_leaves_the_last_cut(positions: Positions, path: str, t
         assert (saved.next_block, saved.clean_stop, saved.lost) == (7, False, False)
 
 
+def test_reserving_makes_durable_what_was_saved_before(positions: Positions, path: str) -> None:
+    """Also when enough was reserved already: SQLite syncs its log only when it writes to it."""
+    positions.reserve(7)
+    for number in range(1, 4):
+        positions.save(cut(number))
+        before = Path(path + "-wal").stat().st_size
+        positions.reserve(0)
+        assert Path(path + "-wal").stat().st_size > before
+    assert (load(path).next_block or 0) >= 7
+
+
 def test_a_cut_is_all_or_nothing(positions: Positions, path: str, tmp_path: Path) -> None:
     """Whatever of the last bytes of the database's log a crash leaves, all numbers are of one cut."""
     positions.save(cut(1))

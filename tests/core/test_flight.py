@@ -172,3 +172,16 @@ def test_the_birth_of_a_channel_somebody_waits_for_is_durable() -> None:
     world.channel("d")
     world.broker.save(lambda error: None)
     assert world.begin_save().cut.durable
+
+
+def test_a_sync_that_cannot_even_be_tried_is_told_too() -> None:
+    world = World(sync_timeout=2.0)
+    world.put(b"a")
+    world.turn()
+
+    def broken(writes: object, durable: bool) -> dict[object, BackendError]:
+        raise BackendError("the medium is gone")
+
+    world.backend.commit = broken
+    world.wait(2.1)
+    assert world.lines[-1] == ("error", "NSQ: what was stored may not survive a power loss - the medium is gone")

@@ -424,3 +424,14 @@ def test_what_an_nsqd_took_between_an_import_and_the_next_start_is_not_put_away_
     assert names(tmp_path / "nsqd.files") != []
     data_path.restart()
     assert data_path.bodies() == Counter()
+
+
+def test_a_channel_with_files_of_an_nsqd_on_windows_and_of_one_elsewhere(tmp_path: Path, start) -> None:
+    write_names(tmp_path, {"t": ["c", "d"]})
+    write_queue(tmp_path, "t;c", *TEN[:4])
+    write_queue(tmp_path, "t:c", *TEN[4:])
+    write_queue(tmp_path, "t;d", *TEN[:2])
+    data_path = start()
+    assert data_path.bodies() == bodies(TEN)
+    assert data_path.bodies("d") == bodies(TEN[:2])
+    assert [name for name in names(tmp_path) if "diskqueue" in name] == []
