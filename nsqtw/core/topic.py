@@ -45,7 +45,7 @@ class Topic:
         self.paused = False
         self.exiting = False
         self.channels: dict[str, Channel] = {}
-        self.released = self.restored_end = log.end
+        self.released = log.end
         self.released_total = 0
         self.put_total = 0
         self.message_count = 0
@@ -382,7 +382,7 @@ class Topic:
         self._waiting.clear()
         count = self.depth
         self.released, self.released_total = self.log.end, self.put_total
-        self.released_in_memory = min(self.message_count, self.mem_queue_size, self.released_in_memory + count)
+        self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
         for channel in self.channels.values():
             if channel.ephemeral:
                 channel.release(kept, now)

@@ -18,7 +18,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import DONE, EXITING, INTERNAL_ERROR, Answer, Refused, failure
+from nsqtw.net.http_answers import DONE, EXITING, INTERNAL_ERROR, INVALID_REQUEST, Answer, Refused, failure
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
@@ -67,7 +67,16 @@ class Administration:
             b"/channel/pause": self._pause_channel,
             b"/channel/unpause": self._unpause_channel,
         }
-        return [Route(b"POST", path, partial(self._perform, change)) for path, change in changes.items()]
+        # nsqd does not look at the body of the first one, and for the others at no more than whether it can be read.
+        return [
+            Route(
+                b"POST",
+                path,
+                partial(self._perform, change),
+                broken=None if path == b"/topic/create" else INVALID_REQUEST,
+            )
+            for path, change in changes.items()
+        ]
 
     def _perform(self, change: _Change, request: HttpRequest) -> Answer | None:
         if self._broker.stopping:
