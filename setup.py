@@ -57,5 +57,5 @@ setup(
     # ddsketch: latency percentiles (docs/decisions/0005).
     install_requires=["attrs>=23.2", "ddsketch>=3", "twisted>=24.7", "zope.interface>=6"],
     extras_require={"spark": SPARK, "test": TEST},
-    entry_points={"console_scripts": ["nsqd=nsqtw.tap:main_nsqd"]},
+    entry_points={"console_scripts": ["nsqd=nsqtw.tap:main_nsqd", "nsqtw=nsqtw.commands:main"]},
 )

@@ -1,7 +1,7 @@
 """
 Who may import whom.
 
-    F4 house   plugins metadata takeover assembly service tap ...
+    F4 house   plugins metadata takeover assembly service tap fsck ...
                                                          everything below
     F3 edges   net lookupd admin tools                   F0-F2 and any library
     F2 guests  protocols backends auth                   F0-F1; not each other
@@ -26,7 +26,18 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "nsqtw").rglob("*.py"))
 SPARK = sorted((ROOT / "contrib/spark/pyspark_nsq").rglob("*.py"))
 
-HOUSE = {"plugins", "metadata", "takeover", "assembly", "service", "process", "tap", "twistd_service"}
+HOUSE = {
+    "plugins",
+    "metadata",
+    "takeover",
+    "assembly",
+    "service",
+    "process",
+    "tap",
+    "twistd_service",
+    "fsck",
+    "commands",
+}
 EDGES = {"net", "lookupd", "admin", "tools"}
 GUESTS = {"protocols", "backends", "auth"}
 SIDE = {"testing", "client"}

@@ -25,9 +25,9 @@ def test_twistd_offers_a_broker_when_it_runs_elsewhere(tmp_path: Path) -> None:
     assert re.search(r"^\s+nsq\s+An NSQ-compatible message broker$", done.stdout, re.MULTILINE), done.stderr
 
 
-def test_the_console_script_carries_nsqds_name() -> None:
+def test_the_console_scripts_are_nsqd_and_our_own() -> None:
     scripts = {point.name: point.value for point in distribution("nsqtw").entry_points}
-    assert scripts == {"nsqd": "nsqtw.tap:main_nsqd"}
+    assert scripts == {"nsqd": "nsqtw.tap:main_nsqd", "nsqtw": "nsqtw.commands:main"}
 
 
 def test_the_version_is_said_once() -> None:

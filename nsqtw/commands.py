@@ -1,0 +1,53 @@
+"""
+The console script `nsqtw`: what is done with a broker's files while the broker does not run.
+
+Exit codes: those of the command, and 2 when the words cannot be understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from nsqtw.version import version_line
+
+_WRONG_WORDS = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_WRONG_WORDS, f"{self.prog}: {message} (try {self.prog} -h)\n")
+
+
+def main() -> None:
+    """The console script `nsqtw`."""
+    sys.exit(run_nsqtw(sys.argv[1:]))
+
+
+def run_nsqtw(words: Sequence[str]) -> int:
+    """Do what the words say. The exit code; SystemExit with it for -h and for wrong words."""
+    found = _parser().parse_args(words)
+    # Who only asks for help does not wait for a broker's modules.
+    from nsqtw.fsck.command import run
+
+    return run(found.data_path, found.repair)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="nsqtw", description="Tools for the data of a broker that does not run.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=version_line())
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    fsck = commands.add_parser(
+        "fsck",
+        help="check a data path, and mend it",
+        description="Reads everything in a data path and says what is wrong: a line for each finding, then a summary."
+        " Exit code 0: nothing is wrong (any more); 1: something is, or a broker uses the data path; 2: wrong words.",
+        allow_abbrev=False,
+    )
+    fsck.add_argument("data_path", metavar="DATA_PATH", help="what the broker has as --data-path")
+    fsck.add_argument("--repair", action="store_true", help="mend what can be mended; what is taken away is kept")
+    return parser

@@ -1,0 +1,19 @@
+"""
+`nsqtw fsck`: what is in the data path of a broker that does not run, what is wrong with it, and what can be mended.
+
+    finding     one thing that is wrong
+    sequences   which messages a log has
+    log_file    one log file, every record of it
+    topic_log   the directory of one topic
+    positions   positions.db, and what it says of the logs
+    data_path   all of it
+    aside       where what was replaced is kept
+    repair      the same with less damage
+    command     the words, the lines and the exit code
+
+The truth is what a broker makes of the data path at its next start and at every read after that: the records are
+walked by the broker's own scan, positions.db is loaded by the broker's own code. A repair takes away only what a
+broker would not deliver, and what it takes away is kept.
+
+Checking writes nothing into the data path.
+"""

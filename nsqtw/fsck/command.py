@@ -1,0 +1,76 @@
+"""`nsqtw fsck DATA_PATH [--repair]`: the words, the lines on stdout, and the exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from nsqtw.errors import NsqtwError
+from nsqtw.fsck.data_path import DataPathCheck, check_data_path
+from nsqtw.fsck.finding import Finding
+from nsqtw.fsck.repair import repair
+from nsqtw.service import lock_data_path
+
+CLEAN = 0
+FOUND = 1
+
+
+def run(directory: str, mend: bool) -> int:
+    """
+    Check a data path and print a line for each thing that is wrong and a summary; with `mend` repair what can be, and
+    check again. The exit code: 0 when nothing is wrong any more, 1 when something is, or it could not be found out.
+    """
+    directory = os.path.abspath(directory)
+    try:
+        lock = lock_data_path(directory)
+        try:
+            return _run(directory, mend)
+        finally:
+            os.close(lock)
+    except NsqtwError as mistake:
+        sys.stderr.write(f"nsqtw fsck: {mistake}\n")
+        return FOUND
+
+
+def _run(directory: str, mend: bool) -> int:
+    check = check_data_path(directory)
+    findings = check.findings()
+    _print(findings)
+    if not (mend and findings):
+        print(f"{_counts(check)}; {_number(len(findings), 'finding')}")
+        return FOUND if findings else CLEAN
+    place, failures = repair(check)
+    for failure in failures:
+        print(f"not mended: {failure}")
+    again = check_data_path(directory)
+    left = again.findings()
+    if place is not None:
+        print(f"set aside: {place}")
+    if left:
+        print("left:")
+        _print(left)
+    print(f"{_counts(again)}; {_number(len(findings), 'finding')}, {len(left)} left")
+    return FOUND if left else CLEAN
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        print(finding)
+
+
+def _counts(check: DataPathCheck) -> str:
+    """How much was looked at."""
+    log_files = [file for log in check.logs.values() for file in log.every_file]
+    numbers = (
+        _number(len(check.logs), "topic"),
+        _number(len(log_files), "log file"),
+        _number(sum(file.records for file in log_files), "good record"),
+        _number(sum(len(file.at_once) + len(file.deferred) for file in log_files), "message"),
+        _number(sum(file.size for file in log_files), "byte"),
+    )
+    return ", ".join(numbers)
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,71 @@
+"""The console script `nsqtw`: its words, its lines and its exit codes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nsqtw.backends.disk_format import HEADER_BYTES
+from nsqtw.commands import run_nsqtw
+from nsqtw.testing.contracts import make_segment
+from tests.backends.data_path import DataPath, flip
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["frob"], "argument COMMAND: invalid choice: 'frob'"),
+        (["fsck"], "the following arguments are required: DATA_PATH"),
+        (["fsck", "a", "--frob"], "unrecognized arguments: --frob"),
+        (["fsck", "a", "--rep"], "unrecognized arguments: --rep"),
+        (["fsck", "a", "b"], "unrecognized arguments: b"),
+    ],
+)
+def test_wrong_words_are_one_line(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run_nsqtw(words)
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.fullmatch(rf"nsqtw( fsck)?: {re.escape(why)}.* \(try nsqtw( fsck)? -h\)\n", said.err)
+
+
+@pytest.mark.parametrize("words", [["-h"], ["fsck", "-h"], ["--version"]])
+def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run_nsqtw(words)
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("nsqd v" if words == ["--version"] else "usage: nsqtw ")
+
+
+def test_a_data_path_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_nsqtw(["fsck", str(tmp_path / "nowhere")]) == 1
+    said = capsys.readouterr()
+    assert said.err == f"nsqtw fsck: failed to lock data-path: open {tmp_path}/nowhere: no such file or directory\n"
+
+
+def test_an_empty_data_path_is_clean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["--repair"]):
+        assert run_nsqtw(["fsck", str(tmp_path), *words]) == 0
+        assert capsys.readouterr().out == "0 topics, 0 log files, 0 good records, 0 messages, 0 bytes; 0 findings\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_from_a_finding_to_a_clean_data_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = DataPath(tmp_path)
+    logs.commit_each(make_segment(0), make_segment(1), make_segment(2))
+    logs.close()
+    flip(logs.logs()[0], HEADER_BYTES + 50)
+    assert run_nsqtw(["fsck", str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines[:-1]] == ["damaged record", "no positions"]
+    assert lines[-1].startswith("1 topic, 1 log file, 2 good records, 2 messages, ")
+    assert lines[-1].endswith(" bytes; 2 findings")
+    assert run_nsqtw(["fsck", "--repair", str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:4] == [f"set aside: {tmp_path}/damaged.d/1", "left:"]
+    assert lines[4].startswith("no positions: ")
+    assert lines[-1].endswith(" bytes; 2 findings, 1 left")
