@@ -45,7 +45,7 @@ class Topic:
         self.paused = False
         self.exiting = False
         self.channels: dict[str, Channel] = {}
-        self.released = log.end
+        self.released = self.restored_end = log.end
         self.released_total = 0
         self.put_total = 0
         self.message_count = 0
