@@ -298,7 +298,9 @@ class Options:
         "what OK means: the operating system has the message (os), it is on stable storage (fsync), or, nsqd's way, "
         "it may wait a second (memory)",
     )
-    keep_deferred: bool = _option(BOOLEAN, True, "deferred messages keep their time over a restart")
+    keep_deferred: bool = _option(
+        BOOLEAN, True, "deferred messages keep their time over a restart, and where nsqd would spill them to disk"
+    )
     requeue_on_disconnect: bool = _option(
         BOOLEAN, False, "what a consumer has in flight goes back to its channel at once when its connection ends"
     )
