@@ -1,9 +1,9 @@
 """
 Options in a TOML file: reading one as nsqd does (nsqd specification 4.1), and writing one.
 
-The file has top-level keys, named in `nsqtw.options`. A value is looked at when it is used: one that a flag or
-a variable stands over may be nonsense, as in nsqd. Only options that are one of a few words are looked at
-first and always.
+The file has top-level keys, named in `nsqtw.options`, and tables about topics (`nsqtw.topic_rules`). A value is
+looked at when it is used: one that a flag or a variable stands over may be nonsense, as in nsqd. Only options that
+are one of a few words, and the tables, are looked at first and always.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 from nsqtw.errors import OptionError, UnfitValue
 from nsqtw.go_values import shown
 from nsqtw.option_values import BOOLEAN
-from nsqtw.options import BY_KEY, TABLE, Option, Options
+from nsqtw.options import BY_FLAG, BY_KEY, TABLE, Option, Options
 from nsqtw.suggestions import did_you_mean
+from nsqtw.topic_rules import KEY, read_rules, rules_text
 
 _CAPITALS = {
     **{word: word.upper() for word in ("id", "tcp", "http", "https", "e2e", "udp", "tls", "ca")},
@@ -32,6 +33,7 @@ class ConfigFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._found = _load(path)
+        self.topic_rules = read_rules(path, self._found.pop(KEY, {}))
         for option in TABLE:
             if self.holds(option) and option.kind.words:
                 self._check_word(option)
@@ -58,8 +60,7 @@ class ConfigFile:
         for key, raw in self._found.items():
             option = BY_KEY.get(key)
             if option is None:
-                hint = did_you_mean(key.replace("-", "_"), BY_KEY)
-                lines.append(f"config file {self._path}: unknown key {key!r}{hint}")
+                lines.append(f"config file {self._path}: {_unknown(key, raw)}")
             elif option.kind is BOOLEAN and type(raw) is int:
                 means = option.kind.show(option.kind.coerce(raw))
                 lines.append(f"config file {self._path}: {key} = {raw} means {means}, as in nsqd; write true or false")
@@ -76,6 +77,15 @@ class ConfigFile:
         return f"config file {self._path}: {option.key} must be {option.kind.form}"
 
 
+def _unknown(key: str, raw: Any) -> str:
+    """What is to be said of a key that is none."""
+    if isinstance(raw, dict):
+        return f"table {key!r} is not looked at; keys stand before the first table"
+    named = BY_FLAG.get(key.replace("_", "-"))
+    hint = f", did you mean {named.key!r}?" if named else did_you_mean(key.replace("-", "_"), BY_KEY)
+    return f"unknown key {key!r}{hint}"
+
+
 def read_file(path: str) -> bytes:
     """What a file holds. OptionError, in Go's words, when it cannot be read."""
     try:
@@ -90,8 +100,8 @@ def read_file(path: str) -> bytes:
 def config_text(options: Options, sources: Mapping[str, str]) -> str:
     """
     The config file that gives these options, with a comment behind each value that says where it came from;
-    `sources` has that by the option's name, and options that are not in it are defaults. OptionError when a value
-    cannot be written as TOML.
+    `sources` has that by the option's name. Options that are not in it are defaults, derived ones only a comment.
+    OptionError when a value cannot be written as TOML.
     """
     lines = ["# The options in effect, and where each comes from. nsqd --config reads this file."]
     for option in TABLE:
@@ -99,8 +109,11 @@ def config_text(options: Options, sources: Mapping[str, str]) -> str:
             value = _toml(option.kind.plain(getattr(options, option.name)))
         except UnicodeEncodeError as failure:
             raise OptionError(f"--{option.flag} is no UTF-8 text, and a config file cannot hold it") from failure
-        lines.append(f"{option.key} = {value}  # {sources.get(option.name, 'default')}")
-    return "\n".join(lines) + "\n"
+        source = sources.get(option.name, "default")
+        # One file may serve many machines: what each derives for itself must not be fixed in it.
+        comment = "# " if option.is_derived and option.name not in sources else ""
+        lines.append(f"{comment}{option.key} = {value}  # {source}")
+    return "\n".join(lines) + "\n" + rules_text(options.topic_rules)
 
 
 def _load(path: str) -> dict[str, Any]:

@@ -144,13 +144,15 @@ def resolve(line: CommandLine, variables: Mapping[str, str] = _NOTHING) -> Resol
     """
     environment = Environment(variables)
     found: list[Source] = [line, environment]
+    values: dict[str, Any] = {}
     path = environment.config if line.config is None else line.config
     if path:
         # Most brokers have no config file.
         from nsqtw.option_file import ConfigFile
 
-        found.append(ConfigFile(path))
-    values: dict[str, Any] = {}
+        file = ConfigFile(path)
+        found.append(file)
+        values["topic_rules"] = file.topic_rules
     sources: dict[str, str] = {}
     for option in TABLE:
         source = next((source for source in found if source.holds(option)), None)

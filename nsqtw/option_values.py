@@ -151,12 +151,19 @@ def _nanoseconds(text: str) -> int:
             raise ValueError(f"time: unknown unit {quoted(unit[0])} in duration {quoted(text)}")
         fraction = amount[2] or amount[3] or ""
         total += int(amount[1] or 0) * _UNITS[unit[0]]
-        total += int(fraction or 0) * _UNITS[unit[0]] // 10 ** len(fraction)
+        total += _part(fraction, _UNITS[unit[0]])
         position = unit.end()
     total = -total if text.startswith("-") else total
     if not _in_int64(total):
         raise ValueError(f"time: invalid duration {quoted(text)}")
     return total
+
+
+def _part(fraction: str, unit: int) -> int:
+    """What the digits behind a point are worth, in ns: in floats, and no more digits than 64 bits hold, as in Go."""
+    while fraction and not _in_int64(int(fraction)):
+        fraction = fraction[:-1]
+    return int(int(fraction or 0) * (unit / 10.0 ** len(fraction)))
 
 
 def _in_int64(value: int) -> bool:

@@ -35,6 +35,7 @@ from nsqtw.option_values import (
     Kind,
     choice,
 )
+from nsqtw.topic_rules import DURABILITIES, TopicRule, durability_of
 
 CHECKS_BEFORE_TLS = range(3, 5)
 CHECKS_AFTER_TLS = range(8, 20)
@@ -65,9 +66,9 @@ class Limit:
 @attrs.frozen
 class Option:
     """
-    One line of the table. `name` is the attribute of `Options`, `default` as a user would write it; it is
-    empty where the default depends on the machine. `field` is nsqd's name for it in an error text, empty where that
-    follows from the key.
+    One line of the table. `name` is the attribute of `Options`, `default` as a user would write it; it is empty where
+    the default is derived from the machine. `field` is nsqd's name for it in an error text, empty where that follows
+    from the key.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Option:
     help: str
     limit: Limit | None
     default: str
+    is_derived: bool
 
 
 def hostname() -> str:
@@ -291,11 +293,14 @@ class Options:
     # Ours
     backend: str = _option(TEXT, "disk", "how messages are stored: NAME or NAME:ARGUMENT; see --help-backend")
     durability: str = _option(
-        choice("memory", "os"),
+        choice(*DURABILITIES),
         "os",
-        "what OK means: os, the operating system has the message; memory, nsqd's way, it may wait a second",
+        "what OK means: the operating system has the message (os), it is on stable storage (fsync), or, nsqd's way, "
+        "it may wait a second (memory)",
     )
-    keep_deferred: bool = _option(BOOLEAN, True, "deferred messages keep their time over a restart")
+    keep_deferred: bool = _option(
+        BOOLEAN, True, "deferred messages keep their time over a restart, and where nsqd would spill them to disk"
+    )
     requeue_on_disconnect: bool = _option(
         BOOLEAN, False, "what a consumer has in flight goes back to its channel at once when its connection ends"
     )
@@ -305,6 +310,13 @@ class Options:
         "lose what nsqd loses: other defaults for " + " and ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
     )
     log_format: str = _option(choice("text", "json"), "text", "log lines as text, nsqd's way, or as JSON objects")
+
+    topic_rules: tuple[TopicRule, ...] = ()
+    """No option: what the file says of some topics, `[topic."orders.*"]`."""
+
+    def durability_of(self, topic: str) -> str:
+        """The durability class of a topic, unless it was given another one while the broker ran."""
+        return durability_of(topic, self.topic_rules, self.durability)
 
     def __attrs_post_init__(self) -> None:
         # nsqd: asking for client certificates at all, in whatever words, requires TLS.
@@ -324,8 +336,10 @@ def _table() -> tuple[Option, ...]:
             help=field.metadata["help"],
             limit=field.metadata["limit"],
             default=field.metadata["default"],
+            is_derived=isinstance(field.default, attrs.Factory),  # type: ignore[arg-type]
         )
         for field in attrs.fields(Options)
+        if field.metadata
     )
 
 

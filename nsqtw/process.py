@@ -4,7 +4,7 @@ The process `nsqd`: its log, its signals, its exit codes (nsqd specification 6.5
     SIGTERM, SIGINT   a clean stop; what comes during the stop changes nothing
     SIGHUP            a line in the log, because there is nothing to reload; nsqd dies of it without a clean stop
     SIGQUIT           the stacks of all threads on stderr and exit code 2, without a clean stop
-    SIGUSR1           nothing
+    SIGUSR1, SIGUSR2  nothing
 
 A handler only passes the word on to the reactor: it runs in the middle of whatever the broker does.
 """
@@ -91,6 +91,7 @@ def _listen_to_signals(reactor: Any) -> None:
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGHUP, hang_up)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     signal.signal(signal.SIGQUIT, crash)
     # Dumps at once, even while no Python code gets a turn, and then passes on to the handler above.
     faulthandler.register(signal.SIGQUIT, all_threads=True, chain=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import platform
 
-from nsqtw import NSQ_VERSION
+from nsqtw import NSQ_VERSION, __version__
 
 
 def version_line() -> str:
-    """What --version prints and the log starts with."""
-    # Client suites read this with a pattern that knows lower-case letters, digits, dots and dashes.
-    return f"nsqd v{NSQ_VERSION}-nsqtw (built w/python{platform.python_version().rstrip('+')})"
+    """What --version prints and the log starts with: nsqd's format, ours in the place of the compiler's version."""
+    return f"nsqd v{NSQ_VERSION} (built w/nsqtw{__version__}-python{platform.python_version().rstrip('+')})"

@@ -73,8 +73,8 @@ def test_unknown_keys_and_inverted_booleans_are_pointed_out(tmp_path: Path) -> N
         f"config file {config}: unknown key 'max-rdy-counts', did you mean 'max_rdy_count'?",
         f"config file {config}: deflate = 1 means false, as in nsqd; write true or false",
         f"config file {config}: unknown key 'xyzzy'",
-        f"config file {config}: unknown key 'node_id'",
-        f"config file {config}: unknown key 'tables'",
+        f"config file {config}: unknown key 'node_id', did you mean 'id'?",
+        f"config file {config}: table 'tables' is not looked at; keys stand before the first table",
     ]
 
 
@@ -145,7 +145,7 @@ def test_a_value_that_does_not_fit_gets_nsqds_line_and_what_is_allowed(
         ("tls_required = ''", "tls_required ", "false, tcp-https or true"),
         ("tls_min_version = 'ssl3.0'", "tls_min_version ssl3.0", "tls1.0, tls1.1, tls1.2 or tls1.3"),
         ("tls_min_version = 1.2", "tls_min_version 1.2", "tls1.0, tls1.1, tls1.2 or tls1.3"),
-        ("durability = 'fsync'", "durability fsync", "memory or os"),
+        ("durability = 'disk'", "durability disk", "memory, os or fsync"),
     ],
 )
 def test_a_wrong_word_gets_nsqds_line_and_the_words_there_are(
@@ -212,12 +212,20 @@ def _any_value(option: Option) -> st.SearchStrategy[Any]:
 def test_the_file_that_is_printed_gives_the_same_options(given_values: dict[str, Any]) -> None:
     options = Options(**given_values)
     with tempfile.NamedTemporaryFile() as file:
-        file.write(config_text(options, {}).encode())
+        file.write(config_text(options, dict.fromkeys(given_values, "flag")).encode())
         file.flush()
         found = resolve(read_command_line(["--config", file.name]))
     assert options == found.options
     assert found.warnings == []
-    assert set(found.sources) == {option.name for option in TABLE}
+    assert set(found.sources) == {
+        option.name for option in TABLE if option.name in given_values or not option.is_derived
+    }
+
+
+def test_what_each_machine_derives_for_itself_is_not_fixed_in_the_file() -> None:
+    lines = config_text(Options(), {}).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("# ")][1:] == ["id", "broadcast_address"]
+    assert f"id = {Options().node_id}  # flag" in config_text(Options(), {"node_id": "flag"}).splitlines()
 
 
 def test_the_file_that_is_printed_says_where_each_value_came_from(tmp_path: Path) -> None:

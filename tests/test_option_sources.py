@@ -135,7 +135,7 @@ def test_a_flag_that_is_none_gets_nsqds_line(words: list[str], text: str) -> Non
             "invalid value \"loud\" for flag -log-level: invalid log level 'loud' (debug, info, warn, error, fatal)",
             "debug, info, warn, error or fatal",
         ),
-        ("--durability=fsync", 'invalid value "fsync" for flag -durability: parse error', "memory or os"),
+        ("--durability=disk", 'invalid value "disk" for flag -durability: parse error', "memory, os or fsync"),
         ('--sync-every=a"\n', r'invalid value "a\"\n" for flag -sync-every: parse error', "a whole number"),
     ],
 )

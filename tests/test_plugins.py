@@ -130,7 +130,7 @@ def test_a_stranger_cannot_take_our_backends_name(tmp_path: Path) -> None:
 def test_a_broken_plugin_file_does_not_keep_the_others_from_being_found(tmp_path: Path) -> None:
     install(tmp_path, "import nowhere_to_be_found\n")
     done = python("from nsqtw.plugins import backends; print(sorted(backends()))", tmp_path)
-    assert done.stdout == "['disk', 'dummy']\n"
+    assert done.stdout == "['disk', 'dummy', 'sqlite']\n"
 
 
 def test_listing_the_plugins_loads_nothing_heavy() -> None:

@@ -71,7 +71,7 @@ def test_a_clean_stop_says_what_it_does_in_nsqds_order(start: Start) -> None:
     assert [line for line in lines if line in expected] == expected
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_signals_that_do_not_end_it(start: Start, number: int) -> None:
     broker = start()
     os.kill(broker.pid, number)

@@ -109,7 +109,7 @@ def test_it_says_on_stderr_who_it_is_and_where_it_listens(start: Start, tmp_path
     broker = start("--node-id=617")
     broker.wait_for("HTTP: listening on")
     expected = [
-        rf"\[nsqd\] {TIME} INFO: nsqd v1\.3\.0-nsqtw \(built w/python[a-z0-9.-]+\)",
+        rf"\[nsqd\] {TIME} INFO: nsqd v1\.3\.0 \(built w/nsqtw[a-z0-9.-]+\)",
         rf"\[nsqd\] {TIME} INFO: ID: 617",
         rf"\[nsqd\] {TIME} INFO: NSQ: persisting topic/channel metadata to {re.escape(str(tmp_path))}/nsqd\.dat",
         rf"\[nsqd\] {TIME} INFO: TCP: listening on 127\.0\.0\.1:[1-9]\d*",
@@ -376,7 +376,7 @@ def test_help_and_version(tmp_path: Path) -> None:
     version = run("--version", cwd=tmp_path)
     assert version.returncode == 0
     # The pattern by which a client's test suite tells versions apart.
-    assert re.fullmatch(r"nsqd v\d+\.\d+\.\d+(-\w+)? \(built w/[a-z0-9.-]+\)\n", version.stdout)
+    assert re.fullmatch(r"nsqd v\d+\.\d+\.\d+ \(built w/[a-z0-9.-]+\)\n", version.stdout)
     backends = run("--help-backend", cwd=tmp_path)
     assert backends.returncode == 0
     assert "\n  disk\n" in backends.stdout

@@ -99,8 +99,8 @@ class DiskBackend:
         self, writes: Sequence[tuple[IBackendQueue, Sequence[Segment]]], durable: bool
     ) -> dict[Any, BackendError]:
         """
-        IBackend API. With `durable` the answer may also name a queue that is not in `writes`: what was
-        committed to it before could not be brought to stable storage.
+        IBackend API. Without `writes` the answer names queues of which something that was committed before could not
+        be brought to stable storage.
         """
         if writes:
             full = self._reserve.refusal(sum([len(segment.frames) for _, segments in writes for segment in segments]))
@@ -121,7 +121,7 @@ class DiskBackend:
                 queue.writer.undo()
                 failed[queue] = error
         if durable:
-            self._sync(failed)
+            self._sync([queue.log for queue in staged] if writes else None, failed)
         for queue in staged:
             if queue in failed:
                 queue.writer.undo()
@@ -146,8 +146,8 @@ class DiskBackend:
         with suppress(FileNotFoundError):
             self.files.remove_directory(directory)
 
-    def _sync(self, failed: dict[Any, BackendError]) -> None:
-        for log, error in self.unsynced.sync().items():
+    def _sync(self, logs: list[Log] | None, failed: dict[Any, BackendError]) -> None:
+        for log, error in self.unsynced.sync(logs).items():
             queue = self._queues.get(log.topic)
             if queue is not None:
                 failed.setdefault(queue, backend_error(error, f"sync of topic {log.topic}"))

@@ -72,7 +72,7 @@ class LogFile:
         self.recycled = False
         """Older content may follow after `size`."""
         self.sealed = False
-        """Never to be written or synced again: an fsync failed, or what a failed write left could not be cut off."""
+        """Never to be written again: an fsync failed, or what a failed write left could not be cut off."""
         self.gone = False
         """No longer part of the log: the path may mean another file."""
         self.examined: int | None = None

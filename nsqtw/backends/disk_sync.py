@@ -2,11 +2,13 @@
 What was written and is not yet on stable storage: files, and directories with new names in them.
 
 A file whose fsync fails is sealed. The system may have dropped what it could not write, and would say that all
-is well when asked again: so a second fsync proves nothing, and the file is never written or synced again.
+is well when asked again: so a second fsync proves nothing, and the file is never written again, nor synced. One that
+was sealed because a failed write could not be undone is synced all the same: what was stored before is in it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from threading import Lock
 
 from nsqtw.backends.disk_file import LogFile
@@ -21,7 +23,7 @@ class Unsynced:
         self._files = files
         self._lock = Lock()
         self._log_files: dict[LogFile, Log] = {}
-        self._directories: dict[str, Log] = {}
+        self._directories: set[tuple[str, Log]] = set()
 
     def add(self, file: LogFile, log: Log) -> None:
         """The file was written to."""
@@ -31,18 +33,24 @@ class Unsynced:
     def add_directory(self, path: str, log: Log) -> None:
         """The log has got a new name in this directory."""
         with self._lock:
-            self._directories[path] = log
+            self._directories.add((path, log))
 
     def forget(self, file: LogFile) -> None:
         """The file is not needed any more."""
         with self._lock:
             self._log_files.pop(file, None)
 
-    def sync(self) -> dict[Log, OSError]:
-        """Bring all to stable storage, files before the directories that name them. Which logs failed, and why."""
+    def sync(self, logs: Collection[Log] | None = None) -> dict[Log, OSError]:
+        """
+        Bring what belongs to `logs`, or everything, to stable storage, files before the directories that name them.
+        Which logs failed, and why.
+        """
         with self._lock:
-            log_files, self._log_files = self._log_files, {}
-            directories, self._directories = self._directories, {}
+            log_files = {file: log for file, log in self._log_files.items() if logs is None or log in logs}
+            names = [(path, log) for path, log in self._directories if logs is None or log in logs]
+            for file in log_files:
+                del self._log_files[file]
+            self._directories.difference_update(names)
         failed: dict[Log, OSError] = {}
         for file, log in log_files.items():
             try:
@@ -50,17 +58,16 @@ class Unsynced:
             except OSError as error:
                 file.sealed = True
                 failed[log] = error
-        for path, log in directories.items():
+        for path in {path for path, _ in names}:
             try:
                 self._files.sync_directory(path)
             except OSError as error:
-                self.add_directory(path, log)
-                failed[log] = error
+                for log in {log for named, log in names if named == path}:
+                    self.add_directory(path, log)
+                    failed[log] = error
         return failed
 
     def _sync_file(self, file: LogFile, log: Log) -> None:
-        if file.sealed:
-            return
         descriptor = log.descriptor(file)
         if descriptor is not None:
             self._files.sync(descriptor.fd)

@@ -35,9 +35,9 @@ Complaint = Callable[[str, int, str], None]
 HEAD = struct.Struct(">qH16s")
 """Timestamp, attempts and id, with which the payload of a record begins."""
 _LENGTH = struct.Struct(">I")
-_FILE = re.compile(r"(?P<name>.+)\.diskqueue\.(?:(?P<number>[0-9]{6,})\.dat|meta\.dat(?:\.[0-9]+\.tmp)?)")
+_FILE = re.compile(r"(?P<name>.+)\.diskqueue\.(?:(?P<number>[0-9]{6,18})\.dat|meta\.dat(?:\.[0-9]+\.tmp)?)")
 _BAD = re.compile(r"(?P<name>.+)\.diskqueue\.[0-9]{6,}\.dat\.bad")
-_META = re.compile(rb"-?[0-9]+\n([0-9]+),([0-9]+)\n([0-9]+),([0-9]+)\n?")
+_META = re.compile(rb"-?[0-9]+\n([0-9]{1,18}),([0-9]{1,18})\n([0-9]{1,18}),([0-9]{1,18})\n?")
 _BUFFER_BYTES = 1 << 20
 
 

@@ -2,9 +2,9 @@
 Where every cursor stands: `positions.db`, an SQLite database under the data path.
 
 It is written once a second or so, by the writer thread, one transaction for all topics: so the saved cut is
-consistent, and a crash leaves the one before. A saved cut need not survive a power failure (synchronous NORMAL):
-an older cut means repeats, no loss. Reserved blocks of sequences must survive (FULL): a sequence is never used
-twice.
+consistent, and a crash leaves the one before. A saved cut need not survive a power failure (synchronous NORMAL),
+unless it says so: an older cut means repeats, no loss. Reserved blocks of sequences must survive (FULL): a sequence
+is never used twice.
 
 A database that is damaged is set aside as `positions.db.damaged.<n>` and a fresh one takes its place; the caller
 is told by `Saved.lost`.
@@ -24,11 +24,12 @@ from typing import Any
 
 from zope.interface import implementer
 
+from nsqtw.backends.files import backend_error
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
 
-VERSION = 1
+VERSION = 2
 """The version of the schema below: raise it with every change, and keep reading the versions before."""
 
 _SCHEMA = """
@@ -46,7 +47,8 @@ CREATE TABLE topic (
     end_sequence INTEGER NOT NULL,
     put_total INTEGER NOT NULL,
     dropped BLOB NOT NULL,              -- pairs of u64, little-endian: first sequence, one past the last
-    waiting BLOB NOT NULL               -- triples of u64: first sequence, count, delay in ms
+    waiting BLOB NOT NULL,              -- triples of u64: first sequence, count, delay in ms
+    durability TEXT NOT NULL DEFAULT '' -- the class it was given while a broker ran; since version 2
 );
 CREATE TABLE cursor (
     id INTEGER PRIMARY KEY,
@@ -68,11 +70,13 @@ CREATE TABLE held (
 """
 
 _PUT_TOPIC = """
-INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, released = excluded.released, released_total = excluded.released_total,
     end_sequence = excluded.end_sequence, put_total = excluded.put_total,
-    dropped = excluded.dropped, waiting = excluded.waiting
+    dropped = excluded.dropped, waiting = excluded.waiting, durability = excluded.durability
 """
+_MIGRATIONS = {1: "ALTER TABLE topic ADD COLUMN durability TEXT NOT NULL DEFAULT ''"}
+"""What leads from a version to the next one."""
 _PUT_CURSOR = """
 INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, next = excluded.next, taken_total = excluded.taken_total,
@@ -118,9 +122,12 @@ class Positions:
                     self._set_aside()
                     saved = self._open(self._path)
                     lost = True
-            except (OSError, sqlite3.Error) as error:
+            except OSError as error:
                 self._disconnect()
-                raise _backend_error(error) from error
+                raise backend_error(error, str(error.filename)) from error
+            except sqlite3.Error as error:
+                self._disconnect()
+                raise _backend_error(error, self._path) from error
             except BackendError:
                 self._disconnect()
                 raise
@@ -130,11 +137,13 @@ class Positions:
     def reserve(self, next_block: int) -> None:
         """IPositions API"""
         with self._lock, self._transaction(durable=True) as connection:
-            connection.execute("UPDATE broker SET next_block = max(ifnull(next_block, 0), ?)", (next_block,))
+            # At least one more each time: SQLite writes and syncs nothing for a row that stays as it is, and what was
+            # saved before is to be safe after this.
+            connection.execute("UPDATE broker SET next_block = max(ifnull(next_block + 1, 0), ?)", (next_block,))
 
     def save(self, cut: Cut) -> None:
         """IPositions API"""
-        with self._lock, self._transaction(durable=False) as connection:
+        with self._lock, self._transaction(durable=cut.durable) as connection:
             for topic in cut.deleted_topics:
                 self._delete_topic(connection, topic)
             for topic, channel in cut.deleted_channels:
@@ -178,6 +187,7 @@ class Positions:
             connection.execute("PRAGMA synchronous = FULL")
             if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 connection.executescript(f"BEGIN;{_SCHEMA}INSERT INTO broker VALUES ({VERSION}, NULL, 0);COMMIT")
+            _migrate(connection)
             saved = _read(connection)
             connection.execute("UPDATE broker SET clean_stop = 0")
             self._ids.read(connection)
@@ -332,6 +342,15 @@ class _DamagedError(BackendError):
     """The database is not what we wrote."""
 
 
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema of an older nsqtw up to VERSION."""
+    row = connection.execute("SELECT version FROM broker").fetchone()
+    version = row[0] if row else VERSION
+    while version in _MIGRATIONS:
+        step, version = _MIGRATIONS[version], version + 1
+        connection.executescript(f"BEGIN; {step}; UPDATE broker SET version = {version}; COMMIT")
+
+
 def _read(connection: sqlite3.Connection) -> Saved:
     try:
         version, next_block, clean_stop = connection.execute(
@@ -348,9 +367,8 @@ def _read(connection: sqlite3.Connection) -> Saved:
 
 def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
     topics: dict[int, SavedTopic] = {}
-    for number, name, paused, released, released_total, end, put_total, dropped, waiting in connection.execute(
-        "SELECT * FROM topic ORDER BY id"
-    ):
+    rows = connection.execute("SELECT * FROM topic ORDER BY id")
+    for number, name, paused, released, released_total, end, put_total, dropped, waiting, durability in rows:
         topics[number] = SavedTopic(
             name=name,
             paused=bool(paused),
@@ -360,6 +378,7 @@ def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
             put_total=put_total,
             dropped=list(struct.iter_unpack("<2Q", dropped)),
             waiting=[Waiting(*run) for run in struct.iter_unpack("<3Q", waiting)],
+            durability=durability,
         )
     cursors: dict[int, SavedCursor] = {}
     for number, topic, name, paused, following, taken_total, first_deliveries in connection.execute(
@@ -382,7 +401,7 @@ def _topic_row(number: int, topic: SavedTopic) -> tuple[Any, ...]:
     dropped = _blob([end for run in topic.dropped for end in run])
     waiting = _blob([number for run in topic.waiting for number in (run.first, run.count, run.delay_ms)])
     totals = (topic.released, topic.released_total, topic.end, topic.put_total)
-    return (number, topic.name, topic.paused, *totals, dropped, waiting)
+    return (number, topic.name, topic.paused, *totals, dropped, waiting, topic.durability)
 
 
 def _cursor_row(number: int, topic: int, cursor: SavedCursor) -> tuple[Any, ...]:
@@ -414,6 +433,6 @@ def _is_damage(error: sqlite3.Error) -> bool:
     return code in _DAMAGE_CODES or code & 0xFF in _DAMAGE_CODES
 
 
-def _backend_error(error: Exception) -> BackendError:
+def _backend_error(error: sqlite3.Error, where: str = "positions.db") -> BackendError:
     is_full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
-    return (BackendFull if is_full else BackendError)(f"positions.db: {error}")
+    return (BackendFull if is_full else BackendError)(f"{where}: {error}")

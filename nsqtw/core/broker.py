@@ -5,7 +5,7 @@ Theory of operation. The edges change topics, channels and consumers at any time
 pump calls, in this order,
 
     commit   everything published in the turn goes to the backends at once; then it is released to the channels,
-             or the publishers are told what failed
+             or the publishers are told what failed. What takes longer than a turn may waits for a flight instead
     serve    each channel with something new hands it out to its ready consumers
 
 and then writes what the sessions have to say. `tick` does what has become due. None of it reads a clock.
@@ -29,12 +29,14 @@ from nsqtw.core.agenda import Agenda
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.cut import Cut, NamedTopic
+from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
+from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.late import LateCommit
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Cache, Log
 from nsqtw.core.naming import Naming
-from nsqtw.core.segment import SEQUENCE_BITS, Segment
-from nsqtw.core.topic import BLOCK_SIZE, Topic
+from nsqtw.core.segment import SEQUENCE_BITS
+from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
@@ -100,7 +102,8 @@ class Broker:
         self._memory_backend = memory_backend
         self._reserve = reserve
         self._cache = Cache()
-        self._late = LateCommit(self) if options.durability == "memory" else None
+        self._late = LateCommit(self)
+        self.flights = Flights(self)
         self._next_block = randbelow(_ALL_BLOCKS // 2) + 1
         self._reserved_blocks = self._next_block
         self._deleted_topics: list[str] = []
@@ -162,6 +165,12 @@ class Broker:
         if topic.log.is_in_memory:
             topic.log.move(self.backend, topic.name)
 
+    def settle_late(self, topic: Topic) -> None:
+        """Store what class memory still owes. BackendError when some of the topic cannot be stored."""
+        self._late.flush()
+        if self._late.owes(topic):
+            raise self._late.error
+
     @property
     def health(self) -> str:
         """`OK`, or `NOK - ` and why the last attempt to write failed."""
@@ -182,8 +191,13 @@ class Broker:
     def commit(self, now: float) -> None:
         """Store what was published since the last time and release it. Waiters are called."""
         topics, self.to_commit = self.to_commit, []
+        sealed = self.seal([topic for topic in topics if not self.flights.take(topic)], now)
+        self.settle(sealed, self._store(sealed, now), now)
+
+    def seal(self, topics: list[Topic], now: float) -> list[Sealed]:
+        """Everything that was published to `topics`, with its place in their logs."""
         timestamp_ns = self.timestamp_ns(now)
-        sealed: list[tuple[Topic, list[Segment], list[Waiter]]] = []
+        sealed: list[Sealed] = []
         for topic in topics:
             waiters = topic.take_waiters()
             try:
@@ -192,12 +206,17 @@ class Broker:
                 refusal = self._foreseen(error, f"TOPIC({topic.name}): collecting its messages failed")
                 self.note_commit(refusal)
                 self._answer(waiters, refusal)
-        failed = self._store(sealed, now)
+        return sealed
+
+    def settle(
+        self, sealed: list[Sealed], failed: dict[IBackendQueue, BackendError], now: float, *, flown: bool = False
+    ) -> None:
+        """Release what is stored now, or `flown` in the thread, and answer the waiters."""
         for topic, segments, waiters in sealed:
-            failure = failed.get(topic.log.queue)
+            failure: Exception | None = Exiting() if topic.exiting else failed.get(topic.log.queue)
             if segments and failure is None:
                 try:
-                    topic.accept(segments, now, pinned=self._late is not None and not topic.ephemeral)
+                    topic.accept(segments, now, pinned=topic.is_late and not flown)
                 except Exception:  # they are stored, and so they are answered
                     self.log("critical", "TOPIC({topic}): releasing its messages failed", topic=topic.name)
             self._answer(waiters, failure)
@@ -244,6 +263,7 @@ class Broker:
         self._save_waiters, self._deleted_channels = [], []
         self._deleted_topics, self._deleted_queues = [], []
         touched, self.touched = self.touched, {}
+        save.cut.durable = bool(save.waiters) and any(topic.durability == "fsync" for topic in touched)
         for topic in touched:
             if topic.log.is_in_memory:
                 topic.log.queue.trim(*topic.unfinished())
@@ -278,8 +298,7 @@ class Broker:
         self.commit(now)
         for topic in self.topics.values():
             topic.say_closing()
-        if self._late is not None:
-            self._late.stop()
+        self._late.stop()
         for topic in list(self.topics.values()):
             if topic.ephemeral and not topic.log.is_in_memory:
                 self.delete_topic(topic.name)
@@ -322,15 +341,6 @@ class Broker:
             except Exception:
                 self.log("critical", "NSQ: answering a publisher failed")
 
-    def _commit_to(
-        self, backend: IBackend, writes: list[tuple[IBackendQueue, list[Segment]]]
-    ) -> dict[IBackendQueue, BackendError]:
-        try:
-            return backend.commit(writes, False)
-        except Exception as error:  # of a backend that does not keep to the interface
-            failure = self._foreseen(error, "NSQ: the backend failed to commit")
-            return dict.fromkeys([queue for queue, _ in writes], failure)
-
     def _foreseen(self, error: Exception, what: str) -> BackendError:
         """The error to answer with. One nobody foresaw is logged with its traceback; called while it is handled."""
         if isinstance(error, BackendError):
@@ -338,23 +348,23 @@ class Broker:
         self.log("critical", what)
         return BackendError(f"{type(error).__name__}: {error}")
 
-    def _store(
-        self, sealed: list[tuple[Topic, list[Segment], list[Waiter]]], now: float
-    ) -> dict[IBackendQueue, BackendError]:
+    def _store(self, sealed: list[Sealed], now: float) -> dict[IBackendQueue, BackendError]:
         """Commit to each backend at once. Returns the queues that failed."""
-        writes: dict[IBackend, list[tuple[IBackendQueue, list[Segment]]]] = {}
+        writes: dict[IBackend, Writes] = {}
         failed: dict[IBackendQueue, BackendError] = {}
         for topic, segments, _ in sealed:
             if not segments:
                 continue
-            if self._late is None or topic.ephemeral:
+            if not topic.is_late:
                 writes.setdefault(topic.log.backend, []).append((topic.log.queue, segments))
+                if not topic.log.is_in_memory:
+                    self.flights.stored(segments, now)
             elif not self._late.has_room():
                 failed[topic.log.queue] = self._late.error
             else:
                 self._late.add(topic, segments, now)
         for backend, of_backend in writes.items():
-            failed.update(self._commit_to(backend, of_backend))
+            failed.update(commit_to(backend, of_backend, False, self.log))
         if failed:
             self.note_commit(next(iter(failed.values())))
         elif writes:

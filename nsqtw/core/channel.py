@@ -16,7 +16,6 @@ This module is hot, once per span and per run of FINs.
 from __future__ import annotations
 
 from itertools import groupby, repeat
-from math import inf
 from random import randrange
 from typing import TYPE_CHECKING
 
@@ -63,8 +62,6 @@ class Channel(Due):
         self.global_msg_count = 0
         measure = topic.broker.measure
         self.latencies = None if measure is None else Latencies(measure)
-        in_memory = topic.ephemeral or self.ephemeral or topic.mem_queue_size > 0
-        self._uncounted_below = topic.restored_end if in_memory else inf
         self._turn = 0
 
     # -- what /stats shows
@@ -288,7 +285,8 @@ class Channel(Due):
         """Deliver up to `count` messages to one consumer; how many it were."""
         left = count
         while left > 0 and consumer.allowance > 0:
-            if self._give_again(consumer, now):
+            on_disk = self.position.backend_depth
+            if self._give_again(consumer, on_disk, now):
                 left -= 1
                 continue
             span = self.position.peek()
@@ -298,11 +296,11 @@ class Channel(Due):
             stop = segment.fit(start, min(stop, start + left), consumer.allowance)
             self.position.advance(stop - start)
             left -= stop - start
+            self._count(consumer, stop - start, on_disk)
             self._deliver(consumer, segment, start, stop, now)
         return count - left
 
     def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
-        self._count(consumer, segment, stop - start)
         if consumer.sample_rate:
             for index in range(start, stop):
                 if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
@@ -322,12 +320,15 @@ class Channel(Due):
         consumer.client.message_count += stop - start
         consumer.deliver(frames)
 
-    def _give_again(self, consumer: Consumer, now: float) -> bool:
-        """Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts."""
+    def _give_again(self, consumer: Consumer, on_disk: int, now: float) -> bool:
+        """
+        Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts. `on_disk`
+        is what `backend_depth` was.
+        """
         again = self.position.next_again()
         if again is None:
             return False
-        self._count(consumer, again.segment, 1)
+        self._count(consumer, 1, on_disk)
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
             self.position.finish(again.sequence)
             return True
@@ -343,13 +344,13 @@ class Channel(Due):
         consumer.deliver(frame)
         return True
 
-    def _count(self, consumer: Consumer, segment: Segment, count: int) -> None:
+    def _count(self, consumer: Consumer, count: int, on_disk: int) -> None:
         """
-        Messages that went to a consumer, by how near it is; before sampling, and not those that nsqd would have on
-        disk only (nsqd specification 2.10).
+        Messages that went to a consumer, by how near it is; before sampling, and not those that nsqd would have read
+        from disk, which is what `backend_depth` fell by since it was `on_disk` (nsqd specification 2.10).
         """
-        if segment.first < self._uncounted_below:
-            return
+        if on_disk:
+            count -= on_disk - self.position.backend_depth
         if consumer.zone_local:
             self.zone_local_msg_count += count
         elif consumer.region_local:

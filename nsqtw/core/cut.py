@@ -67,6 +67,8 @@ class SavedTopic:
     dropped: list[tuple[int, int]] = field(factory=list)
     """Ranges of sequences dropped by emptying the topic that some cursor has not passed yet."""
     waiting: list[Waiting] = field(factory=list)
+    durability: str = ""
+    """The class it was given while a broker ran; "" for the one that the options say."""
     cursors: list[SavedCursor] = field(factory=list)
 
 
@@ -77,6 +79,8 @@ class Cut:
     deleted_topics: list[str] = field(factory=list)
     deleted_channels: list[tuple[str, str]] = field(factory=list)
     topics: list[SavedTopic] = field(factory=list)
+    durable: bool = False
+    """Whether it has to be on stable storage when it is saved."""
 
     def __bool__(self) -> bool:
         return bool(self.deleted_topics or self.deleted_channels or self.topics)

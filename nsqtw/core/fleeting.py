@@ -2,8 +2,9 @@
 An ephemeral channel's position: a short queue in memory, fed at each release.
 
 It holds the log back by nothing and is never saved: what waits, is deferred or is in flight refers to its segment
-itself. At most `mem_queue_size` messages wait; what does not fit, also a requeued one, is dropped and counted. Size 0
-is a rendezvous: only what ready consumers can take at that instant gets in (nsqd specification 2.3).
+itself. At most `mem_queue_size` messages wait, first in, first out; a requeued one waits behind all that wait. What
+does not fit, also a requeued one, is dropped and counted. Size 0 is a rendezvous: only what ready consumers can take
+at that instant gets in (nsqd specification 2.3).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Fleeting:
         self._room = room
         self._unread: deque[Span] = deque()
         self._unread_count = 0
-        self._again: deque[Again] = deque()
+        self._taken_total = 0
+        self._again: deque[tuple[int, Again]] = deque()  # how many unread ones are taken first, in all
         self._deferred: list[tuple[float, int, Again]] = []
         self._tie = count()
 
@@ -57,16 +59,24 @@ class Fleeting:
         return self._deferred[0][0] if self._deferred else None
 
     def peek(self) -> Span | None:
-        return self._unread[0] if self._unread else None
+        if not self._unread:
+            return None
+        segment, start, stop = self._unread[0]
+        if self._again:
+            stop = min(stop, start + self._again[0][0] - self._taken_total)
+        return Span(segment, start, stop)
 
     def advance(self, count: int) -> None:
         segment, start, stop = self._unread.popleft()
         if start + count < stop:
             self._unread.appendleft(Span(segment, start + count, stop))
         self._unread_count -= count
+        self._taken_total += count
 
     def next_again(self) -> Again | None:
-        return self._again.popleft() if self._again else None
+        if self._again and self._again[0][0] <= self._taken_total:
+            return self._again.popleft()[1]
+        return None
 
     def redelivered(self, again: Again) -> None:
         """Its Delivery knows all there is to know."""
@@ -96,7 +106,7 @@ class Fleeting:
 
     def _requeue(self, again: Again) -> None:
         if self._free() > 0:
-            self._again.append(again)
+            self._again.append((self._taken_total + self._unread_count, again))
         else:
             self.dropped_count += 1
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nsqtw.core.agenda import Due
+from nsqtw.core.flight import commit_to
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
+from nsqtw.interfaces import IBackend, IBackendQueue
 
 if TYPE_CHECKING:
     from nsqtw.core.broker import Broker
@@ -40,6 +42,10 @@ class LateCommit(Due):
             self.flush()
         return self._bytes < LATE_BYTES
 
+    def owes(self, topic: Topic) -> bool:
+        """Whether something of the topic is not stored yet."""
+        return topic in self._segments
+
     def add(self, topic: Topic, segments: list[Segment], now: float) -> None:
         """Take segments that the topic releases now."""
         self._segments.setdefault(topic, []).extend(segments)
@@ -57,13 +63,14 @@ class LateCommit(Due):
         waiting, self._segments, self._bytes = self._segments, {}, 0
         self._counts.clear()
         writes = {topic: self._unfinished(topic, segments) for topic, segments in waiting.items() if not topic.exiting}
-        failed: dict[object, BackendError] = {}
-        by_backend: dict[object, list[Topic]] = {}
+        failed: dict[IBackendQueue, BackendError] = {}
+        by_backend: dict[IBackend, list[Topic]] = {}
         for topic, segments in writes.items():
             if segments:
                 by_backend.setdefault(topic.log.backend, []).append(topic)
-        for topics in by_backend.values():
-            failed.update(topics[0].log.backend.commit([(t.log.queue, writes[t]) for t in topics], False))
+        for backend, topics in by_backend.items():
+            of_backend = [(topic.log.queue, writes[topic]) for topic in topics]
+            failed.update(commit_to(backend, of_backend, False, self._broker.log))
         for topic in writes:
             if topic.log.queue in failed:
                 self._segments[topic] = waiting[topic]

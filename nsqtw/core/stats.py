@@ -89,7 +89,7 @@ def _topic(topic: Topic, channel: str, include_clients: bool, counted_topic: str
 
 
 def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[str, Any]) -> dict[str, Any]:
-    return {
+    found = {
         "topic_name": topic.name,
         "channels": channels,
         "depth": topic.depth,
@@ -99,6 +99,9 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
         "paused": topic.paused,
         "e2e_processing_latency": latency,
     }
+    if topic.durability != "os":
+        found["durability"] = topic.durability
+    return found
 
 
 def _channel(channel: Channel, include_clients: bool, counted_topic: str, now: float) -> dict[str, Any]:

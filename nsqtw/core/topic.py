@@ -15,23 +15,19 @@ This module is hot, once per publish command and per segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
 from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.intake import Intake
 from nsqtw.core.log import Log
-from nsqtw.core.segment import BODY_AT, Segment, cuts, encode
+from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import Waiter
 from nsqtw.names import is_ephemeral
 
 if TYPE_CHECKING:
     from nsqtw.core.broker import Broker
-
-BLOCK_SIZE = 1 << 20
-"""Sequences a topic takes from the broker at a time."""
 
 
 class Topic:
@@ -43,6 +39,9 @@ class Topic:
         self.log = log
         self.ephemeral = is_ephemeral(name)
         self.mem_queue_size: int = broker.options.mem_queue_size
+        self.durability: str = broker.options.durability_of(name)
+        """What an OK means: memory, os or fsync (docs/architecture.md)."""
+        self._given_durability = ""
         self.paused = False
         self.exiting = False
         self.channels: dict[str, Channel] = {}
@@ -54,9 +53,7 @@ class Topic:
         self.message_bytes = 0
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""
-        self._bodies: list[tuple[int, Sequence[bytes]]] = []
-        self._waiters: list[Waiter] = []
-        self._next_sequence = self._block_end = 0
+        self._intake = Intake(broker)
         self._waiting: list[Waiting] = []
         self._dropped: list[tuple[int, int]] = []
         self._hungry: dict[Channel, None] = {}
@@ -75,6 +72,18 @@ class Topic:
         """How many of them nsqd would have on disk (nsqd specification 2.5)."""
         return 0 if self.ephemeral else max(0, self.depth - min(self.message_count, self.mem_queue_size))
 
+    @property
+    def is_late(self) -> bool:
+        """Whether what is put reaches the backend later than its OK."""
+        return self.durability == "memory" and not self.ephemeral
+
+    @property
+    def flies(self) -> bool:
+        """Whether storing what is put takes longer than a turn may."""
+        if self.log.backend.in_thread:
+            return not self.is_late
+        return self.durability == "fsync" and not self.ephemeral
+
     # -- publishing
 
     def put(self, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
@@ -85,29 +94,20 @@ class Topic:
         if self.exiting or self.broker.stopping:
             waiter(Exiting())
             return
-        if not self._waiters:
+        if not self._intake.waiters:
             self.broker.to_commit.append(self)
         if delay_ms and self._forgets_delays:
             delay_ms = 0
-        self._bodies.append((delay_ms, bodies))
-        self._waiters.append(waiter)
+        self._intake.add(bodies, delay_ms, waiter)
 
     def seal(self, timestamp_ns: int) -> list[Segment]:
         """What was put since the last time, as segments with their place in the log."""
-        collected, self._bodies = self._bodies, []
-        segments = []
-        for delay_ms, runs in groupby(collected, key=itemgetter(0)):
-            lists = [bodies for _, bodies in runs]
-            bodies = lists[0] if len(lists) == 1 else list(chain.from_iterable(lists))
-            for cut in cuts(bodies):
-                first = self._take_sequences(len(cut))
-                segments.append(encode(cut, first, self.broker.node_id, timestamp_ns, delay_ms))
+        segments = self._intake.seal(timestamp_ns)
         return self._fitting(segments) if self.ephemeral and not self.flows else segments
 
     def take_waiters(self) -> list[Waiter]:
         """Those whose messages the last `seal` gave; whoever takes them answers them."""
-        waiters, self._waiters = self._waiters, []
-        return waiters
+        return self._intake.take_waiters()
 
     def accept(self, segments: list[Segment], now: float, *, pinned: bool = False) -> None:
         """These are in the log now (`pinned`: will be); let the channels have them."""
@@ -184,6 +184,17 @@ class Topic:
         self.touch()
         self.change_names(at_once=True)
 
+    def set_durability(self, durability: str) -> None:
+        """
+        Let an OK mean something else from now on; "": what the options say. BackendError when what class memory owes
+        cannot be stored, and then nothing changes.
+        """
+        if self.is_late:
+            self.broker.settle_late(self)
+        self._given_durability = durability
+        self.durability = durability or self.broker.options.durability_of(self.name)
+        self.touch()
+
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
         dropped = self.depth
@@ -201,7 +212,7 @@ class Topic:
     def exit(self) -> None:
         """The topic is being deleted: its publishers and consumers are told."""
         self.exiting = True
-        self._bodies.clear()
+        self._intake.forget()
         for waiter in self.take_waiters():
             waiter(Exiting())
         for name in list(self.channels):
@@ -288,6 +299,7 @@ class Topic:
             put_total=self.put_total,
             dropped=list(self._dropped),
             waiting=list(self._waiting),
+            durability=self._given_durability,
         )
         self._in_cut.clear()
         for channel in self.channels.values():
@@ -314,6 +326,8 @@ class Topic:
         from their publish time.
         """
         self.paused = saved.paused
+        self._given_durability = saved.durability
+        self.durability = saved.durability or self.durability
         self.released, self.released_total = saved.released, saved.released_total
         self.put_total = saved.put_total
         self._dropped = list(saved.dropped)
@@ -341,17 +355,7 @@ class Topic:
         """Whether nsqd would write what is put now to disk, and with it forget its delay (nsqd specification 2.3)."""
         if self.broker.options.keep_deferred or self.ephemeral or self.flows:
             return False
-        kept = self.depth - self.backend_depth + sum(len(bodies) for _, bodies in self._bodies)
-        return kept >= self.mem_queue_size
-
-    def _take_sequences(self, count: int) -> int:
-        if self._next_sequence + count > self._block_end:
-            blocks = -(-count // BLOCK_SIZE)
-            self._next_sequence = self.broker.take_blocks(blocks) * BLOCK_SIZE
-            self._block_end = self._next_sequence + blocks * BLOCK_SIZE
-        first = self._next_sequence
-        self._next_sequence += count
-        return first
+        return self.depth - self.backend_depth + self._intake.count() >= self.mem_queue_size
 
     def _release(self, segments: list[Segment], now: float) -> None:
         """Everything put is released; `segments` is what was not yet."""
@@ -378,7 +382,7 @@ class Topic:
         self._waiting.clear()
         count = self.depth
         self.released, self.released_total = self.log.end, self.put_total
-        self.released_in_memory = min(self.message_count, self.mem_queue_size, self.released_in_memory + count)
+        self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
         for channel in self.channels.values():
             if channel.ephemeral:
                 channel.release(kept, now)
@@ -387,12 +391,14 @@ class Topic:
     def _kept(self) -> list[Segment]:
         """What is not released yet, as far as an ephemeral channel could take it. BackendError."""
         kept: list[Segment] = []
+        forgotten_below = 0 if self.broker.options.keep_deferred else self.restored_end
         count, start = 0, self.released
         while count < max(1, self.mem_queue_size) and (segments := self.log.following(start)):
             for segment in segments:
                 index = max(0, start - segment.first)
+                delay_ms = 0 if segment.first < forgotten_below else segment.delay_ms
                 part = Segment(
-                    segment.first + index, segment.count - index, segment.delay_ms, segment.cut(index, segment.count)
+                    segment.first + index, segment.count - index, delay_ms, segment.cut(index, segment.count)
                 )
                 kept.append(part)
                 count += 0 if part.delay_ms else part.count

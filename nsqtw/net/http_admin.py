@@ -1,5 +1,5 @@
 """
-POST /topic/... and /channel/...: create, delete, empty, pause and unpause.
+POST /topic/... and /channel/...: create, delete, empty, pause and unpause; and what nsqd has not got, under /v2.
 
 What is answered with success survives a crash: it is answered when the broker has saved it. What is ephemeral is
 never saved and answered at once. Words and order of the refusals are nsqd's, also where /topic and /channel have
@@ -18,19 +18,25 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import DONE, EXITING, INTERNAL_ERROR, Answer, Refused, failure
+from nsqtw.net.http_answers import DONE, EXITING, INTERNAL_ERROR, INVALID_REQUEST, Answer, Refused, failure
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
+from nsqtw.topic_rules import DURABILITIES
 
 _MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
 _MISSING_CHANNEL = failure(400, "MISSING_ARG_CHANNEL")
 _INVALID_TOPIC = failure(400, "INVALID_TOPIC")
 _INVALID_ARG_TOPIC = failure(400, "INVALID_ARG_TOPIC")
 _INVALID_ARG_CHANNEL = failure(400, "INVALID_ARG_CHANNEL")
+_INVALID_CLASS = failure(400, "INVALID_CLASS")
 _TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
+
+_DEFAULT = "default"
+"""The durability class that the options say."""
+_CLASSES = (*DURABILITIES, _DEFAULT)
 
 _Parameters = Mapping[str, str]
 _Change = Callable[[_Parameters], bool]
@@ -54,13 +60,23 @@ class Administration:
             b"/topic/empty": self._empty_topic,
             b"/topic/pause": self._pause_topic,
             b"/topic/unpause": self._unpause_topic,
+            b"/v2/topic/durability": self._set_durability,
             b"/channel/create": self._create_channel,
             b"/channel/delete": self._delete_channel,
             b"/channel/empty": self._empty_channel,
             b"/channel/pause": self._pause_channel,
             b"/channel/unpause": self._unpause_channel,
         }
-        return [Route(b"POST", path, partial(self._perform, change)) for path, change in changes.items()]
+        # nsqd does not look at the body of the first one, and for the others at no more than whether it can be read.
+        return [
+            Route(
+                b"POST",
+                path,
+                partial(self._perform, change),
+                broken=None if path == b"/topic/create" else INVALID_REQUEST,
+            )
+            for path, change in changes.items()
+        ]
 
     def _perform(self, change: _Change, request: HttpRequest) -> Answer | None:
         if self._broker.stopping:
@@ -101,6 +117,14 @@ class Administration:
     def _unpause_topic(self, given: _Parameters) -> bool:
         topic = self._topic(_topic_name(given))
         topic.unpause(self._pump.now())
+        return topic.ephemeral
+
+    def _set_durability(self, given: _Parameters) -> bool:
+        topic = self._topic(_topic_name(given))
+        durability = given.get("class", "")
+        if durability not in _CLASSES:
+            raise Refused(_INVALID_CLASS)
+        topic.set_durability("" if durability == _DEFAULT else durability)
         return topic.ephemeral
 
     # -- channels

@@ -82,9 +82,9 @@ class Refused(NsqtwError):
         self.answer = answer
 
 
-def text(body: bytes) -> Answer:
+def text(body: bytes, *headers: tuple[bytes, bytes]) -> Answer:
     """Success, as text."""
-    return Answer(200, body, *([_TEXT] if body else []), _NSQ)
+    return Answer(200, body, *([_TEXT] if body else []), _NSQ, *headers)
 
 
 def document(value: Any) -> Answer:

@@ -74,8 +74,8 @@ def broker_site(
     return HttpFactory(
         Routes(
             [
-                Route(b"GET", b"/ping", inspection.ping),
-                Route(b"GET", b"/info", inspection.info),
+                Route(b"GET", b"/ping", inspection.ping, broken=None),
+                Route(b"GET", b"/info", inspection.info, broken=None),
                 Route(b"GET", b"/stats", inspection.stats),
                 *publishing.routes(),
                 *Administration(broker, pump).routes(),

@@ -8,6 +8,7 @@ them looks at them each time.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.options import BY_KEY, Options, config_value
 
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _PATH = b"/config/:opt"
 _INVALID_OPTION = failure(400, "INVALID_OPTION")
 _INVALID_VALUE = failure(400, "INVALID_VALUE")
@@ -91,7 +93,7 @@ def _read_texts(body: bytes) -> tuple[str, ...] | None:
         return None
     if not isinstance(value, list) or not all(item is None or isinstance(item, str) for item in value):
         raise ValueError("no list of texts")
-    return tuple(item or "" for item in value)
+    return tuple(_HALF_CHARACTER.sub("\ufffd", item or "") for item in value)
 
 
 _CHANGEABLE: dict[str, Callable[[bytes], Any]] = {

@@ -73,7 +73,11 @@ class HttpConnection(HTTPChannel):
 
     def readConnectionLost(self) -> None:
         self.peer_is_done = True
-        self._leave_when_done()
+        request = self._last_request()
+        if request is not None and request.awaits_body:
+            self._break_off(request)
+        else:
+            self._leave_when_done()
 
     def writeConnectionLost(self) -> None:
         """Only we end the writing side, and then the whole connection."""
@@ -141,10 +145,17 @@ class HttpConnection(HTTPChannel):
         request = self._last_request()
         if self._receivedHeaderSize > self.totalHeadersSize:
             self._end(request, HEADERS_TOO_LARGE)
+        elif request is not None and request.awaits_body:
+            self._break_off(request)
         else:
-            self._end(request, MALFORMED if request is None else request.broken())
+            self._end(request, MALFORMED)
 
     # -- inside
+
+    def _break_off(self, request: HttpRequest) -> None:
+        """The body of a request is no good from here on. It is answered, and nothing follows."""
+        self.persistent = False
+        request.break_off()
 
     def _bare_line_received(self, line: bytes) -> None:
         """What `lineReceived` is on a connection whose lines end with LF. All others go without this step."""
@@ -164,8 +175,8 @@ class HttpConnection(HTTPChannel):
         self.loseConnection()  # type: ignore[no-untyped-call]
 
     def _leave_when_done(self) -> None:
-        """The peer sends no more: close, unless a request is still to be answered."""
-        if not (self.requests and self.requests[-1].is_complete):
+        """The peer sends no more: close, unless a request is still to be answered, or that is done already."""
+        if self.persistent and not (self.requests and self.requests[-1].is_complete):
             self.loseConnection()  # type: ignore[no-untyped-call]
 
 

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any
 
 from nsqtw.gotext import quoted
-from nsqtw.net.http_answers import INTERNAL_ERROR, Answer, page, plain, report
+from nsqtw.net.http_answers import INTERNAL_ERROR, Answer, Refused, page, plain, report
 from nsqtw.net.http_profile import Profiler
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
@@ -156,7 +156,10 @@ def _thread_text(thread: threading.Thread) -> str:
 
 def _set_block_rate(request: HttpRequest) -> Answer:
     """There is no such rate. The answer to a good one is an error, as nsqd's is."""
-    rate = parameters(request.query).get("rate", "")
+    try:
+        rate = parameters(request.query).get("rate", "")
+    except Refused:
+        rate = ""  # nsqd does not look at what it could not read
     try:
         _integer(rate)
     except ValueError as mistake:

@@ -6,8 +6,8 @@ POST /pub and /mpub.
     /mpub?binary=true     int32 count | count x (int32 size | size bytes)      big-endian; what follows is ignored
 
 A publish is answered when its messages are as safe as the broker's durability class says. The order of the checks is
-nsqd's (nsqd specification 3.6, 3.7). With one difference: a chunked binary body that is longer than max-body-size is
-refused for that, where nsqd would go on reading as long as there are messages in it.
+nsqd's (nsqd specification 3.6, 3.7). With one difference: a chunked binary body whose messages do not end within
+max-body-size is refused for that, where nsqd would go on reading as long as there are messages in it.
 
 This module is hot, once per request.
 """
@@ -23,12 +23,14 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, ClientError, Exiting
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import EXITING, INTERNAL_ERROR, OK, Answer, Refused, failure
+from nsqtw.net.http_answers import EXITING, INTERNAL_ERROR, OK, Answer, Refused, failure, text
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
+from nsqtw.option_values import whole_nanoseconds
 from nsqtw.protocols.v2_codec import Limits, check_count, check_size, equal_messages
+from nsqtw.topic_rules import DURABILITIES
 
 _MSG_TOO_BIG = failure(413, "MSG_TOO_BIG")
 _BODY_TOO_BIG = failure(413, "BODY_TOO_BIG")
@@ -37,6 +39,10 @@ _MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
 _INVALID_TOPIC = failure(400, "INVALID_TOPIC")
 _INVALID_DEFER = failure(400, "INVALID_DEFER")
 
+_TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
+"""By what it means."""
+
+_NS_PER_MS = 10**6
 _INT64 = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _BINARY = {"true": True, "1": True, "false": False, "0": False}
 _SIZE = struct.Struct(">i")
@@ -51,7 +57,7 @@ class Publishing:
         self._broker = broker
         self._pump = pump
         self._limits = broker.options
-        self._longest_delay_ms = broker.options.max_req_timeout * 1000
+        self._longest_delay_ns = whole_nanoseconds(broker.options.max_req_timeout)
 
     def routes(self) -> list[Route]:
         """/pub and /mpub. No line for each of them in the log."""
@@ -59,7 +65,7 @@ class Publishing:
         return [
             Route(b"POST", b"/pub", self._publish, limits.max_msg_size, _MSG_TOO_BIG, INTERNAL_ERROR, logged=False),
             Route(
-                b"POST", b"/mpub", self._publish_many, limits.max_body_size, _BODY_TOO_BIG, INTERNAL_ERROR, logged=False
+                b"POST", b"/mpub", self._publish_many, limits.max_body_size, _BODY_TOO_BIG, broken=None, logged=False
             ),
         ]
 
@@ -82,13 +88,17 @@ class Publishing:
             messages = binary_messages(request.body, self._limits)
         else:
             messages = text_messages(request.body, self._limits)
+            if request.is_broken:
+                return INTERNAL_ERROR
         if not messages:
             return OK
         self._put(request, topic, messages, 0)
         return None
 
     def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int) -> None:
-        topic.put(messages, delay_ms, request.waiter(OK, EXITING))
+        topic.put(
+            messages, delay_ms, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING)
+        )
         self._pump.took(request.size)
 
     def _topic(self, name: str | None) -> Topic:
@@ -109,9 +119,10 @@ class Publishing:
     def _delay_ms(self, text: str) -> int:
         found = _INT64.fullmatch(text)
         delay_ms = int(found[1] + found[2]) if found else -1
-        if not 0 <= delay_ms <= self._longest_delay_ms:
+        delay_ns = _wrapped(delay_ms * _NS_PER_MS) if _wrapped(delay_ms) == delay_ms else -1
+        if not 0 <= delay_ns <= self._longest_delay_ns:
             raise Refused(_INVALID_DEFER)
-        return delay_ms
+        return -(-delay_ns // _NS_PER_MS)
 
 
 def text_messages(body: bytes, limits: Limits) -> list[bytes]:
@@ -130,18 +141,24 @@ def text_messages(body: bytes, limits: Limits) -> list[bytes]:
 
 def binary_messages(body: bytes, limits: Limits) -> list[bytes]:
     """The messages of a body with sizes in it. Refused."""
-    if len(body) > limits.max_body_size:
-        raise Refused(_BODY_TOO_BIG)
     try:
-        return _sized_messages(body, limits)
+        return _sized_messages(body[: limits.max_body_size], limits)
+    except _EndsEarly as mistake:
+        if len(body) > limits.max_body_size:
+            raise Refused(_BODY_TOO_BIG) from None  # there may be more of it, which was not kept
+        raise Refused(failure(413, mistake.code.removeprefix("E_"))) from None
     except ClientError as mistake:
         raise Refused(failure(413, mistake.code.removeprefix("E_"))) from None
+
+
+class _EndsEarly(ClientError):
+    """The body ends where there should be more."""
 
 
 def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     """As `binary_messages`. ClientError."""
     if len(body) < _SIZE.size:
-        raise ClientError("E_BAD_BODY", "failed to read message count")
+        raise _EndsEarly("E_BAD_BODY", "failed to read message count")
     count = _SIZE.unpack_from(body)[0]
     check_count(count, limits.max_body_size)
     messages = equal_messages(body, _SIZE.size, count, limits.max_msg_size) or []
@@ -149,14 +166,19 @@ def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     for index in range(len(messages), count):
         start = offset + _SIZE.size
         if start > len(body):
-            raise ClientError("E_BAD_MESSAGE", f"failed to read message({index}) body size")
+            raise _EndsEarly("E_BAD_MESSAGE", f"failed to read message({index}) body size")
         size = _SIZE.unpack_from(body, offset)[0]
         check_size(index, size, limits.max_msg_size)
         offset = start + size
         if offset > len(body):
-            raise ClientError("E_BAD_MESSAGE", "failed to read message body")
+            raise _EndsEarly("E_BAD_MESSAGE", "failed to read message body")
         messages.append(body[start:offset])
     return messages
+
+
+def _wrapped(value: int) -> int:
+    """What does not fit into 64 bits wraps around, as nsqd lets a delay do."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def _is_binary(value: str | None) -> bool:

@@ -55,6 +55,8 @@ class HttpRequest:
         """Bytes of the body that were kept."""
         self.is_overlong = False
         """Whether the body is longer than the route allows."""
+        self.is_broken = False
+        """Whether the body ended before its end."""
         self._method = self._version = b""
         self._route: Route | None = None
         self._limit = BODY_IGNORED
@@ -96,9 +98,9 @@ class HttpRequest:
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         """All of the request is there."""
         self.is_complete = True
-        if not self.is_answered:
+        if not (self.is_answered or self.is_overlong):
             self._run()
-        elif self._connection is not None:
+        elif self.is_answered and self._connection is not None:
             self._connection.requestDone(self)
 
     def gotLength(self, length: int | None) -> None:
@@ -111,9 +113,19 @@ class HttpRequest:
         """Nobody is there to be answered any more."""
         self._connection = None
 
-    def broken(self) -> Answer:
-        """The answer to a request that is no HTTP: not from its first line, or not in its body."""
-        return MALFORMED if self._route is None else self._route.broken
+    def break_off(self) -> None:
+        """The body ends before its end, or is no HTTP: answer as far as that is possible."""
+        assert self._route is not None, "a request without a route is answered in `begin`"
+        self.is_complete = self.is_broken = True
+        if self._route.broken is None:
+            self._run()
+        else:
+            self.answer(self._route.broken)
+
+    @property
+    def awaits_body(self) -> bool:
+        """Whether more of the body is expected, and what it says matters."""
+        return self._route is not None and not (self.is_complete or self.is_answered or self.is_overlong)
 
     # -- for handlers
 

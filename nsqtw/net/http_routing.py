@@ -32,7 +32,8 @@ class Route:
     """
     One method and path; a path may end with `/:opt` or the like, which stands for any last part. Of the body, `limit`
     bytes are kept, for BODY_IGNORED none; a request that announces more is answered `too_big` before its body is read.
-    `broken` answers a body whose chunks are none.
+    `broken` answers a body that ends before its end, or whose chunks are none; with None the handler is called with
+    what there is of it.
     """
 
     method: bytes
@@ -40,7 +41,7 @@ class Route:
     handler: Handler
     limit: int = BODY_IGNORED
     too_big: Answer | None = None
-    broken: Answer = INVALID_REQUEST
+    broken: Answer | None = INVALID_REQUEST
     logged: bool = True
 
 

@@ -3,6 +3,9 @@ Addresses a broker listens on: `host:port` for TCP, any other text for the path 
 
 Binding and serving are two steps, because a broker binds first, then reads what it has stored, and only then
 accepts: clients that come in between wait in the backlog instead of being refused (nsqd specification 4.3).
+
+No host, `0.0.0.0` and `[::]` all mean every address of the machine, of IPv4 and IPv6, as they do for nsqd. One IPv6
+socket serves both; a client that comes over IPv4 has an address such as `::ffff:127.0.0.1` there.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from nsqtw.errors import OptionError
 
 BACKLOG = 1024
 _HIGHEST_PORT = 65535
+_EVERYWHERE_IPV6 = "::"
+_EVERYWHERE = ("0.0.0.0", _EVERYWHERE_IPV6)
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 UNIX_PORT = -1
 """Where a port number is asked for, a unix socket has this one (nsqd specification 3.5)."""
@@ -79,24 +84,36 @@ def _bound_socket(address: str) -> socket.socket:
         family, where = socket.AF_UNIX, address
     else:
         family, where = _resolve(*parts)
+    try:
+        return _bind(family, where)
+    except OSError as failure:
+        network = "unix" if family == socket.AF_UNIX else "tcp"
+        shown = join_host_port(*where[:2]) if parts is not None and parts[0] else address
+        reason = (failure.strerror or str(failure)).lower()
+        raise OSError(f"listen {network} {shown}: bind: {reason}") from failure
+
+
+def _bind(family: socket.AddressFamily, where: Any) -> socket.socket:
+    everywhere = family != socket.AF_UNIX and where[0] in _EVERYWHERE and socket.has_dualstack_ipv6()
+    if everywhere:
+        family, where = socket.AF_INET6, (_EVERYWHERE_IPV6, where[1])
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         if family != socket.AF_UNIX:
             # A broker that was killed can be started again on the same port at once.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if everywhere:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind(where)
         bound.listen(BACKLOG)
-    except OSError as failure:
+    except OSError:
         bound.close()
-        network = "unix" if family == socket.AF_UNIX else "tcp"
-        shown = join_host_port(*where[:2]) if parts is not None and parts[0] else address
-        reason = (failure.strerror or str(failure)).lower()
-        raise OSError(f"listen {network} {shown}: bind: {reason}") from failure
+        raise
     return bound
 
 
 def _resolve(host: str, port: str) -> tuple[socket.AddressFamily, Any]:
-    """The address to bind, of several an IPv4 one. No host means all of them. OSError in Go's words."""
+    """The address to bind, of several an IPv4 one. No host means every one. OSError in Go's words."""
     number = _port_number(port)
     # As text it would be taken for a name in any script, and Python load all it knows of those.
     node = host.encode() if host.isascii() else host

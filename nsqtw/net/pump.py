@@ -4,7 +4,8 @@ The end of a reactor turn: everything that was read is stored, served and writte
 Theory of operation. Whoever changes the broker calls `wake`; a call in the same reactor turn, after all reads of
 that poll, then does the broker's steps in order and lets each changed connection write once. Nothing here is done for
 a single message. The pump also owns the only timer, set to when the broker is next needed, and the rhythm in which
-cuts are saved: one at a time, about once a second, at once when somebody waits for it.
+cuts are saved: one at a time, about once a second, at once when somebody waits for it. A flight (`core.flight`) is
+handed to the writer thread as soon as the one before has landed.
 
 This module is hot, once per turn.
 """
@@ -19,7 +20,9 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from nsqtw.core.broker import Broker, Save
+from nsqtw.core.flight import Flight
 from nsqtw.errors import BackendError
+from nsqtw.interfaces import IBackendQueue
 
 _log = Logger()
 
@@ -38,16 +41,18 @@ class Connection(Protocol):
         """End at once: something in here is broken."""
 
 
-class SaveWriter(Protocol):
-    """Does a Save somewhere else, and says in the reactor thread how it went."""
+class Writer(Protocol):
+    """Does a Save or a Flight somewhere else, and says in the reactor thread how it went."""
 
     def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None: ...
+
+    def commit(self, flight: Flight, landed: Callable[[Flight, dict[IBackendQueue, BackendError]], None]) -> None: ...
 
 
 class Pump:
     """Drives `broker`. `now` is its clock, in seconds; only differences of it mean something."""
 
-    def __init__(self, reactor: Any, broker: Broker, writer: SaveWriter) -> None:
+    def __init__(self, reactor: Any, broker: Broker, writer: Writer) -> None:
         self._reactor = reactor
         self._broker = broker
         self._writer = writer
@@ -57,6 +62,7 @@ class Pump:
         self._timer: Any = None
         self._last_save = 0.0
         self._saving = False
+        self._flying = False
         self._stopped: Deferred[None] | None = None
         set_clock(broker)
 
@@ -93,12 +99,20 @@ class Pump:
         Take nothing more and save everything. Fires when it is saved, or tried and failed: what is stored is then what
         a crash would leave.
         """
-        now = self.now()
-        self._broker.stop(now)
         self._stopped = Deferred()
+        self._broker.stopping = True
+        now = self.now()
+        self._broker.commit(now)
+        self._fly(now)
+        if not self._flying:
+            self._save_all(now)
+        return self._stopped
+
+    def _save_all(self, now: float) -> None:
+        """The last thing before the end."""
+        self._broker.stop(now)
         self._broker.save(lambda error: None)
         self._save(now)
-        return self._stopped
 
     def _turn(self) -> None:
         now = self.now()
@@ -123,6 +137,7 @@ class Pump:
         broker.tick(now)
         if broker.to_commit:
             broker.commit(now)
+        self._fly(now)
         more = bool(broker.to_serve) and broker.serve(now)
         changed, self._changed = self._changed, {}
         for connection in changed:
@@ -132,6 +147,21 @@ class Pump:
                 _log.failure("a connection failed to write")
                 connection.abort()
         return bool(more or self._changed or broker.to_commit or broker.to_serve)
+
+    def _fly(self, now: float) -> None:
+        if not self._flying and (flight := self._broker.flights.begin(now)) is not None:
+            self._flying = True
+            self._writer.commit(flight, self._landed)
+
+    def _landed(self, flight: Flight, failed: dict[IBackendQueue, BackendError]) -> None:
+        self._flying = False
+        now = self.now()
+        self._broker.flights.end(flight, failed, now)
+        if self._stopped is not None:
+            self._fly(now)
+            if not self._flying:
+                self._save_all(now)
+        self.wake()
 
     def _save(self, now: float) -> None:
         broker = self._broker

@@ -42,6 +42,11 @@ def resolve(reactor: Any, name: str) -> Deferred[str]:
     Fires with an IPv4 or IPv6 address of the host. DNSLookupError when it has none. Cancelling it stops the waiting.
     """
     found: Deferred[str] = Deferred()
+    try:
+        name.encode("idna")  # in the resolver's thread this would end the lookup without an answer
+    except UnicodeError:
+        found.errback(DNSLookupError(f"{name} is no host name"))
+        return found
     reactor.nameResolver.resolveHostName(
         _Addresses(name, found), name, addressTypes=(IPv4Address, IPv6Address), transportSemantics="UDP"
     )

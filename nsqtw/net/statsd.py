@@ -89,7 +89,7 @@ class Statsd:
         """Push once, all of it sent at the moment `until`."""
         try:
             port = await self._connected()
-        except (OSError, ValueError, DNSLookupError, CancelledError):
+        except (OSError, ValueError, OverflowError, DNSLookupError, CancelledError):
             if not self._stopping:
                 _log.error("failed to create UDP socket to statsd({address})", address=self._address)
             return
@@ -101,7 +101,10 @@ class Statsd:
             await port.stopListening()
 
     async def _connected(self) -> Any:
-        """A UDP port connected to the statsd. ValueError, OSError, DNSLookupError; CancelledError after a while."""
+        """
+        A UDP port connected to the statsd. ValueError, OSError, DNSLookupError, OverflowError for a port number that
+        is none; CancelledError after a while.
+        """
         parts = split_host_port(self._address)
         if parts is None:
             raise ValueError(f"{self._address} is no host:port")
@@ -112,6 +115,8 @@ class Statsd:
         port = self._reactor.listenUDP(0, DatagramProtocol(), interface="::" if ":" in address else "")
         try:
             port.connect(address, int(parts[1]))
+            # Nobody answers, but a host without a statsd refuses, and the reactor would close the port for that.
+            port.stopReading()
         except Exception:
             await port.stopListening()
             raise

@@ -31,6 +31,8 @@ END_SECONDS = 5.0
 """How long a connection that is being closed may take to read what was written to it."""
 READ_BYTES = 256 * 1024
 """Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
+_IPV4_MAPPED = "::ffff:"
+"""What an IPv6 socket puts before the address of a client that comes over IPv4."""
 
 _log = Logger()
 
@@ -209,8 +211,10 @@ class BrokerFactory(Factory):
 
 
 def address_text(address: Any) -> str:
-    """`ip:port`, IPv6 in brackets; `@` for a unix socket, whose peer has no name."""
+    """`ip:port`, IPv6 in brackets, unless the client came over IPv4; `@` for a unix socket, whose peer has no name."""
     if isinstance(address, IPv6Address):
+        if address.host.startswith(_IPV4_MAPPED):
+            return f"{address.host.removeprefix(_IPV4_MAPPED)}:{address.port}"
         return f"[{address.host}]:{address.port}"
     if isinstance(address, IPv4Address):
         return f"{address.host}:{address.port}"

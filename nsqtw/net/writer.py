@@ -1,8 +1,9 @@
 """
-The writer thread: positions, names, deletion and trimming, away from the reactor.
+The writer thread: positions, names, deletion, trimming, and the commits that take longer than a turn, away from the
+reactor.
 
-One thread, one job at a time, in order. A job is a `Save` of the broker's; trimming follows the saved state, so it
-is right for the running broker and for the one that comes after a crash.
+One thread, one job at a time, in order. A job is a `Save` of the broker's, or a `Flight`. Trimming follows the saved
+state, so it is right for the running broker and for the one that comes after a crash.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from typing import Any
 
 from nsqtw.core.broker import Save
 from nsqtw.core.cut import NamedTopic
+from nsqtw.core.flight import Flight
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IPositions, OperatorLog
+from nsqtw.interfaces import IBackendQueue, IPositions, OperatorLog
+
+Landed = Callable[[Flight, dict[IBackendQueue, BackendError]], None]
 
 WriteNames = Callable[[Sequence[NamedTopic]], None]
 """Writes `nsqd.dat`. BackendError."""
@@ -22,8 +26,8 @@ WriteNames = Callable[[Sequence[NamedTopic]], None]
 
 class WriterThread:
     """
-    Does saves in a thread of its own; answers arrive through `reactor.callFromThread`. Without `write_names` the names
-    of topics and channels are kept nowhere but in `positions`.
+    Does saves and commits in a thread of its own; answers arrive through `reactor.callFromThread`. Without
+    `write_names` the names of topics and channels are kept nowhere but in `positions`.
     """
 
     def __init__(
@@ -38,6 +42,10 @@ class WriterThread:
     def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
         """Do it soon; `done(save, error)` is called in the reactor thread."""
         self._thread.submit(self._perform, save, done)
+
+    def commit(self, flight: Flight, landed: Landed) -> None:
+        """Do it soon; `landed(flight, failed)` is called in the reactor thread."""
+        self._thread.submit(lambda: self._reactor.callFromThread(landed, flight, flight.commit(self._log)))
 
     def close(self) -> None:
         """Wait for what was started, and end the thread."""

@@ -51,8 +51,9 @@ from nsqtw.protocols.parameters import (
     text_of,
     unparsed,
 )
-from nsqtw.protocols.replies import Place, Replies
+from nsqtw.protocols.replies import Replies
 from nsqtw.protocols.v2_codec import V2Codec
+from nsqtw.protocols.v2_publish import Publish
 from nsqtw.protocols.v2_trace import DEBUG, Identified, Trace
 
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
@@ -61,30 +62,6 @@ MAX_UNREAD_REPLIES = 1000
 
 _NAMELESS = "insufficient number of parameters"
 _EXPERIMENT = "topology-aware-consumption"
-
-
-class Publish:
-    """A publish that was taken. As a waiter it is told what became of it, and replies."""
-
-    __slots__ = ("_count", "_place", "_session", "_topic", "_verb")
-
-    def __init__(self, session: V2Session, place: Place, verb: str, topic: str, count: int) -> None:
-        self._session = session
-        self._place = place
-        self._verb = verb
-        self._topic = topic
-        self._count = count
-
-    def __call__(self, error: Exception | None) -> None:
-        if error is None:
-            counts = self._session.client.pub_counts
-            counts[self._topic] = counts.get(self._topic, 0) + self._count
-            # A run of PUBs is one publish with a reply for each.
-            replies = self._count if self._verb == "PUB" else 1
-            self._place.fill(OK * replies, count=replies)
-        else:
-            failure = ClientError(f"E_{self._verb}_FAILED", f"{self._verb} failed {error}")
-            self._place.fill(self._session.error_frame(failure), is_last=True)
 
 
 @implementer(IProtocol)
@@ -107,6 +84,8 @@ class V2Session(Due):
         self._replies = Replies(changed, self._end)
         self._ending = False
         self._birth_pending = False
+        self.flying_count = 0
+        """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._stalled = False
         self._last_command = now
         self._beat = self._settings.heartbeat_interval
@@ -128,7 +107,7 @@ class V2Session(Due):
 
     @property
     def wants_data(self) -> bool:
-        return not self._birth_pending and self._replies.unread_count < MAX_UNREAD_REPLIES
+        return not (self._birth_pending or self.flying_count) and self._replies.unread_count < MAX_UNREAD_REPLIES
 
     def receive_data(self, chunk: bytes, now: float) -> None:
         if not self._ending:
@@ -337,10 +316,14 @@ class V2Session(Due):
         place = self._replies.owe()
         publish = Publish(self, place, verb.decode(), params[0].decode(), len(payload))
         try:
-            self._topic(verb, params[0]).put(payload, delay_ms, publish)
+            topic = self._topic(verb, params[0])
         except ClientError:
             self._replies.withdraw(place)
             raise
+        if topic.flies:
+            publish.flies = True
+            self.flying_count += 1
+        topic.put(payload, delay_ms, publish)
 
     def _on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         if self._state == CLOSING:

@@ -12,7 +12,8 @@ Each topic on its own, in this order; whatever comes first is on stable storage 
 
 Interrupted before 4 the topic starts over: a log that had nothing before is deleted, and of one that had something the
 half import is dropped in the transaction of the next try. Interrupted after 4, only its files are left to be moved.
-So each message is taken over once, whenever the process dies, for what is on disk survives it.
+So each message is taken over once, whenever the process dies, for what is on disk survives it. Only if an nsqd was
+started on these files in between they are imported again: what it took since is in no log of ours.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import count
 
@@ -44,7 +45,7 @@ OLD_FILES = "nsqd.files"
 
 def take_over(
     directory: str,
-    names: Iterable[NamedTopic],
+    names: Sequence[NamedTopic],
     broker: Broker,
     positions: IPositions,
     saved: Saved,
@@ -60,11 +61,11 @@ def take_over(
         broker.log("warn", "IMPORT: nsqd's files are left alone, for the backend dummy keeps nothing")
         return
     with _errors():
-        topics = find_topics(directory, names, broker.log)
+        found = find_topics(directory, names, broker.log)
         with closing(Journal(directory)) as journal:
             for name in journal.begun:
-                topics.setdefault(name, LeftTopic(name))
-            if topics:
+                found[0].setdefault(name, LeftTopic(name))
+            for topics in filter(None, found):
                 broker.log("info", f"IMPORT: taking over {len(topics)} topics that an nsqd left in {directory}")
                 _Import(directory, broker, positions, saved, journal).run(list(topics.values()), stored)
             remove_scratch(directory)
@@ -95,6 +96,11 @@ class _Import:
     def _import_messages(self, topic: LeftTopic) -> bool:
         """All there is to do for a topic with messages. False for one without."""
         begun = self._journal.begun.get(topic.name)
+        if begun is not None and self._is_saved(begun) and self._has_changed(topic, begun):
+            text = f"TOPIC({topic.name}): an nsqd went on with what was imported; it is imported again, as it is now"
+            self._broker.log("warn", text)
+            self._journal.finish(topic.name)
+            begun = None
         if begun is None or not self._is_saved(begun):
             with closing(Records(self._directory)) as records:
                 if not self._import_records(topic, begun, records):
@@ -107,6 +113,10 @@ class _Import:
         """Whether positions have the topic as the import wrote it."""
         state = self._known.get(begun.topic)
         return state is not None and begun.written is not None and state.end >= begun.written
+
+    def _has_changed(self, topic: LeftTopic, begun: Begun) -> bool:
+        """Whether some file is not what the import read; those that are gone were put away."""
+        return any(begun.files.get(name) != like for name, like in topic.files(self._directory).items())
 
     def _import_records(self, topic: LeftTopic, begun: Begun | None, records: Records) -> bool:
         """Bring the messages of a topic from its old files to its log. False when there is nothing to do."""
@@ -134,7 +144,7 @@ class _Import:
                 )
             copy = LogCopy(self._broker.backend, log.queue, self._broker.take_blocks, self._broker.node_id)
             figures = topic_import.write(copy)
-        self._journal.note_written(name, state.end)
+        self._journal.note_written(name, state.end, topic.files(self._directory))
         self._save([state])
         seconds = time.monotonic() - started
         self._broker.log("info", f"TOPIC({name}): imported {_told(figures, state)}, in {seconds:.1f} s")

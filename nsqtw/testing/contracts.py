@@ -372,6 +372,7 @@ class PositionsContract(OnDirectory):
             put_total=25,
             dropped=[(10, 12), (15, 20)],
             waiting=[Waiting(21, 3, 60_000), Waiting(25, 1, 1 << 40)],
+            durability="fsync",
             cursors=cursors,
         )
         positions.save(Cut(topics=[topic, SavedTopic("empty")]))

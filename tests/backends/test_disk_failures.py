@@ -174,8 +174,19 @@ def test_the_first_file_may_be_the_one_whose_fsync_fails(path: DataPath, files: 
     assert path.sequences() == [0]
 
 
+def test_what_stands_in_a_file_that_is_not_written_any_more_is_synced(path: DataPath, files: FaultyFiles) -> None:
+    """A failed write that cannot be undone ends the file; what was stored in it before must still become durable."""
+    path.commit(make_segment(0))
+    for operation in ("write", "truncate"):
+        files.fail(operation, errno.EIO)
+    assert path.commit(make_segment(1)) is not None
+    before = len(files.trace)
+    assert path.commit(make_segment(2), durable=True) is None
+    assert operations(files, before).count("sync") == 2
+
+
 def test_an_fsync_of_what_went_before_fails(path: DataPath, files: FaultyFiles) -> None:
-    """The topic is named, whether it is in this commit or not; the other one is committed."""
+    """The topic is named, also when nothing was written to it now."""
     other = path.backend.queue("other")
     path.commit(make_segment(0))
     files.fail("sync", errno.EIO)
@@ -184,9 +195,21 @@ def test_an_fsync_of_what_went_before_fails(path: DataPath, files: FaultyFiles) 
     assert path.sequences() == [0]
     path.commit(make_segment(1))
     files.fail("sync", errno.EIO)
-    failed = path.backend.commit([(other, [make_segment(0)])], True)
-    assert list(failed) == [path.queue]
-    assert list(messages(read_all(other))) == [0]
+    failed = path.backend.commit([(other, [make_segment(0)]), (path.queue, [make_segment(2)])], True)
+    assert len(failed) == 1
+
+
+def test_a_durable_commit_syncs_its_own_topics_and_the_directories_that_name_them(
+    path: DataPath, files: FaultyFiles
+) -> None:
+    """What others have written is not waited for; the data path is synced for each that is new in it."""
+    other = path.backend.queue("other")
+    path.commit(make_segment(0))
+    path.backend.commit([(other, [make_segment(0)])], False)
+    for queue in (path.queue, other):
+        before = len(files.trace)
+        path.backend.commit([(queue, [make_segment(1)])], True)
+        assert operations(files, before) == ["write", "sync", "sync_directory", "sync_directory"]
 
 
 def test_a_directory_that_cannot_be_synced(path: DataPath, files: FaultyFiles) -> None:

@@ -217,6 +217,7 @@ def test_names_of_queues_and_of_other_files(tmp_path: Path) -> None:
             "t.diskqueue.000001.dat.bad",
             "nsqd.dat",
             "t.diskqueue.1.dat",
+            f"t.diskqueue.{1 << 63}.dat",
             "positions.db",
         ]
     )
@@ -225,6 +226,16 @@ def test_names_of_queues_and_of_other_files(tmp_path: Path) -> None:
     assert len(listing.queues["t"].names) == 4
     assert listing.queues["a.diskqueue"].numbers == [3]
     assert listing.bad == ["t.diskqueue.000001.dat.bad"]
+
+
+@pytest.mark.parametrize("numbers", [f"0,{1 << 63}\n0,100", f"{1 << 63},0\n{1 << 63},100"])
+def test_metadata_with_numbers_that_nsqd_cannot_have(tmp_path: Path, numbers: str) -> None:
+    """Damage, as any other."""
+    write_queue(tmp_path, "t", *FIVE)
+    (tmp_path / "t.diskqueue.meta.dat").write_text(f"5\n{numbers}\n")
+    found = Found(tmp_path)
+    assert found.payloads == payloads(*FIVE)
+    assert found.places == [("t.diskqueue.meta.dat", 0)]
 
 
 def test_metadata(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nsqtw.backends.positions import Positions
+from nsqtw.backends.positions import VERSION, Positions
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic
 from nsqtw.errors import BackendError, BackendFull
 
@@ -70,6 +70,17 @@ def test_a_killed_process_leaves_the_last_cut(positions: Positions, path: str, t
         saved = load(killed(path, tmp_path / str(number)))
         assert numbers(saved) == {number}
         assert (saved.next_block, saved.clean_stop, saved.lost) == (7, False, False)
+
+
+def test_reserving_makes_durable_what_was_saved_before(positions: Positions, path: str) -> None:
+    """Also when enough was reserved already: SQLite syncs its log only when it writes to it."""
+    positions.reserve(7)
+    for number in range(1, 4):
+        positions.save(cut(number))
+        before = Path(path + "-wal").stat().st_size
+        positions.reserve(0)
+        assert Path(path + "-wal").stat().st_size > before
+    assert (load(path).next_block or 0) >= 7
 
 
 def test_a_cut_is_all_or_nothing(positions: Positions, path: str, tmp_path: Path) -> None:
@@ -150,20 +161,47 @@ def test_a_later_version_is_not_touched(positions: Positions, path: str) -> None
     positions.save(cut(1))
     positions.close(False)
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE broker SET version = 2")
+    connection.execute("UPDATE broker SET version = ?", (VERSION + 1,))
     connection.commit()
     connection.close()
-    with pytest.raises(BackendError, match="schema version 2"):
+    with pytest.raises(BackendError, match=f"schema version {VERSION + 1}"):
         load(path)
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT count(*) FROM cursor").fetchone() == (4,)
     connection.close()
 
 
+def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: str) -> None:
+    """Version 1 knew no durability class of a topic's own."""
+    positions.save(cut(1))
+    positions.close(False)
+    connection = sqlite3.connect(path)
+    columns = "id, name, paused, released, released_total, end_sequence, put_total, dropped, waiting"
+    connection.executescript(
+        f"CREATE TABLE older AS SELECT {columns} FROM topic; DROP TABLE topic; ALTER TABLE older RENAME TO topic;"
+        "UPDATE broker SET version = 1"
+    )
+    connection.close()
+    for _ in range(2):
+        assert numbers(load(path)) == {1}
+
+
 def test_there_is_no_way_to_have_one(tmp_path: Path) -> None:
     """One line says what is wrong."""
-    with pytest.raises(BackendError, match="positions.db: unable to open"):
-        Positions(str(tmp_path / "missing" / "positions.db")).load()
+    path = str(tmp_path / "missing" / "positions.db")
+    with pytest.raises(BackendError) as refused:
+        Positions(path).load()
+    assert str(refused.value) == f"{path}: unable to open database file"
+
+
+def test_what_the_operating_system_refuses_at_start(tmp_path: Path) -> None:
+    """In its words, without its number, and with the file it is about."""
+    path = str(tmp_path / "positions.db")
+    Path(path).touch()
+    Path(path + ".new").mkdir()
+    with pytest.raises(BackendError) as refused:
+        Positions(path).load()
+    assert str(refused.value) == f"{path}.new: is a directory"
 
 
 def test_damage_that_reading_does_not_meet(positions: Positions, path: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nsqtw.core.broker import RESERVED_BLOCKS
+from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.segment import Segment
-from nsqtw.core.topic import BLOCK_SIZE
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.net.writer import perform
 from tests.core.world import World

@@ -370,6 +370,26 @@ def test_what_a_restart_brought_back_is_not_counted_by_place() -> None:
     assert reader.channel.global_msg_count == 1
 
 
+def test_what_overflowed_memory_is_read_from_disk_and_not_counted() -> None:
+    world = World(mem_queue_size=3)
+    world.channel()
+    world.put(b"a", b"b", b"c", b"d", b"e")
+    reader = world.reader()
+    assert len(reader.bodies()) == 5
+    assert reader.channel.global_msg_count == 3
+    world.put(b"f", b"g")
+    assert len(reader.bodies()) == 2
+    assert reader.channel.global_msg_count == 5
+
+
+def test_what_a_topic_had_on_disk_fills_the_memory_of_a_new_channel() -> None:
+    world = World(mem_queue_size=3)
+    world.put(b"a", b"b", b"c", b"d")
+    world.stop_and_start()
+    channel = world.channel()
+    assert (channel.depth, channel.backend_depth) == (4, 1)
+
+
 def test_requeued_messages_are_on_disk_as_far_as_the_memory_queue_is_full() -> None:
     for mem_queue_size, backend_depth in ((0, 4), (3, 1), (10, 0)):
         world = World(mem_queue_size=mem_queue_size)

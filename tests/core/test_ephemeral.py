@@ -53,6 +53,21 @@ def test_size_0_is_a_rendezvous() -> None:
     assert [m.attempts for m in reader.read()] == [2]
 
 
+def test_a_requeued_message_waits_behind_those_that_wait() -> None:
+    world = World(mem_queue_size=5)
+    reader = world.reader("brief#ephemeral", ready=1)
+    world.put(b"a", b"b", b"c")
+    (a,) = reader.read()
+    reader.requeue(a.id)
+    world.put(b"d")
+    got = []
+    for _ in range(4):
+        (message,) = reader.read()
+        got.append((message.body, message.attempts))
+        reader.finish(message.id)
+    assert got == [(b"b", 1), (b"c", 1), (b"a", 2), (b"d", 1)]
+
+
 def test_requeue_timeout_and_deferral_work_although_the_log_has_forgotten() -> None:
     world = World()
     world.broker._cache.limit = 0

@@ -134,3 +134,24 @@ def test_without_a_memory_queue_everything_is_written_at_once() -> None:
     world.turn()
     world.turn()
     assert world.topic().log.queue.size > 0
+
+
+def test_a_backend_that_raises_what_it_should_not_loses_nothing_once_it_works_again() -> None:
+    def commit_badly(writes: Any, durable: bool) -> None:
+        raise RuntimeError("unforeseen")
+
+    world = memory_world()
+    world.channel()
+    world.put(b"a")
+    world.turn()
+    commit, world.backend.commit = world.backend.commit, commit_badly
+    world.wait(1.0)
+    assert world.broker.health == "NOK - RuntimeError: unforeseen"
+    world.backend.commit = commit
+    world.wait(1.0)
+    assert world.broker.health == "OK"
+    world.put(b"b")
+    world.turn()
+    world.backend.commit = commit_badly
+    world.stop_and_start()  # this ends all the same
+    assert world.reader().bodies() == [b"a"]

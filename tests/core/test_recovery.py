@@ -47,6 +47,17 @@ def test_what_a_paused_topic_keeps_is_not_deferred_any_more() -> None:
     assert reader.bodies() == [b"later"]
 
 
+def test_what_a_topic_without_a_channel_keeps_is_not_deferred_for_an_ephemeral_one_either() -> None:
+    world = World(keep_deferred=False)
+    world.put(b"later", delay_ms=HOUR_MS)
+    world.turn()
+    world.stop_and_start()
+    world.put(b"put since", delay_ms=HOUR_MS)
+    world.turn()
+    reader = world.reader("c#ephemeral")
+    assert (reader.bodies(), reader.channel.deferred_count) == ([b"later"], 1)
+
+
 def test_with_delays_kept_the_same_message_waits() -> None:
     world = World()
     world.channel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nsqtw.errors import BackendError, Exiting
 from tests.core.world import World
 
@@ -212,7 +214,7 @@ def test_a_block_of_sequences_that_is_full_is_followed_by_another() -> None:
     reader = world.reader(ready=100)
     world.put(b"a")
     world.turn()
-    topic._next_sequence = topic._block_end - 1
+    topic._intake._next_sequence = topic._intake._block_end - 1
     world.put(b"b")
     world.turn()
     world.put(b"c", b"d")
@@ -242,6 +244,29 @@ def test_delays_are_forgotten_where_nsqd_would_write_to_disk_if_the_options_say_
         assert (channel.deferred_count, channel.depth) == (deferred, 3 - deferred)
 
 
+def test_what_was_put_in_this_turn_counts_for_that_too() -> None:
+    world = World(keep_deferred=False, mem_queue_size=4)
+    for bodies in ([b"1"], [b"2", b"3"]):
+        world.put(*bodies)
+        world.put(b"later", delay_ms=60_000)
+        world.put(b"later or on disk", delay_ms=60_000)
+        world.turn()
+    assert (world.channel().deferred_count, world.channel().depth) == (2, 5)
+
+
+def test_many_deferred_publishes_in_a_turn_are_not_counted_again_for_each() -> None:
+    class Bodies(list[bytes]):
+        def __len__(self) -> int:
+            lengths.append(super().__len__())
+            return lengths[-1]
+
+    lengths: list[int] = []
+    world = World(keep_deferred=False)
+    for _ in range(100):
+        world.topic().put(Bodies([b"x"]), 60_000, lambda error: None)
+    assert len(lengths) <= 200
+
+
 def test_delays_are_kept_while_the_topic_flows() -> None:
     world = World(keep_deferred=False, mem_queue_size=0)
     channel = world.channel()
@@ -256,3 +281,33 @@ def test_messages_of_different_sizes_and_a_large_one_keep_their_order() -> None:
     bodies = [bytes([n % 256]) * (1 + n * 37 % 5000) for n in range(300)] + [b"z" * 900_000, b"end"]
     world.put(*bodies)
     assert reader.bodies() == bodies
+
+
+def test_a_class_given_while_the_broker_ran_is_kept_over_restarts() -> None:
+    world = World()
+    world.topic().set_durability("fsync")
+    world.topic("other")
+    world.save()
+    world.crash()
+    assert (world.topic().durability, world.topic("other").durability) == ("fsync", "os")
+    world.topic().set_durability("")
+    world.stop_and_start()
+    assert world.topic().durability == "os"
+
+
+def test_what_class_memory_owes_is_stored_before_the_class_changes() -> None:
+    world = World(durability="memory")
+    world.put(b"a")
+    world.turn()
+    commit = world.backend.commit
+    world.backend.commit = lambda writes, durable: {queue: BackendError("no space") for queue, _ in writes}
+    with pytest.raises(BackendError, match="no space"):
+        world.topic().set_durability("os")
+    assert world.topic().durability == "memory"
+    world.backend.commit = commit
+    world.topic().set_durability("os")
+    world.put(b"b")
+    assert world.reader().bodies() == [b"a", b"b"]
+    world.save()
+    world.crash()
+    assert world.reader().bodies() == [b"a", b"b"]

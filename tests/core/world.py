@@ -15,6 +15,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cut import NamedTopic, Saved
+from nsqtw.core.flight import Flight
 from nsqtw.core.segment import BODY_AT, ID_AT
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
@@ -102,6 +103,9 @@ class World:
         self.written: list[list[NamedTopic]] = []
         """What nsqd.dat was made to name, each time."""
         self.positions = MemoryPositions()
+        self.lands_at_once = True
+        self.flight: Flight | None = None
+        """The one on its way, when flights do not land at once."""
         self.backend = DummyFactory().open("", "", self.options, self.report)
         self.broker = self._start(self.positions.load())
 
@@ -160,8 +164,24 @@ class World:
         while True:
             if self.broker.to_commit:
                 self.broker.commit(self.now)
-            if not (self.broker.serve(self.now) or self.broker.to_commit):
+            if self.flight is None:
+                self.flight = self.broker.flights.begin(self.now)
+            if self.flight is not None and self.lands_at_once:
+                self._land()
+            if not (self.broker.serve(self.now) or self.broker.to_commit or self.broker.flights.are_wanted):
                 break
+            if self.flight is not None:
+                break
+
+    def land(self) -> None:
+        """The flight that is on its way is done."""
+        self._land()
+        self.turn()
+
+    def _land(self) -> None:
+        assert self.flight is not None
+        flight, self.flight = self.flight, None
+        self.broker.flights.end(flight, flight.commit(self.log), self.now)
 
     def wait(self, seconds: float) -> None:
         self.now += seconds

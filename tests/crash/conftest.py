@@ -33,3 +33,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def nsqd(start: Start) -> NsqdProcess:
     """One broker with default flags."""
     return start()
+
+
+@pytest.fixture(params=["", "--durability=fsync", "--backend=sqlite", "--backend=sqlite --durability=fsync"])
+def keeping(request: pytest.FixtureRequest, start: Start) -> NsqdProcess:
+    """One broker of each kind that keeps what it answered."""
+    return start(*request.param.split())

@@ -27,34 +27,34 @@ def numbered(count: int) -> list[bytes]:
     return [b"%05d" % number for number in range(count)]
 
 
-def test_all_that_was_answered_comes_back_also_what_was_in_flight(nsqd: NsqdProcess) -> None:
+def test_all_that_was_answered_comes_back_also_what_was_in_flight(keeping: NsqdProcess) -> None:
     """Killed twice: at once after the deliveries, and when they are saved."""
-    nsqd.create("t", "c")
+    keeping.create("t", "c")
     published = numbered(5000)
-    nsqd.publish("t", published)
+    keeping.publish("t", published)
     for saved in (False, True):
-        with nsqd.client() as consumer:
+        with keeping.client() as consumer:
             consumer.sub("t", "c", ready=200)
             in_flight = {message.body: message.attempts for message in consumer.take(200)}
-            assert nsqd.counts("t", "c") == Counts(4800, 200, 0)
+            assert keeping.counts("t", "c") == Counts(4800, 200, 0)
             if saved:
-                nsqd.store()
-            nsqd.kill()
-        nsqd.start()
-        assert nsqd.counts("t", "c") == Counts(5000, 0, 0)
-    received = nsqd.drain("t", "c", 5000)
+                keeping.store()
+            keeping.kill()
+        keeping.start()
+        assert keeping.counts("t", "c") == Counts(5000, 0, 0)
+    received = keeping.drain("t", "c", 5000)
     assert sorted(bodies_of(received)) == published
     for message in received:
         assert message.attempts in ([in_flight[message.body] + 1] if message.body in in_flight else [1, 2])
-    assert "are lost" not in nsqd.said()
+    assert "are lost" not in keeping.said()
 
 
-def test_a_topic_keeps_its_messages_for_the_first_channel_over_a_kill(nsqd: NsqdProcess) -> None:
-    nsqd.publish("t", numbered(100))
-    nsqd.kill()
-    nsqd.start()
-    assert nsqd.stats("t")[0]["depth"] == 100
-    assert bodies_of(nsqd.drain("t", "c", 100)) == numbered(100)
+def test_a_topic_keeps_its_messages_for_the_first_channel_over_a_kill(keeping: NsqdProcess) -> None:
+    keeping.publish("t", numbered(100))
+    keeping.kill()
+    keeping.start()
+    assert keeping.stats("t")[0]["depth"] == 100
+    assert bodies_of(keeping.drain("t", "c", 100)) == numbered(100)
 
 
 def test_what_was_finished_and_stored_does_not_come_back(nsqd: NsqdProcess) -> None:
@@ -81,10 +81,10 @@ def test_what_was_finished_and_stored_does_not_come_back(nsqd: NsqdProcess) -> N
 
 
 @pytest.mark.parametrize("die", DEATHS)
-def test_deferred_messages_wait_on_and_are_not_early(nsqd: NsqdProcess, die: Death) -> None:
+def test_deferred_messages_wait_on_and_are_not_early(keeping: NsqdProcess, die: Death) -> None:
     """Published with a delay, or requeued with one: both keep their time."""
-    nsqd.create("t", "c")
-    with nsqd.client() as client:
+    keeping.create("t", "c")
+    with keeping.client() as client:
         client.sub("t", "c", ready=10)
         client.pub("t", b"requeued")
         client.pub("t", b"requeued for an hour")
@@ -93,20 +93,20 @@ def test_deferred_messages_wait_on_and_are_not_early(nsqd: NsqdProcess, die: Dea
         client.req(messages[b"requeued"], 2000)
         client.req(messages[b"requeued for an hour"], 3_600_000)
         client.cls()
-        nsqd.store()
+        keeping.store()
         since[b"published"] = time.monotonic()
         client.dpub("t", 2000, b"published")
         client.dpub("t", 3_600_000, b"published for an hour")
-        die(nsqd)
-    nsqd.start()
-    with nsqd.client() as consumer:
+        die(keeping)
+    keeping.start()
+    with keeping.client() as consumer:
         consumer.sub("t", "c", ready=10)
         for _ in range(2):
             (message,) = consumer.drain(1)
             assert time.monotonic() >= since.pop(message.body) + 2 - CLOCK_SLACK_SECONDS
             assert message.attempts == (2 if message.body == b"requeued" else 1)
     assert not since
-    nsqd.await_counts("t", "c", Counts(0, 0, 2))
+    keeping.await_counts("t", "c", Counts(0, 0, 2))
 
 
 def test_attempts_are_counted_on_after_a_kill(nsqd: NsqdProcess) -> None:
@@ -201,11 +201,11 @@ def test_no_id_is_ever_given_twice(nsqd: NsqdProcess) -> None:
     assert len(set(ids)) == len(ids) == 250
 
 
-def test_sigterm_ends_connections_and_keeps_all_that_is_unfinished(nsqd: NsqdProcess) -> None:
-    nsqd.create("t", "c")
+def test_sigterm_ends_connections_and_keeps_all_that_is_unfinished(keeping: NsqdProcess) -> None:
+    keeping.create("t", "c")
     published = numbered(1000)
-    nsqd.publish("t", published)
-    with nsqd.client() as consumer, nsqd.client() as idle, nsqd.client(b"") as silent:
+    keeping.publish("t", published)
+    with keeping.client() as consumer, keeping.client() as idle, keeping.client(b"") as silent:
         consumer.sub("t", "c", ready=300)
         finished, requeued, in_flight = consumer.take(100), consumer.take(100), consumer.take(100)
         consumer.rdy(0)
@@ -213,11 +213,11 @@ def test_sigterm_ends_connections_and_keeps_all_that_is_unfinished(nsqd: NsqdPro
         for message in requeued:
             consumer.req(message, 0)
         consumer.cls()
-        nsqd.stop()
+        keeping.stop()
         assert [client.rest() for client in (consumer, idle, silent)] == [[], [], []]
-    nsqd.start()
-    assert nsqd.counts("t", "c") == Counts(900, 0, 0)
-    received = nsqd.drain("t", "c", 900)
+    keeping.start()
+    assert keeping.counts("t", "c") == Counts(900, 0, 0)
+    received = keeping.drain("t", "c", 900)
     assert sorted(bodies_of(received)) == sorted(set(published) - set(bodies_of(finished)))
     seen = set(bodies_of(requeued + in_flight))
     assert all(message.attempts == (2 if message.body in seen else 1) for message in received)

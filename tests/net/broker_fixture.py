@@ -15,6 +15,7 @@ from twisted.logger import LogEvent, eventAsText, globalLogPublisher
 from twisted.python.failure import Failure
 
 from nsqtw.core.broker import Broker, Save
+from nsqtw.core.flight import Flight
 from nsqtw.errors import BackendError
 from nsqtw.net.http_api import broker_site
 from nsqtw.net.http_connection import HttpConnection
@@ -79,6 +80,9 @@ class Writer:
 
     def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
         self._jobs.append((save, done))
+
+    def commit(self, flight: Flight, landed: Callable[..., None]) -> None:
+        landed(flight, flight.commit(self._world.log))
 
     def work(self) -> bool:
         """Do what there is to do, unless held; whether there was anything."""

@@ -121,6 +121,7 @@ def test_a_level_counts_from_the_next_line_on() -> None:
         (b' [ "a:1" ]\n', b'["a:1"]'),
         (b'["a","a"]', b'["a","a"]'),
         (b'["\\u0061",null]', b'["a",""]'),
+        (b'["\\ud800"]', '["\ufffd"]'.encode()),
         (b'["<\xff>"]', '["\\u003c\ufffd\\u003e"]'.encode()),
         (b"[]", b"[]"),
         (b"null", b"null"),

@@ -320,10 +320,31 @@ def test_header_fields_that_do_not_end(data: bytes) -> None:
     assert browser.is_closed
 
 
-def test_a_body_whose_chunks_are_none_where_bodies_are_ignored() -> None:
+@pytest.mark.parametrize(
+    ("target", "body", "outcome"),
+    [
+        ("POST /topic/create?topic=t", b"", DONE),
+        ("POST /topic/delete?topic=t", b"", (400, "INVALID_REQUEST")),
+        ("GET /ping", b"", OK),
+        ("POST /pub?topic=t", b"ab", (500, "INTERNAL_ERROR")),
+        ("POST /mpub?topic=t", b"a\nb", (500, "INTERNAL_ERROR")),
+        ("POST /mpub", b"a\nb", (400, "MISSING_ARG_TOPIC")),
+        ("POST /mpub?topic=t&binary=1", b"", (413, "BAD_BODY")),
+        ("POST /mpub?topic=t&binary=1", b"\0\0\0\1\0\0", (413, "BAD_MESSAGE")),
+        ("PUT /config/log_level", b"info", (500, "INTERNAL_ERROR")),
+    ],
+)
+@pytest.mark.parametrize("is_chunked", [True, False])
+def test_a_body_that_ends_early(target: str, body: bytes, outcome: tuple[int, str], is_chunked: bool) -> None:
     browser = Web().connect()
-    browser.send(b"POST /topic/create?topic=t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n")
-    assert outcomes(browser) == [(400, "INVALID_REQUEST")]
+    head = f"{target} HTTP/1.1\r\nHost: x\r\n".encode()
+    if is_chunked:
+        chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
+        browser.send(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk + b"nonsense\r\n")
+    else:
+        browser.send(head + b"Content-Length: 20\r\n\r\n" + body)
+        browser.connection.readConnectionLost()
+    assert outcomes(browser) == [outcome]
     assert browser.is_closed
 
 
@@ -344,7 +365,7 @@ def test_a_client_that_ends_its_side_still_gets_its_answers() -> None:
     assert browser.is_closed
 
 
-@pytest.mark.parametrize("start", [b"", b"POST /pub?to", request("POST", "/pub?topic=t", b"half")[:-1]])
+@pytest.mark.parametrize("start", [b"", b"POST /pub?to", request("POST", "/pub?topic=t", b"half")[:-8]])
 def test_a_client_that_ends_its_side_too_early_is_left(start: bytes) -> None:
     web = Web()
     browser = web.connect()

@@ -134,6 +134,7 @@ def test_a_good_block_rate_is_answered_with_an_error(rate: str) -> None:
         ("?rate=1_0", '"1_0": invalid syntax'),
         ("?rate=+5", '" 5": invalid syntax'),
         ("?rate=9223372036854775808", '"9223372036854775808": value out of range'),
+        ("?rate=%zz", '"": invalid syntax'),
         ("?rate=" + "9" * 5000, '"' + "9" * 5000 + '": value out of range'),
     ],
 )

@@ -128,6 +128,14 @@ def test_a_chunked_binary_body_has_the_bound_of_any_other() -> None:
     assert [reply.outcome for reply in browser.read()] == [(413, "BODY_TOO_BIG")]
 
 
+def test_what_is_behind_the_messages_of_a_chunked_body_may_be_long() -> None:
+    web = Web(**LIMITS)
+    browser = web.connect()
+    browser.send(chunked("POST", "/mpub?topic=t&binary=1", sized(b"1"), b"x" * 100, b"y" * 100))
+    assert [reply.outcome for reply in browser.read()] == [OK]
+    assert web.broker.topics["t"].message_count == 1
+
+
 @given(st.lists(st.binary(min_size=1, max_size=10), min_size=1, max_size=7), st.binary(max_size=8))
 def test_sized_messages_come_out_as_they_went_in(messages: list[bytes], trailing: bytes) -> None:
     assert binary_messages(sized(*messages) + trailing, Options(max_msg_size=10, max_body_size=200)) == messages

@@ -164,7 +164,11 @@ def test_the_access_log(method: str, target: str, status: int) -> None:
 
 @pytest.mark.parametrize(
     ("peer", "shown"),
-    [(UNIXAddress(None), "@"), (IPv6Address("TCP", "::1", 40974), "[::1]:40974")],
+    [
+        (UNIXAddress(None), "@"),
+        (IPv6Address("TCP", "::1", 40974), "[::1]:40974"),
+        (IPv6Address("TCP", "::ffff:10.0.0.1", 40974), "10.0.0.1:40974"),
+    ],
 )
 def test_who_asked_is_in_the_access_log(peer: IAddress, shown: str) -> None:
     browser = Web().connect(peer)

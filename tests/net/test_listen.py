@@ -48,6 +48,31 @@ def test_port_0_becomes_the_real_port() -> None:
     listener.close()
 
 
+@pytest.mark.parametrize("address", [":0", "0.0.0.0:0", "[::]:0", "[0::0]:0"])
+@pytest.mark.parametrize("client", ["127.0.0.1", "::1"])
+def test_no_host_or_the_unspecified_one_is_every_address_of_both_kinds(address: str, client: str) -> None:
+    listener = Listener(address)
+    with socket.create_connection((client, listener.port)) as connected:
+        assert connected.getpeername()[0] == client
+    listener.close()
+
+
+def test_every_address_is_shown_as_an_ipv6_one() -> None:
+    listener = Listener("0.0.0.0:0")
+    assert listener.address == f"[::]:{listener.port}"
+    with pytest.raises(OptionError, match=rf"listen tcp 0\.0\.0\.0:{listener.port}: bind: address already in use"):
+        Listener(f"0.0.0.0:{listener.port}")
+    listener.close()
+
+
+def test_a_machine_without_ipv6_listens_on_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    for address in (":0", "0.0.0.0:0"):
+        listener = Listener(address)
+        assert listener.address == f"0.0.0.0:{listener.port}"
+        listener.close()
+
+
 @pytest.mark.parametrize("address", ["localhost:0", ":0", "0.0.0.0:0"])
 def test_clients_that_come_early_wait_in_the_backlog(address: str) -> None:
     listener = Listener(address)

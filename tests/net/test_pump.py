@@ -9,6 +9,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogEvent
 
 from nsqtw.core.broker import Save
+from nsqtw.core.flight import Flight
 from nsqtw.errors import BackendError
 from nsqtw.net.pump import COMMIT_BYTES, SAVE_SECONDS, Pump
 from tests.core.world import World
@@ -19,9 +20,17 @@ class MemoryWriter:
 
     def __init__(self) -> None:
         self.saves: list[tuple[Save, Callable[[Save, BackendError | None], None]]] = []
+        self.flights: list[tuple[Flight, Callable[..., None]]] = []
 
     def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
         self.saves.append((save, done))
+
+    def commit(self, flight: Flight, landed: Callable[..., None]) -> None:
+        self.flights.append((flight, landed))
+
+    def land(self) -> None:
+        flight, landed = self.flights.pop(0)
+        landed(flight, flight.commit(lambda level, text: None))
 
     def finish(self, error: BackendError | None = None) -> Save:
         save, done = self.saves.pop(0)
@@ -190,4 +199,39 @@ def test_stopping_ends_when_saving_fails(house: House) -> None:
     stopped: list[None] = []
     house.pump.stop().addCallback(stopped.append)
     house.writer.finish(BackendError("no space"))
+    assert stopped == [None]
+
+
+def test_one_flight_is_out_at_a_time_and_its_messages_come_when_it_lands(house: House) -> None:
+    house.world.topic().durability = "fsync"
+    answers: list[Exception | None] = []
+    for body in (b"a", b"b"):
+        house.world.topic().put([body], 0, answers.append)
+        house.pump.wake()
+        house.turn()
+    assert (len(house.writer.flights), answers) == (1, [])
+    house.writer.land()
+    assert answers == [None]
+    house.turn()
+    house.writer.land()
+    house.turn()
+    assert (house.writer.flights, answers) == ([], [None, None])
+
+
+def test_stopping_waits_for_flights(house: House) -> None:
+    house.world.topic().durability = "fsync"
+    answers: list[Exception | None] = []
+    house.world.topic().put([b"a"], 0, answers.append)
+    house.pump.wake()
+    house.turn()
+    while house.writer.saves:
+        house.writer.finish()
+    house.world.topic().put([b"b"], 0, answers.append)
+    stopped: list[None] = []
+    house.pump.stop().addCallback(stopped.append)
+    house.writer.land()
+    assert (house.writer.saves, stopped, answers) == ([], [], [None])
+    house.writer.land()
+    assert (answers, stopped) == ([None, None], [])
+    house.writer.finish()
     assert stopped == [None]

@@ -42,7 +42,12 @@ class UdpPort:
     def connect(self, host: str, port: int) -> None:
         if self.reactor.unreachable:
             raise OSError("network is unreachable")
+        if not 0 <= port <= 65535:
+            raise OverflowError("connect(): port must be 0-65535.")
         self.peer = (host, port)
+
+    def stopReading(self) -> None:
+        """What a peer sends is of no interest."""
 
     def write(self, packet: bytes) -> None:
         assert self.is_open
@@ -265,7 +270,19 @@ def test_a_lookup_that_takes_too_long_is_given_up(build: Build, said: list[str])
     assert said == [FAILED, PUSHING]
 
 
-@pytest.mark.parametrize("address", ["nonsense", "host:", "host:statsd"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "nonsense",
+        "host:",
+        "host:statsd",
+        "host:65536",
+        "host:-1",
+        "stats..example:8125",
+        f"{64 * 'x'}:8125",
+        "\udcff:8125",
+    ],
+)
 def test_an_address_that_is_none(build: Build, said: list[str], address: str) -> None:
     house = build(statsd_address=address)
     house.wait(2 * INTERVAL + 0.1)
@@ -401,3 +418,17 @@ def test_a_broker_pushes(tmp_path: Path, receiver: tuple[str, socket.socket]) ->
         lines = broker.said().splitlines()
         texts = [line.partition("INFO: ")[2] for line in lines]
         assert texts.index("NSQ: stopping subsystems") < texts.index(CLOSING) < texts.index("NSQ: bye")
+
+
+def test_a_broker_pushes_while_no_statsd_is_there(tmp_path: Path) -> None:
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.connect(("127.0.0.1", 9))  # whoever else sends here is refused
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        flags = (f"--statsd-address={address}", "--statsd-interval=1050ms", "--statsd-udp-packet-size=64")
+        broker = NsqdProcess(tmp_path, *flags)
+        with closing(broker):
+            broker.start()
+            pushing = f"INFO: STATSD: pushing stats to {address}"
+            wait_until(lambda: broker.said().count(pushing) >= 3, "it goes on pushing")
+            broker.stop()

@@ -6,6 +6,7 @@ import threading
 
 from nsqtw.core.broker import Save
 from nsqtw.core.cut import Cut, NamedTopic, SavedTopic
+from nsqtw.core.flight import Flight
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import OperatorLog
 from nsqtw.net.writer import WriterThread, perform
@@ -171,3 +172,16 @@ def test_the_thread_writes_names() -> None:
     writer.save(Save(Cut(), None, (NamedTopic("t"),)), lambda save, error: None)
     writer.close()
     assert written == [(NamedTopic("t"),)]
+
+
+def test_a_flight_is_committed_in_the_thread_and_brought_back() -> None:
+    class SpyFlight(Flight):
+        def commit(self, log: object) -> dict:
+            return {"committed": threading.current_thread() is not threading.main_thread()}
+
+    landed: list = []
+    writer = WriterThread(InlineReactor(), MemoryPositions(), nothing)
+    flight = SpyFlight([])
+    writer.commit(flight, lambda *what: landed.append(what))
+    writer.close()
+    assert landed == [(flight, {"committed": True})]

@@ -405,3 +405,64 @@ def test_a_client_that_reads_may_be_owed_any_number_of_replies() -> None:
     client = Stage().connect()
     client.send(*[pub(b"x")] * (2 * MAX_UNREAD_REPLIES))
     client.expect(*[response(b"OK")] * (2 * MAX_UNREAD_REPLIES))
+
+
+# -- a publish that takes longer than a turn (class fsync)
+
+
+def fsync_stage() -> Stage:
+    stage = Stage(durability="fsync")
+    stage.world.lands_at_once = False
+    return stage
+
+
+def test_a_client_whose_publish_waits_for_the_medium_is_not_read_from() -> None:
+    stage = fsync_stage()
+    client, other = stage.connect(), stage.connect()
+    other.subscribe(ready=10)
+    client.write(pub(b"a") + pub(b"b"), pub(b"c"))
+    stage.turn()
+    assert not client.session.wants_data
+    client.expect()
+    stage.world.land()
+    stage.turn()
+    client.expect(OK, OK)
+    other.expect(message(b"a"), message(b"b"))
+    stage.world.land()
+    stage.turn()
+    client.expect(OK)
+    assert client.session.wants_data
+
+
+def test_heartbeats_pass_and_the_client_does_not_count_as_silent_meanwhile() -> None:
+    stage = fsync_stage()
+    client = stage.connect()
+    client.send(identify(heartbeat_interval=1000))
+    client.expect(OK)
+    client.send(pub(b"a"))
+    for _ in range(5):
+        stage.wait(1.0)
+        client.expect(HEARTBEAT)
+    stage.world.land()
+    stage.turn()
+    client.expect(OK)
+
+
+def test_a_flight_that_fails_ends_the_session_with_the_error() -> None:
+    stage = fsync_stage()
+    client = stage.connect()
+    client.send(pub(b"a"))
+    with stage.failing_commits("no space", "t"):
+        stage.world.land()
+        stage.turn()
+    client.expect(error(b"E_PUB_FAILED PUB failed no space"), END)
+
+
+def test_a_client_that_left_is_not_missed_when_its_flight_lands() -> None:
+    stage = fsync_stage()
+    client, other = stage.connect(), stage.connect()
+    client.send(pub(b"a"))
+    client.vanish()
+    stage.world.land()
+    other.subscribe(ready=1)
+    other.expect(message(b"a"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -392,3 +394,44 @@ def test_a_full_disk_stops_the_start_and_the_next_one_begins_anew(
     assert data_path.bodies(topic="a") == bodies(TEN)
     assert data_path.bodies(topic="b") == Counter({bytes(100_000): 100})
     assert data_path.topic("b").log.queue.size < 11_000_000
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_what_an_nsqd_took_between_an_import_and_the_next_start_is_not_put_away_unread(
+    tmp_path: Path, start, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    """The import was saved, and its files could not be moved."""
+    queue = write_queue(tmp_path, "t:c", *TEN)
+    write_queue(tmp_path, "t", left(11))
+    rename, calls = os.rename, []
+
+    def rename_some(old: str, new: str) -> None:
+        calls.append(new)
+        if len(calls) > moved:
+            raise OSError(errno.ENOSPC, "No space left on device", new)
+        rename(old, new)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "rename", rename_some)
+        with pytest.raises(BackendFull, match="no space left on device"):
+            start()
+    since = [left(number) for number in range(20, 25)]
+    queue.take(10).put(*since).sync()
+    data_path = start()
+    assert data_path.bodies() == bodies([*TEN, left(11), *since]) + (Counter() if moved else bodies([left(11)]))
+    (warning,) = [text for text in data_path.said("warn") if "went on" in text]
+    assert warning == "TOPIC(t): an nsqd went on with what was imported; it is imported again, as it is now"
+    assert names(tmp_path / "nsqd.files") != []
+    data_path.restart()
+    assert data_path.bodies() == Counter()
+
+
+def test_a_channel_with_files_of_an_nsqd_on_windows_and_of_one_elsewhere(tmp_path: Path, start) -> None:
+    write_names(tmp_path, {"t": ["c", "d"]})
+    write_queue(tmp_path, "t;c", *TEN[:4])
+    write_queue(tmp_path, "t:c", *TEN[4:])
+    write_queue(tmp_path, "t;d", *TEN[:2])
+    data_path = start()
+    assert data_path.bodies() == bodies(TEN)
+    assert data_path.bodies("d") == bodies(TEN[:2])
+    assert [name for name in names(tmp_path) if "diskqueue" in name] == []

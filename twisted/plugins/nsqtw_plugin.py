@@ -20,6 +20,13 @@ dummy = BackendPlugin(
     dotted="nsqtw.backends.dummy.DummyFactory",
 )
 
+sqlite = BackendPlugin(
+    name="sqlite",
+    summary="keeps messages in one SQLite database under the data path",
+    argument_format="",
+    dotted="nsqtw.backends.sqlite.SqliteFactory",
+)
+
 v2 = ProtocolPlugin(
     name="V2",
     summary="NSQ's protocol for producers and consumers",

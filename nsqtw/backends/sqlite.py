@@ -1,0 +1,299 @@
+"""
+The backend `sqlite`: all topics in one database, `<data path>/messages.db`, a segment a row.
+
+Theory of operation. A commit is one transaction in WAL mode, so several topics are stored or none is. It does not wait
+for the medium (synchronous NORMAL) unless it has to be durable (FULL). Everything that writes runs in the writer
+thread on one connection; reads have another one, which sees what is committed and never waits. A commit never copies
+the WAL back (wal_autocheckpoint 0): that takes milliseconds, and is done when trimming, or when the WAL is large.
+
+A deleted topic first loses its name: what an interrupted deletion leaves is removed by the next open.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import Any, cast
+from zlib import crc32
+
+from zope.interface import implementer
+
+from nsqtw.backends.disk_space import Reserve
+from nsqtw.backends.disk_trim import Spares
+from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.sqlite_schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
+from nsqtw.backends.sqlite_trim import Trim
+from nsqtw.core.segment import Segment
+from nsqtw.errors import BackendError, OptionError
+from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
+
+_PUT_TOPIC = """
+INSERT INTO topic VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (id) DO UPDATE SET end_sequence = ?3, bytes = bytes + ?4
+"""
+_TOPIC = "SELECT id, end_sequence, bytes FROM topic WHERE name = ?"
+_FOLLOWING = "SELECT id, first, last, delay, crc, frames FROM segment WHERE topic = ? AND last >= ? ORDER BY last"
+_NEXT_PLACE = "SELECT id, last FROM segment WHERE topic = ? AND last >= ? ORDER BY last LIMIT 1"
+
+_LARGE_WAL = 64 * 1024 * 1024
+_SMALL_WAL = 1024 * 1024
+_DELETED_AT_ONCE = 1000
+
+
+@implementer(IBackendQueueFactory)
+class SqliteFactory:
+    """Opens `SqliteBackend`."""
+
+    name = "sqlite"
+    summary = "one SQLite database under the data path, a transaction a commit"
+    argument_format = ""
+
+    def open(self, argument: str, directory: str, options: Any, report: Report) -> IBackend:
+        """IBackendQueueFactory API. BackendError when the database cannot be used."""
+        if argument:
+            raise OptionError(f"the backend 'sqlite' takes no argument, not {argument!r}")
+        return SqliteBackend(directory, report)
+
+
+@implementer(IBackend)
+class SqliteBackend:
+    """The database under one data path."""
+
+    in_thread = True
+
+    def __init__(self, directory: str, report: Report, files: Files | None = None) -> None:
+        self.report = report
+        self._path = os.path.join(directory, FILE)
+        self._files = files or Files()
+        self._reserve = Reserve(self._files, directory, Spares())
+        self._queues: dict[str, SqliteQueue] = {}
+        self._lock = Lock()
+        self._read_lock = Lock()
+        try:
+            self._writer = connect(self._path)
+            migrate(self._writer)
+            self._remove_nameless()
+            self._reader = connect(self._path)
+        except sqlite3.Error as error:
+            raise sqlite_error(error) from error
+        self._next_id: int = self._writer.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
+
+    def topics(self) -> list[str]:
+        """IBackend API"""
+        with self.reading() as connection:
+            rows = connection.execute(
+                "SELECT name FROM topic WHERE EXISTS (SELECT 1 FROM segment WHERE topic = topic.id) ORDER BY name"
+            )
+            return [name for (name,) in rows]
+
+    def queue(self, topic: str) -> IBackendQueue:
+        """IBackend API. A row is only made when something is committed."""
+        queue = self._queues.get(topic)
+        if queue is None:
+            with self.reading() as connection:
+                row = connection.execute(
+                    "SELECT id, end_sequence, bytes FROM topic WHERE name = ?", (topic,)
+                ).fetchone()
+                if row is None:
+                    row = (self._next_id, 0, 0)
+                    self._next_id += 1
+                queue = SqliteQueue(self, topic, *row)
+                queue.look_for_first(connection)
+            self._queues[topic] = queue
+        return queue
+
+    def commit(
+        self, writes: Sequence[tuple[IBackendQueue, Sequence[Segment]]], durable: bool
+    ) -> dict[Any, BackendError]:
+        """IBackend API. All of it fails together."""
+        of_queues = cast(Sequence[tuple[SqliteQueue, Sequence[Segment]]], writes)
+        try:
+            full = self._reserve.refusal(sum([len(s.frames) for _, segments in writes for s in segments]))
+            if full is not None:
+                raise backend_error(full, f"write to {FILE}")
+            with self.transaction(durable=durable) as connection:
+                for queue, segments in of_queues:
+                    queue.put(connection, segments)
+                if durable and not writes:
+                    # Only a commit that changes something reaches the medium, and takes all before it along.
+                    connection.execute(f"PRAGMA user_version = {VERSION}")
+        except BackendError as error:
+            if not writes:
+                raise
+            return dict.fromkeys([queue for queue, _ in writes], error)
+        for queue, segments in of_queues:
+            queue.stored(segments)
+        self._copy_back(_LARGE_WAL)
+        return {}
+
+    def close(self) -> None:
+        """IBackend API"""
+        for queue in list(self._queues.values()):
+            queue.close()
+        self._reader.close()
+        self._writer.close()
+
+    def forget_queue(self, topic: str) -> None:
+        """The queue of a topic is closed or deleted: the next one is another."""
+        self._queues.pop(topic, None)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection that reads. BackendError."""
+        with self._read_lock:
+            try:
+                yield self._reader
+            except sqlite3.Error as error:
+                raise sqlite_error(error) from error
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """All that is done inside, or nothing. With `durable` it is on stable storage afterwards. BackendError."""
+        with self._lock:
+            connection = self._writer
+            try:
+                connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException as error:
+                with suppress(sqlite3.Error):
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise sqlite_error(error) from error
+                raise
+
+    def tidy(self) -> None:
+        """Give free pages back to the file system, and copy the WAL back. BackendError."""
+        with self._lock:
+            try:
+                # A page a step, and only this method takes all the steps of a pragma without columns.
+                self._writer.executescript("PRAGMA incremental_vacuum(1024)")
+            except sqlite3.Error as error:
+                raise sqlite_error(error) from error
+        self._copy_back(_SMALL_WAL)
+
+    def remove_segments(self, topic_id: int) -> None:
+        """Remove everything of a topic that has no name any more, a part at a time. BackendError."""
+        while True:
+            with self.transaction() as connection:
+                removed = connection.execute(
+                    "DELETE FROM segment WHERE id IN (SELECT id FROM segment WHERE topic = ? LIMIT ?)",
+                    (topic_id, _DELETED_AT_ONCE),
+                ).rowcount
+                if removed < _DELETED_AT_ONCE:
+                    connection.execute("DELETE FROM topic WHERE id = ?", (topic_id,))
+                    return
+
+    def _copy_back(self, limit: int) -> None:
+        """Copy the WAL into the database when it is larger than `limit` bytes. What fails is tried again later."""
+        with suppress(OSError, sqlite3.Error):
+            if self._files.size(f"{self._path}-wal") > limit:
+                with self._lock:
+                    self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _remove_nameless(self) -> None:
+        for (topic_id,) in self._writer.execute("SELECT id FROM topic WHERE name IS NULL").fetchall():
+            self.remove_segments(topic_id)
+
+
+@implementer(IBackendQueue)
+class SqliteQueue:
+    """The rows of one topic."""
+
+    def __init__(self, backend: SqliteBackend, topic: str, topic_id: int, end: int, size: int) -> None:
+        self._backend = backend
+        self.topic = topic
+        self.topic_id = topic_id
+        self.first = self.end = end
+        self.size = size
+        self._trim = Trim(topic_id)
+        self._reported: set[int] = set()
+
+    def look_for_first(self, connection: sqlite3.Connection) -> None:
+        """Find `first`."""
+        row = connection.execute(
+            "SELECT first FROM segment WHERE topic = ? ORDER BY last LIMIT 1", (self.topic_id,)
+        ).fetchone()
+        self.first = row[0] if row else self.end
+
+    def put(self, connection: sqlite3.Connection, segments: Sequence[Segment]) -> None:
+        """Write segments, in a transaction. BackendError when they do not ascend."""
+        end = self.end
+        for segment in segments:
+            if segment.first < end:
+                raise BackendError(f"sequence {segment.first} is not above the end of the log, {end}")
+            end = segment.end
+        insert_segments(connection, self.topic_id, segments)
+        added = sum([len(segment.frames) for segment in segments])
+        connection.execute(_PUT_TOPIC, (self.topic_id, self.topic, end, added))
+
+    def stored(self, segments: Sequence[Segment]) -> None:
+        """What was `put` is committed."""
+        if segments and self.first == self.end:
+            self.first = segments[0].first
+        self.size += sum([len(segment.frames) for segment in segments])
+        self.end = segments[-1].end if segments else self.end
+
+    def read(self, start: int, limit: int) -> list[Segment]:
+        """IBackendQueue API"""
+        found: list[Segment] = []
+        with self._backend.reading() as connection:
+            while True:
+                try:
+                    for row in connection.execute(_FOLLOWING, (self.topic_id, start)):
+                        frames = row[5]
+                        if found and len(frames) > limit:
+                            return found
+                        start = row[2] + 1
+                        if crc32(frames) != row[4]:
+                            self._report(row[0], row[1], row[2], "the checksum does not match")
+                            continue
+                        found.append(Segment(row[1], row[2] + 1 - row[1], row[3], frames))
+                        limit -= len(frames)
+                    return found
+                except sqlite3.DatabaseError as error:
+                    if error.sqlite_errorcode != sqlite3.SQLITE_CORRUPT:
+                        raise
+                    start = self._pass_over(connection, start)
+
+    def trim(self, below: int, keep: Iterable[int]) -> None:
+        """IBackendQueue API"""
+        with self._backend.transaction() as connection:
+            freed = self._trim.trim(connection, below, keep)
+            connection.execute("UPDATE topic SET bytes = bytes - ? WHERE id = ?", (freed, self.topic_id))
+        if freed:
+            self.size -= freed
+            with self._backend.reading() as connection:
+                self.look_for_first(connection)
+        self._backend.tidy()
+
+    def delete(self) -> None:
+        """IBackendQueue API"""
+        self.close()
+        with self._backend.transaction() as connection:
+            connection.execute("UPDATE topic SET name = NULL WHERE id = ?", (self.topic_id,))
+        self._backend.remove_segments(self.topic_id)
+        self._backend.tidy()
+
+    def close(self) -> None:
+        """IBackendQueue API"""
+        self._backend.forget_queue(self.topic)
+
+    def _pass_over(self, connection: sqlite3.Connection, start: int) -> int:
+        """The row that comes next cannot be read; the index still tells where it ends."""
+        place = connection.execute(_NEXT_PLACE, (self.topic_id, start)).fetchone()
+        if place is None:
+            return self.end
+        row_id, last = place
+        self._report(row_id, start, last, "the database is damaged there")
+        return int(last) + 1
+
+    def _report(self, row_id: int, first: int, last: int, why: str) -> None:
+        if row_id not in self._reported:
+            self._reported.add(row_id)
+            self._backend.report(self.topic, f"{FILE} segment {row_id}", first, last, why)

@@ -1,0 +1,126 @@
+"""
+Commits that take longer than a turn may: of class fsync, and all of a backend that works in the writer thread.
+
+Theory of operation. One commit is on its way at a time, the *flight*. What is published meanwhile waits in its topic
+and leaves with the next flight, so the slower the medium, the more publishers share one fsync. Nothing of it is visible
+before the flight has landed: then it is released or its publishers are told what failed, as at the end of a turn.
+
+A flight without passengers only syncs: what class os has written reaches stable storage `sync_timeout` seconds after
+it was written, or after `sync_every` messages, whichever comes first.
+
+None of this reads a clock or has a thread: the pump takes a flight, has it committed, and brings it back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from nsqtw.core.agenda import Due
+from nsqtw.core.segment import Segment
+from nsqtw.errors import BackendError
+from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
+
+if TYPE_CHECKING:
+    from nsqtw.core.broker import Broker
+    from nsqtw.core.topic import Topic
+
+Sealed = tuple["Topic", list[Segment], list[Waiter]]
+"""What a topic took: its segments, and who waits for them."""
+
+Writes = list[tuple[IBackendQueue, list[Segment]]]
+
+_NOT_SYNCED = "NSQ: what was stored may not survive a power loss - {error}"
+
+
+@define
+class Flight:
+    """One commit on its way. `commit` may be called from any thread."""
+
+    sealed: list[Sealed]
+    writes: dict[tuple[IBackend, bool], Writes] = field(factory=dict)
+    """By backend, and whether it has to be durable."""
+
+    def commit(self, log: OperatorLog) -> dict[IBackendQueue, BackendError]:
+        """Store it. Returns the queues that failed."""
+        failed: dict[IBackendQueue, BackendError] = {}
+        for (backend, durable), writes in self.writes.items():
+            failed.update(commit_to(backend, writes, durable, log))
+        return failed
+
+
+class Flights(Due):
+    """What waits for the next flight of `broker`."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__()
+        self._broker = broker
+        self._waiting: dict[Topic, None] = {}
+        self._out: set[Topic] = set()
+        self._unsynced_count = 0
+        self._sync_is_due = False
+
+    def take(self, topic: Topic) -> bool:
+        """Whether what the topic took leaves with a flight; then it will."""
+        if not (topic.flies or topic in self._out):
+            return False
+        self._waiting[topic] = None
+        return True
+
+    def stored(self, segments: list[Segment], now: float) -> None:
+        """Segments of class os were handed to the operating system."""
+        self._unsynced_count += sum(segment.count for segment in segments)
+        options = self._broker.options
+        self._broker.agenda.at(now + options.sync_timeout, self)
+        if self._unsynced_count >= options.sync_every > 0:
+            self._sync_is_due = True
+
+    def fall_due(self, now: float) -> float | None:
+        self._sync_is_due = True
+        return None
+
+    @property
+    def are_wanted(self) -> bool:
+        """Somebody waits for a flight."""
+        return bool(self._waiting)
+
+    def begin(self, now: float) -> Flight | None:
+        """The next flight, if there is one; then `end`. One at a time."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            flight = Flight(self._broker.seal(list(waiting), now))
+            for topic, segments, _ in flight.sealed:
+                self._out.add(topic)
+                if segments:
+                    key = (topic.log.backend, topic.durability == "fsync")
+                    flight.writes.setdefault(key, []).append((topic.log.queue, segments))
+            return flight
+        if self._sync_is_due and not self._broker.stopping:
+            self._sync_is_due = False
+            self._unsynced_count = 0
+            return Flight([], {(self._broker.backend, True): []})
+        return None
+
+    def end(self, flight: Flight, failed: dict[IBackendQueue, BackendError], now: float) -> None:
+        """The flight has landed."""
+        self._out.clear()
+        if flight.sealed:
+            self._broker.note_commit(next(iter(failed.values()), None))
+            self._broker.settle(flight.sealed, failed, now, flown=True)
+        for error in failed.values() if not flight.sealed else ():
+            self._broker.log("error", _NOT_SYNCED, error=error)
+
+
+def commit_to(backend: IBackend, writes: Writes, durable: bool, log: OperatorLog) -> dict[IBackendQueue, BackendError]:
+    """Commit, whatever the backend does. Returns the queues that failed."""
+    try:
+        return backend.commit(writes, durable)
+    except BackendError as error:
+        failure = error
+    except Exception as error:  # of a backend that does not keep to the interface
+        log("critical", "NSQ: the backend failed to commit")
+        failure = BackendError(f"{type(error).__name__}: {error}")
+    if not writes:
+        log("error", _NOT_SYNCED, error=failure)
+    return dict.fromkeys([queue for queue, _ in writes], failure)

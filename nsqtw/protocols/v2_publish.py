@@ -1,0 +1,45 @@
+"""
+A publish that was taken. As a waiter it is told what became of it, and replies.
+
+This module is hot, once per publish command or run of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nsqtw.errors import ClientError
+from nsqtw.protocols.frames import OK
+from nsqtw.protocols.replies import Place
+
+if TYPE_CHECKING:
+    from nsqtw.protocols.v2 import V2Session
+
+
+class Publish:
+    """
+    One command, or a run of PUBs, of `session`; the reply goes to `place`. `flies`: it is answered after this turn.
+    """
+
+    __slots__ = ("_count", "_place", "_session", "_topic", "_verb", "flies")
+
+    def __init__(self, session: V2Session, place: Place, verb: str, topic: str, count: int) -> None:
+        self.flies = False
+        self._session = session
+        self._place = place
+        self._verb = verb
+        self._topic = topic
+        self._count = count
+
+    def __call__(self, error: Exception | None) -> None:
+        if self.flies:
+            self._session.flying_count -= 1
+        if error is None:
+            counts = self._session.client.pub_counts
+            counts[self._topic] = counts.get(self._topic, 0) + self._count
+            # A run of PUBs is one publish with a reply for each.
+            replies = self._count if self._verb == "PUB" else 1
+            self._place.fill(OK * replies, count=replies)
+        else:
+            failure = ClientError(f"E_{self._verb}_FAILED", f"{self._verb} failed {error}")
+            self._place.fill(self._session.error_frame(failure), is_last=True)

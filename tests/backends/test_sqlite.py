@@ -1,0 +1,219 @@
+"""The backend that keeps segments as rows."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nsqtw.backends.sqlite import SqliteBackend, SqliteFactory
+from nsqtw.backends.sqlite_schema import VERSION
+from nsqtw.errors import BackendError, BackendFull, OptionError
+from nsqtw.interfaces import IBackend, IBackendQueueFactory
+from nsqtw.testing.contracts import (
+    BackendContract,
+    FailingCommitContract,
+    make_segment,
+    messages,
+    read_all,
+)
+
+RECORDS = 100
+
+
+class TestSqliteContract(BackendContract):
+    def make_backend(self, directory: str) -> IBackend:
+        return SqliteBackend(directory, no_report)
+
+
+def no_report(*damage: object) -> None:
+    raise AssertionError(damage)
+
+
+@pytest.fixture
+def reports() -> list[tuple[Any, ...]]:
+    return []
+
+
+@pytest.fixture
+def backend(tmp_path: Path, reports: list[tuple[Any, ...]]) -> Iterator[SqliteBackend]:
+    backend = SqliteBackend(str(tmp_path), lambda *damage: reports.append(damage))
+    yield backend
+    backend.close()
+
+
+def change(tmp_path: Path, sql: str, *values: object) -> None:
+    """What something else does to the database."""
+    with sqlite3.connect(tmp_path / "messages.db") as connection:
+        connection.execute(sql, values)
+    connection.close()
+
+
+def test_the_factory_opens_it(tmp_path: Path) -> None:
+    assert IBackendQueueFactory.providedBy(SqliteFactory())
+    backend = SqliteFactory().open("", str(tmp_path), None, no_report)
+    assert backend.topics() == []
+    backend.close()
+    with pytest.raises(OptionError, match="takes no argument"):
+        SqliteFactory().open("somewhere", str(tmp_path), None, no_report)
+
+
+def test_several_topics_are_stored_or_none(backend: SqliteBackend) -> None:
+    one, two = backend.queue("one"), backend.queue("two")
+    backend.commit([(one, [make_segment(5)])], False)
+    failed = backend.commit([(two, [make_segment(0)]), (one, [make_segment(3)])], False)
+    assert {str(error) for error in failed.values()} == {"sequence 3 is not above the end of the log, 6"}
+    assert set(failed) == {one, two}
+    assert (two.end, list(messages(read_all(two)))) == (0, [])
+    assert backend.commit([(two, [make_segment(0)]), (one, [make_segment(6)])], False) == {}
+    assert (list(messages(read_all(one))), list(messages(read_all(two)))) == ([5, 6], [0])
+
+
+def test_a_flipped_bit_costs_one_segment_and_is_reported_once(
+    tmp_path: Path, backend: SqliteBackend, reports: list[tuple[Any, ...]]
+) -> None:
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(0, 2), make_segment(2, 3), make_segment(5, 1)])], False)
+    change(tmp_path, "UPDATE segment SET frames = zeroblob(length(frames)) WHERE first = 2")
+    for _ in range(2):
+        assert list(messages(read_all(queue))) == [0, 1, 5]
+    assert reports == [("t", "messages.db segment 2", 2, 4, "the checksum does not match")]
+
+
+def test_a_damaged_page_costs_what_is_on_it(tmp_path: Path, reports: list[tuple[Any, ...]]) -> None:
+    """Every message outside it is still delivered."""
+    backend = SqliteBackend(str(tmp_path), no_report)
+    backend.commit([(backend.queue("t"), [make_segment(n, 1, size=4000) for n in range(RECORDS)])], False)
+    backend.close()
+    path = tmp_path / "messages.db"
+    data = bytearray(path.read_bytes())
+    place = data.index(b"50 50 50 50 ") & ~8191
+    data[place : place + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    backend = SqliteBackend(str(tmp_path), lambda *damage: reports.append(damage))
+    found = messages(read_all(backend.queue("t"), limit=20_000))
+    backend.close()
+    lost = {sequence for _, _, first, last, _ in reports for sequence in range(first, last + 1)}
+    assert {51, 52, 53} - lost, "the page has few messages"
+    assert set(found) | lost == set(range(RECORDS)) and not set(found) & lost
+    assert 1 <= len(lost) <= 4
+
+
+def test_a_file_that_is_no_database_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "messages.db").write_bytes(b"hello" * 1000)
+    with pytest.raises(BackendError, match="messages.db: file is not a database"):
+        SqliteBackend(str(tmp_path), no_report)
+
+
+def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    SqliteBackend(str(tmp_path), no_report).close()
+    change(tmp_path, f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(BackendError, match=f"has version {VERSION + 1}, and this nsqtw knows up to {VERSION}"):
+        SqliteBackend(str(tmp_path), no_report)
+
+
+def test_an_interrupted_deletion_is_finished_by_the_next_open(tmp_path: Path) -> None:
+    backend = SqliteBackend(str(tmp_path), no_report)
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(0)])], False)
+    backend.close()
+    change(tmp_path, "UPDATE topic SET name = NULL")
+    backend = SqliteBackend(str(tmp_path), no_report)
+    assert (backend.topics(), backend.queue("t").end) == ([], 0)
+    backend.close()
+    with sqlite3.connect(tmp_path / "messages.db") as connection:
+        assert connection.execute("SELECT count(*) FROM segment").fetchone() == (0,)
+    connection.close()
+
+
+def test_a_commit_that_must_be_durable_syncs(backend: SqliteBackend) -> None:
+    """FULL makes SQLite sync the WAL with the commit."""
+    statements: list[str] = []
+    backend._writer.set_trace_callback(statements.append)
+    backend.commit([(backend.queue("t"), [make_segment(0)])], True)
+    backend.commit([(backend.queue("t"), [make_segment(1)])], False)
+    backend.commit([], True)
+    backend._writer.set_trace_callback(None)
+    synchronous = [line for line in statements if "synchronous" in line]
+    assert synchronous == [f"PRAGMA synchronous = {word}" for word in ("FULL", "NORMAL", "FULL")]
+
+
+def test_space_comes_back_and_a_few_wanted_messages_do_not_keep_the_rest(
+    tmp_path: Path, backend: SqliteBackend
+) -> None:
+    queue = backend.queue("t")
+    for first in range(0, 1000, 10):
+        backend.commit([(queue, [make_segment(first, 10, size=5000)])], False)
+    full = queue.size
+    queue.trim(990, [505])
+    assert list(messages(read_all(queue))) == [505, *range(990, 1000)]
+    assert queue.size < full / 50
+    assert queue.first == 505
+    for _ in range(20):
+        queue.trim(990, [505])
+    backend.close()
+    assert os.path.getsize(tmp_path / "messages.db") < full / 10
+
+
+def test_a_long_row_of_survivors_does_not_keep_trim_from_what_is_behind(
+    backend: SqliteBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nsqtw.backends.sqlite_trim._AT_ONCE", 5)
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(n) for n in range(30)])], False)
+    for _ in range(7):
+        queue.trim(30, range(10))
+    assert list(messages(read_all(queue))) == list(range(10))
+
+
+class FullFiles:
+    """A disk that has `free` bytes."""
+
+    def __init__(self) -> None:
+        self.free = 1 << 30
+
+    def free_space(self, path: str) -> tuple[int, int]:
+        return self.free, 1 << 30
+
+    def size(self, path: str) -> int:
+        return os.path.getsize(path)
+
+
+def test_the_last_of_the_space_is_not_for_messages(tmp_path: Path) -> None:
+    files = FullFiles()
+    backend = SqliteBackend(str(tmp_path), no_report, files)  # type: ignore[arg-type]
+    queue = backend.queue("t")
+    assert backend.commit([(queue, [make_segment(0)])], False) == {}
+    files.free = 0
+    failed = backend.commit([(queue, [make_segment(1, 5, size=1 << 20)])], False)
+    assert isinstance(failed[queue], BackendFull)
+    assert os.strerror(errno.ENOSPC).lower() in str(failed[queue])
+    queue.trim(1, [])
+    files.free = 1 << 30
+    assert backend.commit([(queue, [make_segment(1)])], False) == {}
+    assert list(messages(read_all(queue))) == [1]
+    backend.close()
+
+
+class TestSqliteFailingCommit(FailingCommitContract):
+    """A transaction that fails in the middle."""
+
+    def make_backend(self, directory: str) -> IBackend:
+        return SqliteBackend(directory, no_report)
+
+    def break_commits(self, backend: IBackend, good: int) -> None:
+        self._writer(backend).execute(
+            f"CREATE TEMP TRIGGER broken BEFORE INSERT ON segment WHEN NEW.topic > {good} "
+            "BEGIN SELECT RAISE(ABORT, 'broken'); END"
+        )
+
+    def mend_commits(self, backend: IBackend) -> None:
+        self._writer(backend).execute("DROP TRIGGER broken")
+
+    def _writer(self, backend: Any) -> sqlite3.Connection:
+        return backend._writer

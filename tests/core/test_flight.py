@@ -1,0 +1,187 @@
+"""Class fsync: nothing is answered or seen before its flight has landed; who comes meanwhile shares the next one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nsqtw.errors import BackendError, Exiting
+from tests.core.world import World
+
+
+def fsync_world(**options: Any) -> World:
+    world = World(durability="fsync", **options)
+    world.lands_at_once = False
+    return world
+
+
+def commits(world: World) -> list[tuple[list[int], bool]]:
+    """From now on: for each commit how many messages each queue gets, and whether it is durable."""
+    made: list[tuple[list[int], bool]] = []
+    commit = world.backend.commit
+
+    def noted(writes: Any, durable: bool) -> Any:
+        made.append(([sum(segment.count for segment in segments) for _, segments in writes], durable))
+        return commit(writes, durable)
+
+    world.backend.commit = noted
+    return made
+
+
+def test_an_ok_comes_when_the_flight_has_landed_and_the_message_too() -> None:
+    world = fsync_world()
+    made = commits(world)
+    reader = world.reader()
+    answers = world.put(b"a")
+    assert (reader.bodies(), answers, made) == ([], [], [])
+    world.land()
+    assert (reader.bodies(), answers, made) == ([b"a"], [None], [([1], True)])
+
+
+def test_who_comes_while_a_flight_is_out_shares_the_next_one() -> None:
+    world = fsync_world()
+    made = commits(world)
+    reader = world.reader()
+    first = world.put(b"a")
+    world.turn()
+    later = [world.put(b"%d" % n) for n in range(10)]
+    world.turn()
+    assert world.topic().depth == 0
+    world.land()
+    assert (first, later) == ([None], [[]] * 10)
+    world.land()
+    assert (later, world.flight) == ([[None]] * 10, None)
+    assert made == [([1], True), ([10], True)]
+    assert reader.bodies() == [b"a", *(b"%d" % n for n in range(10))]
+
+
+def test_a_failed_flight_tells_everybody_on_it_and_nobody_else() -> None:
+    world = fsync_world()
+    answers = world.put(b"never")
+    world.turn()
+    later = world.put(b"b")
+    world.turn()
+    commit = world.backend.commit
+    world.backend.commit = lambda writes, durable: {queue: BackendError("no space") for queue, _ in writes}
+    world.land()
+    world.backend.commit = commit
+    assert [str(answer) for answer in answers] == ["no space"]
+    assert world.broker.health == "NOK - no space"
+    world.land()
+    assert (later, world.broker.health) == ([None], "OK")
+    world.lands_at_once = True
+    assert world.reader().bodies() == [b"b"]
+
+
+def test_a_backend_that_raises_fails_the_flight() -> None:
+    world = fsync_world()
+    answers = world.put(b"never")
+    world.turn()
+    world.backend.commit = lambda writes, durable: 1 / 0
+    world.land()
+    assert [str(answer) for answer in answers] == ["ZeroDivisionError: division by zero"]
+
+
+def test_a_topic_that_is_deleted_while_its_flight_is_out() -> None:
+    world = fsync_world()
+    answers = world.put(b"a")
+    world.turn()
+    world.broker.delete_topic("t")
+    world.land()
+    assert [type(answer) for answer in answers] == [Exiting]
+
+
+def test_a_topic_with_a_flight_out_waits_for_it_also_after_its_class_has_changed() -> None:
+    world = fsync_world()
+    made = commits(world)
+    world.put(b"a")
+    world.turn()
+    world.topic().durability = "os"
+    answers = world.put(b"b")
+    world.turn()
+    assert (answers, made) == ([], [])
+    world.land()
+    world.land()
+    assert (answers, made) == ([None], [([1], True), ([1], False)])
+
+
+def test_topics_of_class_os_do_not_wait_for_others() -> None:
+    world = fsync_world()
+    world.topic("quick").durability = "os"
+    slow = world.put(b"a")
+    quick = world.put(b"b", topic="quick")
+    world.turn()
+    assert (slow, quick) == ([], [None])
+
+
+def test_ephemeral_topics_never_fly() -> None:
+    world = fsync_world()
+    assert world.put(b"a", topic="t#ephemeral") == []
+    world.turn()
+    assert world.flight is None
+
+
+def test_a_backend_that_works_in_the_thread_gets_every_commit_there() -> None:
+    world = World()
+    world.lands_at_once = False
+    world.backend.in_thread = True
+    made = commits(world)
+    answers = world.put(b"a")
+    world.turn()
+    assert answers == []
+    world.land()
+    assert (answers, made) == ([None], [([1], False)])
+
+
+def test_class_os_is_synced_after_a_while_or_after_so_many_messages() -> None:
+    world = World(sync_every=3, sync_timeout=2.0)
+    made = commits(world)
+    world.put(b"a", b"b")
+    world.turn()
+    assert made == [([2], False)]
+    world.put(b"c")
+    world.turn()
+    assert made[1:] == [([1], False), ([], True)]
+    world.put(b"d")
+    world.wait(1.9)
+    assert made[3:] == [([1], False)]
+    world.wait(0.2)
+    assert made[4:] == [([], True)]
+    world.wait(10.0)
+    assert len(made) == 5, "what is synced is not synced again"
+
+
+def test_a_sync_that_fails_is_told_to_the_operator_and_to_nobody_else() -> None:
+    world = World(sync_timeout=2.0)
+    world.put(b"a")
+    world.turn()
+    queue = world.topic().log.queue
+    world.backend.commit = lambda writes, durable: {queue: BackendError("bad sector")}
+    world.wait(2.1)
+    assert world.lines[-1] == ("error", "NSQ: what was stored may not survive a power loss - bad sector")
+    assert world.broker.health == "OK"
+
+
+def test_the_birth_of_a_channel_somebody_waits_for_is_durable() -> None:
+    world = fsync_world()
+    world.channel()
+    world.save()
+    world.topic().touch()
+    save = world.begin_save()
+    assert save.cut.topics and not save.cut.durable
+    world.broker.end_save(save, None)
+    world.channel("d")
+    world.broker.save(lambda error: None)
+    assert world.begin_save().cut.durable
+
+
+def test_a_sync_that_cannot_even_be_tried_is_told_too() -> None:
+    world = World(sync_timeout=2.0)
+    world.put(b"a")
+    world.turn()
+
+    def broken(writes: object, durable: bool) -> dict[object, BackendError]:
+        raise BackendError("the medium is gone")
+
+    world.backend.commit = broken
+    world.wait(2.1)
+    assert world.lines[-1] == ("error", "NSQ: what was stored may not survive a power loss - the medium is gone")

@@ -1,0 +1,64 @@
+"""What the config file says of some topics only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tomllib import loads
+
+import pytest
+
+from nsqtw.errors import OptionError
+from nsqtw.option_file import config_text
+from nsqtw.option_sources import read_command_line, resolve
+from nsqtw.options import Options
+from nsqtw.topic_rules import TopicRule
+
+RULES = """
+durability = "memory"
+
+[topic."orders.*"]
+durability = "fsync"
+
+[topic."orders.test"]
+durability = "os"
+"""
+
+
+def options_of(tmp_path: Path, text: str, *flags: str) -> Options:
+    path = tmp_path / "nsqd.toml"
+    path.write_text(text)
+    return resolve(read_command_line([f"--config={path}", *flags])).options
+
+
+def test_the_last_table_that_matches_a_topic_counts(tmp_path: Path) -> None:
+    options = options_of(tmp_path, RULES)
+    classes = {name: options.durability_of(name) for name in ("orders.eu", "orders.test", "Orders.eu", "clicks")}
+    assert classes == {"orders.eu": "fsync", "orders.test": "os", "Orders.eu": "memory", "clicks": "memory"}
+
+
+def test_a_flag_for_all_topics_leaves_the_tables_alone(tmp_path: Path) -> None:
+    options = options_of(tmp_path, RULES, "--durability=os")
+    assert (options.durability_of("orders.eu"), options.durability_of("clicks")) == ("fsync", "os")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[topic.a]\ndurability = "disk"', '[topic."a"] durability must be one of memory, os, fsync'),
+        ("[topic.a]\ndurability = 1", '[topic."a"] durability must be one of memory, os, fsync'),
+        ('[topic.a]\ndurabillity = "os"', "[topic.\"a\"] unknown key 'durabillity', did you mean 'durability'?"),
+        ("topic = 5", 'topic must be tables, such as [topic."orders.*"]'),
+        ("topic.a = 5", '[topic."a"] must be a table'),
+    ],
+)
+def test_what_cannot_be_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        options_of(tmp_path, text)
+    assert str(refused.value) == f"config file {tmp_path / 'nsqd.toml'}: {said}"
+
+
+def test_what_is_printed_is_read_back(tmp_path: Path) -> None:
+    rules = (TopicRule('odd "name" \\ ü.*', "fsync"), TopicRule("b"), TopicRule("c", "memory"))
+    text = config_text(Options(topic_rules=rules), {})
+    assert loads(text)["topic"]["b"] == {}
+    assert options_of(tmp_path, text).topic_rules == rules
