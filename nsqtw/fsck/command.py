@@ -36,6 +36,8 @@ def run(directory: str, mend: bool) -> int:
 def _run(directory: str, mend: bool) -> int:
     check = check_data_path(directory)
     findings = check.findings()
+    for path in check.unchecked:
+        print(f"not checked: {path}: the messages of the backend sqlite")
     _print(findings)
     if not (mend and findings):
         print(f"{_counts(check)}; {_number(len(findings), 'finding')}")

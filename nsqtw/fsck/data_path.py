@@ -16,6 +16,7 @@ from nsqtw import metadata
 from nsqtw.assembly import POSITIONS_FILE
 from nsqtw.backends.disk_format import first_of_log
 from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.sqlite_schema import FILE as SQLITE_FILE
 from nsqtw.core.cut import NamedTopic
 from nsqtw.errors import MetadataError
 from nsqtw.fsck.finding import Finding
@@ -63,13 +64,15 @@ class DataPathCheck:
     """Directories and files that do not count, and why."""
     positions: PositionsCheck
     names: NamesCheck
+    unchecked: list[str] = field(factory=list)
+    """Files of another backend, which may have the messages of topics without a log."""
 
     def findings(self) -> list[Finding]:
         """Everything that is wrong, topic by topic, then the rest."""
         found = [finding for log in self.logs.values() for finding in log.findings()]
         found += self.positions.findings(any(log.log_files for log in self.logs.values()))
         if self.positions.saved is not None:
-            found += compare(self.positions.path, self.positions.saved, self.logs)
+            found += compare(self.positions.path, self.positions.saved, self.logs, bool(self.unchecked))
         found += self.names.findings(self.positions)
         found += [Finding("leftover", path, why, "removes it") for path, why in self.leftovers]
         return found
@@ -94,7 +97,8 @@ def check_data_path(directory: str) -> DataPathCheck:
             leftovers.append((path, "nothing: an ephemeral topic ends with its broker; the next start deletes it"))
         else:
             logs[topic] = check_topic(files, topic, path)
-    return DataPathCheck(directory, logs, leftovers, positions, _check_names(directory))
+    unchecked = [os.path.join(directory, SQLITE_FILE)] if SQLITE_FILE in entries else []
+    return DataPathCheck(directory, logs, leftovers, positions, _check_names(directory), unchecked)
 
 
 def _check_names(directory: str) -> NamesCheck:

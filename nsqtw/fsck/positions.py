@@ -90,8 +90,11 @@ def check_positions(directory: str) -> PositionsCheck:
     return found
 
 
-def compare(path: str, saved: Saved, logs: dict[str, TopicLog]) -> Iterator[Finding]:
-    """Where the positions, which are at `path`, and the logs do not agree."""
+def compare(path: str, saved: Saved, logs: dict[str, TopicLog], elsewhere: bool) -> Iterator[Finding]:
+    """
+    Where the positions, which are at `path`, and the logs do not agree. `elsewhere`: topics without a log may have
+    their messages in another backend.
+    """
     known = {topic.name for topic in saved.topics}
     costs = "nothing: the next start makes the topic, and its channels start at the oldest message kept"
     for name, log in logs.items():
@@ -99,7 +102,7 @@ def compare(path: str, saved: Saved, logs: dict[str, TopicLog]) -> Iterator[Find
             yield Finding("unknown topic", log.directory, costs, None, name)
     for topic in saved.topics:
         log = logs.get(topic.name, TopicLog(topic.name, ""))
-        if log.is_known:
+        if log.is_known and (log.directory or not elsewhere):
             yield from _compare_topic(path, topic, log)
 
 
