@@ -416,11 +416,13 @@ class PositionsContract(OnDirectory):
         assert topics == {"gone": {"x": SavedCursor("x")}, "t": {"x": SavedCursor("x"), "y": old[1]}}
 
     def test_reserved_blocks_are_kept(self, positions: IPositions, directory: str) -> None:
-        """Also without any cut."""
+        """Also without any cut. A few more may be taken, as there are plenty."""
+        most = (1 << 33) + 64
         positions.reserve(5)
-        positions.reserve((1 << 33) + 64)
+        positions.reserve(most)
         positions.reserve(7)  # of a thread that was slower
-        assert self.reopened(positions, directory).next_block == (1 << 33) + 64
+        found = self.reopened(positions, directory).next_block
+        assert found is not None and most <= found < most + 10
 
     def test_a_clean_stop_is_noted_once(self, positions: IPositions, directory: str) -> None:
         """The process after it has not stopped yet."""

@@ -131,13 +131,15 @@ def test_an_interrupted_deletion_is_finished_by_the_next_open(tmp_path: Path) ->
     connection.close()
 
 
-def test_a_commit_that_must_be_durable_syncs(backend: SqliteBackend) -> None:
+def test_a_commit_that_must_be_durable_syncs(tmp_path: Path, backend: SqliteBackend) -> None:
     """FULL makes SQLite sync the WAL with the commit."""
     statements: list[str] = []
     backend._writer.set_trace_callback(statements.append)
     backend.commit([(backend.queue("t"), [make_segment(0)])], True)
     backend.commit([(backend.queue("t"), [make_segment(1)])], False)
+    before = os.path.getsize(tmp_path / "messages.db-wal")
     backend.commit([], True)
+    assert os.path.getsize(tmp_path / "messages.db-wal") > before, "a commit that writes nothing syncs nothing"
     backend._writer.set_trace_callback(None)
     synchronous = [line for line in statements if "synchronous" in line]
     assert synchronous == [f"PRAGMA synchronous = {word}" for word in ("FULL", "NORMAL", "FULL")]
