@@ -201,7 +201,7 @@ class Options:
         limit=_NOT_NEGATIVE,
     )
     max_bytes_per_file: int = _option(INTEGER, 104_857_600, "size at which a log file is closed and the next begun")
-    sync_every: int = _option(INTEGER, 2_500, "messages after which stored files are synced")
+    sync_every: int = _option(INTEGER, 2_500, "accepted; what is stored is synced every --sync-timeout")
     sync_timeout: float = _option(DURATION, 2.0, "longest time between syncs of stored files", limit=_ABOVE_ZERO)
     queue_scan_selection_count: int = _option(
         INTEGER, 20, "accepted; every due timeout is noticed in time", limit=_NOT_NEGATIVE

@@ -358,7 +358,7 @@ class Broker:
             if not topic.is_late:
                 writes.setdefault(topic.log.backend, []).append((topic.log.queue, segments))
                 if not topic.log.is_in_memory:
-                    self.flights.stored(segments, now)
+                    self.flights.stored(now)
             elif not self._late.has_room():
                 failed[topic.log.queue] = self._late.error
             else:

@@ -6,7 +6,7 @@ and leaves with the next flight, so the slower the medium, the more publishers s
 before the flight has landed: then it is released or its publishers are told what failed, as at the end of a turn.
 
 A flight without passengers only syncs: what class os has written reaches stable storage `sync_timeout` seconds after
-it was written, or after `sync_every` messages, whichever comes first.
+it was written. Not more often: a write to a file that is being synced waits for the medium, in the reactor.
 
 None of this reads a clock or has a thread: the pump takes a flight, has it committed, and brings it back.
 """
@@ -58,7 +58,6 @@ class Flights(Due):
         self._broker = broker
         self._waiting: dict[Topic, None] = {}
         self._out: set[Topic] = set()
-        self._unsynced_count = 0
         self._sync_is_due = False
 
     def take(self, topic: Topic) -> bool:
@@ -68,13 +67,9 @@ class Flights(Due):
         self._waiting[topic] = None
         return True
 
-    def stored(self, segments: list[Segment], now: float) -> None:
-        """Segments of class os were handed to the operating system."""
-        self._unsynced_count += sum(segment.count for segment in segments)
-        options = self._broker.options
-        self._broker.agenda.at(now + options.sync_timeout, self)
-        if self._unsynced_count >= options.sync_every > 0:
-            self._sync_is_due = True
+    def stored(self, now: float) -> None:
+        """Something of class os was handed to the operating system."""
+        self._broker.agenda.at(now + self._broker.options.sync_timeout, self)
 
     def fall_due(self, now: float) -> float | None:
         self._sync_is_due = True
@@ -98,7 +93,6 @@ class Flights(Due):
             return flight
         if self._sync_is_due and not self._broker.stopping:
             self._sync_is_due = False
-            self._unsynced_count = 0
             return Flight([], {(self._broker.backend, True): []})
         return None
 
