@@ -21,6 +21,7 @@ TEST = [
     "ruff>=0.17.5,<0.18",
     "setuptools>=77",
     "treq>=24.9",
+    "trustme>=1.2",
     # Clients written by others: what they publish and consume is a test.
     "ansq>=0.3",
     "asyncnsq>=1.2.1,<2",

@@ -1,6 +1,7 @@
 """An nsqd's HTTP side in a thread: takes /pub and /mpub?binary=true, and misbehaves as a test asks it to."""
 
 import enum
+import ssl
 import struct
 import threading
 from collections import defaultdict, deque
@@ -41,13 +42,14 @@ def unpack(body: bytes) -> list[bytes]:
 class FakeNsqd:
     """Records what it takes. `script` holds what to do with the next requests, one entry for each."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.script: deque[Answer | Misbehaviour] = deque()
         self.messages: defaultdict[str, list[bytes]] = defaultdict(list)
         self.deferred: list[tuple[str, bytes, int]] = []
         self.batches: list[int] = []
         self.requests = 0
         self.connections = 0
+        self.authorizations: set[str | None] = set()
         self.at_once = 0
         self.most_at_once = 0
         #: A client that was kept waiting has closed the connection.
@@ -55,11 +57,14 @@ class FakeNsqd:
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.nsqd = self
+        self._scheme = "https://" if tls else ""
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}localhost:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -98,6 +103,9 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up, or does not trust us, is no error of the server's."""
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
@@ -112,6 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         nsqd = self.server.nsqd
         nsqd.count(+1)
+        nsqd.authorizations.add(self.headers["Authorization"])
         body = self.rfile.read(int(self.headers["Content-Length"]))
         step = nsqd.next_step()
         if step is None or step in (

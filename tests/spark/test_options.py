@@ -2,7 +2,9 @@
 
 import pytest
 from pyspark_nsq.errors import OptionError
-from pyspark_nsq.options import MAX_BATCH_SIZE, MAX_BODY_BYTES, Options, is_topic_name
+from pyspark_nsq.option_kinds import is_name
+from pyspark_nsq.options import MAX_BATCH_SIZE, MAX_BODY_BYTES, Options
+from pyspark_nsq.security_options import Security
 
 REQUIRED = {"nsqdHttpAddresses": "127.0.0.1:4151"}
 
@@ -97,15 +99,50 @@ def test_an_unknown_option_is_an_error_that_guesses_what_was_meant() -> None:
 
 
 def test_an_unknown_option_unlike_any_lists_all() -> None:
-    with pytest.raises(OptionError, match='unknown option "zzz"; known are: nsqdHttpAddresses, topic, '):
+    with pytest.raises(OptionError, match='unknown option "zzz"; known are: .*nsqdHttpAddresses, topic, '):
         Options.parse(REQUIRED | {"zzz": "3"})
 
 
 @pytest.mark.parametrize("name", ["a", "A.b-c_9", "x" * 64, "t#ephemeral"])
 def test_topic_names(name: str) -> None:
-    assert is_topic_name(name)
+    assert is_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 65, "t#other", "#ephemeral", "t\n"])
 def test_what_is_no_topic_name(name: str) -> None:
-    assert not is_topic_name(name)
+    assert not is_name(name)
+
+
+def test_security() -> None:
+    given = {
+        "nsqdHttpAddresses": "https://x:1",
+        "authsecret": "s3cret",
+        "tls.cafile": "ca.pem",
+        "tls.certfile": "c.pem",
+    }
+    options = Options.parse(given)
+    assert Security(auth_secret="s3cret", ca_file="ca.pem", cert_file="c.pem") == options.security
+    assert "s3cret" not in repr(options) + repr(options.security)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tls.caFile": "ca.pem"}, "no address .* is https"),
+        ({"tls.verify": "false"}, "no address .* is https"),
+        ({"tls.verify": "perhaps"}, "one of true, false"),
+        ({"tls.keyFile": "k.pem"}, 'needs "tls.certFile"'),
+        ({"tls.caFile": "ca.pem", "tls.verify": "false"}, "of no use"),
+        ({"tls.caFile": ""}, "names no file"),
+        ({"authSecret": "two words"}, "printable ASCII"),
+        ({"authSecret": "line\nbreak"}, "printable ASCII"),
+    ],
+)
+def test_security_that_cannot_be(given: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said) as caught:
+        Options.parse(REQUIRED | given)
+    assert "line" not in str(caught.value)
+
+
+def test_what_spark_adds_for_itself_is_no_mistake() -> None:
+    assert Options.parse(REQUIRED) == Options.parse(REQUIRED | {"checkpointlocation": "/tmp/c"})

@@ -1,7 +1,9 @@
 """Cutting messages into request bodies."""
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark_nsq.entries import Entries, entries_of
 from pyspark_nsq.packing import Packer, Request, TopicPacker, deferred_request
 
 from tests.spark.fake_nsqd import unpack
@@ -9,8 +11,13 @@ from tests.spark.fake_nsqd import unpack
 MESSAGES = st.lists(st.binary(min_size=1, max_size=40), max_size=60)
 
 
+def all_of(messages: list[bytes]) -> Entries:
+    [entries] = entries_of(pa.array(messages or [b""], pa.binary()))
+    return entries.part(0, len(messages))
+
+
 def packed(packer: TopicPacker, messages: list[bytes]) -> list[Request]:
-    return [*packer.extend(messages), *packer.flush()]
+    return [*packer.extend(all_of(messages)), *packer.flush()]
 
 
 def test_the_bytes_of_a_batch() -> None:
@@ -60,7 +67,7 @@ def test_whatever_the_limits_all_messages_come_through_in_order(
     requests = [
         request
         for start in range(0, len(messages), piece)
-        for request in packer.extend(messages[start : start + piece])
+        for request in packer.extend(all_of(messages[start : start + piece]))
     ]
     requests += packer.flush()
     batches = [unpack(request.body) for request in requests]
@@ -81,7 +88,7 @@ def test_many_topics_hold_no_more_than_allowed(given_: list[tuple[str, list[byte
     sent: dict[str, list[bytes]] = {topic: [] for topic in "abc"}
     for topic, messages in given_:
         sent[topic] += messages
-        for request in packer.extend(topic, messages):
+        for request in packer.extend(topic, all_of(messages)):
             arrived[request.topic] += unpack(request.body)
         waiting = sum(len(message) for name in "abc" for message in sent[name][len(arrived[name]) :])
         assert waiting <= max_held

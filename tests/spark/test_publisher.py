@@ -3,7 +3,9 @@
 import socket
 import struct
 
+import pyarrow as pa
 import pytest
+from pyspark_nsq.entries import entries_of
 from pyspark_nsq.errors import PublishError
 from pyspark_nsq.options import Options
 from pyspark_nsq.packing import Request, TopicPacker
@@ -13,7 +15,8 @@ from tests.spark.fake_nsqd import FakeNsqd, Misbehaviour
 
 
 def batch(*messages: bytes) -> Request:
-    [request] = [*(packer := TopicPacker("t", 1000, 100_000)).extend(messages), *packer.flush()]
+    [entries] = entries_of(pa.array(messages, pa.binary()))
+    [request] = [*(packer := TopicPacker("t", 1000, 100_000)).extend(entries), *packer.flush()]
     return request
 
 
@@ -169,6 +172,7 @@ def test_a_big_body_arrives_whole(nsqd: FakeNsqd) -> None:
     messages = [struct.pack(">i", number) * 1000 for number in range(1000)]
     packer = TopicPacker("t", 10_000, 5 * 1024 * 1024)
     with Publisher(options(nsqd)) as publisher:
-        for request in [*packer.extend(messages), *packer.flush()]:
+        [entries] = entries_of(pa.array(messages))
+        for request in [*packer.extend(entries), *packer.flush()]:
             publisher.submit(request)
     assert messages == nsqd.messages["t"]

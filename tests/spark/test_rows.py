@@ -1,11 +1,15 @@
 """Arrow batches become messages; what cannot become one is named."""
 
+import struct
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_nsq.errors import RowError, SchemaError
 from pyspark_nsq.options import MAX_MESSAGE_BYTES, Options
-from pyspark_nsq.rows import Columns, Messages, RowReader
+from pyspark_nsq.rows import Columns, RowReader
+
+from tests.spark.fake_nsqd import unpack
 
 ONE_TOPIC = Options(addresses=("http://x:1",), topic="t")
 BY_COLUMN = Options(addresses=("http://x:1",))
@@ -27,9 +31,17 @@ def reader(batch: pa.RecordBatch, options: Options) -> RowReader:
     return RowReader(Columns(places[0], places[1], places[2]), options, partition=7)
 
 
-def read(options: Options = ONE_TOPIC, **columns: pa.Array | list[object]) -> Messages:
+Read = tuple[dict[str, list[bytes]], list[tuple[str, bytes, int]]]
+
+
+def read(options: Options = ONE_TOPIC, **columns: pa.Array | list[object]) -> Read:
+    """The messages to be published now, by topic, and those for later."""
     batch = pa.record_batch(columns)
-    return reader(batch, options).read(batch)
+    messages = reader(batch, options).read(batch)
+    now: dict[str, list[bytes]] = {}
+    for topic, entries in messages.now:
+        now.setdefault(topic, []).extend(unpack(struct.pack(">i", len(entries)) + entries.cut(0, len(entries))))
+    return now, messages.later
 
 
 def test_where_the_columns_are() -> None:
@@ -70,25 +82,25 @@ def test_integers_of_any_width_defer(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
 def test_text_and_bytes(kind: pa.DataType) -> None:
-    assert Messages(now={"t": [b"a", b"\xc3\xa4"]}) == read(value=pa.array(["a", "ä"], kind))
+    assert ({"t": [b"a", b"\xc3\xa4"]}, []) == read(value=pa.array(["a", "ä"], kind))
 
 
 def test_the_option_overrides_the_column_topic() -> None:
-    assert Messages(now={"t": [b"a"]}) == read(value=["a"], topic=["elsewhere"])
+    assert ({"t": [b"a"]}, []) == read(value=["a"], topic=["elsewhere"])
 
 
 def test_the_column_topic() -> None:
     messages = read(BY_COLUMN, value=["1", "2", "3"], topic=["a", "b", "a"])
-    assert Messages(now={"a": [b"1", b"3"], "b": [b"2"]}) == messages
+    assert ({"a": [b"1", b"3"], "b": [b"2"]}, []) == messages
 
 
 def test_null_and_zero_defer_nothing() -> None:
     messages = read(value=["1", "2", "3", "4"], defer=[None, 250, 0, 1])
-    assert Messages(now={"t": [b"1", b"3"]}, later=[("t", b"2", 250), ("t", b"4", 1)]) == messages
+    assert ({"t": [b"1", b"3"]}, [("t", b"2", 250), ("t", b"4", 1)]) == messages
 
 
 def test_an_empty_batch() -> None:
-    assert Messages() == read(value=pa.array([], pa.string()))
+    assert ({}, []) == read(value=pa.array([], pa.string()))
 
 
 @pytest.mark.parametrize("empty", [None, ""])
@@ -102,13 +114,13 @@ def test_an_empty_value_is_named_by_its_row(empty: str | None) -> None:
 
 def test_empty_values_are_skipped_on_demand_and_the_other_columns_stay_beside_theirs() -> None:
     messages = read(SKIPPING, value=["1", None, "", "4"], defer=[0, 7, 8, 9])
-    assert Messages(now={"t": [b"1"]}, later=[("t", b"4", 9)]) == messages
-    assert Messages() == read(SKIPPING, value=pa.array([None, ""], pa.string()))
+    assert ({"t": [b"1"]}, [("t", b"4", 9)]) == messages
+    assert ({}, []) == read(SKIPPING, value=pa.array([None, ""], pa.string()))
 
 
 def test_the_biggest_message_and_one_byte_more() -> None:
     biggest = b"x" * MAX_MESSAGE_BYTES
-    assert Messages(now={"t": [biggest]}) == read(value=[biggest])
+    assert ({"t": [biggest]}, []) == read(value=[biggest])
     with pytest.raises(RowError, match=f"{MAX_MESSAGE_BYTES + 1} bytes"):
         read(value=[biggest + b"x"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treq.client import HTTPClient
 from twisted.internet import error
@@ -19,12 +19,14 @@ from twisted.web.client import (
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
 
+from pyspark_nsq.security_options import Security
+from pyspark_nsq.tls import HttpsPolicy
+
 if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
 
 #: Servers commonly close connections idle for 60 s. A POST on one just closed is a lost answer: be first.
 _IDLE_SECONDS = 30
-_HEADERS = Headers({b"Content-Type": [b"application/octet-stream"]})
 _TOO_MANY_REQUESTS = 429
 _SHOWN_CHARACTERS = 200
 
@@ -53,11 +55,17 @@ class Poster:
     Lives in the reactor's thread, but may be made in any.
     """
 
-    def __init__(self, reactor: ReactorBase, timeout_ms: int, max_in_flight: int) -> None:
+    def __init__(self, reactor: ReactorBase, security: Security, timeout_ms: int, max_in_flight: int) -> None:
+        """Raises OptionError when a file of `security` is of no use."""
         self._reactor = reactor
         self._timeout_ms = timeout_ms
-        pool = _shared_pool(reactor, max_in_flight)
-        agent = Agent(reactor, connectTimeout=timeout_ms / 1000, pool=pool)  # type: ignore[no-untyped-call]
+        self._headers = Headers({b"Content-Type": [b"application/octet-stream"]})
+        if security.auth_secret is not None:
+            self._headers.setRawHeaders(b"Authorization", [b"Bearer " + security.auth_secret.encode("ascii")])
+        connections = _shared_connections(reactor, security)
+        connections.pool.maxPersistentPerHost = max(connections.pool.maxPersistentPerHost, max_in_flight)
+        connect_seconds = timeout_ms / 1000
+        agent = Agent(reactor, connections.policy, connectTimeout=connect_seconds, pool=connections.pool)  # type: ignore[no-untyped-call]
         self._client = HTTPClient(agent)
 
     def post(self, url: str, body: bytes) -> Deferred[None]:
@@ -76,7 +84,9 @@ class Poster:
 
     async def _post(self, url: str, body: bytes) -> None:
         try:
-            response = await self._client.post(url, data=body, headers=_HEADERS, allow_redirects=False, unbuffered=True)
+            response = await self._client.post(
+                url, data=body, headers=self._headers, allow_redirects=False, unbuffered=True
+            )
             reader = _BodyReader()
             response.deliverBody(reader)
             answer = await reader.body
@@ -119,16 +129,24 @@ def _reason(failure: BaseException) -> str:
     return f"{type(failure).__name__}: {failure}"
 
 
-_pool: HTTPConnectionPool | None = None
+class _Connections(NamedTuple):
+    """Connections of one security, and how new ones check who they meet."""
+
+    pool: HTTPConnectionPool
+    policy: HttpsPolicy
 
 
-def _shared_pool(reactor: ReactorBase, max_in_flight: int) -> HTTPConnectionPool:
-    global _pool
-    if _pool is None:
-        _pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
-        _pool.cachedConnectionTimeout = _IDLE_SECONDS
+#: The worker's, from task to task.
+_connections: dict[Security, _Connections] = {}
+
+
+def _shared_connections(reactor: ReactorBase, security: Security) -> _Connections:
+    known = _connections.get(security)
+    if known is None:
+        pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
+        pool.cachedConnectionTimeout = _IDLE_SECONDS
         # Twisted would repeat a request by itself; retries are counted and paced by the publisher.
-        _pool.retryAutomatically = False
-        _pool.maxPersistentPerHost = 0
-    _pool.maxPersistentPerHost = max(_pool.maxPersistentPerHost, max_in_flight)
-    return _pool
+        pool.retryAutomatically = False
+        pool.maxPersistentPerHost = 0
+        known = _connections[security] = _Connections(pool, HttpsPolicy(security))
+    return known

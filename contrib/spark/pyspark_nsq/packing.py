@@ -4,14 +4,16 @@ A batch is the body of ``POST /mpub?binary=true``, all integers big-endian:
 
     | count  4 | size  4 | message  size | size  4 | message  size | ...
 
-Batches are cut by count and by bytes, whichever limit comes first. A cut costs nothing but the join: the
-messages are collected with their sizes between them.
+Batches are cut by count and by bytes, whichever limit comes first. What is cut is a run of entries (`entries`), so
+the cost is per request, not per message.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
+
+from pyspark_nsq.entries import Entries
 
 _INT32 = struct.Struct(">i")
 
@@ -46,17 +48,20 @@ class TopicPacker:
         self._rows = 0
         self.held_bytes = _INT32.size
 
-    def extend(self, messages: Iterable[bytes]) -> Iterator[Request]:
+    def extend(self, entries: Entries) -> Iterator[Request]:
         """Take messages in; yields a request each time one is full. Must be exhausted."""
-        pack = _INT32.pack
-        for message in messages:
-            size = _INT32.size + len(message)
-            if self._rows == self._max_rows or (self._rows and self.held_bytes + size > self._max_bytes):
+        start = 0
+        while start < len(entries):
+            stop = entries.fit(start, self._max_bytes - self.held_bytes)
+            stop = min(stop, start + self._max_rows - self._rows)
+            if stop <= start and self._rows:
                 yield self._cut()
-            self._parts.append(pack(len(message)))
-            self._parts.append(message)
-            self._rows += 1
-            self.held_bytes += size
+                continue
+            stop = max(stop, start + 1)  # one that is above the limit travels alone
+            self._parts.append(entries.cut(start, stop))
+            self._rows += stop - start
+            self.held_bytes += entries.bytes_between(start, stop)
+            start = stop
 
     def flush(self) -> Iterator[Request]:
         """The last, partly filled request, if there is one."""
@@ -80,13 +85,13 @@ class Packer:
         self._held_bytes = 0
         self._topics: dict[str, TopicPacker] = {}
 
-    def extend(self, topic: str, messages: Iterable[bytes]) -> Iterator[Request]:
+    def extend(self, topic: str, entries: Entries) -> Iterator[Request]:
         """Take messages of one topic in; yields what is full. Must be exhausted."""
         packer = self._topics.get(topic)
         if packer is None:
             packer = self._topics[topic] = TopicPacker(topic, self._max_rows, self._max_bytes)
         before = packer.held_bytes
-        yield from packer.extend(messages)
+        yield from packer.extend(entries)
         self._held_bytes += packer.held_bytes - before
         if self._held_bytes > self._max_held_bytes:
             yield from self.flush()

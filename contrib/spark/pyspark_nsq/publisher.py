@@ -52,7 +52,7 @@ class Publisher:
         self._slots = threading.Semaphore(options.max_in_flight)
         self._failure: PublishError | None = None
         self._reactor = running_reactor()
-        self._poster = Poster(self._reactor, options.request_timeout_ms, options.max_in_flight)
+        self._poster = Poster(self._reactor, options.security, options.request_timeout_ms, options.max_in_flight)
 
     def submit(self, request: Request) -> None:
         """Send `request`, once a slot is free. Raises PublishError for an earlier request that failed."""

@@ -7,12 +7,11 @@
 | defer   | byte, short, int, long  | optional: milliseconds to hold it back; null and 0 mean not at all    |
 
 Any other column is an error: a message has no place for it. The work is done column by column on Arrow
-data; single rows are looked at only where a topic or a defer column asks for it.
+data; single rows are looked at only where they are deferred.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -28,8 +27,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from pyspark_nsq.entries import Entries, entries_of
 from pyspark_nsq.errors import RowError, SchemaError
-from pyspark_nsq.options import MAX_MESSAGE_BYTES, Options, is_topic_name
+from pyspark_nsq.option_kinds import is_name
+from pyspark_nsq.options import MAX_MESSAGE_BYTES, Options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,8 +82,8 @@ _HOW = (
 class Messages:
     """The messages of one Arrow batch."""
 
-    #: Topic to its messages, in the order of the rows.
-    now: dict[str, list[bytes]] = field(default_factory=dict)
+    #: (topic, messages), those of one topic in the order of the rows.
+    now: list[tuple[str, Entries]] = field(default_factory=list)
     #: (topic, message, milliseconds), in the order of the rows.
     later: list[tuple[str, bytes, int]] = field(default_factory=list)
 
@@ -101,18 +102,16 @@ class RowReader:
     def read(self, batch: pa.RecordBatch) -> Messages:
         """The batch's messages. Raises RowError for a row that cannot become one."""
         rows = batch.num_rows
-        messages = self._read(self._without_empties(batch))
+        batch = self._without_empties(batch)
+        self._check_lengths(batch)
+        messages = Messages()
+        batch = self._take_later(batch, messages)
+        if self._topic is not None:
+            messages.now += [(self._topic, entries) for entries in entries_of(batch.column(self._columns.value))]
+        else:
+            messages.now += self._by_topic(batch)
         self._rows_before += rows
         return messages
-
-    def _read(self, batch: pa.RecordBatch) -> Messages:
-        bodies = self._bodies(batch)
-        if not bodies:
-            return Messages()
-        defers = self._defers(batch)
-        if self._topic is not None and defers is None:
-            return Messages(now={self._topic: bodies})
-        return _group(bodies, self._topics(batch), defers)
 
     def _without_empties(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow.compute as pc
@@ -128,54 +127,58 @@ class RowReader:
             'set the option "onEmpty" to "skip" to leave such rows out'
         )
 
-    def _bodies(self, batch: pa.RecordBatch) -> list[bytes]:
+    def _check_lengths(self, batch: pa.RecordBatch) -> None:
+        import pyarrow.compute as pc
+
+        longest = pc.max(pc.binary_length(batch.column(self._columns.value))).as_py() or 0
+        if longest > MAX_MESSAGE_BYTES:
+            raise RowError(f'a "value" has {longest} bytes; a message has {MAX_MESSAGE_BYTES} at most')
+
+    def _take_later(self, batch: pa.RecordBatch, messages: Messages) -> pa.RecordBatch:
+        """Put the deferred rows into `messages`; returns the others."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        values = batch.column(self._columns.value)
-        longest = pc.max(pc.binary_length(values)).as_py() or 0
-        if longest > MAX_MESSAGE_BYTES:
-            raise RowError(f'a "value" has {longest} bytes; a message has {MAX_MESSAGE_BYTES} at most')
-        large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
-        bodies: list[bytes] = values.cast(pa.large_binary() if large else pa.binary()).to_pylist()
-        return bodies
+        if self._columns.defer is None:
+            return batch
+        defers = pc.fill_null(batch.column(self._columns.defer), 0)
+        shortest = pc.min(defers).as_py() or 0
+        if shortest < 0:
+            raise RowError(f'"defer" is {shortest} ms in a row; it cannot be negative')
+        is_later = pc.greater(defers, 0)
+        later = batch.filter(is_later)
+        bodies = later.column(self._columns.value).cast(pa.large_binary()).to_pylist()
+        milliseconds = later.column(self._columns.defer).to_pylist()
+        messages.later += zip(self._topics(later).to_pylist(), bodies, milliseconds, strict=True)
+        return batch.filter(pc.invert(is_later))
 
-    def _topics(self, batch: pa.RecordBatch) -> list[str]:
+    def _topics(self, batch: pa.RecordBatch) -> pa.Array:
+        """The topic of each row; all are known to be good names."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         if self._topic is not None:
-            return [self._topic] * batch.num_rows
+            return pa.repeat(self._topic, batch.num_rows)
         assert self._columns.topic is not None
-        topics: list[str] = batch.column(self._columns.topic).to_pylist()
-        for topic in set(topics) - self._known_topics:
+        topics = batch.column(self._columns.topic)
+        for topic in set(pc.unique(topics).to_pylist()) - self._known_topics:
             if topic is None:
                 raise RowError('"topic" is null in a row, and the option "topic" is not set')
-            if not is_topic_name(topic):
+            if not is_name(topic):
                 raise RowError(f'"{topic}" in the column "topic" is no topic name')
             self._known_topics.add(topic)
         return topics
 
-    def _defers(self, batch: pa.RecordBatch) -> list[int] | None:
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Entries]]:
+        """The rows of each topic. Sorting keeps the order of the rows within one."""
         import pyarrow.compute as pc
 
-        if self._columns.defer is None:
-            return None
-        defers = pc.fill_null(batch.column(self._columns.defer), 0)
-        shortest = pc.min(defers).as_py()
-        if shortest < 0:
-            raise RowError(f'"defer" is {shortest} ms in a row; it cannot be negative')
-        milliseconds: list[int] = defers.to_pylist()
-        return milliseconds
-
-
-def _group(bodies: list[bytes], topics: list[str], defers: list[int] | None) -> Messages:
-    now: dict[str, list[bytes]] = defaultdict(list)
-    later: list[tuple[str, bytes, int]] = []
-    for topic, body, defer in zip(topics, bodies, defers or _zeros(len(bodies)), strict=True):
-        if defer:
-            later.append((topic, body, defer))
-        else:
-            now[topic].append(body)
-    return Messages(now, later)
-
-
-def _zeros(count: int) -> Iterator[int]:
-    return iter(bytes(count))
+        topics = self._topics(batch)
+        order = pc.array_sort_indices(topics)
+        values = batch.column(self._columns.value).take(order)
+        runs = pc.run_end_encode(topics.take(order))
+        start = 0
+        for topic, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            for entries in entries_of(values.slice(start, stop - start)):
+                yield topic, entries
+            start = stop

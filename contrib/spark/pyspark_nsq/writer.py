@@ -60,8 +60,8 @@ class NsqBatchWriter(DataSourceArrowWriter):
         with Publisher(self._options, first_address=partition + attempt) as publisher:
             for batch in iterator:
                 messages = reader.read(batch)
-                for topic, bodies in messages.now.items():
-                    for request in packer.extend(topic, bodies):
+                for topic, entries in messages.now:
+                    for request in packer.extend(topic, entries):
                         publisher.submit(request)
                 for topic, body, defer_ms in messages.later:
                     publisher.submit(deferred_request(topic, body, defer_ms))

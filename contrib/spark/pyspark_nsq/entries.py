@@ -1,0 +1,78 @@
+"""Arrow's column of messages becomes the inside of a request body, without touching single rows.
+
+An entry is what ``POST /mpub?binary=true`` wants of a message, and an Arrow column of entries keeps them in one
+buffer, one behind the other, with an array that says where each begins:
+
+    data     | size  4 | message  size | size  4 | message  size | ...
+    offsets  0         .               8 + sizes ...
+
+So a request body is a slice of `data`. Sizes are big-endian.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SIZE_BYTES = 4
+#: Arrow's offsets are 32 bits wide: what is joined at a time stays well below 2 GiB, by bytes or by rows of 1 MiB.
+_MOST_JOINED_BYTES = 1 << 30
+_FEW_ROWS = 1000
+
+
+class Entries:
+    """A run of messages, encoded. `offsets` has one more number than there are entries."""
+
+    __slots__ = ("data", "offsets")
+
+    def __init__(self, data: memoryview, offsets: memoryview[int]) -> None:
+        self.data = data
+        self.offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def cut(self, start: int, stop: int) -> bytes:
+        """The entries from `start` to before `stop`, as they travel."""
+        return bytes(self.data[self.offsets[start] : self.offsets[stop]])
+
+    def part(self, start: int, stop: int) -> Entries:
+        """The same without copying, as entries of their own."""
+        return Entries(self.data, self.offsets[start : stop + 1])
+
+    def bytes_between(self, start: int, stop: int) -> int:
+        """How many bytes `cut` would give."""
+        return int(self.offsets[stop] - self.offsets[start])
+
+    def fit(self, start: int, most_bytes: int) -> int:
+        """Where to stop so that the entries from `start` on have no more than `most_bytes`; `start` if none fits."""
+        return bisect_right(self.offsets, self.offsets[start] + most_bytes, lo=start) - 1
+
+
+def entries_of(values: pa.Array) -> Iterator[Entries]:
+    """The entries of a column of strings or binaries without nulls, each of 1 MiB at most, in few pieces."""
+    import pyarrow.compute as pc
+
+    total = (pc.sum(pc.binary_length(values)).as_py() or 0) + SIZE_BYTES * len(values)
+    step = len(values) if total < _MOST_JOINED_BYTES else _FEW_ROWS
+    for start in range(0, len(values), max(1, step)):
+        yield _encode(values.slice(start, step))
+
+
+def _encode(values: pa.Array) -> Entries:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sizes = array("i", pc.binary_length(values).cast(pa.int32()).to_pylist())
+    if sys.byteorder == "little":
+        sizes.byteswap()
+    prefixes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(SIZE_BYTES), len(values), [None, pa.py_buffer(sizes)])
+    joined = pc.binary_join_element_wise(prefixes.cast(pa.binary()), values.cast(pa.binary()), b"")
+    _, offsets, data = joined.buffers()
+    return Entries(memoryview(data), memoryview(offsets).cast("i")[: len(values) + 1])
