@@ -78,21 +78,3 @@ def test_mistakes_are_told_before_the_job_starts(
         write(spark.createDataFrame([("a",)], columns), nsqd, mode, **options)
     assert said in str(caught.value)
     assert 0 == nsqd.requests
-
-
-def test_what_it_cannot_do_yet(spark: SparkSession, nsqd: FakeNsqd) -> None:
-    for reader in (spark.read, spark.readStream):
-        with pytest.raises(AnalysisException, match='format\\("nsq"\\) does not support reading'):
-            reader.format("nsq").option("nsqdHttpAddresses", nsqd.address).load()
-
-
-def test_a_stream_is_refused(spark: SparkSession, nsqd: FakeNsqd, tmp_path_factory: pytest.TempPathFactory) -> None:
-    stream = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
-    query = (
-        stream.writeStream.format("nsq")
-        .option("nsqdHttpAddresses", nsqd.address)
-        .option("checkpointLocation", str(tmp_path_factory.mktemp("checkpoint")))
-        .start()
-    )
-    with pytest.raises(Exception, match='format\\("nsq"\\) does not support writing a stream'):
-        query.awaitTermination(60)

@@ -13,6 +13,7 @@
 | backoffMs            | 100      | pause before the first retry, doubled for each next one              |
 | maxBackoffMs         | 5000     | longest such pause                                                   |
 | onEmpty              | fail     | ``fail`` or ``skip`` rows whose value is null or empty               |
+| showProgress         | false    | ``true`` prints a line of JSON for each job or micro-batch           |
 
 and those of `security_options`.
 """
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from pyspark_nsq.errors import OptionError
-from pyspark_nsq.option_kinds import HOUR_MS, Choice, HttpAddresses, Name, WholeNumber, option, read_options
+from pyspark_nsq.option_kinds import HOUR_MS, Choice, HttpAddresses, Name, WholeNumber, YesNo, option, read_options
 from pyspark_nsq.security_options import Security
 
 #: nsqd's --max-msg-size and --max-body-size as it ships; both in bytes.
@@ -50,6 +51,7 @@ class Options(Security):
     backoff_ms: int = option("backoffMs", WholeNumber(0, HOUR_MS), 100)
     max_backoff_ms: int = option("maxBackoffMs", WholeNumber(0, HOUR_MS), 5000)
     on_empty: str = option("onEmpty", Choice(("fail", "skip")), "fail")
+    show_progress: bool = option("showProgress", YesNo(), False)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:

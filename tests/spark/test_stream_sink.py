@@ -1,0 +1,86 @@
+"""``df.writeStream.format("nsq")`` in a real Spark, into the fake nsqd."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.spark.fake_nsqd import FakeNsqd, Misbehaviour
+
+LONG = 120
+
+
+@pytest.fixture
+def lines(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    """A stream of the lines of the files in `tmp_path / "in"`, one file for each micro-batch."""
+    (tmp_path / "in").mkdir()
+    return spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path / "in"))
+
+
+def write(folder: Path, name: str, *lines: str) -> None:
+    (folder / "in" / name).write_text("".join(line + "\n" for line in lines))
+
+
+def start(frame: DataFrame, nsqd: FakeNsqd, folder: Path, mode: str = "append", **options: str) -> StreamingQuery:
+    settings = {"nsqdHttpAddresses": nsqd.address, "topic": "t", "backoffMs": "1"} | options
+    settings["checkpointLocation"] = str(folder / "checkpoint")
+    return frame.writeStream.format("nsq").outputMode(mode).options(**settings).trigger(availableNow=True).start()
+
+
+def finish(query: StreamingQuery) -> None:
+    assert query.awaitTermination(LONG)
+
+
+def test_each_row_arrives_once_over_restarts(lines: DataFrame, nsqd: FakeNsqd, tmp_path: Path) -> None:
+    write(tmp_path, "1", "a", "b")
+    write(tmp_path, "2", "c")
+    query = start(lines, nsqd, tmp_path)
+    finish(query)
+    assert [b"a", b"b", b"c"] == sorted(nsqd.messages["t"])
+    assert 3 == sum(progress.sink.numOutputRows for progress in query.recentProgress)
+    write(tmp_path, "3", "d")
+    finish(start(lines, nsqd, tmp_path))
+    assert [b"a", b"b", b"c", b"d"] == sorted(nsqd.messages["t"])
+
+
+def test_a_micro_batch_that_failed_is_published_by_the_next_start(
+    lines: DataFrame, nsqd: FakeNsqd, tmp_path: Path
+) -> None:
+    write(tmp_path, "1", "a")
+    nsqd.script.append((400, b"BAD_DAY"))
+    with pytest.raises(StreamingQueryException, match="BAD_DAY"):
+        finish(start(lines, nsqd, tmp_path))
+    nsqd.script.append(Misbehaviour.TAKE_AND_DROP)
+    finish(start(lines, nsqd, tmp_path))
+    assert [b"a", b"a"] == nsqd.messages["t"]
+
+
+def test_mode_complete_publishes_all_rows_each_time(lines: DataFrame, nsqd: FakeNsqd, tmp_path: Path) -> None:
+    write(tmp_path, "1", "a", "a")
+    write(tmp_path, "2", "a")
+    counts = lines.groupBy("value").count().selectExpr("concat(value, count) AS value")
+    finish(start(counts, nsqd, tmp_path, "complete"))
+    assert [b"a2", b"a3"] == sorted(nsqd.messages["t"])
+
+
+def test_mode_update_is_refused_and_foreach_batch_does_it(lines: DataFrame, nsqd: FakeNsqd, tmp_path: Path) -> None:
+    write(tmp_path, "1", "a", "a")
+    counts = lines.groupBy("value").count().selectExpr("concat(value, count) AS value")
+    with pytest.raises(Exception, match="does not support Update mode"):
+        finish(start(counts, nsqd, tmp_path, "update"))
+
+    def publish(frame: DataFrame, _batch: int) -> None:
+        frame.write.format("nsq").mode("append").option("nsqdHttpAddresses", nsqd.address).option("topic", "t").save()
+
+    query = counts.writeStream.outputMode("update").foreachBatch(publish).trigger(availableNow=True)
+    finish(query.option("checkpointLocation", str(tmp_path / "other")).start())
+    assert [b"a2"] == nsqd.messages["t"]
+
+
+def test_a_mistake_is_told_before_the_first_micro_batch(lines: DataFrame, nsqd: FakeNsqd, tmp_path: Path) -> None:
+    write(tmp_path, "1", "a")
+    with pytest.raises(Exception, match='did you mean "batchSize"'):
+        finish(start(lines, nsqd, tmp_path, bachSize="1"))
+    assert 0 == nsqd.requests
