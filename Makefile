@@ -4,6 +4,7 @@
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
 # make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
 # make bench        messages a second; PEER=/path/to/nsqd to compare
+# make bench-spark  rows a second through the connector for Spark
 # make venv         only .venv with everything in it
 #
 # Needs python3 (3.11 or newer) and make. PYTHON=/path/to/python3 chooses another Python.
@@ -19,7 +20,7 @@ EVERYTHING := $(VENV)/.installed-everything
 # failed runs once more, alone. What fails twice has failed.
 AGAIN = { echo "Once more, by itself, what failed:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none; }
 
-.PHONY: run demo test conformance clients bench venv
+.PHONY: run demo test conformance clients bench bench-spark venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -47,6 +48,9 @@ clients: $(EVERYTHING)
 
 bench: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench $(if $(PEER),--peer '$(PEER)')
+
+bench-spark: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench.spark_sink
 
 venv: $(EVERYTHING)
 

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from pyspark_nsq.commits import NsqCommit, tell
 from pyspark_nsq.options import Options
-from pyspark_nsq.packing import Packer, deferred_request
+from pyspark_nsq.packing import Packer, Request, deferred_request
 from pyspark_nsq.rows import Columns, RowReader
 
 if TYPE_CHECKING:
@@ -33,20 +33,26 @@ def publish_partition(options: Options, columns: Columns, batches: Iterator[pa.R
 
     context = TaskContext.get()
     partition, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
-    reader = RowReader(columns, options, partition)
-    packer = Packer(options.batch_size, options.batch_bytes, _MAX_HELD_BYTES)
     with Publisher(options, first_address=partition + attempt) as publisher:
-        for batch in batches:
-            messages = reader.read(batch)
-            for topic, entries in messages.now:
-                for request in packer.extend(topic, entries):
-                    publisher.submit(request)
-            for topic, body, defer_ms in messages.later:
-                publisher.submit(deferred_request(topic, body, defer_ms))
-        for request in packer.flush():
+        for request in requests_of(options, columns, batches, partition):
             publisher.submit(request)
     tally = publisher.tally
     return NsqCommit(partition, attempt, tally.rows, tally.requests, tally.retried, tally.body_bytes)
+
+
+def requests_of(
+    options: Options, columns: Columns, batches: Iterator[pa.RecordBatch], partition: int = 0
+) -> Iterator[Request]:
+    """The requests that publish one partition. Raises RowError for a row that cannot be a message."""
+    reader = RowReader(columns, options, partition)
+    packer = Packer(options.batch_size, options.batch_bytes, _MAX_HELD_BYTES)
+    for batch in batches:
+        messages = reader.read(batch)
+        for topic, entries in messages.now:
+            yield from packer.extend(topic, entries)
+        for topic, body, defer_ms in messages.later:
+            yield deferred_request(topic, body, defer_ms)
+    yield from packer.flush()
 
 
 class NsqBatchWriter(DataSourceArrowWriter):
