@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    SimpleDataSourceStreamReader,
-)
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from pyspark_nsq.channel_batch import ChannelBatchReader
+from pyspark_nsq.channel_rows import SCHEMA
+from pyspark_nsq.channel_stream import ChannelStreamReader
 from pyspark_nsq.errors import NotSupportedError
 from pyspark_nsq.options import Options
+from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.rows import Columns
 from pyspark_nsq.writer import NsqBatchWriter, NsqStreamWriter
 
 
 class NsqDataSource(DataSource):
     """Sends each row of a DataFrame as a message: ``df.write.format("nsq").mode("append").save()``, and each row of a
-    stream: ``df.writeStream.format("nsq").start()``.
+    stream: ``df.writeStream.format("nsq").start()``. Reads a channel: ``spark.read`` and ``spark.readStream``.
 
     The options are those of `pyspark_nsq.options`, the columns those of `pyspark_nsq.rows`. Everything
     that can be known before the job starts is checked before it starts.
@@ -45,17 +42,14 @@ class NsqDataSource(DataSource):
         return options, Columns.find(schema, options)
 
     def schema(self) -> StructType:
-        _refuse("reading")
+        """Checks the options for reading, too: what `streamReader` raises reaches nobody in readable form."""
+        ReadOptions.parse(dict(self.options))
+        return SCHEMA
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        _refuse("reading")
+    def reader(self, schema: StructType) -> ChannelBatchReader:
+        """Raises OptionError."""
+        return ChannelBatchReader(ReadOptions.parse(dict(self.options)))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        _refuse("reading as a stream")
-
-    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
-        _refuse("reading as a stream")
-
-
-def _refuse(what: str) -> NoReturn:
-    raise NotSupportedError(f'format("nsq") does not support {what}; it writes: df.write.format("nsq")')
+    def streamReader(self, schema: StructType) -> ChannelStreamReader:
+        """Raises OptionError."""
+        return ChannelStreamReader(ReadOptions.parse(dict(self.options)))

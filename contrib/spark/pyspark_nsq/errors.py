@@ -5,6 +5,8 @@ NsqSparkError
     SchemaError         the DataFrame has columns the sink cannot use, or lacks one
     RowError            one row cannot become a message
     PublishError        no nsqd took a request, retries included
+    ReadError           no nsqd or nsqlookupd can be read from, or one refused
+    SpoolError          the spool of a stream cannot be used, or does not have what Spark asks for
     NotSupportedError   something this version does not do
     JavaNotFoundError   no Java that can run Spark
     ForkedReactorError  the process was forked from one whose reactor runs
@@ -29,6 +31,14 @@ class RowError(NsqSparkError):
 
 class PublishError(NsqSparkError):
     """A request was refused, or failed in every attempt."""
+
+
+class ReadError(NsqSparkError):
+    """nsqd or nsqlookupd refused, or none of them can be reached."""
+
+
+class SpoolError(NsqSparkError):
+    """The spool of a stream cannot be read or written, is in use, or does not have what Spark asks for."""
 
 
 class NotSupportedError(NsqSparkError):

@@ -157,3 +157,27 @@ def _base_url(name: str, address: str) -> str:
         raise wrong
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}:{port}"
+
+
+class TcpAddresses:
+    """``host:port,...``; a tuple of (host, port), at least one."""
+
+    example = "127.0.0.1:4150"
+
+    def read(self, name: str, text: str) -> tuple[tuple[str, int], ...]:
+        found = tuple(host_and_port(name, part.strip()) for part in text.split(",") if part.strip())
+        if not found:
+            raise OptionError(f'option "{name}" names no address, for example "{self.example}"')
+        return found
+
+
+def host_and_port(name: str, address: str) -> tuple[str, int]:
+    """Raises OptionError, with the option's `name` in it."""
+    try:
+        parts = urlsplit(f"//{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or parts.username or parts.path or parts.query or parts.fragment:
+        raise OptionError(f'option "{name}": "{address}" is not host:port')
+    return host, port

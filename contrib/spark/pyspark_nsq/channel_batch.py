@@ -1,0 +1,50 @@
+"""
+A batch from a channel: what can be had now, up to a number of messages.
+
+`partitions` consumes, finishes, and puts the rows into the partitions, so all actions on one DataFrame see the same
+rows. They are nowhere else then: a job that fails afterwards loses them, unless ackMode is "peek", which gives them
+back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_nsq.channel_rows import MOST_INLINE_BYTES, InlinePartition, cuts, inline
+from pyspark_nsq.read_options import ReadOptions
+from pyspark_nsq.spool import Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ChannelBatchReader(DataSourceReader):
+    """Of the channel that `options` name."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Consumes. Raises ReadError."""
+        from pyspark_nsq.sample import take
+
+        rows = take(self._options)
+        return list(_packed(self._options, rows)) or [inline(self._options, [])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, InlinePartition)
+        return partition.batches()
+
+
+def _packed(options: ReadOptions, rows: list[Row]) -> Iterator[InlinePartition]:
+    for low, high in cuts(0, len(rows), options.partitions):
+        start, size = low, 0
+        for at in range(low, high):
+            size += len(rows[at].body)
+            if size > MOST_INLINE_BYTES and at > start:
+                yield inline(options, rows[start:at])
+                start, size = at, len(rows[at].body)
+        yield inline(options, rows[start:high])
