@@ -1,7 +1,8 @@
-"""One POST to one nsqd: it is taken, or `AttemptFailed` says why not and whether to try again."""
+"""One request to one nsqd: it is answered well, or `AttemptFailed` says why not and whether to try again."""
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treq.client import HTTPClient
@@ -42,15 +43,30 @@ _NETWORK_FAILURES = (
 
 
 class AttemptFailed(Exception):
-    """One attempt failed. `again` says whether another one may do better."""
+    """One attempt failed. `again` says whether another one may do better; `status` is there when nsqd has answered."""
 
-    def __init__(self, reason: str, again: bool) -> None:
+    def __init__(self, reason: str, again: bool, status: int | None = None) -> None:
         super().__init__(reason)
         self.again = again
+        self.status = status
 
 
-class Poster:
-    """Posts on the process's pool of connections, so that those of one task serve the next.
+class Answered(NamedTuple):
+    """A good answer."""
+
+    headers: Headers
+    body: bytes
+
+
+def pause_seconds(attempt: int, backoff_ms: int, max_backoff_ms: int) -> float:
+    """How long to wait before retry number `attempt`, from 0. The jitter keeps tasks from coming back in step."""
+    # 2**30 is far above any maxBackoffMs; the bound keeps the number small.
+    milliseconds = backoff_ms * (1 << min(attempt, 30)) * random.uniform(0.5, 1.5)
+    return min(milliseconds, max_backoff_ms) / 1000
+
+
+class Requester:
+    """Asks on the process's pool of connections, so that those of one task serve the next.
 
     Lives in the reactor's thread, but may be made in any.
     """
@@ -68,12 +84,19 @@ class Poster:
         agent = Agent(reactor, connections.policy, connectTimeout=connect_seconds, pool=connections.pool)  # type: ignore[no-untyped-call]
         self._client = HTTPClient(agent)
 
-    def post(self, url: str, body: bytes) -> Deferred[None]:
+    def post(self, url: str, body: bytes) -> Deferred[Answered]:
         """Fires when nsqd has taken `body`. Fails with AttemptFailed.
 
         The time limit is round the whole attempt: connecting, sending, and reading all of the answer.
         """
-        attempt = Deferred.fromCoroutine(self._post(url, body))
+        return self._attempt("POST", url, body)
+
+    def get(self, url: str) -> Deferred[Answered]:
+        """Fires with the answer. Fails with AttemptFailed; the time limit is as for `post`."""
+        return self._attempt("GET", url, None)
+
+    def _attempt(self, method: str, url: str, body: bytes | None) -> Deferred[Answered]:
+        attempt = Deferred.fromCoroutine(self._ask(method, url, body))
 
         def timed_out(result: Any, _seconds: float) -> Any:
             if isinstance(result, Failure):
@@ -82,10 +105,10 @@ class Poster:
 
         return attempt.addTimeout(self._timeout_ms / 1000, self._reactor, timed_out)
 
-    async def _post(self, url: str, body: bytes) -> None:
+    async def _ask(self, method: str, url: str, body: bytes | None) -> Answered:
         try:
-            response = await self._client.post(
-                url, data=body, headers=self._headers, allow_redirects=False, unbuffered=True
+            response = await self._client.request(
+                method, url, data=body, headers=self._headers, allow_redirects=False, unbuffered=True
             )
             reader = _BodyReader()
             response.deliverBody(reader)
@@ -95,7 +118,8 @@ class Poster:
         if response.code // 100 != 2:
             again = response.code == _TOO_MANY_REQUESTS or response.code // 100 == 5
             text = answer.decode("utf-8", "replace").strip()
-            raise AttemptFailed(f"{response.code} {text[:_SHOWN_CHARACTERS]}", again)
+            raise AttemptFailed(f"{response.code} {text[:_SHOWN_CHARACTERS]}", again, response.code)
+        return Answered(response.headers, answer)
 
 
 class _BodyReader(Protocol):

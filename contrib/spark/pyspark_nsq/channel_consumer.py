@@ -19,7 +19,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 
 from pyspark_nsq.errors import ReadError
-from pyspark_nsq.lookup import LookupFailed, nsqds_of
+from pyspark_nsq.lookup import LookupFailed, producers_of
 from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.v2_connection import V2Connection
 from pyspark_nsq.v2_frames import Message
@@ -133,10 +133,10 @@ class ChannelConsumer:
 
     async def _ask(self, lookupd: str) -> None:
         try:
-            found = await nsqds_of(self._reactor, lookupd, self._options.topic)
+            found = await producers_of(self._reactor, lookupd, self._options.topic)
         except LookupFailed as failed:
             self.trouble = f"nsqlookupd {failed}"
             _log.warning("%s; trying again", self.trouble)
             return
-        for address in sorted(found):
-            self._add(address)
+        for producer in sorted(found):
+            self._add((producer.host, producer.tcp_port))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pyspark_nsq.channel_batch import ChannelBatchReader
 from pyspark_nsq.channel_rows import SCHEMA
 from pyspark_nsq.channel_stream import ChannelStreamReader
 from pyspark_nsq.errors import NotSupportedError
+from pyspark_nsq.log_options import LogOptions
+from pyspark_nsq.log_rows import LOG_SCHEMA
+from pyspark_nsq.log_stream import LogBatchReader, LogStreamReader
 from pyspark_nsq.options import Options
 from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.rows import Columns
@@ -17,7 +20,8 @@ from pyspark_nsq.writer import NsqBatchWriter, NsqStreamWriter
 
 class NsqDataSource(DataSource):
     """Sends each row of a DataFrame as a message: ``df.write.format("nsq").mode("append").save()``, and each row of a
-    stream: ``df.writeStream.format("nsq").start()``. Reads a channel: ``spark.read`` and ``spark.readStream``.
+    stream: ``df.writeStream.format("nsq").start()``. Reads a channel, or with ``replay=log``
+    a topic's log: ``spark.read``, ``spark.readStream``.
 
     The options are those of `pyspark_nsq.options`, the columns those of `pyspark_nsq.rows`. Everything
     that can be known before the job starts is checked before it starts.
@@ -43,13 +47,18 @@ class NsqDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Checks the options for reading, too: what `streamReader` raises reaches nobody in readable form."""
-        ReadOptions.parse(dict(self.options))
-        return SCHEMA
+        return LOG_SCHEMA if isinstance(self._read_options(), LogOptions) else SCHEMA
 
-    def reader(self, schema: StructType) -> ChannelBatchReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         """Raises OptionError."""
-        return ChannelBatchReader(ReadOptions.parse(dict(self.options)))
+        options = self._read_options()
+        return LogBatchReader(options) if isinstance(options, LogOptions) else ChannelBatchReader(options)
 
-    def streamReader(self, schema: StructType) -> ChannelStreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Raises OptionError."""
-        return ChannelStreamReader(ReadOptions.parse(dict(self.options)))
+        options = self._read_options()
+        return LogStreamReader(options) if isinstance(options, LogOptions) else ChannelStreamReader(options)
+
+    def _read_options(self) -> LogOptions | ReadOptions:
+        given = dict(self.options)
+        return LogOptions.parse(given) if "replay" in given else ReadOptions.parse(given)

@@ -7,6 +7,7 @@ NsqSparkError
     PublishError        no nsqd took a request, retries included
     ReadError           no nsqd or nsqlookupd can be read from, or one refused
     SpoolError          the spool of a stream cannot be used, or does not have what Spark asks for
+    DataLossError       messages that Spark asks for again, or for the first time, are gone
     NotSupportedError   something this version does not do
     JavaNotFoundError   no Java that can run Spark
     ForkedReactorError  the process was forked from one whose reactor runs
@@ -39,6 +40,10 @@ class ReadError(NsqSparkError):
 
 class SpoolError(NsqSparkError):
     """The spool of a stream cannot be read or written, is in use, or does not have what Spark asks for."""
+
+
+class DataLossError(NsqSparkError):
+    """Messages that should be in a log are not kept any more, or are damaged."""
 
 
 class NotSupportedError(NsqSparkError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from treq.client import HTTPClient
@@ -20,8 +20,16 @@ class LookupFailed(Exception):
     """One nsqlookupd did not say."""
 
 
-async def nsqds_of(reactor: ReactorBase, lookupd: str, topic: str) -> set[tuple[str, int]]:
-    """The addresses (host, port) of the nsqds that `lookupd` names for the topic. Raises LookupFailed."""
+class Producer(NamedTuple):
+    """An nsqd that has the topic."""
+
+    host: str
+    tcp_port: int
+    http_port: int
+
+
+async def producers_of(reactor: ReactorBase, lookupd: str, topic: str) -> set[Producer]:
+    """The nsqds that `lookupd` names for the topic. Raises LookupFailed."""
     client = HTTPClient(Agent(reactor, connectTimeout=_SECONDS))  # type: ignore[no-untyped-call]
     url = f"{lookupd}/lookup?topic={quote(topic)}"
     try:
@@ -34,6 +42,8 @@ async def nsqds_of(reactor: ReactorBase, lookupd: str, topic: str) -> set[tuple[
     try:
         found = json.loads(text)
         producers = found.get("data", found)["producers"]  # below `data` in old versions
-        return {(str(one["broadcast_address"]), int(one["tcp_port"])) for one in producers}
+        return {
+            Producer(str(one["broadcast_address"]), int(one["tcp_port"]), int(one["http_port"])) for one in producers
+        }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LookupFailed(f"{lookupd}: {response.code} {text[:100]!r}") from error

@@ -11,7 +11,6 @@ where the retry goes, and all later requests too.
 
 from __future__ import annotations
 
-import random
 import threading
 from dataclasses import dataclass
 from types import TracebackType
@@ -21,7 +20,7 @@ from twisted.internet import task
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from pyspark_nsq.attempt import AttemptFailed, Poster
+from pyspark_nsq.attempt import AttemptFailed, Requester, pause_seconds
 from pyspark_nsq.errors import PublishError
 from pyspark_nsq.options import Options
 from pyspark_nsq.packing import Request
@@ -52,7 +51,7 @@ class Publisher:
         self._slots = threading.Semaphore(options.max_in_flight)
         self._failure: PublishError | None = None
         self._reactor = running_reactor()
-        self._poster = Poster(self._reactor, options.security, options.request_timeout_ms, options.max_in_flight)
+        self._requester = Requester(self._reactor, options.security, options.request_timeout_ms, options.max_in_flight)
 
     def submit(self, request: Request) -> None:
         """Send `request`, once a slot is free. Raises PublishError for an earlier request that failed."""
@@ -104,25 +103,21 @@ class Publisher:
             number = self._address
             address = self._options.addresses[number]
             try:
-                await self._poster.post(address + request.path, request.body)
+                await self._requester.post(address + request.path, request.body)
                 break
             except AttemptFailed as failed:
                 if not failed.again or attempt == self._options.retries or self._failure is not None:
                     raise _not_published(request, address, attempt, failed) from None
             if self._address == number:
                 self._address = (number + 1) % len(self._options.addresses)
-            await task.deferLater(self._reactor, self._pause(attempt))
+            await task.deferLater(
+                self._reactor, pause_seconds(attempt, self._options.backoff_ms, self._options.max_backoff_ms)
+            )
             attempt += 1
             self.tally.retried += 1
         self.tally.requests += 1
         self.tally.rows += request.rows
         self.tally.body_bytes += len(request.body)
-
-    def _pause(self, attempt: int) -> float:
-        """Seconds before retry number `attempt`, from 0. The jitter keeps tasks from coming back in step."""
-        # 2**30 is far above any maxBackoffMs; the bound keeps the number small.
-        milliseconds = self._options.backoff_ms * (1 << min(attempt, 30)) * random.uniform(0.5, 1.5)
-        return min(milliseconds, self._options.max_backoff_ms) / 1000
 
 
 def _not_published(request: Request, address: str, attempt: int, failed: AttemptFailed) -> PublishError:
