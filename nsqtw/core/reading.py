@@ -91,8 +91,8 @@ class Reading:
         """From here on nothing was trimmed."""
         cursors = [channel.cursor for channel in self._topic.channels.values() if channel.cursor is not None]
         lowest = min((cursor.next for cursor in cursors), default=self._topic.released)
-        floor = self.retained.floor
-        return lowest if floor is None else min(lowest, floor)
+        floor, first = self.retained.floor, int(self._topic.log.queue.first)
+        return max(first, lowest if floor is None else min(lowest, floor))
 
     @property
     def end(self) -> int:
