@@ -192,9 +192,9 @@ class IPositions(Interface):
 
     def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
         """
-        By the last saved cut: the lowest `next` of the topic's cursors (`released` when it has none), and the
-        sequences under it that some channel still wants, ascending. None for an unknown topic.
-        The iterable may be lazy and must be used up before the next call.
+        By the last saved cut: the lowest `next` of the topic's cursors (`released` when it has none), or the floor of
+        what is retained when that is lower, and the sequences under it that some channel still wants, ascending. None
+        for an unknown topic. The iterable may be lazy and must be used up before the next call.
         """
 
     def close(clean: bool) -> None:

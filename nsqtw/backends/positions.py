@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from heapq import merge
-from itertools import groupby
+from itertools import chain, groupby
 from threading import Lock
 from typing import Any
 
@@ -29,7 +29,7 @@ from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
 
-VERSION = 2
+VERSION = 3
 """The version of the schema below: raise it with every change, and keep reading the versions before."""
 
 _SCHEMA = """
@@ -48,7 +48,12 @@ CREATE TABLE topic (
     put_total INTEGER NOT NULL,
     dropped BLOB NOT NULL,              -- pairs of u64, little-endian: first sequence, one past the last
     waiting BLOB NOT NULL,              -- triples of u64: first sequence, count, delay in ms
-    durability TEXT NOT NULL DEFAULT '' -- the class it was given while a broker ran; since version 2
+    durability TEXT NOT NULL DEFAULT '',-- the class it was given while a broker ran; since version 2
+    retention_time REAL,                -- seconds to keep what is finished, likewise; all from here on since version 3
+    retention_bytes INTEGER,
+    floor INTEGER,                      -- from this sequence on everything is kept; NULL: not because of its age
+    marks BLOB NOT NULL DEFAULT x'',    -- triples of u64: first sequence, ms, bytes
+    runs BLOB NOT NULL DEFAULT x''      -- pairs of u64: first sequence, messages before it
 );
 CREATE TABLE cursor (
     id INTEGER PRIMARY KEY,
@@ -58,6 +63,7 @@ CREATE TABLE cursor (
     next INTEGER NOT NULL,
     taken_total INTEGER NOT NULL,
     first_deliveries BLOB NOT NULL,     -- u64 each
+    replays INTEGER NOT NULL DEFAULT 0, -- below it deferred messages it comes to have no row; since version 3
     UNIQUE (topic, name)
 );
 CREATE TABLE held (
@@ -70,17 +76,29 @@ CREATE TABLE held (
 """
 
 _PUT_TOPIC = """
-INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, released = excluded.released, released_total = excluded.released_total,
     end_sequence = excluded.end_sequence, put_total = excluded.put_total,
-    dropped = excluded.dropped, waiting = excluded.waiting, durability = excluded.durability
+    dropped = excluded.dropped, waiting = excluded.waiting, durability = excluded.durability,
+    retention_time = excluded.retention_time, retention_bytes = excluded.retention_bytes, floor = excluded.floor,
+    marks = excluded.marks, runs = excluded.runs
 """
-_MIGRATIONS = {1: "ALTER TABLE topic ADD COLUMN durability TEXT NOT NULL DEFAULT ''"}
+_MIGRATIONS = {
+    1: "ALTER TABLE topic ADD COLUMN durability TEXT NOT NULL DEFAULT ''",
+    2: """
+ALTER TABLE topic ADD COLUMN retention_time REAL;
+ALTER TABLE topic ADD COLUMN retention_bytes INTEGER;
+ALTER TABLE topic ADD COLUMN floor INTEGER;
+ALTER TABLE topic ADD COLUMN marks BLOB NOT NULL DEFAULT x'';
+ALTER TABLE topic ADD COLUMN runs BLOB NOT NULL DEFAULT x'';
+ALTER TABLE cursor ADD COLUMN replays INTEGER NOT NULL DEFAULT 0
+""",
+}
 """What leads from a version to the next one."""
 _PUT_CURSOR = """
-INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, next = excluded.next, taken_total = excluded.taken_total,
-    first_deliveries = excluded.first_deliveries
+    first_deliveries = excluded.first_deliveries, replays = excluded.replays
 """
 
 _HELD_PAGE = """
@@ -153,14 +171,15 @@ class Positions:
     def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:
         """IPositions API. The iterable is lazy and may raise BackendError too."""
         with self._lock, self._reading() as connection:
-            row = connection.execute("SELECT id, released FROM topic WHERE name = ?", (topic,)).fetchone()
+            row = connection.execute("SELECT id, released, floor FROM topic WHERE name = ?", (topic,)).fetchone()
             if row is None:
                 return None
-            number, released = row
+            number, released, floor = row
             cursors = connection.execute(
                 "SELECT id, next, first_deliveries FROM cursor WHERE topic = ?", (number,)
             ).fetchall()
         below = min((following for _, following, _ in cursors), default=released)
+        below = below if floor is None else min(below, floor)
         first_deliveries = sorted(
             {sequence for _, _, blob in cursors for sequence in _numbers(blob) if sequence < below}
         )
@@ -249,7 +268,7 @@ class Positions:
     def _put(self, connection: sqlite3.Connection, topics: Iterable[SavedTopic]) -> None:
         topic_rows = []
         cursor_rows = []
-        emptied: list[tuple[int]] = []
+        emptied: list[tuple[int, int]] = []
         dropped: list[tuple[int, int]] = []
         held: list[tuple[int, int, int, int]] = []
         for topic in topics:
@@ -259,12 +278,14 @@ class Positions:
                 cursor_id = self._ids.of_cursor(topic.name, cursor.name)
                 cursor_rows.append(_cursor_row(cursor_id, topic_id, cursor))
                 if cursor.emptied:
-                    emptied.append((cursor_id,))
+                    emptied.append((cursor_id, 0))
+                elif cursor.forgotten_from is not None:
+                    emptied.append((cursor_id, cursor.forgotten_from))
                 dropped += [(cursor_id, sequence) for sequence in cursor.dropped_rows]
                 held += [(cursor_id, row.sequence, row.attempts, row.due_ms) for row in cursor.held]
         connection.executemany(_PUT_TOPIC, topic_rows)
         connection.executemany(_PUT_CURSOR, cursor_rows)
-        connection.executemany("DELETE FROM held WHERE cursor = ?", emptied)
+        connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence >= ?", emptied)
         connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence = ?", dropped)
         connection.executemany("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?)", held)
 
@@ -368,7 +389,8 @@ def _read(connection: sqlite3.Connection) -> Saved:
 def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
     topics: dict[int, SavedTopic] = {}
     rows = connection.execute("SELECT * FROM topic ORDER BY id")
-    for number, name, paused, released, released_total, end, put_total, dropped, waiting, durability in rows:
+    for number, name, paused, released, released_total, end, put_total, dropped, waiting, *later in rows:
+        durability, retention_time, retention_bytes, floor, marks, runs = later
         topics[number] = SavedTopic(
             name=name,
             paused=bool(paused),
@@ -379,9 +401,14 @@ def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
             dropped=list(struct.iter_unpack("<2Q", dropped)),
             waiting=[Waiting(*run) for run in struct.iter_unpack("<3Q", waiting)],
             durability=durability,
+            retention_time=retention_time,
+            retention_bytes=retention_bytes,
+            floor=floor,
+            marks=list(struct.iter_unpack("<3Q", marks)),
+            runs=list(struct.iter_unpack("<2Q", runs)),
         )
     cursors: dict[int, SavedCursor] = {}
-    for number, topic, name, paused, following, taken_total, first_deliveries in connection.execute(
+    for number, topic, name, paused, following, taken_total, first_deliveries, replays in connection.execute(
         "SELECT * FROM cursor ORDER BY id"
     ):
         cursors[number] = SavedCursor(
@@ -390,6 +417,7 @@ def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
             next=following,
             taken_total=taken_total,
             first_deliveries=_numbers(first_deliveries),
+            replays=replays,
         )
         topics[topic].cursors.append(cursors[number])
     for number, sequence, attempts, due_ms in connection.execute("SELECT * FROM held"):
@@ -398,15 +426,16 @@ def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
 
 
 def _topic_row(number: int, topic: SavedTopic) -> tuple[Any, ...]:
-    dropped = _blob([end for run in topic.dropped for end in run])
+    dropped, marks, runs = (_blob(list(chain.from_iterable(part))) for part in (topic.dropped, topic.marks, topic.runs))
     waiting = _blob([number for run in topic.waiting for number in (run.first, run.count, run.delay_ms)])
     totals = (topic.released, topic.released_total, topic.end, topic.put_total)
-    return (number, topic.name, topic.paused, *totals, dropped, waiting, topic.durability)
+    retention = (topic.retention_time, topic.retention_bytes, topic.floor, marks, runs)
+    return (number, topic.name, topic.paused, *totals, dropped, waiting, topic.durability, *retention)
 
 
 def _cursor_row(number: int, topic: int, cursor: SavedCursor) -> tuple[Any, ...]:
-    first_deliveries = _blob(cursor.first_deliveries)
-    return (number, topic, cursor.name, cursor.paused, cursor.next, cursor.taken_total, first_deliveries)
+    places = (cursor.next, cursor.taken_total, _blob(cursor.first_deliveries), cursor.replays)
+    return (number, topic, cursor.name, cursor.paused, *places)
 
 
 def _blob(numbers: list[int]) -> bytes:

@@ -270,7 +270,7 @@ class Broker:
             elif topic.ephemeral:
                 save.trims.append((topic.name, topic.log.queue, topic.unfinished()))
             else:
-                save.cut.topics.append(topic.saved(wall_ms_at))
+                save.cut.topics.append(topic.saved(now, wall_ms_at))
                 save.trims.append((topic.name, topic.log.queue, None))
         return save
 

@@ -13,6 +13,10 @@ Depth is counted, not subtracted from sequences, which have gaps: `taken_total` 
 cut any more, of the topic's `released_total`. Deferred ones count as taken when they are released, and dropped
 ones when they are dropped.
 
+Deferred messages that are released ahead of `next` have held rows, so the log's records of them are passed over. A
+channel that was moved has no rows beyond the place it was moved to: below `_replays`, which is where `released` stood
+then, it takes deferred messages from the log too, none before its time, counted from when it was published.
+
 `changes()` gives what must be saved since the last time. A row that was born and finished in between leaves no
 trace in it.
 """
@@ -20,6 +24,7 @@ trace in it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -32,11 +37,18 @@ if TYPE_CHECKING:
     from nsqtw.core.topic import Topic
 
 
-class Cursor:
-    """The position of one durable channel of `topic`. A new one starts at `released`."""
+_HELD_AT_ONCE = 1000
+"""Deferred messages of a replay that get a held row in one turn."""
 
-    def __init__(self, topic: Topic) -> None:
+
+class Cursor:
+    """
+    The position of one durable channel of `topic`. A new one starts at `released`. `look_at` has `fall_due` called.
+    """
+
+    def __init__(self, topic: Topic, look_at: Callable[[float], None]) -> None:
         self._topic = topic
+        self._look_at = look_at
         self.next = topic.released
         self.taken_total = topic.released_total
         self.touched = True
@@ -50,6 +62,8 @@ class Cursor:
         self._changed: dict[int, bool] = {}
         self._in_cut: dict[int, bool] = {}  # what `_changed` was when the cut that is being saved was made
         self._emptied = False
+        self._forgotten_from: int | None = None
+        self._replays = 0
 
     @property
     def depth(self) -> int:
@@ -90,15 +104,15 @@ class Cursor:
         self.taken_total += count
         self._touch()
 
-    def peek(self) -> Span | None:
+    def peek(self, now: float) -> Span | None:
         before = self.next
-        span = self._peek()
+        span = self._peek(now)
         if self.next != before:
             self._touch()  # a dropped range that is behind all cursors is forgotten: they must be saved with it
         return span
 
-    def _peek(self) -> Span | None:
-        released = self._topic.released
+    def _peek(self, now: float) -> Span | None:
+        released, most_held = self._topic.released, len(self._deferred) + _HELD_AT_ONCE
         while self.next < released:
             segment = self._segment()
             if segment is None or segment.first >= released:
@@ -109,8 +123,10 @@ class Cursor:
             dropped, kept_again = self._topic.next_dropped(self.next)
             if dropped <= self.next:
                 self.next = max(self.next, kept_again)
-            elif segment.delay_ms:
+            elif segment.delay_ms and not self._is_due_again(segment, now):
                 self.next = segment.end
+                if len(self._deferred) >= most_held:
+                    return None  # the rest in the next turn
             else:
                 return Span(segment, self.next - segment.first, min(segment.end, dropped) - segment.first)
         # Right unless messages were lost on the medium: then this is where the count is mended.
@@ -177,6 +193,19 @@ class Cursor:
         self._emptied = True
         self._touch()
 
+    def seek(self, sequence: int) -> None:
+        """See `Channel.seek`. BackendError when it cannot be counted what comes then; nothing is changed."""
+        topic = self._topic
+        unread = topic.reading.count(sequence, topic.released)
+        if sequence >= self.next:
+            self.empty()
+        else:
+            self._forget_from(sequence)
+        self.next, self._replays = sequence, topic.released
+        self.taken_total = topic.released_total - unread
+        self._ahead.clear()
+        self._touch()
+
     def unfinished(self) -> list[int]:
         """The sequences with a held row, in any order."""
         return list(self._held)
@@ -187,6 +216,7 @@ class Cursor:
         """
         saved = SavedCursor(name, next=self.next, taken_total=self.taken_total, emptied=self._emptied)
         saved.first_deliveries = first_deliveries
+        saved.replays, saved.forgotten_from = self._replays if self.next < self._replays else 0, self._forgotten_from
         for sequence in self._changed:
             row = self._held.get(sequence)
             if row is None:
@@ -196,6 +226,7 @@ class Cursor:
                 saved.held.append(HeldRow(sequence, attempts, round(wall_ms_at + due * 1000) if due else 0))
         self._in_cut, self._changed = self._changed, {}
         self._emptied = self.touched = False
+        self._forgotten_from = None
         return saved
 
     def end_of_save(self, saved: SavedCursor, *, failed: bool) -> None:
@@ -209,6 +240,7 @@ class Cursor:
             else:
                 self._changed.pop(sequence, None)
         self._emptied = self._emptied or saved.emptied
+        self._forgotten_from = _lower(self._forgotten_from, saved.forgotten_from)
         self._touch()
 
     def restore(self, saved: SavedCursor, wall_ms_at: float) -> None:
@@ -216,7 +248,7 @@ class Cursor:
         Become what was saved. What was in flight comes back first; `wall_ms_at` as in `changes`. `emptied`
         and `dropped_rows` say which of the rows that are saved are void.
         """
-        self.next, self.taken_total = saved.next, saved.taken_total
+        self.next, self.taken_total, self._replays = saved.next, saved.taken_total, saved.replays
         rows = {row.sequence: row for row in saved.held}
         for sequence in sorted(saved.first_deliveries):
             if sequence not in rows:
@@ -248,6 +280,30 @@ class Cursor:
         self._ahead.reverse()
         return self._ahead[-1] if self._ahead else None
 
+    def _is_due_again(self, segment: Segment, now: float) -> bool:
+        """
+        Whether deferred messages are to be taken from the log. Those of a replay that are not due yet are held from
+        now on.
+        """
+        if self.next >= self._replays:
+            return False
+        wall_ns = segment.timestamp_ns + segment.delay_ms * 10**6
+        due = (wall_ns - self._topic.broker.wall_offset_ns) / 1e9
+        if due > now:
+            self.hold_deferred(self.next, segment.end - self.next, due)
+            self._look_at(due)
+        return due <= now
+
+    def _forget_from(self, start: int) -> None:
+        """Forget the held rows from a sequence on, and have the others served before that is come to."""
+        self._held = {sequence: row for sequence, row in self._held.items() if sequence < start}
+        self._requeued = deque((start, sequence) for _, sequence in self._requeued if sequence < start)
+        self._restored_count = min(self._restored_count, len(self._requeued))
+        self._deferred = [entry for entry in self._deferred if entry[1] < start]
+        heapify(self._deferred)
+        self._changed = {sequence: saved for sequence, saved in self._changed.items() if sequence < start}
+        self._forgotten_from = _lower(self._forgotten_from, start)
+
     def _requeue(self, sequence: int, attempts: int) -> None:
         self._hold(sequence, attempts, 0.0)
         mark = min(self._topic.released, self.next + max(1, self._topic.mem_queue_size))
@@ -262,6 +318,10 @@ class Cursor:
     def _touch(self) -> None:
         self.touched = True
         self._topic.touch()
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    return min((sequence for sequence in (one, other) if sequence is not None), default=None)
 
 
 def _sequence(message_id: bytes, delivery: Delivery) -> int:

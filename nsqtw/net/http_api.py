@@ -3,6 +3,7 @@ The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
 
     GET    /ping  /info  /stats                                             http_stats
     POST   /pub  /mpub                                                      http_publish
+    GET    /v2/topic/log  /v2/topic/log/range                               http_log
     POST   /topic/{create,delete,empty,pause,unpause}?topic=                http_admin
     POST   /channel/{create,delete,empty,pause,unpause}?topic=&channel=     http_admin
     GET    /config/:opt                                                     http_config
@@ -30,6 +31,7 @@ from nsqtw.net.http_admin import Administration
 from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
+from nsqtw.net.http_log import LogReading
 from nsqtw.net.http_publish import Publishing
 from nsqtw.net.http_routing import Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
@@ -79,6 +81,7 @@ def broker_site(
                 Route(b"GET", b"/stats", inspection.stats),
                 *publishing.routes(),
                 *Administration(broker, pump).routes(),
+                *LogReading(broker, pump).routes(),
                 *Configuration(broker.options).routes(),
                 *Debugging(pump.reactor).routes(),
             ]

@@ -53,6 +53,7 @@ class MemoryPositions:
         for saved in self.saved.topics:
             if saved.name == topic:
                 below = min((cursor.next for cursor in saved.cursors), default=saved.released)
+                below = below if saved.floor is None else min(below, saved.floor)
                 wanted = {sequence for cursor in saved.cursors for sequence in _unfinished(cursor)}
                 return below, iter(sorted(sequence for sequence in wanted if sequence < below))
         return None
@@ -78,12 +79,15 @@ def _merged_topic(old: SavedTopic | None, new: SavedTopic) -> SavedTopic:
 def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
     merged = deepcopy(new)
     held = {row.sequence: row for row in old.held} if old is not None and not new.emptied else {}
+    if new.forgotten_from is not None:
+        held = {sequence: row for sequence, row in held.items() if sequence < new.forgotten_from}
     for sequence in new.dropped_rows:
         held.pop(sequence, None)
     held.update({row.sequence: row for row in new.held})
     merged.held = sorted(held.values(), key=lambda row: row.sequence)
     merged.dropped_rows = []
     merged.emptied = False
+    merged.forgotten_from = None
     return merged
 
 

@@ -171,19 +171,30 @@ def test_a_later_version_is_not_touched(positions: Positions, path: str) -> None
     connection.close()
 
 
-def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: str) -> None:
-    """Version 1 knew no durability class of a topic's own."""
+_VERSION_1 = "id, name, paused, released, released_total, end_sequence, put_total, dropped, waiting"
+
+
+@pytest.mark.parametrize(("version", "columns"), [(1, _VERSION_1), (2, f"{_VERSION_1}, durability")])
+def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: str, version: int, columns: str) -> None:
+    """Version 1 knew no durability class of a topic's own, and neither of them retention."""
     positions.save(cut(1))
     positions.close(False)
     connection = sqlite3.connect(path)
-    columns = "id, name, paused, released, released_total, end_sequence, put_total, dropped, waiting"
-    connection.executescript(
-        f"CREATE TABLE older AS SELECT {columns} FROM topic; DROP TABLE topic; ALTER TABLE older RENAME TO topic;"
-        "UPDATE broker SET version = 1"
-    )
+    for table, names in (
+        ("topic", columns),
+        ("cursor", "id, topic, name, paused, next, taken_total, first_deliveries"),
+    ):
+        connection.executescript(
+            f"CREATE TABLE older AS SELECT {names} FROM {table}; DROP TABLE {table};"
+            f"ALTER TABLE older RENAME TO {table};"
+        )
+    connection.execute("UPDATE broker SET version = ?", (version,))
+    connection.commit()
     connection.close()
     for _ in range(2):
-        assert numbers(load(path)) == {1}
+        saved = load(path)
+        assert numbers(saved) == {1}
+        assert [(topic.floor, topic.marks, topic.runs) for topic in saved.topics] == [(None, [], [])] * 2
 
 
 def test_there_is_no_way_to_have_one(tmp_path: Path) -> None:
