@@ -103,14 +103,23 @@ def _after_bytes(client: LogClient, address: str, at: int, end: int, most: int) 
 def plan(client: LogClient, options: LogOptions, start: Positions, ends: Positions) -> list[LogPartition]:
     """The partitions of a range. Raises DataLossError when its beginning is gone, unless failOnDataLoss is false."""
     ranges = [(address, start.get(address, BEGINNING), end) for address, end in ends.items()]
-    ranges = [(address, low, high) for address, low, high in ranges if low < high]
-    total = sum(high - low for _, low, high in ranges)
-    partitions: list[LogPartition] = []
-    for address, low, high in ranges:
-        whole = LogPartition(address, low, high)
-        if options.fail_on_data_loss:
-            check(whole, low, client.read(address, low, _ONE_SECTION).result())
-        count = max(1, min(high - low, round(options.partitions * (high - low) / total)))
-        edges = [low + (high - low) * number // count for number in range(count + 1)]
-        partitions += [LogPartition(address, one, other) for one, other in zip(edges, edges[1:], strict=False)]
-    return partitions
+    wholes = [_without_gap(client, options, LogPartition(*each)) for each in ranges if each[1] < each[2]]
+    total = sum(whole.end - whole.start for whole in wholes)
+    return [part for whole in wholes for part in _cut(whole, options.partitions, total)]
+
+
+def _without_gap(client: LogClient, options: LogOptions, whole: LogPartition) -> LogPartition:
+    """The same from its first message on."""
+    part = client.read(whole.address, whole.start, _ONE_SECTION).result()
+    if options.fail_on_data_loss:
+        check(whole, whole.start, part)
+    first = part.sections[0].first if part.sections else whole.start
+    return LogPartition(whole.address, min(max(whole.start, first), whole.end), whole.end)
+
+
+def _cut(whole: LogPartition, partitions: int, total: int) -> list[LogPartition]:
+    """Its part of the partitions, one at least; none is empty."""
+    length = whole.end - whole.start
+    count = max(1, min(length, round(partitions * length / total))) if length else 0
+    edges = [whole.start + length * number // count for number in range(count + 1)] if count else []
+    return [LogPartition(whole.address, one, other) for one, other in zip(edges, edges[1:], strict=False)]

@@ -72,7 +72,8 @@ def sections(body: bytes) -> Iterator[Section]:
 def cut(section: Section, low: int, high: int) -> Cut:
     """The messages of a section with positions from `low` to before `high`. Raises ReadError."""
     frames, starts = _starts(section)
-    low, high = max(low - section.first, 0), min(high - section.first, section.messages)
+    low = max(low - section.first, 0)
+    high = max(min(high - section.first, section.messages), low)
     here = starts[low:high]
     timestamp_at = _TIMESTAMP.unpack_from
     return Cut(
