@@ -48,11 +48,11 @@ class Counts(NamedTuple):
 NOTHING = Counts(0, 0, 0)
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Return when the condition holds; the test fails when it does not in PATIENCE_SECONDS."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def wait_until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    """Return when the condition holds; the test fails when it does not in so many seconds."""
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not in {PATIENCE_SECONDS:.0f} s: {what}"
+        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {what}"
         time.sleep(_LOOK_AGAIN_SECONDS)
 
 

@@ -1,0 +1,107 @@
+"""SIGKILL of the driver with its Java, and of the broker, mid-stream: nothing lost, nothing twice in the files."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.process import NsqdProcess, wait_until
+from tests.wire import HOST
+
+LONG = 240
+EACH = 2_000
+#: What the killed driver had in flight comes again after this.
+MSG_TIMEOUT_MS = 2_000
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[NsqdProcess]:
+    nsqd = NsqdProcess(tmp_path / "broker")
+    try:
+        nsqd.start()
+        nsqd.create("t", "spark")
+        nsqd.order("/v2/topic/retention?topic=t&time=1h")
+        yield nsqd
+    finally:
+        nsqd.close()
+
+
+@pytest.fixture(params=["channel", "log"])
+def options(request: pytest.FixtureRequest, broker: NsqdProcess, tmp_path: Path) -> dict[str, str]:
+    if request.param == "log":
+        address = f"{HOST}:{broker.http_port}"
+        given = {"replay": "log", "nsqdHttpAddresses": address, "startingOffsets": "earliest", "retries": "30"}
+    else:
+        given = {
+            "nsqdTcpAddresses": f"{HOST}:{broker.tcp_port}",
+            "channel": "spark",
+            "spoolPath": str(tmp_path / "spool"),
+            "msgTimeoutMs": str(MSG_TIMEOUT_MS),
+            "idleTimeoutMs": str(3 * MSG_TIMEOUT_MS),
+        }
+    return given | {"topic": "t", "maxRowsPerTrigger": "300"}
+
+
+class Driver:
+    """`stream_job` in a process group of its own."""
+
+    def __init__(self, folder: Path, options: dict[str, str]) -> None:
+        self._folder = folder
+        job = folder / "job.json"
+        job.write_text(json.dumps({"options": options, "folder": str(folder)}))
+        command = [sys.executable, "-m", "tests.spark.stream_job", str(job)]
+        with (folder / "driver.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def await_batches(self, count: int) -> None:
+        """Until so many micro-batches are committed, those of earlier drivers included."""
+        commits = self._folder / "checkpoint" / "commits"
+
+        def done() -> bool:
+            assert self._process.poll() is None, (self._folder / "driver.log").read_text()[-3000:]
+            return len([one for one in commits.glob("*") if one.name.isdigit()]) >= count
+
+        wait_until(done, f"{count} micro-batches", seconds=LONG)
+
+    def kill(self) -> None:
+        """With its Java, and all Python workers."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def publish(broker: NsqdProcess, start: int) -> None:
+    bodies = b"\n".join(b"%d" % number for number in range(start, start + EACH))
+    answer = broker.http("POST", "/mpub?topic=t", bodies)
+    assert answer.status == 200, answer
+
+
+def test_each_message_is_in_the_files_once(
+    spark: SparkSession, broker: NsqdProcess, options: dict[str, str], tmp_path: Path
+) -> None:
+    publish(broker, 0)
+    driver = Driver(tmp_path, options)
+    try:
+        driver.await_batches(2)
+    finally:
+        driver.kill()
+    publish(broker, EACH)
+    driver = Driver(tmp_path, options)
+    try:
+        driver.await_batches(6)
+        broker.kill()
+        broker.start()
+        publish(broker, 2 * EACH)
+        driver.await_batches(9)
+    finally:
+        driver.kill()
+    drain = spark.readStream.format("nsq").options(**options).load().writeStream.format("parquet")
+    drain = drain.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    assert drain.start(str(tmp_path / "out")).awaitTermination(LONG)
+    found = spark.read.parquet(str(tmp_path / "out")).selectExpr("cast(value AS int) AS value").collect()
+    assert list(range(3 * EACH)) == sorted(row.value for row in found)
