@@ -21,6 +21,7 @@ from twisted.logger import Logger
 from nsqtw.assembly import Parts, assemble, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
+from nsqtw.net.steady import keep_steady
 from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
 from nsqtw.version import version_line
 
@@ -102,6 +103,7 @@ class BrokerService(Service):
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
+        keep_steady(self._reactor)
         with ExitStack() as undo:
             try:
                 tcp, http = self._prepare(undo)

@@ -83,6 +83,8 @@ INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     first_deliveries = excluded.first_deliveries
 """
 
+_SHIFT_DUE = "UPDATE held SET due_ms = max(1, due_ms + ?) WHERE due_ms > 0"
+
 _HELD_PAGE = """
 SELECT sequence FROM held WHERE cursor = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?
 """
@@ -148,6 +150,8 @@ class Positions:
                 self._delete_topic(connection, topic)
             for topic, channel in cut.deleted_channels:
                 self._delete_channel(connection, topic, channel)
+            if cut.due_shift_ms:
+                connection.execute(_SHIFT_DUE, (cut.due_shift_ms,))
             self._put(connection, cut.topics)
 
     def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:

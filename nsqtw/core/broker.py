@@ -37,6 +37,7 @@ from nsqtw.core.log import Cache, Log
 from nsqtw.core.naming import Naming
 from nsqtw.core.segment import SEQUENCE_BITS
 from nsqtw.core.topic import Topic
+from nsqtw.core.wall import Wall
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
@@ -92,7 +93,9 @@ class Broker:
         self.clients: dict[int, Client] = {}
         self.stopping = False
         self.wall_offset_ns = 0
-        """Wall clock minus the clock of `now`; the edge keeps it right."""
+        """Wall clock minus the clock of `now`; the edge keeps it right with `follow_wall`."""
+        self._wall = Wall()
+        self._due_shift_ms = 0
         self.to_commit: list[Topic] = []
         self.to_serve: dict[Channel, None] = {}
         self.touched: dict[Topic, None] = {}
@@ -186,6 +189,19 @@ class Broker:
         """The wall clock at `now`."""
         return int(now * 1e9) + self.wall_offset_ns
 
+    def follow_wall(self, offset_ns: int, now: float) -> None:
+        """The wall clock is `offset_ns` ahead of the clock of `now`. When it jumped, saved due times go with it."""
+        self.wall_offset_ns = offset_ns
+        jump_ms = self._wall.note(offset_ns, now)
+        if jump_ms:
+            self._due_shift_ms += jump_ms
+            text = "NSQ: the wall clock jumped by {seconds} s - what waits here goes by another clock"
+            self.log("warn", text, seconds=round(jump_ms / 1000, 3))
+
+    def age_ns(self, timestamp_ns: int, now: float) -> int:
+        """How long ago a message with this timestamp was published, whatever the wall clock did meanwhile."""
+        return self._wall.age_ns(timestamp_ns, now, self.wall_offset_ns)
+
     # -- the turn
 
     def commit(self, now: float) -> None:
@@ -252,7 +268,14 @@ class Broker:
     @property
     def save_is_wanted(self) -> bool:
         """Something changed since the last cut."""
-        return bool(self.touched or self._save_waiters or self._deleted_topics or self._deleted_channels)
+        return bool(
+            self.touched
+            or self._save_waiters
+            or self._deleted_topics
+            or self._deleted_channels
+            or self._due_shift_ms
+            or self._save_error
+        )
 
     def begin_save(self, now: float) -> Save:
         """All that changed since the last time, as a job for the writer thread; then `end_save`. One at a time."""
@@ -260,6 +283,7 @@ class Broker:
         save = Save(Cut(), self._blocks_to_reserve(), self.naming.take(now), waiters=self._save_waiters)
         save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
         save.cut.deleted_channels = self._deleted_channels
+        save.cut.due_shift_ms, self._due_shift_ms = self._due_shift_ms, 0
         self._save_waiters, self._deleted_channels = [], []
         self._deleted_topics, self._deleted_queues = [], []
         touched, self.touched = self.touched, {}
@@ -285,6 +309,7 @@ class Broker:
             self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
             self._deleted_queues = save.deleted + self._deleted_queues
             self._deleted_channels = save.cut.deleted_channels + self._deleted_channels
+            self._due_shift_ms += save.cut.due_shift_ms
         if save.names is not None:
             self.naming.written(error or save.names_error)
         for saved in save.cut.topics:
