@@ -129,8 +129,9 @@ class IBackend(Interface):
         Store segments, ascending, for several queues at once. All or nothing for each queue: those that are
         not keys of the answer can be read from now on; of those that are, nothing can (a restart may find
         some of it). With `durable` it is on stable storage on return, and so is everything committed to these queues
-        before; an empty `writes` then brings all queues there. A queue that failed works again by itself when the
-        cause is gone. Never called twice at once for one queue; with `durable` from the writer thread, perhaps while
+        before; an empty `writes` then brings all queues there, and after a failure also finds out whether something
+        could be stored again: BackendError if not. A queue that failed works again by itself when the cause is gone.
+        Never called twice at once for one queue; with `durable` from the writer thread, perhaps while
         the reactor thread commits to other queues.
         """
 

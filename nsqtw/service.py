@@ -156,6 +156,7 @@ class BrokerService(Service):
 
     def _serve(self, tcp: Listener, http: Listener | None) -> None:
         parts = self._parts
+        parts.pump.wake()  # what became due meanwhile does not wait for a client
         self._listen("TCP", tcp, parts.clients)
         if http is not None:
             from nsqtw.net.http_api import broker_site
@@ -191,7 +192,7 @@ class BrokerService(Service):
         if self._statsd is not None:
             await self._statsd.stop()
         parts.writer.close()
-        parts.storage.close(parts.broker.health == "OK")
+        parts.storage.close(parts.broker.health.is_good)
         _log.info("QUEUESCAN: closing")
         os.close(self._lock)
         _log.info("NSQ: bye")

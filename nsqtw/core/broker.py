@@ -30,6 +30,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
+from nsqtw.core.health import Health
 from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.late import LateCommit
 from nsqtw.core.latency import Measure
@@ -99,8 +100,7 @@ class Broker:
         self.to_commit: list[Topic] = []
         self.to_serve: dict[Channel, None] = {}
         self.touched: dict[Topic, None] = {}
-        self._commit_error: BackendError | None = None
-        self._save_error: BackendError | None = None
+        self.health = Health(self)
         self.backend = backend
         self._memory_backend = memory_backend
         self._reserve = reserve
@@ -174,17 +174,6 @@ class Broker:
         if self._late.owes(topic):
             raise self._late.error
 
-    @property
-    def health(self) -> str:
-        """`OK`, or `NOK - ` and why the last attempt to write failed."""
-        error = self._commit_error or self._save_error
-        return "OK" if error is None else f"NOK - {error}"
-
-    def note_commit(self, error: BackendError | None) -> None:
-        """How the last attempt to store messages went. The operator is told when that changes."""
-        _tell(self.log, "messages", self._commit_error, error)
-        self._commit_error = error
-
     def timestamp_ns(self, now: float) -> int:
         """The wall clock at `now`."""
         return int(now * 1e9) + self.wall_offset_ns
@@ -220,7 +209,7 @@ class Broker:
                 sealed.append((topic, topic.seal(timestamp_ns), waiters))
             except Exception as error:
                 refusal = self._foreseen(error, f"TOPIC({topic.name}): collecting its messages failed")
-                self.note_commit(refusal)
+                self.health.note_commit(refusal)
                 self._answer(waiters, refusal)
         return sealed
 
@@ -274,7 +263,7 @@ class Broker:
             or self._deleted_topics
             or self._deleted_channels
             or self._due_shift_ms
-            or self._save_error
+            or self.health.cannot_save
         )
 
     def begin_save(self, now: float) -> Save:
@@ -300,8 +289,7 @@ class Broker:
 
     def end_save(self, save: Save, error: BackendError | None) -> None:
         """The job is done, or failed with `error` and left the saved state as it was."""
-        _tell(self.log, "positions", self._save_error, error)
-        self._save_error = error
+        self.health.note_save(error)
         if error is None:
             self._reserved_blocks = max(self._reserved_blocks, save.reserve or 0)
             self._dying.difference_update(save.cut.deleted_topics)
@@ -391,17 +379,10 @@ class Broker:
         for backend, of_backend in writes.items():
             failed.update(commit_to(backend, of_backend, False, self.log))
         if failed:
-            self.note_commit(next(iter(failed.values())))
+            self.health.note_commit(next(iter(failed.values())))
         elif writes:
-            self.note_commit(None)
+            self.health.note_commit(None)
         return failed
-
-
-def _tell(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:
-    if now is not None and str(now) != str(before):
-        log("error", "NSQ: {what} cannot be stored - {error}", what=what, error=now)
-    elif now is None and before is not None:
-        log("info", "NSQ: {what} are stored again", what=what)
 
 
 def _nobody(error: Exception | None) -> None:

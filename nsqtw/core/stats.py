@@ -36,7 +36,7 @@ def document(
     known = topic == "" or topic in broker.topics
     found: dict[str, Any] = {
         "version": version,
-        "health": broker.health,
+        "health": str(broker.health),
         "start_time": broker.start_time,
         "topics": _topics(broker, topic, channel, include_clients, now) if known else None,
     }

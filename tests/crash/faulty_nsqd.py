@@ -30,6 +30,7 @@ real_time, real_time_ns, real_connect = time.time, time.time_ns, sqlite3.connect
 _WRITES = ("INSERT", "UPDATE", "DELETE", "COMMIT", "BEGIN;")
 _SQLITE_ERRORS = {
     ("write", "ENOSPC"): (sqlite3.SQLITE_FULL, "database or disk is full"),
+    ("write", "EDQUOT"): (sqlite3.SQLITE_IOERR_WRITE, "disk I/O error"),
     ("write", "EIO"): (sqlite3.SQLITE_IOERR_WRITE, "disk I/O error"),
     ("read", "EIO"): (sqlite3.SQLITE_IOERR_READ, "disk I/O error"),
     ("sync", "EIO"): (sqlite3.SQLITE_IOERR_FSYNC, "disk I/O error"),
