@@ -141,7 +141,14 @@ def log(level: str, text: str, /, **fields: Any) -> None:
 
 
 def report(topic: str, where: str, first: int, last: int, why: str) -> None:
-    """Tell the operator of stored messages that cannot be read. From any thread."""
+    """Tell the operator of stored messages that cannot be read, and what else was found there. From any thread."""
+    if not topic:
+        what = "messages of a topic that cannot be told are lost: " if first <= last else ""
+        log("error", "NSQ: {where}: {what}{why}", where=where, what=what, why=why)
+        return
+    if last < first:
+        log("warn", "TOPIC({topic}): {where}: {why}", topic=topic, where=where, why=why)
+        return
     _log.error(
         "TOPIC({topic}): messages {first} to {last} in {where} are lost: {why}",
         topic=topic,

@@ -26,7 +26,9 @@ Waiter = Callable[["Exception | None"], None]
 Report = Callable[[str, str, int, int, str], None]
 """
 `report(topic, where, first, last, why)`: stored messages of a topic, the sequences `first` to `last`, cannot
-be read. `where` is a place an operator can look at (file and offset), `why` one short sentence.
+be read. `where` is a place an operator can look at (file and offset), `why` one short sentence. An empty range (`last`
+below `first`): nothing that was stored is lost, or it is not known what; `why` then says what was done. An empty
+`topic`: it cannot be told, or all are concerned.
 """
 
 

@@ -82,7 +82,7 @@ def test_a_flipped_bit_costs_one_segment_and_is_reported_once(
     change(tmp_path, "UPDATE segment SET frames = zeroblob(length(frames)) WHERE first = 2")
     for _ in range(2):
         assert list(messages(read_all(queue))) == [0, 1, 5]
-    assert reports == [("t", "messages.db segment 2", 2, 4, "the checksum does not match")]
+    assert reports == [("t", "messages.db segment 2", 2, 4, "the checksum of the frames is wrong")]
 
 
 def test_a_damaged_page_costs_what_is_on_it(tmp_path: Path, reports: list[tuple[Any, ...]]) -> None:
