@@ -24,7 +24,7 @@ from nsqtw.backends.disk_space import Reserve
 from nsqtw.backends.disk_trim import Spares
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.sqlite_row import COLUMNS, Row
-from nsqtw.backends.sqlite_salvage import set_aside
+from nsqtw.backends.sqlite_salvage import finish_setting_aside, set_aside
 from nsqtw.backends.sqlite_schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
 from nsqtw.backends.sqlite_survey import FoundTopic, find_topic, first_of, is_corrupt, survey
 from nsqtw.backends.sqlite_trim import Trim
@@ -195,7 +195,8 @@ class SqliteBackend:
                     self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _open(self) -> None:
-        """sqlite3.Error, BackendError."""
+        """sqlite3.Error, BackendError, OSError."""
+        finish_setting_aside(self._path)
         self._writer = connect(self._path)
         migrate(self._writer)
         self._remove_nameless()

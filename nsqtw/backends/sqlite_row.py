@@ -64,13 +64,13 @@ class Row(NamedTuple):
         return low, max(low, high)
 
     def mended(self) -> Row | None:
-        """With the numbers its frames tell, if these are good. A delay that is no number is none."""
+        """With the numbers its frames tell, if these are good. A delay that cannot be is none."""
         if not isinstance(self.frames, bytes) or type(self.crc) is not int or crc32(self.frames) != self.crc:
             return None
         numbers = numbers_of(self.frames)
         if numbers is None or type(self.topic) is not int or self.topic < 0:
             return None
-        delay = self.delay if type(self.delay) is int and self.delay >= 0 else 0
+        delay = self.delay if type(self.delay) is int and 0 <= self.delay < _HIGHEST else 0
         return self._replace(first=numbers[0], last=numbers[1], delay=delay, head=None)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from attrs import define, field
 
 from nsqtw.backends.sqlite_row import COLUMNS, Row
-from nsqtw.backends.sqlite_schema import FILE, connect, insert_segments, migrate
+from nsqtw.backends.sqlite_schema import FILE, connect, connect_read_only, insert_segments, migrate, version_of
 from nsqtw.core.segment import Segment, only
 from nsqtw.interfaces import Report
 from nsqtw.names import is_valid_name
@@ -60,6 +60,8 @@ class Salvage:
     """Topics that are being deleted."""
     odd_topics: list[tuple[int, str]] = field(factory=list)
     """What is wrong with the others."""
+    query: str = ""
+    """For one row."""
 
     def read_topics(self) -> None:
         """Fill `topics` and the others."""
@@ -112,7 +114,7 @@ class Salvage:
 
     def _fetch(self, row_id: int) -> FoundRow:
         try:
-            values = self.connection.execute(f"SELECT {COLUMNS} FROM segment WHERE id = ?", (row_id,)).fetchone()
+            values = self.connection.execute(self.query, (row_id,)).fetchone()
         except sqlite3.DatabaseError as error:
             return self._unreadable(row_id, str(error))
         if values is None:
@@ -141,7 +143,9 @@ class Salvage:
 
 def salvage(connection: sqlite3.Connection) -> Salvage:
     """Look at a database."""
-    found = Salvage(connection)
+    # Version 1 has no checksums of numbers.
+    columns = COLUMNS if version_of(connection) > 1 else COLUMNS.replace("head", "NULL")
+    found = Salvage(connection, query=f"SELECT {columns} FROM segment WHERE id = ?")
     found.read_topics()
     return found
 
@@ -151,7 +155,7 @@ def rebuild(old: str, new: str, report: Report) -> None:
     Write all that can be read of the database at `old` into one at `new`, which does not exist, and report what
     cannot. It is on stable storage afterwards. sqlite3.Error.
     """
-    with closing(sqlite3.connect(old, isolation_level=None)) as source, closing(connect(new)) as target:
+    with closing(connect_read_only(old)) as source, closing(connect(new)) as target:
         migrate(target)
         found = salvage(source)
         for topic_id, why in found.odd_topics:
@@ -196,6 +200,12 @@ def set_aside(path: str, report: Report) -> None:
             os.rename(path + suffix, aside + suffix)
     os.rename(path + FRESH, path)
     report("", FILE, 0, -1, f"the database was damaged; all that could be read is in a new one, the old one is {aside}")
+
+
+def finish_setting_aside(path: str) -> None:
+    """After `set_aside` was interrupted: the fresh database is whole once the damaged one has another name. OSError."""
+    if os.path.exists(path + FRESH) and not os.path.exists(path):
+        os.rename(path + FRESH, path)
 
 
 def _both_ways(connection: sqlite3.Connection, query: str) -> tuple[dict[int, Any], bool]:

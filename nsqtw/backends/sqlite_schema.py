@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from urllib.parse import quote
 from zlib import crc32
 
 from nsqtw.backends.sqlite_row import head_of
@@ -62,7 +63,8 @@ def sqlite_error(error: sqlite3.Error) -> BackendError:
     """What an error of SQLite becomes at the border of storage."""
     code = getattr(error, "sqlite_errorcode", None)
     kind = BackendFull if code == sqlite3.SQLITE_FULL else BackendError
-    return kind(f"{FILE}: {error}")
+    hint = "; nsqtw fsck --repair sets it aside" if code == sqlite3.SQLITE_NOTADB else ""
+    return kind(f"{FILE}: {error}{hint}")
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -73,6 +75,11 @@ def connect(path: str) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     return connection
+
+
+def connect_read_only(path: str) -> sqlite3.Connection:
+    """A connection that leaves the file, and its log of changes, as they are. sqlite3.Error."""
+    return sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -28,8 +28,12 @@ _ROW = f"SELECT {COLUMNS} FROM segment WHERE id = ?"
 _BYTES = "SELECT ifnull(sum(length(frames)), 0) FROM segment WHERE topic = ?"
 _OUTSIDE = """
 SELECT id FROM segment WHERE topic = ?1 AND last < 0 UNION ALL SELECT id FROM segment WHERE topic = ?1 AND last >= ?2
+    UNION ALL SELECT id FROM segment WHERE topic = ?1 AND last IS NULL
 """
-_OF_NO_TOPIC = "SELECT id FROM segment WHERE topic < 0 UNION ALL SELECT id FROM segment WHERE topic > ?"
+_OF_NO_TOPIC = """
+SELECT id FROM segment WHERE topic < 0 UNION ALL SELECT id FROM segment WHERE topic > ?
+    UNION ALL SELECT id FROM segment WHERE topic IS NULL
+"""
 
 
 @define
