@@ -26,7 +26,7 @@ from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.sqlite_row import COLUMNS, Row
 from nsqtw.backends.sqlite_salvage import finish_setting_aside, set_aside
 from nsqtw.backends.sqlite_schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
-from nsqtw.backends.sqlite_survey import FoundTopic, find_topic, first_of, is_corrupt, survey
+from nsqtw.backends.sqlite_survey import FoundTopic, find_topic, first_of, is_corrupt, is_failed_sync, survey
 from nsqtw.backends.sqlite_trim import Trim
 from nsqtw.core.segment import Segment, only
 from nsqtw.errors import BackendError, OptionError
@@ -74,6 +74,8 @@ class SqliteBackend:
         self._queues: dict[str, SqliteQueue] = {}
         self._lock = Lock()
         self._read_lock = Lock()
+        self._is_in_doubt = False
+        """The log of changes could not be synced: what is in it may not be on the medium, whatever a next sync says."""
         try:
             try:
                 self._open()
@@ -153,6 +155,8 @@ class SqliteBackend:
         with self._lock:
             connection = self._writer
             try:
+                if self._is_in_doubt:
+                    self._leave_log()
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
@@ -162,8 +166,20 @@ class SqliteBackend:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error):
+                    self._is_in_doubt = self._is_in_doubt or is_failed_sync(error)
                     raise sqlite_error(error) from error
                 raise
+
+    def _leave_log(self) -> None:
+        """
+        Copy the log of changes into the database, which is synced, and start it anew: after a failed sync a commit
+        behind what was not synced could be lost with it. sqlite3.Error, BackendError.
+        """
+        self._writer.execute("PRAGMA synchronous = FULL")
+        busy, *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise BackendError(f"{FILE}: its log of changes could not be synced, and is still being read")
+        self._is_in_doubt = False
 
     def tidy(self) -> None:
         """Give free pages back to the file system, and copy the WAL back. BackendError."""

@@ -99,6 +99,10 @@ def is_corrupt(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
 
 
+def is_failed_sync(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+
+
 def _topic(connection: sqlite3.Connection, topic_id: int, name: str, end: object, size: object) -> FoundTopic:
     rows_end = newest_end(connection, topic_id)
     known_end = end if type(end) is int and rows_end <= end < HIGHEST else None
