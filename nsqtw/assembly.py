@@ -88,10 +88,16 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
     """
     positions, backend = storage.positions, storage.backend
     named = metadata.read(storage.metadata_path, log) or []
+    path = os.path.join(storage.directory, POSITIONS_FILE)
+    how_gone = (
+        "" if os.path.exists(path) and os.path.getsize(path) else "is empty" if os.path.exists(path) else "is missing"
+    )
     saved = positions.load()
-    if saved.lost:
-        log("error", f"NSQ: {POSITIONS_FILE} was damaged and is set aside - channels start at the oldest message kept")
     stored = backend.topics()
+    if saved.lost:
+        how_gone = f"was damaged: {saved.lost_how or 'it was set aside'}"
+    if saved.lost or (how_gone and stored and not takeover.is_due(storage.directory)):
+        log("error", "NSQ: {path} {how} - channels start at the oldest message kept", path=path, how=how_gone)
     broker = Broker(
         options,
         backend,
@@ -109,6 +115,14 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
         take_over(storage.directory, named, broker, positions, saved, stored)
     load(broker, saved, stored, pump.now(), named)
     return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
+
+
+def _how_gone(path: str) -> str:
+    """What an operator is told of a file that is not there; "" when it is."""
+    try:
+        return "" if os.path.getsize(path) else "is empty"
+    except OSError:
+        return "is missing"
 
 
 def write_names(path: str, topics: Iterable[NamedTopic]) -> None:

@@ -176,6 +176,18 @@ class IBackendQueue(Interface):
         """Write out what is held back, release files."""
 
 
+class ICountedQueue(Interface):
+    """
+    What an IBackendQueue may provide besides: it can tell that messages are missing, though gaps are normal.
+    """
+
+    def check(start: int, expected: int) -> None:
+        """
+        Called once after the queue was opened: no channel wants what is below `start`, and from there on there should
+        be at least `expected` messages. Report what is missing. BackendError when the medium fails.
+        """
+
+
 class IPositions(Interface):
     """
     Where every cursor stands. One for a broker; written by the writer thread, one `Cut` at a time.

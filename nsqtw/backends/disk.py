@@ -25,6 +25,7 @@ from zope.interface import implementer
 
 from nsqtw.backends.disk_file import Descriptor, OpenFiles
 from nsqtw.backends.disk_format import first_of_log
+from nsqtw.backends.disk_holes import report_holes
 from nsqtw.backends.disk_log import Log
 from nsqtw.backends.disk_reader import LogReader
 from nsqtw.backends.disk_recovery import open_log
@@ -35,7 +36,7 @@ from nsqtw.backends.disk_writer import LogWriter
 from nsqtw.backends.files import Files, backend_error, write_all
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
-from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
+from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, ICountedQueue, Report
 from nsqtw.names import directory_name, name_of_directory
 
 PROBE_FILE = "probe.tmp"
@@ -193,7 +194,7 @@ class DiskBackend:
                     self.remove_tree(os.path.join(self.directory, name))
 
 
-@implementer(IBackendQueue)
+@implementer(IBackendQueue, ICountedQueue)
 class DiskQueue:
     """The log of one topic."""
 
@@ -233,6 +234,13 @@ class DiskQueue:
     def read(self, start: int, limit: int) -> list[Segment]:
         """IBackendQueue API"""
         return self._reader.read(start, limit)
+
+    def check(self, start: int, expected: int) -> None:
+        """ICountedQueue API"""
+        try:
+            report_holes(self.log, start, expected)
+        except OSError as error:
+            raise backend_error(error, f"check of topic {self.log.topic}") from error
 
     def trim(self, below: int, keep: Iterable[int]) -> None:
         """IBackendQueue API"""

@@ -120,9 +120,10 @@ class Positions:
                 lost = _finish_setting_aside(self._path)
                 try:
                     saved = self._open(self._path)
-                except _DamagedError:
-                    self._set_aside()
+                except _DamagedError as damage:
+                    aside = self._set_aside()
                     saved = self._open(self._path)
+                    saved.lost_how = f"{damage}; it is set aside as {aside}"
                     lost = True
             except OSError as error:
                 self._disconnect()
@@ -201,10 +202,10 @@ class Positions:
             raise
         return saved
 
-    def _set_aside(self) -> None:
+    def _set_aside(self) -> str:
         """
-        Put a fresh database in the place of the damaged one, which gets another name. The fresh one is complete
-        before the first file is touched: on a full disk all stays as it is.
+        Put a fresh database in the place of the damaged one, which gets another name: that is returned. The fresh one
+        is complete before the first file is touched: on a full disk all stays as it is.
         """
         self._disconnect()
         self._open(self._path + _FRESH)
@@ -217,6 +218,7 @@ class Positions:
             with suppress(FileNotFoundError):
                 os.rename(self._path + suffix, f"{self._path}.damaged.{number}{suffix}")
         os.rename(self._path + _FRESH, self._path)
+        return f"{self._path}.damaged.{number}"
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -98,6 +98,8 @@ class Saved:
     topics: list[SavedTopic] = field(factory=list)
     lost: bool = False
     """The saved state was there and could not be used: it was set aside."""
+    lost_how: str = field(default="", eq=False)
+    """Why it could not be used, and where it is now."""
 
 
 @frozen

@@ -193,13 +193,11 @@ def test_odd_values(nsqd: NsqdProcess) -> None:
     start_and_drain(nsqd, {name: case.delivered for name, case in CASES.items()})
     lines = errors(nsqd)
     for name, case in CASES.items():
-        of_topic = [line for line in lines if f"TOPIC({name}): messages" in line]
+        said = [line for line in lines if f"TOPIC({name}): messages" in line]
         if case.logged in (None, NO_TOPIC):
-            assert of_topic == []
+            assert said == []
         else:
-            assert len(of_topic) == 1 and re.search(
-                rf" in messages.db segment \d+ are lost: {case.logged}$", of_topic[0]
-            )
+            assert len(said) == 1 and re.search(rf" in messages.db segment \d+ are lost: {case.logged}$", said[0])
     assert len([line for line in lines if "messages of a topic that cannot be told are lost" in line]) == 3
 
 
