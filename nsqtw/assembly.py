@@ -89,9 +89,7 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
     positions, backend = storage.positions, storage.backend
     named = metadata.read(storage.metadata_path, log) or []
     path = os.path.join(storage.directory, POSITIONS_FILE)
-    how_gone = (
-        "" if os.path.exists(path) and os.path.getsize(path) else "is empty" if os.path.exists(path) else "is missing"
-    )
+    how_gone = _how_gone(path)
     saved = positions.load()
     stored = backend.topics()
     if saved.lost:

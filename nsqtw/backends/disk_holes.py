@@ -27,21 +27,31 @@ def report_holes(log: Log, below: int, expected: int) -> None:
         return
     first = log_files[0]
     if below < first.first:
-        before = _put_total_before(log, first)
+        before = _put_total_before(log, first) if _counts_are_right(log, snapshot.log_files[-1]) else None
         missing = 0 if before is None else expected - (log.put_total - before)
         if missing > 0:
-            _report(log, first, below, missing, "a file before this one is missing")
+            why = f"some of them are in none of its files, the first of which is {first.path}: {_messages(missing)}"
+            log.report(log.topic, log.directory, below, log.end - 1, why)
     for file, after in pairwise(log_files):
         ended = _end_of(log, file, after.first)
         began = _put_total_before(log, after)
         if ended is not None and began is not None and began > ended[1]:
-            why = "the end of the file before this one, or a file between them, is missing"
-            _report(log, after, ended[0], began - ended[1], why)
+            # Where the file before goes on to this one something was taken out of its middle, by a repair.
+            missing_from = ended[0] if ended[0] < after.first else file.first
+            _report(log, after, missing_from, began - ended[1], "a file, or a part of the one before, is missing")
 
 
 def _report(log: Log, file: LogFile, first: int, count: int, why: str) -> None:
-    number = "1 message" if count == 1 else f"{count} messages"
-    log.report(log.topic, f"{log.directory} before {file.path}", first, file.first - 1, f"{why}: {number}")
+    log.report(log.topic, f"{log.directory} before {file.path}", first, file.first - 1, f"{why}: {_messages(count)}")
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def _counts_are_right(log: Log, last: LogFile) -> bool:
+    """Whether the log knows how many messages were put: damage in the last file lets some of them uncounted."""
+    return not last.damaged and _put_total_before(log, last) is not None
 
 
 def _put_total_before(log: Log, file: LogFile) -> int | None:

@@ -110,6 +110,8 @@ class Flights(Due):
         self._out.clear()
         if flight.is_probe:
             self._broker.health.probed(flight.refusal, now)
+        if any(writes and not durable for (_, durable), writes in flight.writes.items()):
+            self.stored(now)
         if flight.sealed:
             self._broker.health.note_commit(next(iter(failed.values()), None))
             self._broker.settle(flight.sealed, failed, now, flown=True)

@@ -107,7 +107,7 @@ def _tell_loss(broker: Broker, topic: str, log: Log, saved_end: int, count: int)
     """The log is shorter than it was when positions were saved."""
     # Class memory promises nothing else when the process is killed.
     level = "warn" if broker.options.durability_of(topic) == "memory" else "error"
-    text = "TOPIC({topic}): the log ends at {end}, positions.db knew it up to {saved_end}: {count} messages are lost"
+    text = "TOPIC({topic}): the log ends at {end}, positions.db knew it up to {saved_end}; messages lost: {count}"
     broker.log(level, text, topic=topic, end=log.end, saved_end=saved_end, count=count)
 
 

@@ -182,3 +182,17 @@ def test_a_sync_that_cannot_even_be_tried_is_told_too() -> None:
     world.backend.commit = broken
     world.wait(2.1)
     assert world.lines[-1] == ("error", "NSQ: what was stored may not survive a power loss - the medium is gone")
+
+
+def test_class_os_is_synced_in_a_backend_that_works_in_the_thread_too() -> None:
+    world = World(sync_timeout=2.0)
+    world.backend.in_thread = True
+    made = commits(world)
+    world.put(b"a")
+    world.turn()
+    world.wait(1.9)
+    assert made == [([1], False)]
+    world.wait(0.2)
+    assert made[1:] == [([], True)]
+    world.wait(10.0)
+    assert len(made) == 2
