@@ -5,6 +5,8 @@ of it; here it is done to a broker. A refused publish may or may not be there af
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +26,13 @@ WELL = Answer(200, b"OK")
 
 
 @pytest.fixture(params=STORAGES)
-def nsqd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FaultyNsqd]:
-    nsqd = FaultyNsqd(tmp_path, *STORAGES[request.param])
+def storage(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def nsqd(storage: str, tmp_path: Path) -> Iterator[FaultyNsqd]:
+    nsqd = FaultyNsqd(tmp_path, *STORAGES[storage])
     nsqd.start()
     nsqd.create("t", "c", "later")
     nsqd.publish("t", BODIES)
@@ -84,9 +91,17 @@ def test_a_sync_that_fails_refuses_only_who_waits_for_it(nsqd: FaultyNsqd) -> No
     assert_all_is_there(nsqd, expected, b"synced" if waits(nsqd) else b"")
 
 
+# Reading is the same for every class.
+@pytest.mark.parametrize("storage", ["os", "sqlite"])
 def test_a_read_that_fails_is_tried_again_and_costs_nothing(nsqd: FaultyNsqd) -> None:
     """A start with it fails and says so; in a running broker consumers wait."""
-    nsqd.restart()  # nothing of it is in memory now
+    nsqd.kill()  # nothing of it is in memory now
+    nsqd.fail("read", "EIO", messages_path(nsqd))
+    done = subprocess.run(nsqd.command(), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.search(r"FATAL: failed to .*(input/output error|disk I/O error)\n$", done.stderr), done.stderr
+    nsqd.heal()
+    nsqd.start()
     nsqd.fail("read", "EIO", messages_path(nsqd))
     with nsqd.client() as consumer:
         consumer.sub("t", "c", ready=10)
