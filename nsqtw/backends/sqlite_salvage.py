@@ -194,8 +194,8 @@ def set_aside(path: str, report: Report) -> None:
     while os.path.exists(f"{path}.damaged.{number}"):
         number += 1
     aside = f"{path}.damaged.{number}"
-    # Its log of changes goes first: beside the fresh database it would be taken for that one's.
-    for suffix in ("-wal", "-shm", ""):
+    # The database goes first: without its log of changes it would lack what is in there.
+    for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             os.rename(path + suffix, aside + suffix)
     os.rename(path + FRESH, path)
@@ -203,8 +203,14 @@ def set_aside(path: str, report: Report) -> None:
 
 
 def finish_setting_aside(path: str) -> None:
-    """After `set_aside` was interrupted: the fresh database is whole once the damaged one has another name. OSError."""
+    """
+    After `set_aside` was interrupted: the fresh database is whole once the damaged one has another name. A log of
+    changes that is still there is the old one's. OSError.
+    """
     if os.path.exists(path + FRESH) and not os.path.exists(path):
+        for suffix in ("-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.rename(path + suffix, f"{path}.damaged{suffix}")
         os.rename(path + FRESH, path)
 
 

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from attrs import define, field
 
-from nsqtw.backends.sqlite_salvage import FoundRow, Salvage, salvage
+from nsqtw.backends.sqlite_salvage import FRESH, FoundRow, Salvage, salvage
 from nsqtw.backends.sqlite_schema import FILE, connect_read_only, version_of
 from nsqtw.errors import BackendError
 from nsqtw.fsck.finding import Finding
@@ -51,9 +51,12 @@ class MessagesCheck:
 def check_messages(directory: str) -> MessagesCheck | None:
     """Look into the messages.db of a data path; None when there is none. BackendError when that cannot be done."""
     found = MessagesCheck(os.path.join(directory, FILE))
-    if not os.path.exists(found.path):
+    path = found.path
+    if not os.path.exists(path):
+        path += FRESH  # setting aside was interrupted, and the next start goes on with it
+    if not os.path.exists(path):
         return None
-    with _read_only(found.path) as connection:
+    with _read_only(path) as connection:
         try:
             if not version_of(connection):
                 return found

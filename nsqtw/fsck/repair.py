@@ -132,7 +132,8 @@ def _repair_messages(files: Files, aside: Aside, check: DataPathCheck) -> None:
             rebuild(found.path, fresh, lambda *damage: None)
         except sqlite3.Error as error:
             raise BackendError(str(error)) from error
-    for suffix in ("-wal", "-shm", ""):
+    # The database goes first: without its log of changes it would lack what is in there.
+    for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             aside.move(found.path + suffix)
     if not found.is_foreign:

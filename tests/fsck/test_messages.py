@@ -299,12 +299,37 @@ def test_rows_of_the_version_before_are_read(tmp_path: Path) -> None:
     assert whats(findings(tmp_path)) == ["no positions"]
 
 
+def test_a_topic_without_a_name_costs_that_topic(tmp_path: Path) -> None:
+    said: list[tuple[object, ...]] = []
+    backend = SqliteBackend(str(tmp_path), lambda *damage: None)
+    for name in ("good", "damaged"):
+        backend.commit([(backend.queue(name), [make_segment(0, 3)])], False)
+    backend.close()
+    with closing(sqlite3.connect(tmp_path / "messages.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE topic SET name = x'00ff' WHERE name = 'damaged'")
+    backend = SqliteBackend(str(tmp_path), lambda *damage: said.append(damage))
+    assert backend.topics() == ["good"]
+    assert list(messages(read_all(backend.queue("good")))) == [0, 1, 2]
+    backend.commit([(backend.queue("damaged"), [make_segment(3, 1)])], False)
+    assert list(messages(read_all(backend.queue("damaged")))) == [3]
+    backend.close()
+    assert [why for *_, why in said] == ["the name of the topic is damaged"]
+    assert whats(findings(tmp_path)) == ["damaged topic", "damaged record", "no positions"]
+    assert whats(mend(tmp_path)) == ["no positions"]
+    backend = SqliteBackend(str(tmp_path), lambda *damage: said.append(damage))
+    assert backend.topics() == ["damaged", "good"]
+    backend.close()
+    assert len(said) == 1
+
+
 def test_setting_aside_that_was_interrupted_is_finished(tmp_path: Path) -> None:
     """The damaged database has its new name, the fresh one not yet."""
     backend = SqliteBackend(str(tmp_path), lambda *damage: None)
     backend.commit([(backend.queue("t"), [make_segment(0, 3)])], False)
     backend.close()
     (tmp_path / "messages.db").rename(tmp_path / "messages.db.new")
+    (tmp_path / "messages.db-wal").write_bytes(b"of the damaged one")
+    assert whats(findings(tmp_path)) == ["no positions"]
     backend = SqliteBackend(str(tmp_path), lambda *damage: None)
     assert list(messages(read_all(backend.queue("t")))) == [0, 1, 2]
     backend.close()
