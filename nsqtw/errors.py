@@ -9,6 +9,8 @@ Every error nsqtw raises on purpose, in one tree.
     ├── BackendError         storage refused: text is what follows "PUB failed "
     │   └── BackendFull      ... because there is no space left
     ├── MetadataError        nsqd.dat is there and cannot be understood
+    ├── AuthError            nobody can say what a secret is worth
+    │   └── AuthRefused      ... it is worth nothing
     ├── OptionError          an option or a config file is wrong: one line for the user
     │   ├── FlagError        ... a flag: the usage is shown too
     │   └── UnfitValue       ... a value cannot be turned into what its option needs
@@ -86,6 +88,17 @@ class BackendFull(BackendError):
 
 class MetadataError(NsqtwError):
     """`nsqd.dat` is there and cannot be understood. The text names the file and says why."""
+
+
+class AuthError(NsqtwError):
+    """
+    What a secret is worth cannot be said, or what says it cannot be used. The text is for the log, holds no secret, and
+    is not shown to clients.
+    """
+
+
+class AuthRefused(AuthError):
+    """The secret is worth nothing."""
 
 
 class OptionError(NsqtwError):

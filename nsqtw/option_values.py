@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from nsqtw.go_values import quoted, shown, type_name
+from nsqtw.masking import without_argument, without_password
 
 NANOSECONDS = 1_000_000_000
 
@@ -354,6 +355,13 @@ TEXTS = Kind(
     plain=list,
     add=lambda old, new: old + new,
 )
+ADDRESSES = attrs.evolve(
+    TEXTS,
+    config=lambda values: list(map(without_password, values)),
+    plain=lambda values: list(map(without_password, values)),
+)
+"""Addresses in which there may be a password."""
+AUTHORIZER = attrs.evolve(TEXT, config=without_argument, plain=without_argument)
 FRACTIONS = Kind(
     word="list of numbers",
     form="numbers above 0 and at most 1, with a point, such as 0.99 or 1.0",

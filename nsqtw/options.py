@@ -20,6 +20,8 @@ import attrs
 from nsqtw.errors import OptionError
 from nsqtw.go_values import shown
 from nsqtw.option_values import (
+    ADDRESSES,
+    AUTHORIZER,
     BOOLEAN,
     DURATION,
     FRACTIONS,
@@ -175,7 +177,7 @@ class Options:
         TEXTS, (), "host:port of an nsqlookupd; may be repeated", key="nsqlookupd_tcp_addresses"
     )
     auth_http_address: tuple[str, ...] = _option(
-        TEXTS, (), "host:port or URL of an auth server; may be repeated", key="auth_http_addresses"
+        ADDRESSES, (), "host:port or URL of an auth server, for --auth=http; may be repeated", key="auth_http_addresses"
     )
     auth_http_request_method: str = _option(
         TEXT,
@@ -311,12 +313,32 @@ class Options:
     )
     log_format: str = _option(choice("text", "json"), "text", "log lines as text, nsqd's way, or as JSON objects")
 
+    auth: str = _option(
+        AUTHORIZER, "", "who may do what: NAME or NAME:ARGUMENT, see --help-auth; empty for everybody everything"
+    )
+    http_auth: str = _option(
+        choice("auto", "on", "off"),
+        "auto",
+        "whether HTTP needs a credential as TCP does: on, off, or auto, which is on with --auth, and off, nsqd's way, "
+        "with no more than --auth-http-address",
+    )
+
     topic_rules: tuple[TopicRule, ...] = ()
     """No option: what the file says of some topics, `[topic."orders.*"]`."""
 
     def durability_of(self, topic: str) -> str:
         """The durability class of a topic, unless it was given another one while the broker ran."""
         return durability_of(topic, self.topic_rules, self.durability)
+
+    @property
+    def authorizer(self) -> str:
+        """--auth with what stands for it: `http` when there is only --auth-http-address. Empty for none."""
+        return self.auth or ("http" if self.auth_http_address else "")
+
+    @property
+    def http_is_open(self) -> bool:
+        """Whether HTTP needs no credential."""
+        return not self.authorizer or self.http_auth == "off" or (self.http_auth == "auto" and not self.auth)
 
     def __attrs_post_init__(self) -> None:
         # nsqd: asking for client certificates at all, in whatever words, requires TLS.

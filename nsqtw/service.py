@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
-from nsqtw.assembly import Parts, assemble, open_storage, write_names
+from nsqtw.assembly import Parts, assemble, open_authorizer, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
@@ -57,8 +57,6 @@ def refuse_unserved(options: Options) -> None:
     """
     if options.tls_required:
         raise OptionError("failed to build TLS config - this version has no TLS")
-    if options.auth_http_address:
-        raise OptionError("--auth-http-address is set, and this version cannot ask an auth server")
 
 
 def unserved(options: Options) -> list[str]:
@@ -66,6 +64,22 @@ def unserved(options: Options) -> list[str]:
     names = ("tls_cert", "lookupd_tcp_address")
     flags = (f"--{name.replace('_', '-')}" for name in names if getattr(options, name))
     return [f"{flag} has no effect in this version" for flag in flags]
+
+
+def open_to_all(options: Options, tcp: Listener, http: Listener | None) -> list[str]:
+    """A warning for addresses where whoever reaches them needs no credential, and others than this machine can."""
+    lines = []
+    if not options.authorizer and not tcp.is_local:
+        lines.append(
+            f"TCP on {tcp.address} is open: without --auth whoever reaches it may publish to and read every topic"
+        )
+    if http is not None and options.http_is_open and not http.is_local:
+        cure = "--http-auth=on" if options.authorizer else "--auth"
+        lines.append(
+            f"HTTP on {http.address} is open: without {cure} whoever reaches it may publish, delete topics and change"
+            " the configuration"
+        )
+    return lines
 
 
 def fill_in(options: Options, tcp_port: int, http_port: int) -> None:
@@ -105,13 +119,16 @@ class BrokerService(Service):
         with ExitStack() as undo:
             try:
                 tcp, http = self._prepare(undo)
+                authorizer = open_authorizer(self._options)
+                if authorizer is not None:
+                    undo.callback(authorizer.close)
                 storage = open_storage(self._options, self._directory)
                 undo.callback(storage.close, False)
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to instantiate nsqd - {mistake}") from mistake
             fill_in(self._options, tcp.port, http.port if http else 0)
             try:
-                self._parts = assemble(self._reactor, self._options, storage)
+                self._parts = assemble(self._reactor, self._options, storage, authorizer)
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to load metadata - {mistake}") from mistake
             try:
@@ -126,6 +143,14 @@ class BrokerService(Service):
         """Fires when everything is stored and closed."""
         super().stopService()  # type: ignore[no-untyped-call]
         return Deferred.fromCoroutine(self._stop())
+
+    def reload(self) -> None:
+        """SIGHUP: read again what can be read again while the broker runs."""
+        door = self._parts.door if self.running else None
+        if door is None:
+            _log.info("SIGHUP: there is nothing to reload")
+        else:
+            door.reload()
 
     def _prepare(self, undo: ExitStack) -> tuple[Listener, Listener | None]:
         """Everything that can be wrong with the options: the data path, bounds, addresses."""
@@ -146,10 +171,12 @@ class BrokerService(Service):
             _log.warn("{warning}", warning=warning)
         tcp = Listener(options.tcp_address)
         undo.callback(tcp.close)
-        if not options.http_address:
-            return tcp, None
-        http = Listener(options.http_address)
-        undo.callback(http.close)
+        http = None
+        if options.http_address:
+            http = Listener(options.http_address)
+            undo.callback(http.close)
+        for warning in open_to_all(options, tcp, http):
+            _log.warn("{warning}", warning=warning)
         return tcp, http
 
     def _serve(self, tcp: Listener, http: Listener | None) -> None:
@@ -164,6 +191,7 @@ class BrokerService(Service):
                 tcp_port=tcp.port,
                 http_port=http.port,
                 version_line=version_line(),
+                is_local=http.is_local,
             )
             self._listen("HTTP", http, site)
         if self._options.statsd_address:
@@ -183,6 +211,8 @@ class BrokerService(Service):
             await maybeDeferred(port.stopListening)
             if name == "TCP":
                 parts.clients.disconnect_all()
+        if parts.door is not None:
+            parts.door.close()
         _log.info("NSQ: closing topics")
         await parts.pump.stop()
         _log.info("NSQ: stopping subsystems")

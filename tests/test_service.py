@@ -269,7 +269,14 @@ def test_a_data_path_has_one_broker(start: Start, tmp_path: Path) -> None:
         (["--auth-http-request-method=x", "--tls-root-ca-file=/no/ca"], "failed to build client TLS config - "),
         (["--sync-timeout=0", "--e2e-processing-latency-percentile=2.0"], "invalid E2E processing latency percentile"),
         (["--sync-timeout=0", "--tcp-address=x:x"], "--sync-timeout must be greater than 0"),
-        (["--auth-http-address="], "--auth-http-address is set"),
+        (["--auth-http-address="], "--auth=http cannot be used - '' is no address of an auth server"),
+        (["--auth=http"], "--auth=http cannot be used - --auth=http needs the address of an auth server"),
+        (["--auth=http:ftp://a"], "--auth=http cannot be used - 'ftp://a' is no address of an auth server"),
+        (["--auth=static"], "--auth=static cannot be used - --auth=static needs the path of a file of grants"),
+        (["--auth=static:/no/file"], "--auth=static cannot be used - /no/file: no such file or directory"),
+        (["--auth=allow_all:x"], "--auth=allow_all cannot be used - --auth=allow_all takes no argument"),
+        (["--auth=nobody"], "unknown authorizer 'nobody'; installed: allow_all, http, static"),
+        (["--auth=allow_all", "--auth-http-address=a:1"], "--auth-http-address is for --auth=http, and not for"),
         (["--backend=tape"], "unknown backend 'tape'; installed: "),
     ],
 )
@@ -456,7 +463,6 @@ def test_a_data_path_is_a_directory(tmp_path: Path) -> None:
         ({"tls_required": TLS_REQUIRED["true"]}, "failed to build TLS config - this version has no TLS"),
         ({"tls_client_auth_policy": "require"}, "failed to build TLS config - this version has no TLS"),
         ({"tls_required": TLS_REQUIRED["tcp-https"], "tls_cert": "c", "tls_key": "k"}, "failed to build TLS config"),
-        ({"auth_http_address": ("a:1",)}, "--auth-http-address is set"),
     ],
 )
 def test_it_does_not_start_without_a_protection_it_was_told_to_give(given: dict[str, Any], text: str) -> None:

@@ -39,7 +39,7 @@ _BLOCK_BYTES = 1 << 20
 class ReadOnly(Files):
     """Files that cannot be changed: what checks goes through these."""
 
-    def open(self, path: str, *, create: bool = False, mode: int = 0o644) -> int:
+    def open(self, path: str, *, create: bool = False, mode: int = FILE_MODE) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 

@@ -34,6 +34,8 @@ _REASONS = {
     301: b"Moved Permanently",
     307: b"Temporary Redirect",
     400: b"Bad Request",
+    401: b"Unauthorized",
+    403: b"Forbidden",
     404: b"Not Found",
     405: b"Method Not Allowed",
     413: b"Request Entity Too Large",

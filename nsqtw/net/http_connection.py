@@ -19,16 +19,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.internet.interfaces import IHalfCloseableProtocol, ISSLTransport
 from twisted.protocols.basic import LineReceiver
 from twisted.web.http import HTTPChannel
 from zope.interface import implementer
 
 from nsqtw.net.http_answers import BAD_HOST, HEADERS_TOO_LARGE, MALFORMED, NO_HOST, UNEXPECTED, Answer
 from nsqtw.net.http_request import HttpRequest
+from nsqtw.net.tcp import address_text
+from nsqtw.rights import Applicant
 
 if TYPE_CHECKING:
     from nsqtw.net.http_api import HttpFactory
@@ -83,6 +85,14 @@ class HttpConnection(HTTPChannel):
         """Only we end the writing side, and then the whole connection."""
 
     # -- from requests
+
+    @cached_property
+    def stranger(self) -> Applicant:
+        """What is known of whoever has connected, without a secret."""
+        peer, is_tls, name = self.transport.getPeer(), ISSLTransport.providedBy(self.transport), ""
+        if is_tls and (certificate := self.transport.getPeerCertificate()) is not None:
+            name = certificate.get_subject().commonName or ""
+        return Applicant(b"", address_text(peer).rpartition(":")[0].strip("[]"), is_tls, name)
 
     def send(self, data: bytes) -> None:
         """

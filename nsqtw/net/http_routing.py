@@ -16,11 +16,14 @@ from attrs import frozen
 
 from nsqtw.net.http_answers import EMPTY, INVALID_REQUEST, NOT_FOUND, Answer, allowed, moved, not_allowed
 from nsqtw.net.http_query import is_escaped
+from nsqtw.rights import ADMIN
 
 if TYPE_CHECKING:
     from nsqtw.net.http_request import HttpRequest
 
 BODY_IGNORED = -1
+FREE, ANY_RIGHT = "", "any"
+"""Beside a permission's name, what a route may need: nothing, or a credential that is good for something."""
 _SAFE_IN_PATH = "/$&+,:;=@"
 
 Handler = Callable[["HttpRequest"], "Answer | None"]
@@ -43,6 +46,12 @@ class Route:
     too_big: Answer | None = None
     broken: Answer | None = INVALID_REQUEST
     logged: bool = True
+    needs: str = ADMIN
+    """With an authorizer: the permission a credential must have, FREE or ANY_RIGHT."""
+    about: tuple[str, ...] = ()
+    """
+    What it must have it for: the parameters of the query that name a topic, and a channel; none for the whole broker.
+    """
 
 
 @frozen

@@ -122,7 +122,7 @@ def apply(fields: dict[str, Any], settings: Settings, options: Options) -> None:
         settings.msg_timeout = msg_timeout / 1000
 
 
-def answer(settings: Settings, options: Options) -> bytes:
+def answer(settings: Settings, options: Options, auth_required: bool = False) -> bytes:
     """
     The negotiated features. TLS and compression are not there to be had, and are negotiated off.
     """
@@ -138,7 +138,7 @@ def answer(settings: Settings, options: Options) -> bytes:
             "max_deflate_level": options.max_deflate_level,
             "snappy": False,
             "sample_rate": settings.sample_rate,
-            "auth_required": False,
+            "auth_required": auth_required,
             "output_buffer_size": settings.output_buffer_bytes,
             "output_buffer_timeout": _ms(settings.output_buffer_timeout),
             "topology_region": options.topology_region,

@@ -2,6 +2,7 @@
 NSQ's protocol V2, one session for one connection.
 
     IDENTIFY + json            -> OK, or json with feature_negotiation
+    AUTH + secret              -> json, perhaps later
     SUB <topic> <channel>      -> OK
     PUB <topic> + body         -> OK                 MPUB, DPUB <topic> <ms> alike
     RDY <n>                    -> messages, up to n unfinished at a time
@@ -13,8 +14,8 @@ NSQ's protocol V2, one session for one connection.
     _heartbeat_ every interval <- answered by any command
 
 Theory of operation. Every allowed (state, command) pair stands in one table, `_COMMANDS`. `Replies` keeps the order of
-the answers: a publish that is not committed yet has a place there. While a new channel is being saved no further
-command is looked at.
+the answers: a publish that is not committed yet has a place there. While a new channel is being saved, and while it is
+asked what the client may do (`v2_auth`), no further command is looked at.
 
 A mistake of the client is raised as ClientError and becomes an error frame here, in one place; a fatal one ends the
 session once it is written. See docs/protocol.md, and nsqd specification 1.
@@ -51,7 +52,8 @@ from nsqtw.protocols.parameters import (
     text_of,
     unparsed,
 )
-from nsqtw.protocols.replies import Replies
+from nsqtw.protocols.replies import Place, Replies
+from nsqtw.protocols.v2_auth import Badge
 from nsqtw.protocols.v2_codec import V2Codec
 from nsqtw.protocols.v2_publish import Publish
 from nsqtw.protocols.v2_trace import DEBUG, Identified, Trace
@@ -83,7 +85,8 @@ class V2Session(Due):
         self._zone_local = self._region_local = False
         self._replies = Replies(changed, self._end)
         self._ending = False
-        self._birth_pending = False
+        self._is_waiting = False
+        """For a birth, or for what the client may do: until then no command is looked at."""
         self.flying_count = 0
         """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._stalled = False
@@ -96,6 +99,9 @@ class V2Session(Due):
         self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
         self._trace = Trace(broker.log, self.client)
         self._is_traced = False
+        self._badge: Badge | None = None
+        if broker.door is not None:
+            self._badge = Badge(self.client, broker.door, broker.log, self._refuse, self._wait, self._go_on)
         broker.clients[id(self)] = self.client
         broker.agenda.at(self._next_heartbeat, self)
 
@@ -107,7 +113,7 @@ class V2Session(Due):
 
     @property
     def wants_data(self) -> bool:
-        return not (self._birth_pending or self.flying_count) and self._replies.unread_count < MAX_UNREAD_REPLIES
+        return not (self._is_waiting or self.flying_count) and self._replies.unread_count < MAX_UNREAD_REPLIES
 
     def receive_data(self, chunk: bytes, now: float) -> None:
         if not self._ending:
@@ -149,6 +155,8 @@ class V2Session(Due):
         self._codec.forget()
         self.due_at = 0.0  # nothing it is still on the agenda for concerns it
         self._broker.clients.pop(id(self), None)
+        if self._badge is not None:
+            self._badge.take_off()
         self._log("info", "PROTOCOL(V2): [{client}] exiting ioloop")
         if self._failure:
             self._log("error", "client({client}) - {error}", error=self._failure)
@@ -160,9 +168,9 @@ class V2Session(Due):
 
     def fall_due(self, now: float) -> float | None:
         """Heartbeats, a client that is silent for too long, and commands that waited for a birth."""
-        if not self._birth_pending:
+        if not self._is_waiting:
             self._run_commands(now)
-        if self._birth_pending or self._replies.are_owed:
+        if self._is_waiting or self._replies.are_owed:
             self._last_command = now  # it is us who take long
         if now >= self._deadline and not self._ending:
             self._failure = "failed to read command - i/o timeout"
@@ -190,11 +198,19 @@ class V2Session(Due):
             self._failure = error.log_text
         return frame(ERROR, error.frame_data)
 
-    def _refuse(self, error: ClientError) -> None:
-        """Answer with an error; after a fatal one the session ends."""
+    def _refuse(self, error: ClientError, place: Place | None = None) -> None:
+        """Answer with an error, in `place` or behind all replies; after a fatal one the session ends."""
         if error.fatal:
             self._end()
-        self._replies.add(self.error_frame(error), is_last=error.fatal)
+        (place or self._replies.owe()).fill(self.error_frame(error), is_last=error.fatal)
+
+    def _wait(self) -> None:
+        self._is_waiting = True
+
+    def _go_on(self) -> None:
+        """What was waited for has come: look at the next command."""
+        self._is_waiting = False
+        self._broker.agenda.at(self._last_command, self)
 
     def _end(self) -> None:
         """Nothing more is read, done or delivered; what is owed is still written."""
@@ -207,7 +223,10 @@ class V2Session(Due):
 
     def _run_commands(self, now: float) -> None:
         try:
-            while not (self._ending or self._birth_pending):
+            if self._badge is not None and (parked := self._badge.take_parked()) is not None and not self._ending:
+                verb, params, payload = parked
+                _COMMANDS[verb][1](self, verb, params, payload, now)
+            while not (self._ending or self._is_waiting):
                 command = self._codec.next_command()
                 if command is None:
                     return
@@ -242,7 +261,8 @@ class V2Session(Due):
         code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
         checked_name(params[0], code, f"{name} topic name")
         if verb == b"MPUB":
-            self._topic(verb, params[0])
+            if self._badge is None or self._badge.admits_now(verb, params[0]):
+                self._topic(verb, params[0])
         elif verb == b"DPUB":
             self._delay_ms(params[1])
 
@@ -265,12 +285,14 @@ class V2Session(Due):
             self._next_heartbeat = now + self._beat
         self._broker.agenda.at(min(self._next_heartbeat, self._deadline), self)
         if fields["feature_negotiation"]:
-            self._replies.add(frame(RESPONSE, identify.answer(settings, self._options)))
+            self._replies.add(frame(RESPONSE, identify.answer(settings, self._options, self._badge is not None)))
         else:
             self._replies.add(OK)
 
     def _on_auth(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
+        if self._badge is None:
+            raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
+        self._badge.show(payload[0], self._replies.owe)
 
     def _on_sub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         if not self._settings.heartbeat_interval:
@@ -279,6 +301,8 @@ class V2Session(Due):
             raise ClientError("E_INVALID", f"SUB {_NAMELESS}")
         topic_name = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
         channel_name = checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
+        if self._badge is not None and self._badge.must_wait(verb, params, payload, params[1], now):
+            return
         consumer = Consumer(self.client, self._broker.agenda, self._replies.pass_by, self._end, self._msg_timeout)
         consumer.touch_timeout = self._settings.msg_timeout
         consumer.sample_rate = self._sample_rate
@@ -298,20 +322,21 @@ class V2Session(Due):
         if channel.is_saved:
             self._replies.add(OK)
         else:
-            self._birth_pending = True
+            self._is_waiting = True
             self._broker.save(self._channel_saved)
 
     def _channel_saved(self, error: Exception | None) -> None:
         """The channel survives a crash from now on: only now SUB is answered, and the next command looked at."""
-        self._birth_pending = False
+        self._go_on()
         if error is None:
             self._replies.add(OK)
-            self._broker.agenda.at(self._last_command, self)
         else:
             self._refuse(ClientError("E_SUB_FAILED", f"SUB failed {error}"))
 
     def _on_pub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """PUB, a run of them, MPUB, or DPUB."""
+        if self._badge is not None and self._badge.must_wait(verb, params, payload, b"", now):
+            return
         delay_ms = self._delay_ms(params[1]) if verb == b"DPUB" else 0
         place = self._replies.owe()
         publish = Publish(self, place, verb.decode(), params[0].decode(), len(payload))

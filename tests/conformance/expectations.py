@@ -39,7 +39,6 @@ class Row:
 
 
 OPEN = (
-    Row("auth/*", "AUTH is not built yet", but=("auth/disabled",)),
     Row("deflate/*", "compression is not built yet"),
     Row("snappy/*", "compression is not built yet", but=("snappy/not_negotiated",)),
     Row("identify/deflate_and_snappy", "compression is not built yet"),
