@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from nsqtw.errors import BackendError, BackendFull
 
@@ -87,9 +88,12 @@ class Files:
 def create_private(path: str) -> None:
     """
     Make an empty file that only the broker's user can read, unless there is one. For a library that makes files as the
-    umask says: SQLite opens an empty one as a new database, and gives its -wal and -shm the mode that has. OSError.
+    umask says: SQLite opens an empty one as a new database, and gives its -wal and -shm the mode that has. What keeps
+    the file from being made the library finds out, too, and says in its own words. One that exists is not opened:
+    closing it would undo the locks that SQLite has on it in this process.
     """
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
 
 def write_all(files: Files, fd: int, buffers: Sequence[bytes], position: int) -> int:

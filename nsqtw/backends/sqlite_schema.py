@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterable
 from zlib import crc32
 
+from nsqtw.backends.files import create_private
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, BackendFull
 
@@ -57,6 +58,7 @@ def sqlite_error(error: sqlite3.Error) -> BackendError:
 
 def connect(path: str) -> sqlite3.Connection:
     """A connection that leaves transactions to the caller. sqlite3.Error."""
+    create_private(path)
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

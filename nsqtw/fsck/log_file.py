@@ -29,7 +29,7 @@ from nsqtw.backends.disk_format import (
     decode_header,
 )
 from nsqtw.backends.disk_scan import Scan
-from nsqtw.backends.files import Files
+from nsqtw.backends.files import FILE_MODE, Files
 from nsqtw.core.segment import Segment
 from nsqtw.fsck.sequences import Sequences
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from nsqtw.backends.files import Files
+from nsqtw.backends.files import FILE_MODE, Files
 
 
 class Step(NamedTuple):
