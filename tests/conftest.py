@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 
-pytest.register_assert_rewrite("nsqtw.testing.contracts")
+pytest.register_assert_rewrite("nsqtw.testing.contracts", "nsqtw.testing.authorizers")
 
 # How long examples take says how busy the machine is, not whether the code is right.
 # CI takes the same examples each time, so that a red run is about the change; runs by hand go on exploring.

@@ -98,6 +98,7 @@ def test_lists_are_empty_and_have_keys_in_the_plural() -> None:
 def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
     machine = {"node-id", "broadcast-address"}
     ours = {"backend", "durability", "keep-deferred", "requeue-on-disconnect", "nsq-compat", "log-format"}
+    ours |= {"auth", "http-auth"}
     assert set(BY_FLAG) == {*DEFAULTS, *LISTS, *machine, *ours}
 
 
@@ -119,6 +120,7 @@ def _example(option: Any) -> str:
         "tls_min_version": "tls1.2",
         "durability": "memory",
         "log_format": "json",
+        "http_auth": "off",
     }
     by_word = {
         "string": "x",

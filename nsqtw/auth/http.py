@@ -167,7 +167,10 @@ def first_request(address: str, method: str, applicant: Applicant) -> Request:
 
 def redirected(request: Request, location: str, status: int) -> Request:
     """What is asked next. AuthError when that would not do."""
-    url = urljoin(request.url, location)
+    try:
+        url = urljoin(request.url, location)
+    except ValueError:
+        raise AuthError("redirected to what is no URL") from None
     parts = _split(url)
     if parts.scheme not in _SCHEMES or not parts.hostname:
         raise AuthError("redirected to what is no URL of HTTP")

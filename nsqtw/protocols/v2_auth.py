@@ -166,7 +166,7 @@ class Badge:
             if not outcome.count:
                 return ClientError("E_UNAUTHORIZED", "AUTH no authorizations found")
             self._door.enter(self)
-        self._applicant, self._rights, self._is_fresh = applicant, outcome, True
+        self._applicant, self._rights = applicant, outcome
         self._until = inf if outcome.ttl is None else self._door.now() + outcome.ttl
         self._granted.clear()
         client = self._client
@@ -190,12 +190,12 @@ class Badge:
 
     def _renewed(self, error: ClientError | None) -> None:
         self._go_on()
+        self._is_fresh = error is None
         if error is not None:
             self._parked = None
             self._refuse(error, None)
 
     def _reconsidered(self, error: ClientError | None) -> None:
-        self._is_fresh = False
         if error is not None:
             self._refuse(error, None)
 
