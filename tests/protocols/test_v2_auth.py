@@ -287,12 +287,13 @@ def test_rights_may_not_come_again(failure: AuthError) -> None:
 def test_rights_that_end_at_once_hold_for_one_command() -> None:
     stage = Guarded()
     client = let_in(stage, rights(ttl=0.0))
-    client.send(pub(b"a"))
-    client.expect(OK)
-    client.send(pub(b"b"))
-    client.expect()
-    stage.door.answer(rights(ttl=0.0))
-    client.expect(OK)
+    for body in (b"a", b"b"):
+        client.send(pub(body) + mpub(b"c"))
+        client.expect()
+        stage.door.answer(rights(ttl=0.0))
+        client.expect(OK)
+        stage.door.answer(rights(ttl=0.0))
+        client.expect(OK)
 
 
 def test_a_door_that_answers_at_once_holds_nothing_up() -> None:
