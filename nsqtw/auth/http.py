@@ -22,7 +22,6 @@ from urllib.parse import SplitResult, quote_plus, unquote, urljoin, urlsplit
 import attrs
 from treq.client import HTTPClient
 from twisted.internet.defer import Deferred, DeferredSemaphore
-from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
@@ -106,13 +105,11 @@ class HttpAuthorizer:
     async def _ask(self, address: str, applicant: Applicant) -> Grants:
         """What one server says. AuthError."""
         asking = Deferred.fromCoroutine(self._exchange(first_request(address, self._method, applicant)))
-        asking.addTimeout(self._timeout, self._reactor)
+        asking.addTimeout(self._timeout, self._reactor, _too_late)
         try:
             return grants_in(await asking)
         except AuthError:
             raise
-        except DeferredTimeout:
-            raise AuthError(f"no answer in {self._timeout:g} s") from None
         except Exception as failure:  # whatever went wrong with the connection
             raise AuthError(reason_of(failure)) from None
 
@@ -257,6 +254,11 @@ def reason_of(failure: Exception) -> str:
     if isinstance(failure, OSError) or kind.__module__.startswith(_TELLING):
         return str(failure) or kind.__name__
     return kind.__name__
+
+
+def _too_late(outcome: object, seconds: float) -> None:
+    """Whatever a connection says when it is given up."""
+    raise AuthError(f"no answer in {seconds:g} s")
 
 
 def _split(url: str) -> SplitResult:
