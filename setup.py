@@ -54,8 +54,15 @@ setup(
     package_dir={"": "."},
     package_data={"nsqtw": ["py.typed"]},
     data_files=[("share/man/man1", ["docs/nsqd.1"])],
-    # ddsketch: latency percentiles (docs/decisions/0005).
-    install_requires=["attrs>=23.2", "ddsketch>=3", "twisted>=24.7", "zope.interface>=6"],
+    # ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants; treq: auth servers (docs/auth.md).
+    install_requires=[
+        "attrs>=23.2",
+        "ddsketch>=3",
+        "google-re2>=1.1",
+        "treq>=24.9",
+        "twisted[tls]>=24.7",
+        "zope.interface>=6",
+    ],
     extras_require={"spark": SPARK, "test": TEST},
     entry_points={"console_scripts": ["nsqd=nsqtw.tap:main_nsqd", "nsqtw=nsqtw.commands:main"]},
 )

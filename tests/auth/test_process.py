@@ -12,7 +12,6 @@ import signal
 import socket
 import stat
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -22,9 +21,12 @@ from typing import Any
 
 import pytest
 
+from nsqtw.net.listen import Listener
+from nsqtw.options import Options
+from nsqtw.service import open_to_all
 from nsqtw.testing.authorizers import AuthorizerContract
 from tests.auth.conftest import Start
-from tests.process import EXECUTABLE, NsqdProcess, wait_until
+from tests.process import NsqdProcess, wait_until
 from tests.wire import HOST, PATIENCE_SECONDS, Client, Refused
 
 ROOT = Path(__file__).parent.parent.parent
@@ -227,11 +229,8 @@ def reply(status: int, body: bytes, **headers: str) -> Serve:
     return serve
 
 
-GOOD = {
-    "ttl": 3600,
-    "identity": "x",
-    "authorizations": [{"topic": ".*", "channels": [".*"], "permissions": ["publish"]}],
-}
+GRANT = {"topic": ".*", "channels": [".*"], "permissions": ["publish"]}
+GOOD = {"ttl": 3600, "identity": "x", "authorizations": [GRANT]}
 
 
 def endless(request: http.server.BaseHTTPRequestHandler) -> None:
@@ -293,34 +292,25 @@ def test_no_password_is_shown(start: Start, server: AuthServer) -> None:
 # -- what is open, and to whom
 
 
-def test_what_is_open_is_said(start: Start, tmp_path: Path) -> None:
-    quiet = start()
-    assert "is open" not in quiet.said()
-    words = ("--tcp-address=0.0.0.0:0", "--http-address=0.0.0.0:0")
-    cases: list[tuple[tuple[str, ...], list[str]]] = [
-        ((), ["TCP", "HTTP"]),
-        (("--auth=allow_all",), []),
-        (("--auth=allow_all", "--http-auth=off"), ["HTTP"]),
-        (("--auth-http-address=a:1",), ["HTTP"]),
-    ]
-    for flags, names in cases:
-        said = say_at_start(tmp_path, *words, *flags)
-        assert re.findall(r"WARNING: (\w+) on \S+ is open: without", said) == names, said
-
-
-def say_at_start(directory: Path, *flags: str) -> str:
-    """What a broker says until it listens, on whatever address."""
-    command = [str(EXECUTABLE), f"--data-path={directory}", *flags]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = ""
-        while "HTTP: listening" not in said:
-            line = process.stderr.readline()
-            assert line, said
-            said += line
-        process.terminate()
-        process.stderr.read()
-    return said
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({}, ["TCP", "HTTP"]),
+        ({"auth": "allow_all"}, []),
+        ({"auth": "allow_all", "http_auth": "off"}, ["HTTP"]),
+        ({"auth_http_address": ("a:1",)}, ["HTTP"]),
+        ({"auth_http_address": ("a:1",), "http_auth": "on"}, []),
+    ],
+)
+def test_what_is_open_to_all_is_said(given: dict[str, Any], names: list[str], tmp_path: Path) -> None:
+    everywhere, local, socket_file = (Listener(a) for a in ("0.0.0.0:0", f"{HOST}:0", str(tmp_path / "socket")))
+    lines = open_to_all(Options(**given), everywhere, everywhere)
+    assert [line.split(" on ")[0] for line in lines] == names
+    assert open_to_all(Options(**given), local, socket_file) == []
+    assert open_to_all(Options(**given), local, None) == []
+    assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o660
+    for listener in (everywhere, local, socket_file):
+        listener.close()
 
 
 @pytest.mark.parametrize("backend", ["disk", "sqlite"])
