@@ -54,7 +54,7 @@ setup(
     package_dir={"": "."},
     package_data={"nsqtw": ["py.typed"]},
     data_files=[("share/man/man1", ["docs/nsqd.1"])],
-    # ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants; treq: auth servers (docs/auth.md).
+    # ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth servers (docs/auth.md)
     install_requires=[
         "attrs>=23.2",
         "ddsketch>=3",
