@@ -27,11 +27,12 @@ from twisted.web.http import HTTPFactory
 
 from nsqtw.core.broker import Broker
 from nsqtw.net.http_admin import Administration
+from nsqtw.net.http_answers import tls_required
 from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_publish import Publishing
-from nsqtw.net.http_routing import Route, Routes
+from nsqtw.net.http_routing import OneAnswer, Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
 from nsqtw.net.pump import Pump
 
@@ -45,7 +46,7 @@ class HttpFactory(HTTPFactory):
     noisy = False
     protocol = HttpConnection  # type: ignore[assignment]
 
-    def __init__(self, routes: Routes, pump: Pump) -> None:
+    def __init__(self, routes: Routes | OneAnswer, pump: Pump) -> None:
         super().__init__(timeout=None)  # type: ignore[arg-type]
         self.routes = routes
         self.pump = pump
@@ -85,3 +86,9 @@ def broker_site(
         ),
         pump,
     )
+
+
+def refusing_site(site: HttpFactory, https_port: int) -> HttpFactory:
+    """Refuses whatever `site` would serve: what is served, HTTPS serves, on that port, 0 for none."""
+    assert isinstance(site.routes, Routes), "a site that serves"
+    return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump)
