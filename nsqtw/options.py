@@ -28,6 +28,7 @@ from nsqtw.option_values import (
     LEVELS,
     TEXT,
     TEXTS,
+    TLS_MIN,
     TLS_REQUIRED,
     TLS_REQUIREMENT,
     TLS_VERSION,
@@ -279,7 +280,7 @@ class Options:
         "clients must use TLS: false, true, or tcp-https for all but HTTP",
     )
     tls_min_version: int = _option(
-        TLS_VERSION, TLS_VERSIONS["tls1.2"], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
+        TLS_VERSION, TLS_VERSIONS[TLS_MIN], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
     )
     deflate: bool = _option(BOOLEAN, True, "allow deflate compression", field="DeflateEnabled")
     max_deflate_level: int = _option(

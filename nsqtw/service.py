@@ -21,7 +21,7 @@ from twisted.logger import Logger
 from nsqtw.assembly import Parts, assemble, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
-from nsqtw.option_values import TLS_REQUIRED
+from nsqtw.option_values import CLIENT_AUTH_POLICIES, TLS_REQUIRED
 from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
 from nsqtw.version import version_line
 
@@ -62,10 +62,16 @@ def refuse_unserved(options: Options) -> None:
 
 
 def unserved(options: Options) -> list[str]:
-    """A warning for each option that is set and has no effect yet."""
+    """A warning for each option that is set and has no effect, or not the one it seems to have."""
     names = ("lookupd_tcp_address",)
     flags = (f"--{name.replace('_', '-')}" for name in names if getattr(options, name))
-    return [f"{flag} has no effect in this version" for flag in flags]
+    warnings = [f"{flag} has no effect in this version" for flag in flags]
+    policy = options.tls_client_auth_policy
+    if policy not in CLIENT_AUTH_POLICIES:
+        known = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
+        text = f"--tls-client-auth-policy={policy} asks for no client certificate: known are {known}"
+        warnings.append(text)
+    return warnings
 
 
 def fill_in(options: Options, tcp_port: int, http_port: int) -> None:

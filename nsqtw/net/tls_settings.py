@@ -21,12 +21,9 @@ from OpenSSL import SSL
 from nsqtw.certificates import check_certificates
 from nsqtw.errors import OptionError
 from nsqtw.net.tls import TlsTransport
-from nsqtw.option_values import TLS_VERSIONS
+from nsqtw.option_values import REQUIRE, REQUIRE_VERIFY, TLS_VERSIONS
 from nsqtw.options import Options
 from nsqtw.upgrades import StartTls
-
-REQUIRE = "require"
-REQUIRE_VERIFY = "require-verify"
 
 _MODERN = b"ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!aNULL"
 _OLD = b"DEFAULT:@SECLEVEL=0"
