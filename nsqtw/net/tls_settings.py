@@ -60,8 +60,6 @@ def make_context(options: Options) -> SSL.Context:
     )
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     try:
-        # An encrypted key is refused, and nobody is asked for its password.
-        context.set_passwd_cb(lambda size, verify, data: b"")
         context.use_certificate_chain_file(options.tls_cert)
         context.use_privatekey_file(options.tls_key)
         context.check_privatekey()

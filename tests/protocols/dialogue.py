@@ -11,7 +11,8 @@ Dialogues with protocol V2: what clients send, and what they read.
 A `Stage` is a broker with the least edge there can be: it gives a session what was sent only while that wants data,
 asks it for something to write only when it said that it changed, and closes the connection when it is closing, which is
 what `END` stands for. An upgrade that a session asks for is done by being asked for, and read as `SNAPPY` or `DEFLATE`;
-after `TLS` the session waits for `secure` or `fail_to_secure`. `send` ends with a turn: commit, release, serve, write, and births are saved.
+after `TLS` the session waits for `secure` or `fail_to_secure`. `send` ends with a turn: commit, release, serve, write,
+and births are saved.
 """
 
 from __future__ import annotations
