@@ -114,6 +114,12 @@ def page(shown: str) -> Answer:
     return Answer(200, shown.encode(), _HTML, _AS_SAID)
 
 
+def tls_required(https_port: int) -> Answer:
+    """Not without TLS. The one document of nsqd's that is written with spaces."""
+    body = b'{"message": "TLS_REQUIRED", "https_port": %d}' % https_port
+    return Answer(403, body, _JSON, _NSQ)
+
+
 def not_allowed(methods: bytes) -> Answer:
     """The path is known, the method is not one of `methods`."""
     return failure(405, "METHOD_NOT_ALLOWED", (b"Allow", methods))

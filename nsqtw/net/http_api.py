@@ -30,12 +30,13 @@ from twisted.web.http import HTTPFactory
 
 from nsqtw.core.broker import Broker
 from nsqtw.net.http_admin import Administration
+from nsqtw.net.http_answers import tls_required
 from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_door import HttpDoor
 from nsqtw.net.http_publish import Publishing
-from nsqtw.net.http_routing import ANY_RIGHT, FREE, Route, Routes
+from nsqtw.net.http_routing import ANY_RIGHT, FREE, OneAnswer, Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
 from nsqtw.net.pump import Pump
 
@@ -49,7 +50,7 @@ class HttpFactory(HTTPFactory):
     noisy = False
     protocol = HttpConnection  # type: ignore[assignment]
 
-    def __init__(self, routes: Routes, pump: Pump, door: HttpDoor | None, is_local: bool) -> None:
+    def __init__(self, routes: Routes | OneAnswer, pump: Pump, door: HttpDoor | None, is_local: bool) -> None:
         super().__init__(timeout=None)  # type: ignore[arg-type]
         self.routes = routes
         self.pump = pump
@@ -95,3 +96,9 @@ def broker_site(
         door,
         is_local,
     )
+
+
+def refusing_site(site: HttpFactory, https_port: int) -> HttpFactory:
+    """Refuses whatever `site` would serve: what is served, HTTPS serves, on that port, 0 for none."""
+    assert isinstance(site.routes, Routes), "a site that serves"
+    return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump, None, site.is_local)

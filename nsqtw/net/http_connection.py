@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.interfaces import IHalfCloseableProtocol, ISSLTransport
+from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.protocols.basic import LineReceiver
 from twisted.web.http import HTTPChannel
 from zope.interface import implementer
@@ -34,6 +34,7 @@ from nsqtw.rights import Applicant
 
 if TYPE_CHECKING:
     from nsqtw.net.http_api import HttpFactory
+    from nsqtw.upgrades import Secured
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+\-.:;=@\[\]_~]*")
@@ -89,10 +90,13 @@ class HttpConnection(HTTPChannel):
     @cached_property
     def stranger(self) -> Applicant:
         """What is known of whoever has connected, without a secret."""
-        peer, is_tls, name = self.transport.getPeer(), ISSLTransport.providedBy(self.transport), ""
-        if is_tls and (certificate := self.transport.getPeerCertificate()) is not None:
-            name = certificate.get_subject().commonName or ""
-        return Applicant(b"", address_text(peer).rpartition(":")[0].strip("[]"), is_tls, name)
+        secured: Secured | None = getattr(self.transport, "secured", None)
+        return Applicant(
+            b"",
+            remote_ip=address_text(self.transport.getPeer()).rpartition(":")[0].strip("[]"),
+            is_tls=secured is not None,
+            common_name="" if secured is None else secured.common_name,
+        )
 
     def send(self, data: bytes) -> None:
         """

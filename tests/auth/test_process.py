@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from nsqtw.net.listen import Listener
+from nsqtw.option_values import TLS_REQUIRED
 from nsqtw.options import Options
 from nsqtw.service import open_to_all
 from nsqtw.testing.authorizers import AuthorizerContract
@@ -304,10 +305,14 @@ def test_no_password_is_shown(start: Start, server: AuthServer) -> None:
 )
 def test_what_is_open_to_all_is_said(given: dict[str, Any], names: list[str], tmp_path: Path) -> None:
     everywhere, local, socket_file = (Listener(a) for a in ("0.0.0.0:0", f"{HOST}:0", str(tmp_path / "socket")))
-    lines = open_to_all(Options(**given), everywhere, everywhere)
+    lines = open_to_all(Options(**given), everywhere, everywhere, None)
     assert [line.split(" on ")[0] for line in lines] == names
-    assert open_to_all(Options(**given), local, socket_file) == []
-    assert open_to_all(Options(**given), local, None) == []
+    assert open_to_all(Options(**given), local, socket_file, local) == []
+    assert open_to_all(Options(**given), local, None, None) == []
+    verified = Options(**given, tls_client_auth_policy="require-verify")
+    assert open_to_all(verified, everywhere, everywhere, everywhere) == []
+    lines = open_to_all(Options(**given, tls_required=TLS_REQUIRED["true"]), local, everywhere, everywhere)
+    assert [line.split(" on ")[0] for line in lines] == [f"{name}S" for name in names if name == "HTTP"]
     assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o660
     for listener in (everywhere, local, socket_file):
         listener.close()
