@@ -14,14 +14,11 @@ _ADDRESSES = "http"
 
 
 def without_password(address: str) -> str:
-    """An address or URL without user, password and query."""
-    scheme, slashes, rest = address.rpartition("://")
+    """An address or URL without user, password and query. Whatever stands before the last @ may be a password."""
+    scheme, slashes, rest = address.partition("://") if "://" in address else ("", "", address)
+    _, at, rest = rest.rpartition("@")
     rest, question, _ = rest.partition("?")
-    host, slash, path = rest.partition("/")
-    _, at, shown = host.rpartition("@")
-    if at:
-        host = f"{MASK}@{shown}"
-    return f"{scheme}{slashes}{host}{slash}{path}{question}{MASK if question else ''}"
+    return f"{scheme}{slashes}{MASK if at else ''}{at}{rest}{question}{MASK if question else ''}"
 
 
 def without_argument(auth: str) -> str:

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import stat
 import struct
 import sys
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -27,7 +29,8 @@ from nsqtw.options import Options
 from nsqtw.service import open_to_all
 from nsqtw.testing.authorizers import AuthorizerContract
 from tests.auth.conftest import Start
-from tests.process import NsqdProcess, wait_until
+from tests.certificates import Certificates, Pair
+from tests.process import NsqdProcess, ReservedPort, wait_until
 from tests.wire import HOST, PATIENCE_SECONDS, Client, Refused
 
 ROOT = Path(__file__).parent.parent.parent
@@ -181,17 +184,16 @@ Serve = Callable[[http.server.BaseHTTPRequestHandler], None]
 
 
 class AuthServer:
-    """An auth server that does what the test says, and counts what it is asked."""
+    """An auth server that does what the test says, and remembers what it was asked."""
 
     def __init__(self) -> None:
         self.serve: Serve = lambda request: None
-        self.count = 0
         self.is_over = threading.Event()
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                outer.count += 1
+                outer.queries.append(parse_qs(self.path.partition("?")[2]))
                 try:
                     outer.serve(self)
                 except OSError:
@@ -202,8 +204,15 @@ class AuthServer:
 
         self._server = http.server.ThreadingHTTPServer((HOST, 0), Handler)
         self._server.daemon_threads = True
+        self.queries: list[dict[str, list[str]]] = []
         self.address = f"{HOST}:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def use(self, pair: Pair) -> None:
+        """From now on over HTTPS."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pair.certificate, pair.key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def close(self) -> None:
         self.is_over.set()
@@ -276,6 +285,47 @@ def test_hostile_auth_servers_hold_nobody_up(start: Start, server: AuthServer) -
     assert f"failed to auth against http://***@{server.address}/auth?***" in nsqd.said()
     assert "hunter" not in nsqd.said()
     assert "Starting factory" not in nsqd.said()
+
+
+@pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "stranger"])
+def test_https_servers_need_a_certificate_that_is_trusted(
+    start: Start, server: AuthServer, certificates: Certificates, is_trusted: bool
+) -> None:
+    server.serve = reply(200, json.dumps(GOOD).encode())
+    server.use(certificates.server)
+    authority = certificates.authority if is_trusted else certificates.stranger
+    nsqd = start(f"--auth=http:https://{server.address}/auth", f"--tls-root-ca-file={authority.certificate}")
+    with nsqd.client() as client:
+        if is_trusted:
+            assert auth(client, "s")["identity"] == "x"
+        else:
+            with pytest.raises(Refused, match="^E_AUTH_FAILED"):
+                auth(client, "s")
+            assert "certificate verify failed" in nsqd.said()
+    assert bool(server.queries) is is_trusted
+
+
+def test_servers_are_told_of_tls_and_of_the_name_in_the_certificate(
+    start: Start, server: AuthServer, certificates: Certificates
+) -> None:
+    server.serve = reply(200, json.dumps(GOOD).encode())
+    authority = certificates.authority.certificate
+    policy = [f"--tls-root-ca-file={authority}", "--tls-client-auth-policy=require-verify"]
+    https = ReservedPort()
+    address = f"--https-address={HOST}:{https.number}"
+    nsqd = start(f"--auth=http:{server.address}", *certificates.server.flags(), *policy, address)
+    context = ssl.create_default_context(cafile=authority)
+    context.load_cert_chain(certificates.client.certificate, certificates.client.key)
+    with nsqd.client() as client:
+        client.upgrade(context)
+        auth(client, "over tcp")
+    connection = http.client.HTTPSConnection(HOST, https.number, timeout=PATIENCE_SECONDS, context=context)
+    connection.request("GET", "/stats", headers={"Authorization": "Bearer over https"})
+    assert connection.getresponse().status == 200
+    connection.close()
+    https.release()
+    for query, secret in zip(server.queries, ("over tcp", "over https"), strict=True):
+        assert query == {"common_name": ["friend"], "remote_ip": [HOST], "secret": [secret], "tls": ["true"]}
 
 
 def test_no_password_is_shown(start: Start, server: AuthServer) -> None:
