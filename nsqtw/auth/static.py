@@ -45,6 +45,7 @@ class StaticAuthorizer:
         self._known: dict[bytes, Line] = {}
         self._waiting: dict[bytes, list[Answer]] = {}
         self._table: Table = {}
+        self._is_closed = False
         self._read()
         self._thread = ThreadPoolExecutor(1, "nsqtw-auth")
 
@@ -70,7 +71,8 @@ class StaticAuthorizer:
         return True
 
     def close(self) -> None:
-        """IAuthorizer API."""
+        """IAuthorizer API. The process waits for no more than the hash that is being made."""
+        self._is_closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     # -- inside
@@ -92,7 +94,7 @@ class StaticAuthorizer:
         """In the thread."""
         while True:
             table = self._table
-            found = _look_up(table, secret)
+            found = self._look_up(table, secret)
             with self._lock:
                 if table is self._table:
                     answers = self._waiting.pop(digest)
@@ -103,19 +105,20 @@ class StaticAuthorizer:
         for answer in answers:
             answer(outcome)
 
-
-def _look_up(table: Table, secret: bytes) -> Line | AuthError:
-    """The line that is about a secret. It takes as long for each, and for a wrong one."""
-    found: Line | None = None
-    try:
-        for recipe, size in {(line.recipe, len(line.hash)) for line in table}:
-            hashed = recipe.hash(secret, size)
-            for line in table:
-                if line.recipe == recipe and hmac.compare_digest(hashed, line.hash):
-                    found = line
-    except (ValueError, MemoryError) as failure:
-        return AuthError(f"a secret cannot be hashed: {type(failure).__name__}")
-    return found or AuthRefused("no client has this secret")
+    def _look_up(self, table: Table, secret: bytes) -> Line | AuthError:
+        """The line that is about a secret. It takes as long for each, and for a wrong one."""
+        found: Line | None = None
+        try:
+            for recipe, size in {(line.recipe, len(line.hash)) for line in table}:
+                if self._is_closed:
+                    return AuthError("the broker stops")
+                hashed = recipe.hash(secret, size)
+                for line in table:
+                    if line.recipe == recipe and hmac.compare_digest(hashed, line.hash):
+                        found = line
+        except (ValueError, MemoryError) as failure:
+            return AuthError(f"a secret cannot be hashed: {type(failure).__name__}")
+        return found or AuthRefused("no client has this secret")
 
 
 @provider(IAuthorizerFactory)
