@@ -218,7 +218,7 @@ class BrokerConnection(Protocol):
         except BrokenStream as error:
             _log.error("client({client}) - failed to read command - {error}", client=self._remote, error=error)
             self._holds_data, self._has_ended = False, True
-        if self._has_ended and not self._holds_data:
+        if (self._has_ended or compression.has_ended) and not self._holds_data:
             session.receive_end(self._pump.now())
         elif room <= 0:
             self._pump.changed(self)
