@@ -133,6 +133,8 @@ class BrokerConnection(Protocol):
         if self._session is not None:
             self._session.resume_delivery(self._pump.now())
             self._regulate(self._session)
+            if self._holds_data:
+                self._pump.changed(self)
             self._pump.wake()
 
     def stopProducing(self) -> None:

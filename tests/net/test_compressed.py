@@ -236,3 +236,18 @@ def test_a_stream_that_says_it_is_over_ends_the_connection_like_any_end(edge: Ed
     assert [line for line in lines if line.startswith("error")] == []
     assert peer.read() == OK
     assert peer.transport.disconnecting
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_held_for_a_peer_that_does_not_read_goes_on_when_it_does(edge: Edge, kind: str) -> None:
+    peer = Peer(edge, kind)
+    peer.connection.pauseProducing()
+    peer.send(pub(b"x" * 300) * 6000)
+    edge.settle()
+    assert 1000 < peer.messages() < 6000
+    assert not peer.transport.reading
+    for _ in range(5):
+        peer.connection.resumeProducing()
+        edge.settle()
+    assert peer.messages() == 6000
+    assert peer.transport.reading
