@@ -18,13 +18,14 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.cut import NamedTopic
 from nsqtw.core.latency import Measure
 from nsqtw.core.recovery import load
-from nsqtw.errors import BackendError
-from nsqtw.interfaces import IBackend, IPositions
+from nsqtw.errors import AuthError, BackendError, OptionError
+from nsqtw.interfaces import IAuthorizer, IBackend, IPositions
+from nsqtw.net.door import Door
 from nsqtw.net.pump import Pump
 from nsqtw.net.tcp import BrokerFactory
 from nsqtw.net.writer import WriterThread
 from nsqtw.options import Options
-from nsqtw.plugins import find_backend, protocols
+from nsqtw.plugins import find_authorizer, find_backend, protocols
 
 POSITIONS_FILE = "positions.db"
 LATENCY_ACCURACY = 0.01
@@ -66,6 +67,21 @@ class Parts:
     writer: WriterThread
     pump: Pump
     clients: BrokerFactory
+    door: Door | None
+    """Where rights are asked for, when there is an authorizer."""
+
+
+def open_authorizer(options: Options) -> IAuthorizer | None:
+    """What says who may do what; None when nothing does. OptionError, PluginError."""
+    if not options.authorizer:
+        return None
+    factory, argument = find_authorizer(options.authorizer)
+    if options.auth_http_address and factory.name != "http":
+        raise OptionError(f"--auth-http-address is for --auth=http, and not for --auth={factory.name}")
+    try:
+        return factory.open(argument, options, log)
+    except AuthError as mistake:
+        raise OptionError(f"--auth={factory.name} cannot be used - {mistake}") from mistake
 
 
 def open_storage(options: Options, directory: str) -> Storage:
@@ -82,7 +98,7 @@ def open_storage(options: Options, directory: str) -> Storage:
     return Storage(directory, positions, backend, memory_backend)
 
 
-def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
+def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuthorizer | None = None) -> Parts:
     """
     Put a broker together and load what is stored into it, what an nsqd left in the data path included. NsqtwError.
     """
@@ -112,7 +128,9 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
 
         take_over(storage.directory, named, broker, positions, saved, stored)
     load(broker, saved, stored, pump.now(), named)
-    return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
+    door = None if authorizer is None else Door(reactor, authorizer, pump.now)
+    broker.door = door
+    return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()), door)
 
 
 def _how_gone(path: str) -> str:

@@ -1,5 +1,5 @@
 """
-What a third party may replace: protocols and storage.
+What a third party may replace: protocols, storage, and who may do what.
 
 Each kind of part has a *factory*, found as a Twisted plugin (`twisted/plugins/*.py` of any installed
 distribution), that carries a name, one line of help and makes the part. The factories' modules are
@@ -19,6 +19,8 @@ from zope.interface import Attribute, Interface
 if TYPE_CHECKING:
     from nsqtw.core.segment import Segment
     from nsqtw.errors import BackendError
+    from nsqtw.rights import Answer, Applicant
+    from nsqtw.upgrades import Upgrade
 
 Waiter = Callable[["Exception | None"], None]
 """Called once: with None when what it waits for is as safe as asked, or with the error that prevented it."""
@@ -77,8 +79,11 @@ class IProtocol(Interface):
     def receive_end(now: float) -> None:
         """The peer will send no more; it may still read."""
 
-    def data_to_send() -> list[bytes]:
-        """What is to be written now, in order. The list is the caller's: the next call starts afresh."""
+    def data_to_send() -> list[bytes | Upgrade]:
+        """
+        What is to be written now, in order. The list is the caller's: the next call starts afresh. The last item may be
+        an upgrade of the connection (nsqtw.upgrades); then what follows it is asked for at once.
+        """
 
     def pause_delivery() -> None:
         """The peer does not read fast enough: produce nothing that is not owed until resume_delivery."""
@@ -214,3 +219,41 @@ class IPositions(Interface):
 
     def close(clean: bool) -> None:
         """Close; `clean` notes that everything was saved."""
+
+
+class IAuthorizerFactory(Interface):
+    """Makes what says who may do what. A plugin, chosen by `--auth=NAME` or `--auth=NAME:ARGUMENT`."""
+
+    name = Attribute("what --auth calls it: 'static'")
+    summary = Attribute("one line for --help-auth")
+    argument_format = Attribute("one line that says what ARGUMENT may be, empty when it takes none")
+
+    def open(argument: str, options: Any, log: OperatorLog) -> IAuthorizer:
+        """
+        Make the authorizer. `options` has nsqd's option names as attributes. AuthError, with one clear line for the
+        operator, when it cannot work as it is told; the broker then does not start.
+        """
+
+
+class IAuthorizer(Interface):
+    """
+    Says what a secret is worth. Called from the reactor's thread: for each AUTH, when rights have ended, and for
+    requests over HTTP whose credential is not known. None of it may block: what takes long is answered later.
+    """
+
+    def authorize(applicant: Applicant, answer: Answer) -> Any:
+        """
+        What `applicant` may do, as `nsqtw.rights.Rights` (`nsqtw.auth.grants.Grants` are some), in one of three ways:
+        return it; return a Deferred or a coroutine that gives it; or return None and call `answer` with it, once, from
+        any thread. AuthRefused, raised or given to `answer`, says that the secret is worth nothing, AuthError that this
+        cannot be found out now. A Deferred or coroutine is cancelled when nobody waits for it any more.
+        """
+
+    def reload() -> bool:
+        """
+        Read again what was read at the start (SIGHUP). Returns whether rights that were given may be different now:
+        every connection is then looked at again. AuthError, with one line, when it cannot be read: what was goes on.
+        """
+
+    def close() -> None:
+        """The broker stops. `answer` may still be called, and is not heard."""

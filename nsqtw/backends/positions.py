@@ -24,7 +24,7 @@ from typing import Any
 
 from zope.interface import implementer
 
-from nsqtw.backends.files import backend_error
+from nsqtw.backends.files import backend_error, create_private
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
@@ -184,6 +184,7 @@ class Positions:
 
     def _open(self, path: str) -> Saved:
         """Connect, make the tables if there are none, and read all. sqlite3.Error, _DamagedError."""
+        create_private(path)
         connection = self._connection = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )

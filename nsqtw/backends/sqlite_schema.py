@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from urllib.parse import quote
 from zlib import crc32
 
+from nsqtw.backends.files import create_private
 from nsqtw.backends.sqlite_row import head_of
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, BackendFull
@@ -69,6 +70,7 @@ def sqlite_error(error: sqlite3.Error) -> BackendError:
 
 def connect(path: str) -> sqlite3.Connection:
     """A connection that leaves transactions to the caller. sqlite3.Error."""
+    create_private(path)
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

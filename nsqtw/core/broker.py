@@ -43,6 +43,7 @@ from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
+from nsqtw.rights import Door
 
 RESERVED_BLOCKS = 1024
 RETRY_SECONDS = 1.0
@@ -88,6 +89,8 @@ class Broker:
         self.start_time = start_time
         self.measure = measure
         self.log = log
+        self.door: Door | None = None
+        """Where rights are asked for; None: everybody may do everything."""
         self.agenda = Agenda(lambda: log("critical", "NSQ: something that was due failed"))
         self.naming = Naming(self)
         self.topics: dict[str, Topic] = {}
