@@ -55,22 +55,15 @@ setup(
     package_dir={"": "."},
     package_data={"nsqtw": ["py.typed"]},
     data_files=[("share/man/man1", ["docs/nsqd.1"])],
-<<<<<<< HEAD
     # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
     # servers (docs/auth.md).
-=======
-    # ddsketch: latency percentiles (docs/decisions/0005). cramjam: snappy.
->>>>>>> tls
     install_requires=[
         "attrs>=23.2",
         "cramjam>=2.8",
         "ddsketch>=3",
-<<<<<<< HEAD
         "google-re2>=1.1",
-        "treq>=24.9",
-=======
         "pyopenssl>=24.3",
->>>>>>> tls
+        "treq>=24.9",
         "twisted[tls]>=24.7",
         "zope.interface>=6",
     ],
