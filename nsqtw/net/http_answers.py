@@ -20,7 +20,7 @@ from typing import Any
 
 from twisted.web.http import datetimeToString
 
-from nsqtw.errors import NsqtwError
+from nsqtw.errors import CapReached, NsqtwError
 from nsqtw.gotext import json_text
 
 _TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
@@ -36,6 +36,7 @@ _REASONS = {
     400: b"Bad Request",
     404: b"Not Found",
     405: b"Method Not Allowed",
+    408: b"Request Timeout",
     413: b"Request Entity Too Large",
     417: b"Expectation Failed",
     431: b"Request Header Fields Too Large",
@@ -95,6 +96,11 @@ def document(value: Any) -> Answer:
 def failure(status: int, message: str, *headers: tuple[bytes, bytes]) -> Answer:
     """An error that is one word: `{"message":"..."}`."""
     return Answer(status, json_text({"message": message}), *headers, _JSON, _NSQ)
+
+
+def cap_reached(error: CapReached) -> Answer:
+    """The broker takes no more of these."""
+    return failure(503, f"TOO_MANY_{error.what.upper()}")
 
 
 def plain(status: int, message: str) -> Answer:

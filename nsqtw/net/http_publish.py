@@ -20,9 +20,9 @@ from twisted.logger import Logger
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, ClientError, Exiting
+from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import EXITING, INTERNAL_ERROR, OK, Answer, Refused, failure, text
+from nsqtw.net.http_answers import EXITING, INTERNAL_ERROR, OK, Answer, Refused, cap_reached, failure, text
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
@@ -112,6 +112,8 @@ class Publishing:
             topic = self._broker.topic(name)
         except (Exiting, BackendError):
             raise Refused(EXITING) from None
+        except CapReached as error:
+            raise Refused(cap_reached(error)) from None
         self._pump.wake()
         return topic
 

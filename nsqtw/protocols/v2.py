@@ -36,9 +36,10 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, ChannelFull, ClientError, Exiting, LineTooLong
+from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting, LineTooLong
 from nsqtw.interfaces import IProtocol, IProtocolFactory
 from nsqtw.protocols import identify
+from nsqtw.protocols.arrival import Arrival
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.parameters import (
     checked_name,
@@ -74,8 +75,10 @@ class V2Session(Due):
         self._options = broker.options
         self._changed = changed
         self._codec = V2Codec(broker.options, self._check_body_command)
+        self._arrival = Arrival(broker.options.min_body_rate)
         self._settings = identify.Settings(broker.options.msg_timeout, broker.options.output_buffer_timeout)
         self._identified = False
+        self._has_no_heartbeat = False
         self._state = INIT
         self._consumer: Consumer | None = None
         self._sample_rate = 0
@@ -84,6 +87,8 @@ class V2Session(Due):
         self._replies = Replies(changed, self._end)
         self._ending = False
         self._birth_pending = False
+        self._rests = False
+        """No further command is looked at in this turn, for it has had enough births."""
         self.flying_count = 0
         """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._stalled = False
@@ -111,17 +116,24 @@ class V2Session(Due):
 
     def receive_data(self, chunk: bytes, now: float) -> None:
         if not self._ending:
+            if self._has_no_heartbeat:
+                self._await_rest(now)
             self._codec.feed(chunk)
             self._is_traced = self._options.log_level <= DEBUG
             self._run_commands(now)
             if self._is_traced and self._consumer is not None:
                 self._trace.state()
 
+    @property
+    def unfinished_bytes(self) -> int:
+        return self._codec.pending_bytes
+
     def receive_end(self, now: float) -> None:
         error = self._codec.interrupted()
         if error is not None and not self._ending:
             self._refuse(error)
         self._end()
+        self._codec.forget()
 
     def data_to_send(self) -> list[bytes]:
         out = self._replies.take()
@@ -160,11 +172,14 @@ class V2Session(Due):
 
     def fall_due(self, now: float) -> float | None:
         """Heartbeats, a client that is silent for too long, and commands that waited for a birth."""
+        if self._rests:
+            self._rests = self._birth_pending = False
+            self._changed()
         if not self._birth_pending:
             self._run_commands(now)
-        if self._birth_pending or self._replies.are_owed:
-            self._last_command = now  # it is us who take long
-        if now >= self._deadline and not self._ending:
+        if self._replies.are_owed or not self.wants_data:
+            self._last_command = now  # it is us who take long, or it reads too slowly, which is for the edge to judge
+        if now >= self._deadline and not (self._ending or self._still_comes(now)):
             self._failure = "failed to read command - i/o timeout"
             self.receive_end(now)
         if self._ending:
@@ -178,8 +193,28 @@ class V2Session(Due):
     @property
     def _deadline(self) -> float:
         """When a client that has completed no command by then is silent for too long."""
+        patience = self._patience
+        return max(self._last_command + patience, self._arrival.until) if patience else inf
+
+    @property
+    def _patience(self) -> float:
+        """How long a command may take; 0 for any time. Without heartbeats only one that has begun is waited for."""
         interval = self._settings.heartbeat_interval
-        return self._last_command + 2 * interval if interval else inf
+        if interval:
+            return 2 * interval
+        return self._options.body_timeout if self._codec.pending_bytes else 0
+
+    def _await_rest(self, now: float) -> None:
+        """Without heartbeats nobody looks at a command that ends in the middle, unless it is on the agenda."""
+        if not self._codec.pending_bytes:
+            self._last_command = now
+        if self._options.body_timeout:
+            self._broker.agenda.at(now + self._options.body_timeout, self)
+
+    def _still_comes(self, now: float) -> bool:
+        """Whether a command is half received, and the rest on its way."""
+        received, patience = self._codec.pending_bytes, self._patience
+        return received > 0 and self._arrival.goes_on(self._last_command, received, now, patience)
 
     # -- replies
 
@@ -263,6 +298,7 @@ class V2Session(Due):
                 self._region_local = client.topology_region == self._options.topology_region
             self._beat = settings.heartbeat_interval or inf
             self._next_heartbeat = now + self._beat
+        self._has_no_heartbeat = not settings.heartbeat_interval
         self._broker.agenda.at(min(self._next_heartbeat, self._deadline), self)
         if fields["feature_negotiation"]:
             self._replies.add(frame(RESPONSE, identify.answer(settings, self._options)))
@@ -291,7 +327,7 @@ class V2Session(Due):
             limit = self._options.max_channel_consumers
             text = f"SUB failed consumers for {topic_name}:{channel_name} exceeds limit of {limit}"
             raise ClientError("E_SUB_FAILED", text) from None
-        except (Exiting, BackendError) as error:
+        except (Exiting, BackendError, CapReached) as error:
             raise ClientError("E_SUB_FAILED", f"SUB failed {error}") from None
         self._consumer = consumer
         self._set_state(SUBSCRIBED)
@@ -394,11 +430,18 @@ class V2Session(Due):
         self._state = self.client.state = state
 
     def _topic(self, verb: bytes, name: bytes) -> Topic:
+        topic = self._broker.topics.get(name.decode())
+        return self._new_topic(verb.decode(), name.decode()) if topic is None else topic
+
+    def _new_topic(self, command: str, name: str) -> Topic:
         try:
-            return self._broker.topic(name.decode())
-        except (Exiting, BackendError) as error:
-            command = verb.decode()
+            topic = self._broker.topic(name)
+        except (Exiting, BackendError, CapReached) as error:
             raise ClientError(f"E_{command}_FAILED", f"{command} failed {error}") from None
+        if self._broker.caps.is_full:
+            self._rests = self._birth_pending = True
+            self._broker.agenda.at(self._last_command, self)
+        return topic
 
     def _delay_ms(self, parameter: bytes) -> int:
         """The delay of a DPUB. ClientError."""
