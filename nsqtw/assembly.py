@@ -20,6 +20,8 @@ from nsqtw.core.latency import Measure
 from nsqtw.core.recovery import load
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IPositions
+from nsqtw.net.limits import Limits
+from nsqtw.net.open_files import Descriptors
 from nsqtw.net.pump import Pump
 from nsqtw.net.tcp import BrokerFactory
 from nsqtw.net.writer import WriterThread
@@ -66,6 +68,7 @@ class Parts:
     writer: WriterThread
     pump: Pump
     clients: BrokerFactory
+    limits: Limits
 
 
 def open_storage(options: Options, directory: str) -> Storage:
@@ -108,7 +111,9 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
 
         take_over(storage.directory, named, broker, positions, saved, stored)
     load(broker, saved, stored, pump.now(), named)
-    return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
+    limits = Limits(broker, pump, Descriptors())
+    clients = BrokerFactory(reactor, broker, pump, protocols(), limits)
+    return Parts(storage, broker, writer, pump, clients, limits)
 
 
 def write_names(path: str, topics: Iterable[NamedTopic]) -> None:

@@ -21,6 +21,7 @@ from twisted.logger import Logger
 from nsqtw.assembly import Parts, assemble, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
+from nsqtw.net.open_files import raise_limit
 from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
 from nsqtw.version import version_line
 
@@ -102,6 +103,7 @@ class BrokerService(Service):
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
+        raise_limit()
         with ExitStack() as undo:
             try:
                 tcp, http = self._prepare(undo)
@@ -164,6 +166,7 @@ class BrokerService(Service):
                 tcp_port=tcp.port,
                 http_port=http.port,
                 version_line=version_line(),
+                limits=parts.limits,
             )
             self._listen("HTTP", http, site)
         if self._options.statsd_address:

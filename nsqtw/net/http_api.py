@@ -23,16 +23,21 @@ What a request asks stands in its query, never in a form in its body.
 
 from __future__ import annotations
 
+from typing import Any
+
 from twisted.web.http import HTTPFactory
 
 from nsqtw.core.broker import Broker
+from nsqtw.net.gate import Refusal
 from nsqtw.net.http_admin import Administration
+from nsqtw.net.http_answers import TOO_MANY_CONNECTIONS
 from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_publish import Publishing
 from nsqtw.net.http_routing import Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
+from nsqtw.net.limits import Limits
 from nsqtw.net.pump import Pump
 
 
@@ -45,10 +50,19 @@ class HttpFactory(HTTPFactory):
     noisy = False
     protocol = HttpConnection  # type: ignore[assignment]
 
-    def __init__(self, routes: Routes, pump: Pump) -> None:
+    def __init__(self, routes: Routes, pump: Pump, limits: Limits) -> None:
         super().__init__(timeout=None)  # type: ignore[arg-type]
         self.routes = routes
         self.pump = pump
+        self.limits = limits
+
+    def buildProtocol(self, addr: Any) -> Any:
+        if not self.limits.gate.enter(addr):
+            answer = TOO_MANY_CONNECTIONS.encode(b"HTTP/1.1", kept=False)
+            return Refusal(self.limits.gate, self.pump.reactor, answer)
+        connection: Any = super().buildProtocol(addr)
+        connection.address = addr
+        return connection
 
     def startFactory(self) -> None:
         """Without the access log of twisted.web and its timer."""
@@ -64,13 +78,15 @@ def broker_site(
     tcp_port: int,
     http_port: int,
     version_line: str,
+    limits: Limits | None = None,
 ) -> HttpFactory:
     """
     The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how
-    the text of /stats starts.
+    the text of /stats starts; `limits` are those that its TCP edge has.
     """
+    limits = limits or Limits(broker, pump)
     publishing = Publishing(broker, pump)
-    inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port))
+    inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port), limits)
     return HttpFactory(
         Routes(
             [
@@ -84,4 +100,5 @@ def broker_site(
             ]
         ),
         pump,
+        limits,
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.protocol import Factory, Protocol, connectionDone
@@ -22,8 +21,13 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from nsqtw.core.broker import Broker
-from nsqtw.interfaces import IProtocol, IProtocolFactory
+from nsqtw.interfaces import ICountedProtocol, IProtocol, IProtocolFactory
+from nsqtw.net.gate import Refusal
+from nsqtw.net.limits import Limits
+from nsqtw.net.peer import address_text
 from nsqtw.net.pump import Pump
+from nsqtw.net.stall import Stall
+from nsqtw.net.unfinished import SMALL_BYTES
 from nsqtw.protocols.frames import ERROR, frame
 
 MAGIC_BYTES = 4
@@ -31,8 +35,7 @@ END_SECONDS = 5.0
 """How long a connection that is being closed may take to read what was written to it."""
 READ_BYTES = 256 * 1024
 """Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
-_IPV4_MAPPED = "::ffff:"
-"""What an IPv6 socket puts before the address of a client that comes over IPv4."""
+_TOO_MANY = frame(ERROR, b"E_TOO_MANY_CONNECTIONS too many connections")
 
 _log = Logger()
 
@@ -43,8 +46,10 @@ class BrokerConnection(Protocol):
 
     transport: Any
 
-    def __init__(self, factory: BrokerFactory) -> None:
+    def __init__(self, factory: BrokerFactory, address: Any) -> None:
         self._factory = factory
+        self._limits = factory.limits
+        self._address = address
         self._pump = factory.pump
         self._session: IProtocol | None = None
         self._magic = b""
@@ -52,6 +57,12 @@ class BrokerConnection(Protocol):
         self._reading = True
         self._is_plain = False
         self._end: Any = None
+        self._began = 0.0
+        self._stall = Stall()
+        self._counted: Any = None
+        """The session, if it says what it keeps."""
+        self._holds = False
+        """Whether what it keeps is counted."""
 
     # -- from the transport
 
@@ -64,6 +75,8 @@ class BrokerConnection(Protocol):
         self._is_plain = isinstance(self.transport, SocketConnection)
         self.transport.registerProducer(self, True)
         self._factory.connections.add(self)
+        self._began = self._pump.now()
+        self._limits.rounds.join(self)
         _log.info("TCP: new client({client})", client=self._remote)
 
     def dataReceived(self, data: bytes) -> None:
@@ -75,6 +88,8 @@ class BrokerConnection(Protocol):
             data = self._magic[MAGIC_BYTES:]
         session.receive_data(data, self._pump.now())
         self._pump.took(len(data))
+        if self._counted is not None and (self._holds or self._counted.unfinished_bytes > SMALL_BYTES):
+            self._weigh()
         self._regulate(session)
 
     def readConnectionLost(self) -> None:
@@ -91,6 +106,9 @@ class BrokerConnection(Protocol):
         if self._end is not None and self._end.active():
             self._end.cancel()
         self._factory.connections.discard(self)
+        self._limits.rounds.leave(self)
+        self._limits.unfinished.drop(self)
+        self._limits.gate.leave(self._address)
         broke = isinstance(reason.value, ConnectionLost)
         if self._session is not None:
             broke = broke and not self._session.closing
@@ -142,7 +160,35 @@ class BrokerConnection(Protocol):
             self.transport.unregisterProducer()
             self.transport.loseConnection()
 
+    # -- from the limits
+
+    def look(self, now: float) -> None:
+        """Rounds API"""
+        options = self._limits.options
+        if self._session is None and self._end is None:
+            if 0 < options.magic_timeout <= now - self._began:
+                self._limits.turned_away.note("magic-timeout", self._remote)
+                self._log_no_magic("i/o timeout")
+                self.disconnect()
+        elif options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
+            self._limits.turned_away.note("write-timeout", self._remote)
+            self.abort()
+
+    def give_up(self) -> None:
+        """Unfinished API"""
+        self._holds = False
+        if self._session is not None:
+            self._limits.turned_away.note("max-unfinished-size", self._remote)
+            self._session.receive_end(self._pump.now())
+            self._pump.changed(self)
+
     # -- inside
+
+    def _weigh(self) -> None:
+        """Have it counted what the session keeps of a command that has come in part."""
+        held = self._counted.unfinished_bytes
+        self._holds = held > SMALL_BYTES
+        self._limits.unfinished.hold(self, held)
 
     def _write(self, data: bytes) -> None:
         """
@@ -174,6 +220,7 @@ class BrokerConnection(Protocol):
         self._session = factory.session(
             self._factory.broker, self._remote, lambda: self._pump.changed(self), self._pump.now()
         )
+        self._counted = self._session if ICountedProtocol.providedBy(self._session) else None
         return self._session
 
     def _log_no_magic(self, error: str) -> None:
@@ -194,16 +241,26 @@ class BrokerFactory(Factory):
 
     noisy = False
 
-    def __init__(self, reactor: Any, broker: Broker, pump: Pump, protocols: Mapping[bytes, IProtocolFactory]) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        broker: Broker,
+        pump: Pump,
+        protocols: Mapping[bytes, IProtocolFactory],
+        limits: Limits | None = None,
+    ) -> None:
         self.reactor = reactor
         self.broker = broker
         self.pump = pump
         self.protocols = protocols
+        self.limits = limits or Limits(broker, pump)
         self.connections: set[BrokerConnection] = set()
         _keep_chunks_on_the_heap()
 
-    def buildProtocol(self, addr: Any) -> BrokerConnection:
-        return BrokerConnection(self)
+    def buildProtocol(self, addr: Any) -> BrokerConnection | Refusal:
+        if not self.limits.gate.enter(addr):
+            return Refusal(self.limits.gate, self.reactor, _TOO_MANY)
+        return BrokerConnection(self, addr)
 
     def disconnect_all(self) -> None:
         """The broker stops: every client sees the end of its connection."""
@@ -217,14 +274,3 @@ def _keep_chunks_on_the_heap() -> None:
     one was freed once in the process. For a PUB that waits for its OK that is a third of what it costs.
     """
     bytes(8 * READ_BYTES)
-
-
-def address_text(address: Any) -> str:
-    """`ip:port`, IPv6 in brackets, unless the client came over IPv4; `@` for a unix socket, whose peer has no name."""
-    if isinstance(address, IPv6Address):
-        if address.host.startswith(_IPV4_MAPPED):
-            return f"{address.host.removeprefix(_IPV4_MAPPED)}:{address.port}"
-        return f"[{address.host}]:{address.port}"
-    if isinstance(address, IPv4Address):
-        return f"{address.host}:{address.port}"
-    return "@"

@@ -37,7 +37,7 @@ from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting, LineTooLong
-from nsqtw.interfaces import IProtocol, IProtocolFactory
+from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.protocols import identify
 from nsqtw.protocols.arrival import Arrival
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
@@ -65,7 +65,7 @@ _NAMELESS = "insufficient number of parameters"
 _EXPERIMENT = "topology-aware-consumption"
 
 
-@implementer(IProtocol)
+@implementer(ICountedProtocol)
 class V2Session(Due):
     """One connection. See IProtocol for who calls what."""
 
