@@ -11,8 +11,8 @@ twisted.web's HTTP connection, where NSQ's clients expect another behaviour.
   connections open, and one that is closed while the next publish is on its way makes the client guess whether it
   arrived.
 - What two readers of HTTP could understand in different ways is refused, for one of them may be a proxy that decides
-  who may ask what: trailers behind chunks, other transfer codings, chunks in HTTP/1.0. Behind a request whose lines
-  end with a bare LF nothing is read, and it has no body.
+  who may ask what: trailers behind chunks, other transfer codings, chunks in HTTP/1.0 or behind bare LFs. A request
+  whose lines end with a bare LF is the last one of its connection.
 - The next request waits until the client has read most of the answers before it.
 
 Twisted tells the request line only once the body is there, so `_command`, `_path` and `_version` are read here;
@@ -136,10 +136,13 @@ class HttpConnection(HTTPChannel):
 
     def abort(self) -> None:
         """End at once."""
+        self.factory.limits.rounds.leave(self)
         self.transport.abortConnection()
 
     def leave(self) -> None:
         """End between two requests."""
+        self._is_over = True
+        self.dataReceived = _ignore  # type: ignore[method-assign]
         self.loseConnection()  # type: ignore[no-untyped-call]
 
     def give_up(self) -> None:
@@ -222,7 +225,7 @@ class HttpConnection(HTTPChannel):
         self._field_count = 0
         self.persistent = _persists(fields.get(b"Connection"), version) and not self._has_bare_lines
         mistake = _mistake(fields, version)
-        if self.length != 0 and (self._has_bare_lines or (self.length is None and version != b"HTTP/1.1")):
+        if self.length is None and (self._has_bare_lines or version != b"HTTP/1.1"):
             mistake = MALFORMED
         if mistake is not None:
             self._end(request, mistake)
@@ -288,6 +291,7 @@ class HttpConnection(HTTPChannel):
     def _break_off(self, request: HttpRequest) -> None:
         """The body of a request is no good from here on. It is answered, and nothing follows."""
         self.persistent = False
+        self.dataReceived = _ignore  # type: ignore[method-assign]
         request.break_off()
 
     def _bare_line_received(self, line: bytes) -> None:
@@ -301,6 +305,7 @@ class HttpConnection(HTTPChannel):
         """Answer, unless that is done, and close."""
         self.persistent = False
         self._is_over = True
+        self.dataReceived = _ignore  # type: ignore[method-assign]
         if request is None:
             self.send(answer.encode(b"HTTP/1.1", kept=False))
         elif not request.is_answered:
@@ -320,6 +325,10 @@ class _Chunks(_ChunkedTransferDecoder):
         if not b"\r\n".startswith(self._buffer[:2]):
             raise _MalformedChunkedDataError("No trailers are taken")
         return super()._dataReceived_TRAILER()
+
+
+def _ignore(data: bytes) -> None:
+    """What comes behind the end."""
 
 
 def _read_field(line: bytes) -> tuple[bytes, bytes] | None:

@@ -151,6 +151,7 @@ class BrokerConnection(Protocol):
 
     def abort(self) -> None:
         """End at once, whatever there is to write."""
+        self._limits.rounds.leave(self)
         self.transport.abortConnection()
 
     def disconnect(self) -> None:
