@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
@@ -187,15 +187,29 @@ class BrokerService(Service):
             if name == "TCP":
                 parts.clients.disconnect_all()
         _log.info("NSQ: closing topics")
-        await parts.pump.stop()
+        await self._store_all()
         _log.info("NSQ: stopping subsystems")
         if self._statsd is not None:
             await self._statsd.stop()
-        parts.writer.close()
-        parts.storage.close(parts.broker.health == "OK")
+        parts.limits.close()
         _log.info("QUEUESCAN: closing")
         os.close(self._lock)
         _log.info("NSQ: bye")
+
+    async def _store_all(self) -> None:
+        """Save everything and close the files. A disk that does not answer is not waited for for ever."""
+        stored = Deferred.fromCoroutine(self._store())
+        if self._options.stop_timeout:
+            stored.addTimeout(self._options.stop_timeout, self._reactor)
+        try:
+            await stored
+        except TimeoutError:
+            _log.error("NSQ: the disk takes longer than --stop-timeout - the next start takes this for a crash")
+
+    async def _store(self) -> None:
+        parts = self._parts
+        await parts.pump.stop()
+        await parts.writer.finish(lambda: parts.storage.close(parts.broker.health == "OK"))
 
 
 def _reason(failure: OSError) -> str:

@@ -95,6 +95,7 @@ class NsqdProcess:
             f"--tcp-address={HOST}:{self.tcp_port}",
             f"--http-address={HOST}:{self.http_port}",
             f"--data-path={self.data_path}",
+            f"--stop-timeout={PATIENCE_SECONDS:.0f}s",
             *flags,
         ]
 

@@ -88,7 +88,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Process] = []
 
     def start_one(*flags: str, program: list[str] | None = None) -> Process:
-        free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"]
+        free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0", "--stop-timeout=60s"]
         process = Process([*(program or [NSQD]), *free, *flags], tmp_path)
         started.append(process)
         return process
