@@ -150,7 +150,8 @@ class Pump:
             except Exception:
                 _log.failure("a connection failed to write")
                 connection.abort()
-        return bool(more or self._changed or broker.to_commit or broker.to_serve) and not self._is_over
+        more = more or bool(not self._is_over and (broker.to_commit or broker.to_serve))
+        return more or bool(self._changed)
 
     def _fly(self, now: float) -> None:
         if not self._flying and (flight := self._broker.flights.begin(now)) is not None:

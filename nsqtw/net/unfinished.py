@@ -3,8 +3,8 @@ Memory for commands and requests that have come in part, over all connections.
 
 Each connection alone may keep a body of the largest size waiting for its rest; two thousand of them may not. Who
 keeps little, as every busy connection does between two reads, is not counted. When all together keep too much, the
-connection whose part has been waiting longest goes, of those that keep more than their share: an honest client is done
-soon, and its part is young.
+connection whose part has been waiting longest goes, of those that keep more than half of what they keep on the
+average: an honest client is done soon, and its part is young.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Unfinished:
         self._held[holder] = size
         self.total += size - before
         while 0 < self._limit < self.total:
-            share = self.total // len(self._held)
+            share = self.total // (2 * len(self._held))
             longest = next(one for one, held in self._held.items() if held >= share)
             self.drop(longest)
             longest.give_up()

@@ -39,7 +39,6 @@ from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting, LineTooLong
 from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.protocols import identify
-from nsqtw.protocols.arrival import Arrival
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.parameters import (
     checked_name,
@@ -54,6 +53,7 @@ from nsqtw.protocols.parameters import (
 )
 from nsqtw.protocols.replies import Replies
 from nsqtw.protocols.v2_codec import V2Codec
+from nsqtw.protocols.v2_half import Half
 from nsqtw.protocols.v2_publish import Publish
 from nsqtw.protocols.v2_trace import DEBUG, Identified, Trace
 
@@ -75,8 +75,8 @@ class V2Session(Due):
         self._options = broker.options
         self._changed = changed
         self._codec = V2Codec(broker.options, self._check_body_command)
-        self._arrival = Arrival(broker.options.min_body_rate)
         self._settings = identify.Settings(broker.options.msg_timeout, broker.options.output_buffer_timeout)
+        self._half = Half(self._codec, self._settings, broker.options)
         self._identified = False
         self._has_no_heartbeat = False
         self._state = INIT
@@ -179,7 +179,8 @@ class V2Session(Due):
             self._run_commands(now)
         if self._replies.are_owed or not self.wants_data:
             self._last_command = now  # it is us who take long, or it reads too slowly, which is for the edge to judge
-        if now >= self._deadline and not (self._ending or self._still_comes(now)):
+        deadline = self._half.deadline(self._last_command)
+        if now >= deadline and not (self._ending or self._half.still_comes(self._last_command, now)):
             self._failure = "failed to read command - i/o timeout"
             self.receive_end(now)
         if self._ending:
@@ -187,34 +188,15 @@ class V2Session(Due):
         if now >= self._next_heartbeat:
             self._replies.pass_by(HEARTBEAT)
             self._next_heartbeat = now + self._beat
-        next_due = min(self._next_heartbeat, self._deadline)
+        next_due = min(self._next_heartbeat, self._half.deadline(self._last_command))
         return next_due if next_due < inf else None
-
-    @property
-    def _deadline(self) -> float:
-        """When a client that has completed no command by then is silent for too long."""
-        patience = self._patience
-        return max(self._last_command + patience, self._arrival.until) if patience else inf
-
-    @property
-    def _patience(self) -> float:
-        """How long a command may take; 0 for any time. Without heartbeats only one that has begun is waited for."""
-        interval = self._settings.heartbeat_interval
-        if interval:
-            return 2 * interval
-        return self._options.body_timeout if self._codec.pending_bytes else 0
 
     def _await_rest(self, now: float) -> None:
         """Without heartbeats nobody looks at a command that ends in the middle, unless it is on the agenda."""
-        if not self._codec.pending_bytes:
+        if not self._codec.is_inside:
             self._last_command = now
         if self._options.body_timeout:
             self._broker.agenda.at(now + self._options.body_timeout, self)
-
-    def _still_comes(self, now: float) -> bool:
-        """Whether a command is half received, and the rest on its way."""
-        received, patience = self._codec.pending_bytes, self._patience
-        return received > 0 and self._arrival.goes_on(self._last_command, received, now, patience)
 
     # -- replies
 
@@ -299,7 +281,7 @@ class V2Session(Due):
             self._beat = settings.heartbeat_interval or inf
             self._next_heartbeat = now + self._beat
         self._has_no_heartbeat = not settings.heartbeat_interval
-        self._broker.agenda.at(min(self._next_heartbeat, self._deadline), self)
+        self._broker.agenda.at(min(self._next_heartbeat, self._half.deadline(now)), self)
         if fields["feature_negotiation"]:
             self._replies.add(frame(RESPONSE, identify.answer(settings, self._options)))
         else:

@@ -88,6 +88,11 @@ class V2Codec:
         self._mpub.forget()
 
     @property
+    def is_inside(self) -> bool:
+        """Whether a command has begun that is not complete."""
+        return bool(self._params) or self.pending_bytes > 0
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes that are kept of what is not done yet."""
         return len(self._buffer) - self._offset + self._pieces_bytes + self._mpub.held
