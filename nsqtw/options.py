@@ -275,7 +275,7 @@ class Options:
     )
     write_timeout: float = _option(
         DURATION,
-        60.0,
+        120.0,
         "time in which a client must read something of what waits for it; 0 for any",
         limit=_NOT_NEGATIVE,
     )
