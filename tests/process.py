@@ -90,6 +90,7 @@ class NsqdProcess:
         self.tcp_port, self.http_port = (port.number for port in self._ports)
         self._stderr = directory / "stderr"
         self._process: subprocess.Popen[bytes] | None = None
+        self._open_files = 0
         self._command = [
             str(EXECUTABLE),
             f"--tcp-address={HOST}:{self.tcp_port}",
@@ -106,7 +107,9 @@ class NsqdProcess:
         assert self._process is None, "it runs already"
         said = len(self.said())
         with self._stderr.open("ab") as stderr:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
+            self._process = subprocess.Popen(
+                self._limited(self._command), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
+            )
         wait_until(lambda: self._listens(self.said()[said:]), "nsqd listens")
 
     def kill(self) -> None:
@@ -246,7 +249,21 @@ class NsqdProcess:
         hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)[1]
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
 
+    def limit_open_files(self, count: int) -> None:
+        """From its next start on it may have so many files open."""
+        self._open_files = count
+
+    def cpu_seconds(self) -> float:
+        """The processor time it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     # -- inside
+
+    def _limited(self, command: list[str]) -> list[str]:
+        if not self._open_files:
+            return command
+        return ["/bin/sh", "-c", f'ulimit -n {self._open_files} && exec "$@"', "sh", *command]
 
     def _listens(self, said: str) -> bool:
         assert self.runs, f"nsqd ended: {said[-2000:]}"
