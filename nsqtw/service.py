@@ -98,7 +98,7 @@ class BrokerService(Service):
         self._directory = options.data_path or os.getcwd()
         self._lock = -1
         self._parts: Parts
-        self._ports: list[tuple[str, str, IListeningPort]] = []
+        self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._statsd: Statsd | None = None
 
     def startService(self) -> None:
@@ -176,16 +176,15 @@ class BrokerService(Service):
             self._statsd.start()
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
-        self._ports.append((name, listener.address, listener.serve(self._reactor, factory)))
+        self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
         _log.info("{server}: listening on {address}", server=name, address=listener.address)
 
     async def _stop(self) -> None:
         parts = self._parts
-        for name, address, port in self._ports:
+        for name, address, port, factory in self._ports:
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)
-            if name == "TCP":
-                parts.clients.disconnect_all()
+            factory.disconnect_all()
         _log.info("NSQ: closing topics")
         await self._store_all()
         _log.info("NSQ: stopping subsystems")

@@ -55,6 +55,7 @@ class HttpFactory(HTTPFactory):
         self.routes = routes
         self.pump = pump
         self.limits = limits
+        self.connections: set[HttpConnection] = set()
 
     def buildProtocol(self, addr: Any) -> Any:
         if not self.limits.gate.enter(addr):
@@ -63,6 +64,11 @@ class HttpFactory(HTTPFactory):
         connection: Any = super().buildProtocol(addr)
         connection.address = addr
         return connection
+
+    def disconnect_all(self) -> None:
+        """The broker stops: who waits for an answer gets it, and every client sees the end of its connection."""
+        for connection in list(self.connections):
+            connection.stop()
 
     def startFactory(self) -> None:
         """Without the access log of twisted.web and its timer."""

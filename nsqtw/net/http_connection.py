@@ -103,10 +103,12 @@ class HttpConnection(HTTPChannel):
         limits = self.factory.limits
         self._patience = Patience(self, limits, self.factory.pump.now())
         limits.rounds.join(self)
+        self.factory.connections.add(self)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         limits = self.factory.limits
         limits.rounds.leave(self)
+        self.factory.connections.discard(self)
         limits.unfinished.drop(self)
         limits.gate.leave(self.address)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
@@ -144,6 +146,13 @@ class HttpConnection(HTTPChannel):
         self._is_over = True
         self.dataReceived = _ignore  # type: ignore[method-assign]
         self.loseConnection()  # type: ignore[no-untyped-call]
+
+    def stop(self) -> None:
+        """The broker stops: answer what was asked for, and read nothing more."""
+        if self.stage[0] == ANSWER:
+            self.persistent = False
+        else:
+            self.leave()
 
     def give_up(self) -> None:
         """Unfinished API"""
@@ -244,7 +253,7 @@ class HttpConnection(HTTPChannel):
     def requestDone(self, request: HttpRequest) -> None:
         if self._is_over:
             return
-        if self._waitingForTransport and self.persistent:
+        if self._waitingForTransport and self.persistent:  # else nothing follows
             self._done_and_unread = request
             self._networkProducer.pauseProducing()
             return

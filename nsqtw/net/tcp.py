@@ -183,6 +183,11 @@ class BrokerConnection(Protocol):
             self._session.receive_end(self._pump.now())
             self._pump.changed(self)
 
+    def ignore(self) -> None:
+        """Whatever still comes, it is not looked at."""
+        self.dataReceived = _ignore  # type: ignore[method-assign]
+        self.transport.pauseProducing()
+
     # -- inside
 
     def _weigh(self) -> None:
@@ -267,6 +272,11 @@ class BrokerFactory(Factory):
         """The broker stops: every client sees the end of its connection."""
         for connection in list(self.connections):
             connection.disconnect()
+            connection.ignore()
+
+
+def _ignore(data: bytes) -> None:
+    """What comes while the broker stops."""
 
 
 def _keep_chunks_on_the_heap() -> None:
