@@ -254,7 +254,7 @@ class V2Codec:
         start = self._offset
         messages: list[bytes] = []
         while half.count + len(messages) < half.expected:
-            if not (half.is_equal and self._take_equal_messages(messages)) and not self._take_one_message(messages):
+            if not (half.is_equal and self._take_equal_messages(messages)) and not self._take_messages(messages):
                 half.add(messages, self._buffer, start, self._offset)
                 return None
         return half.finish(messages)
@@ -274,20 +274,31 @@ class V2Codec:
         self._mpub.begin(count)
         return True
 
-    def _take_one_message(self, messages: list[bytes]) -> bool:
-        half = self._mpub
-        index = half.count + len(messages)
-        if not self._need(SIZE_BYTES, f"message({index}) body size"):
-            return False
-        size: int = SIZE.unpack_from(self._buffer, self._offset)[0]
-        check_size(index, size, self._limits.max_msg_size)
-        check_total(half.total + SIZE_BYTES + size, self._limits.max_body_size)
-        if not self._need(SIZE_BYTES + size, "message body"):
-            return False
-        half.total += SIZE_BYTES + size
-        self._offset += SIZE_BYTES
-        messages.append(self._take(size))
+    def _take_messages(self, messages: list[bytes]) -> bool:
+        """One after the other, as long as they are there; whether that was all of them."""
+        half, limits, buffer, offset, total = self._mpub, self._limits, self._buffer, self._offset, self._mpub.total
+        end, longest, limit = len(buffer), limits.max_msg_size, limits.max_body_size
+        for index in range(half.count + len(messages), half.expected):
+            start = offset + SIZE_BYTES
+            if start > end:
+                return self._await_message(offset, total, SIZE_BYTES, f"message({index}) body size")
+            size: int = SIZE.unpack_from(buffer, offset)[0]
+            check_size(index, size, longest)
+            stop = start + size
+            if total + stop - offset > limit:
+                check_total(total + stop - offset, limit)
+            if stop > end:
+                return self._await_message(offset, total, SIZE_BYTES + size, "message body")
+            messages.append(buffer[start:stop])
+            total += stop - offset
+            offset = stop
+        self._offset, half.total = offset, total
         return True
+
+    def _await_message(self, offset: int, total: int, count: int, stage: str) -> bool:
+        """The message at `offset` is not there yet."""
+        self._offset, self._mpub.total = offset, total
+        return self._need(count, stage)
 
     def _take_equal_messages(self, messages: list[bytes]) -> bool:
         """All messages that are there at once, when they have one size: no look at each of them."""
