@@ -28,7 +28,7 @@ from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
 from nsqtw.option_values import whole_nanoseconds
-from nsqtw.protocols.mpub import SIZE, SIZE_BYTES, check_count, check_size, equal_messages
+from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, equal_messages, unpack_size
 from nsqtw.protocols.v2_codec import Limits
 from nsqtw.topic_rules import DURABILITIES
 
@@ -160,7 +160,7 @@ def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     """As `binary_messages`. ClientError."""
     if len(body) < SIZE_BYTES:
         raise _EndsEarly("E_BAD_BODY", "failed to read message count")
-    count = SIZE.unpack_from(body)[0]
+    count = unpack_size(body)[0]
     check_count(count, limits.max_body_size)
     messages = equal_messages(body, SIZE_BYTES, count, limits.max_msg_size) or []
     offset = SIZE_BYTES + sum(map(len, messages)) + SIZE_BYTES * len(messages)
@@ -168,7 +168,7 @@ def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
         start = offset + SIZE_BYTES
         if start > len(body):
             raise _EndsEarly("E_BAD_MESSAGE", f"failed to read message({index}) body size")
-        size = SIZE.unpack_from(body, offset)[0]
+        size = unpack_size(body, offset)[0]
         check_size(index, size, limits.max_msg_size)
         offset = start + size
         if offset > len(body):

@@ -16,8 +16,10 @@ from itertools import chain
 
 from nsqtw.errors import ClientError
 
-SIZE = struct.Struct(">i")
-SIZE_BYTES = SIZE.size
+_SIZE = struct.Struct(">i")
+SIZE_BYTES = _SIZE.size
+unpack_size = _SIZE.unpack_from
+"""As a function: of a name that is imported, Python 3.11 looks up a method at every call, which costs 30 ns."""
 _WEIGHT_BYTES = 256
 """Messages that are smaller on the average stay bytes until the last one is there."""
 _RUNS = (128, 16)
@@ -91,7 +93,7 @@ def equal_messages(buffer: bytes, offset: int, count: int, max_msg_size: int) ->
     """
     if len(buffer) - offset < SIZE_BYTES:
         return []
-    size: int = SIZE.unpack_from(buffer, offset)[0]
+    size: int = unpack_size(buffer, offset)[0]
     if not 0 < size <= max_msg_size:
         return None
     stride = SIZE_BYTES + size
@@ -121,7 +123,7 @@ def messages_of(raw: bytes) -> list[bytes]:
     offset = sum(map(len, messages)) + SIZE_BYTES * len(messages)
     while offset < len(raw):
         start = offset + SIZE_BYTES
-        offset = start + SIZE.unpack_from(raw, offset)[0]
+        offset = start + unpack_size(raw, offset)[0]
         messages.append(raw[start:offset])
     return messages
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from nsqtw.errors import ClientError, LineTooLong
-from nsqtw.protocols.mpub import SIZE, SIZE_BYTES, HalfMpub, check_count, check_size, check_total, equal_messages
+from nsqtw.protocols.mpub import SIZE_BYTES, HalfMpub, check_count, check_size, check_total, equal_messages, unpack_size
 
 MAX_LINE_BYTES = 16384
 _FIN_BYTES = len(b"FIN 0123456789abcdef\n")
@@ -155,7 +155,7 @@ class V2Codec:
         return False
 
     def _take_size(self) -> int:
-        size: int = SIZE.unpack_from(self._buffer, self._offset)[0]
+        size: int = unpack_size(self._buffer, self._offset)[0]
         self._offset += SIZE_BYTES
         return size
 
@@ -238,7 +238,7 @@ class V2Codec:
         buffer, offset, end = self._buffer, self._offset, len(self._buffer)
         head = len(line) + SIZE_BYTES
         while buffer.startswith(line, offset) and end - offset >= head:
-            size = SIZE.unpack_from(buffer, offset + len(line))[0]
+            size = unpack_size(buffer, offset + len(line))[0]
             stop = offset + head + size
             if not 0 < size <= limit or stop > end:
                 break
@@ -261,7 +261,7 @@ class V2Codec:
 
     def _start_mpub(self) -> bool:
         """The total size and the count; taken together, once both are there."""
-        total: int = SIZE.unpack_from(self._buffer, self._offset)[0]
+        total: int = unpack_size(self._buffer, self._offset)[0]
         limit = self._limits.max_body_size
         if total <= 0:
             raise ClientError("E_BAD_BODY", f"MPUB invalid body size {total}")
@@ -282,7 +282,7 @@ class V2Codec:
             start = offset + SIZE_BYTES
             if start > end:
                 return self._await_message(offset, total, SIZE_BYTES, f"message({index}) body size")
-            size: int = SIZE.unpack_from(buffer, offset)[0]
+            size: int = unpack_size(buffer, offset)[0]
             check_size(index, size, longest)
             stop = start + size
             if total + stop - offset > limit:
