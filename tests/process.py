@@ -253,11 +253,6 @@ class NsqdProcess:
         """From its next start on it may have so many files open."""
         self._open_files = count
 
-    def cpu_seconds(self) -> float:
-        """The processor time it has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     # -- inside
 
     def _limited(self, command: list[str]) -> list[str]:

@@ -92,7 +92,8 @@ class HttpConnection(HTTPChannel):
                 self._has_bare_lines = True
                 self.lineReceived = self._bare_line_received  # type: ignore[method-assign]
         LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]
-        if self._holds or self.requests or len(self._buffer) > SMALL_BYTES:
+        requests = self.requests
+        if self._holds or len(self._buffer) > SMALL_BYTES or (requests and not requests[-1].is_complete):
             self._weigh()
 
     def connectionMade(self) -> None:
