@@ -11,7 +11,7 @@ twisted.web's HTTP connection, where NSQ's clients expect another behaviour.
   connections open, and one that is closed while the next publish is on its way makes the client guess whether it
   arrived.
 - What two readers of HTTP could understand in different ways is refused, for one of them may be a proxy that decides
-  who may ask what: trailers behind chunks, other transfer codings, chunks in HTTP/1.0 or behind bare LFs. A request
+  who may ask what: trailers that are no header fields, other transfer codings, chunks in HTTP/1.0 or behind bare LFs. A request
   whose lines end with a bare LF is the last one of its connection.
 - The next request waits until the client has read most of the answers before it.
 
@@ -329,12 +329,14 @@ class HttpConnection(HTTPChannel):
 
 
 class _Chunks(_ChunkedTransferDecoder):
-    """Chunks without trailers."""
+    """Chunks; behind them nobody looks at the fields, but they must be some, or another reader may see another end."""
 
     def _dataReceived_TRAILER(self) -> bool:
-        if not b"\r\n".startswith(self._buffer[:2]):
-            raise _MalformedChunkedDataError("No trailers are taken")
-        return super()._dataReceived_TRAILER()
+        count = len(self._trailerHeaders)
+        goes_on = super()._dataReceived_TRAILER()
+        if len(self._trailerHeaders) > count and _FIELD.fullmatch(self._trailerHeaders[-1]) is None:
+            raise _MalformedChunkedDataError("A trailer is no header field")
+        return goes_on
 
 
 def _ignore(data: bytes) -> None:

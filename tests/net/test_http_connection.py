@@ -320,8 +320,16 @@ def test_what_two_readers_could_understand_in_different_ways_is_refused(data: by
     assert web.broker.topics == {}
 
 
+def test_trailers_are_passed_over() -> None:
+    web = Web()
+    browser = web.connect()
+    body = chunked("POST", "/pub?topic=t", b"x")[:-2] + b"A: b\r\nContent-Length: 5\r\n\r\n"
+    browser.send(body + request("GET", "/ping"))
+    assert outcomes(browser) == [OK, OK]
+
+
 @pytest.mark.parametrize("size", [1, 1000])
-def test_there_are_no_trailers(size: int) -> None:
+def test_trailers_are_header_fields(size: int) -> None:
     web = Web()
     browser = web.connect()
     body = chunked("POST", "/pub?topic=t", b"x")[:-2] + b"A: b\n\r\n\r\n" + request("POST", "/topic/create?topic=s")
