@@ -11,8 +11,8 @@ twisted.web's HTTP connection, where NSQ's clients expect another behaviour.
   connections open, and one that is closed while the next publish is on its way makes the client guess whether it
   arrived.
 - What two readers of HTTP could understand in different ways is refused, for one of them may be a proxy that decides
-  who may ask what: trailers that are no header fields, other transfer codings, chunks in HTTP/1.0 or behind bare LFs. A request
-  whose lines end with a bare LF is the last one of its connection.
+  who may ask what: trailers that are no header fields, other transfer codings, chunks in HTTP/1.0 or behind bare LFs.
+  A request whose lines end with a bare LF is the last one of its connection.
 - The next request waits until the client has read most of the answers before it.
 
 Twisted tells the request line only once the body is there, so `_command`, `_path` and `_version` are read here;
