@@ -95,6 +95,14 @@ class IProtocol(Interface):
         """The connection is gone. The last call, whoever closed."""
 
 
+class ICountedProtocol(IProtocol):
+    """
+    A protocol that says what it keeps, which lets the edge bound it over all connections. Of others it is not known.
+    """
+
+    unfinished_bytes = Attribute("how many bytes are kept of commands that have come in part")
+
+
 class IBackendQueueFactory(Interface):
     """Opens a kind of storage. A plugin, chosen by `--backend=NAME` or `--backend=NAME:ARGUMENT`."""
 

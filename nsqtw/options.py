@@ -240,6 +240,59 @@ class Options:
     )
     max_channel_consumers: int = _option(INTEGER, 0, "consumers of one channel; 0 for any number")
 
+    # What all clients together may take, and how long one may (ours)
+    max_topics: int = _option(
+        INTEGER, 0, "topics clients may make the broker have; 0 for any number", limit=_NOT_NEGATIVE
+    )
+    max_channels: int = _option(
+        INTEGER, 0, "channels, of all topics, clients may make the broker have; 0 for any number", limit=_NOT_NEGATIVE
+    )
+    max_connections: int = _option(
+        INTEGER,
+        0,
+        "connections over TCP, HTTP and HTTPS together; 0 for as many as open files allow",
+        limit=_NOT_NEGATIVE,
+    )
+    max_connections_per_address: int = _option(
+        INTEGER, 0, "connections, of any kind, of one IP address; 0 for any number", limit=_NOT_NEGATIVE
+    )
+    max_unfinished_size: int = _option(
+        INTEGER,
+        268_435_456,
+        "bytes kept of commands and requests that have come in part, over all connections; 0 for any number",
+        limit=_NOT_NEGATIVE,
+    )
+    magic_timeout: float = _option(
+        DURATION, 10.0, "time a TCP client has to say which protocol it speaks; 0 for any", limit=_NOT_NEGATIVE
+    )
+    http_header_timeout: float = _option(
+        DURATION, 10.0, "time for the head of an HTTP request; 0 for any", limit=_NOT_NEGATIVE
+    )
+    http_idle_timeout: float = _option(
+        DURATION, 600.0, "time between two HTTP requests on a connection; 0 for any", limit=_NOT_NEGATIVE
+    )
+    body_timeout: float = _option(
+        DURATION,
+        30.0,
+        "time in which a body must arrive, or --min-body-rate go on arriving; 0 for any",
+        limit=_NOT_NEGATIVE,
+    )
+    min_body_rate: int = _option(
+        INTEGER, 256, "bytes a second of a body that are enough to go on waiting for it", limit=_ABOVE_ZERO
+    )
+    write_timeout: float = _option(
+        DURATION,
+        120.0,
+        "time in which a client must read something of what waits for it; 0 for any",
+        limit=_NOT_NEGATIVE,
+    )
+    stop_timeout: float = _option(
+        DURATION,
+        4.0,
+        "time a stop waits for the disk; what is not stored then comes again, as after a crash; 0 for any",
+        limit=_NOT_NEGATIVE,
+    )
+
     # Statistics
     statsd_address: str = _option(TEXT, "", "host:port of a statsd, over UDP; empty for none")
     statsd_prefix: str = _option(TEXT, "nsq.%s", "prefix of statsd keys, %s standing for the host")

@@ -100,7 +100,21 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
     machine = {"node-id", "broadcast-address"}
     ours = {"backend", "durability", "keep-deferred", "requeue-on-disconnect", "nsq-compat", "log-format"}
     ours |= {"auth", "http-auth"}
-    assert set(BY_FLAG) == {*DEFAULTS, *LISTS, *machine, *ours}
+    limits = {
+        "max-topics",
+        "max-channels",
+        "max-connections",
+        "max-connections-per-address",
+        "max-unfinished-size",
+        "magic-timeout",
+        "http-header-timeout",
+        "http-idle-timeout",
+        "body-timeout",
+        "min-body-rate",
+        "write-timeout",
+        "stop-timeout",
+    }
+    assert set(BY_FLAG) == {*DEFAULTS, *LISTS, *machine, *ours, *limits}
 
 
 def test_the_node_id_comes_from_the_host_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from secrets import randbelow
 from attrs import define, field
 
 from nsqtw.core.agenda import Agenda
+from nsqtw.core.caps import Caps
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.cut import Cut, NamedTopic
@@ -93,6 +94,7 @@ class Broker:
         """Where rights are asked for; None: everybody may do everything."""
         self.agenda = Agenda(lambda: log("critical", "NSQ: something that was due failed"))
         self.naming = Naming(self)
+        self.caps = Caps(options)
         self.topics: dict[str, Topic] = {}
         self.clients: dict[int, Client] = {}
         self.stopping = False
@@ -123,13 +125,14 @@ class Broker:
     def topic(self, name: str) -> Topic:
         """
         The topic of that name, created when there is none. Exiting while an older one is still being deleted
-        and when the broker stops; BackendError when its storage cannot be made.
+        and when the broker stops; BackendError when its storage cannot be made; InvalidName; CapReached.
         """
         found = self.topics.get(name)
         if found is not None:
             return found
         if name in self._dying or self.stopping:
             raise Exiting
+        self.caps.check_topic(name, len(self.topics))
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
         self.log("info", "TOPIC({topic}): created", topic=name)
         topic.touch()
@@ -243,7 +246,8 @@ class Broker:
         return bool(self.to_serve)
 
     def tick(self, now: float) -> float | None:
-        """Do what is due; returns when it is next needed."""
+        """Do what is due; returns when it is next needed. A turn begins with it."""
+        self.caps.begin_turn()
         return self.agenda.run(now)
 
     # -- saving

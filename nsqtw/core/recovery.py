@@ -60,6 +60,7 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
         topic.restore(state, now, wall_ms_at)
     for asked in wanted.values():
         _add_ephemeral(broker, asked, now)
+    broker.caps.are_on = True
 
 
 def _add_channels(broker: Broker, state: SavedTopic, asked: NamedTopic) -> None:

@@ -131,19 +131,21 @@ class Topic:
     def channel(self, name: str, now: float) -> Channel:
         """
         The channel of that name, created when there is none: it starts at `released`, the first one so gets
-        what the topic kept. Whoever must rely on its birth waits for `broker.save`. Exiting; BackendError when an
-        ephemeral topic cannot move its log out of memory for it.
+        what the topic kept. Whoever must rely on its birth waits for `broker.save`. Exiting; InvalidName; CapReached;
+        BackendError when an ephemeral topic cannot move its log out of memory for it.
         """
         found = self.channels.get(name)
         if found is not None:
             return found
         if self.exiting:
             raise Exiting
+        self.broker.caps.check_channel(name)
         if self.ephemeral and not is_ephemeral(name):
             self.broker.move_out_of_memory(self)
         channel = Channel(self, name)
         kept = self._kept() if channel.ephemeral and not self.paused else []
         self.channels[name] = channel
+        self.broker.caps.channel_count += 1
         self.broker.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
         self._release_kept(kept, now)
         self.touch()
@@ -154,6 +156,7 @@ class Topic:
     def delete_channel(self, name: str) -> None:
         """Remove a channel and everything in it, and disconnect its consumers. KeyError. Saved with the next cut."""
         channel = self.channels.pop(name)
+        self.broker.caps.channel_count -= 1
         if not self.exiting:
             self.broker.log("info", "TOPIC({topic}): deleting channel {channel}", topic=self.name, channel=name)
         self.broker.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
@@ -336,6 +339,7 @@ class Topic:
             channel = self.channels[cursor.name] = Channel(self, cursor.name)
             channel.paused = cursor.paused
             channel.is_saved = True
+            self.broker.caps.channel_count += 1
             if channel.cursor is not None:
                 channel.cursor.restore(cursor, wall_ms_at)
         if self.flows:

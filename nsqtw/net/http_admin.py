@@ -16,9 +16,9 @@ from twisted.logger import Logger
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, Exiting
+from nsqtw.errors import BackendError, CapReached, Exiting
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import DONE, EXITING, INTERNAL_ERROR, INVALID_REQUEST, Answer, Refused, failure
+from nsqtw.net.http_answers import DONE, EXITING, INTERNAL_ERROR, INVALID_REQUEST, Answer, Refused, cap_reached, failure
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
@@ -86,6 +86,8 @@ class Administration:
             is_ephemeral = change(parameters(request.query))
         except Exiting:
             return EXITING
+        except CapReached as error:
+            return cap_reached(error)
         except BackendError as error:
             return _failed(request, error)
         finally:
