@@ -2,8 +2,8 @@
 Consumers that note what is delivered to them, and what they say of it.
 
 A *prompt* reader has a timeout that never runs out: it finishes most messages at once, some later in another order, and
-requeues some, now or with a delay. A *dawdler* has a short one, keeps messages beyond it, and touches some. Either may
-leave without a word, and comes back on another connection.
+requeues some, now or with a delay. A *dawdler* has a short one, keeps messages beyond it, touches some, and may leave
+without a word, and come back on another connection.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DAWDLERS_TIMEOUT_MS = 250
 """Below what a consumer may ask for: the broker's own."""
 NEVER_MS = 900_000
 LONGEST_DELAY_MS = 600
-_LEAVES = 0.002
+_LEAVES = 0.005
 
 _connections = count(1)
 
@@ -55,8 +55,6 @@ class Reader(threading.Thread):
         self._connection = 0
         self.tidy = False
         """Whether from now on everything is finished as it comes."""
-        self.stay = False
-        """Whether it leaves only when told to."""
         self._leaving = False
         self.failure: BaseException | None = None
 
@@ -101,7 +99,7 @@ class Reader(threading.Thread):
                 if self._leaving:
                     client.send(b"CLS\n")
             while not (settled := self._read(client)):
-                if not self.stay and not self.tidy and self._chance.random() < _LEAVES:
+                if not (self._prompt or self.tidy) and self._chance.random() < _LEAVES:
                     return True
             return False
         finally:
