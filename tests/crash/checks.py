@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import TypeVar
 
 from tests.crash.history import (
-    DRAINED,
     KILL,
     MEMORY,
     OS,
@@ -195,14 +194,10 @@ def early(history: History) -> Iterator[str]:
         for number, event in history.deliveries[requeue.channel, requeue.id]:
             is_next = event.life == requeue.life and event.attempts > requeue.attempts
             if is_next or (event.life > requeue.life and history.is_stored(requeue.connection, requeue.life)):
-                yield from _too_early(
-                    history, event, number, requeue.at + requeue.delay_ms / 1000, since, requeue.life
-                )
+                yield from _too_early(history, event, number, requeue.at + requeue.delay_ms / 1000, since, requeue.life)
 
 
-def _too_early(
-    history: History, event: Delivered, number: int, due: float, since: int, life: int
-) -> Iterator[str]:
+def _too_early(history: History, event: Delivered, number: int, due: float, since: int, life: int) -> Iterator[str]:
     if event.life != life:  # due times outlive a process as wall-clock time
         due -= history.forward_jumps(since, number)
     if event.at < due - SLACK_SECONDS:
@@ -226,9 +221,7 @@ def attempts(history: History) -> Iterator[str]:
             born = history.sent.get(history.bodies[message_id])
             if born and born[1].life == life and (channel, life) in whole and seen != [*range(1, len(seen) + 1)]:
                 yield f"{what} came with {seen} in life {life}, in which it was published"
-            stored = [
-                count for number, count in counted if number < history.saved[life] or _stopped(history, life)
-            ]
+            stored = [count for number, count in counted if number < history.saved[life] or _stopped(history, life)]
             floor = max([floor, *stored])
 
 
@@ -284,7 +277,9 @@ def _wrong_in_the_end(
 ) -> Iterator[str]:
     if count.waiting or count.topic_depth:
         yield f"{what} {count.waiting} wait, and {count.topic_depth} in the topic"
-    sent = [event.body for _, event in history.all(Sent) if (event.topic, event.life) == (count.channel.topic, count.life)]
+    sent = [
+        event.body for _, event in history.all(Sent) if (event.topic, event.life) == (count.channel.topic, count.life)
+    ]
     low = len([body for body in sent if body in history.good])
     refused = {event.body for _, event in history.all(Answered) if not event.good}
     high = len([body for body in sent if body not in refused])
@@ -330,7 +325,5 @@ def repeats(journal: Journal) -> int:
     """How many deliveries came after a FIN for the same message was sent: allowed, and counted."""
     history = History(journal)
     return sum(
-        number > fins[0][0]
-        for place, fins in history.finished.items()
-        for number, _ in history.deliveries[place]
+        number > fins[0][0] for place, fins in history.finished.items() for number, _ in history.deliveries[place]
     )

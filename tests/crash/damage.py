@@ -1,6 +1,6 @@
 """
-What a disk may do to files while nobody looks: cut the end off, flip bits. And what that may cost, found out without the
-broker's own readers.
+What a disk may do to files while nobody looks: cut the end off, flip bits. And what that may cost, found out without
+the broker's own readers.
 
     log file   header, 64 bytes | record ...      record   head, 40 bytes | frames
     head       magic, 4 bytes | length of frames u32 | first sequence u64 | ... | CRC    frame   as in tests.wire

@@ -1,8 +1,8 @@
 """
 The file layers of a launched broker: they fail when the nemesis says so.
 
-`Narrow` is the real one, on a disk that can get full. `Volatile` keeps in memory what of the files is on stable storage,
-and SIGUSR2 lets the power fail: it leaves that in a directory beside the data path, and the process ends.
+`Narrow` is the real one, on a disk that can get full. `Volatile` keeps in memory what of the files is on stable
+storage, and SIGUSR2 lets the power fail: it leaves that in a directory beside the data path, and the process ends.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 What is known outside the broker of all that happened to it: a list of events, in the order in which they were noted.
 
 An event that depends on the broker is noted when it is known: a publish before it is sent and again when it is
-answered, a delivery when it is read, a REQ before it is sent, a FIN after it. `life` counts the broker's starts: what a client reads
-belongs to the life of its connection, even when it is read after the death. Times are seconds of the monotonic
-clock, which all processes of a machine share.
+answered, a delivery when it is read, a REQ before it is sent, a FIN after it. `life` counts the broker's starts: what
+a client reads belongs to the life of its connection, even when it is read after the death. Times are seconds of the
+monotonic clock, which all processes of a machine share.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from tests.crash.faults import POWER_FAILED, bring_back
 from tests.crash.history import KILL, POWER, STOP, Channel
 from tests.process import NsqdProcess
 
+_SHORTEST_WAIT_SECONDS = 1.0
+_WAIT_OF_STARTS = 3
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
 class House(NsqdProcess):
     """
-    `nsqd` with faults to come. `life` counts its starts. Its file layer is chosen for each of them: with `volatile` files
-    the power can fail.
+    `nsqd` with faults to come. `life` counts its starts. Its file layer is chosen for each of them: with `volatile`
+    files the power can fail.
     """
 
     def __init__(self, directory: Path, *flags: str, sabotage: str = "") -> None:
@@ -30,6 +33,8 @@ class House(NsqdProcess):
         self.control = Control(self._control_path)
         self.life = 0
         self.volatile = False
+        self.start_seconds = 0.0
+        """How long the last start took: what shall be deferred over one has to wait for longer."""
 
     def launch(self, *, volatile: bool = False) -> None:
         """The next life."""
@@ -37,7 +42,9 @@ class House(NsqdProcess):
         self.volatile = volatile
         layer = "volatile" if volatile else "narrow"
         self._command = [sys.executable, str(LAUNCHER), str(self._control_path), layer, self._sabotage, *self._flags]
+        began = time.monotonic()
         self.start()
+        self.start_seconds = time.monotonic() - began
 
     def die(self, how: str) -> None:
         """Of one of these."""
@@ -51,6 +58,11 @@ class House(NsqdProcess):
             status = self.end_with(signal.SIGUSR2)
             assert status == POWER_FAILED, self.said()[-2000:]
             bring_back(self.data_path)
+
+    @property
+    def longest_delay_ms(self) -> int:
+        """What messages are deferred by: a part of them for longer than a start takes, however slow the machine is."""
+        return int(1000 * max(_SHORTEST_WAIT_SECONDS, _WAIT_OF_STARTS * self.start_seconds))
 
     def halt(self) -> None:
         """SIGSTOP."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.crash.damage import DAMAGES
@@ -16,6 +17,7 @@ _FORWARD_SECONDS = (1.0, 30.0, 3600.0, 86_400.0)
 _BACKWARD_SECONDS = (-0.05, -0.3)
 """Small ones: what is deferred waits so much longer after a restart."""
 _TAIL_DAMAGE = 0.25
+_CLOCK_JUMPS = 0.3
 
 
 class End(NamedTuple):
@@ -44,13 +46,22 @@ class Nemesis:
         self._damage = DAMAGES[backend]
         self._chance = chance
         self._windows = 0
+        self._deeds: list[Callable[[], None] | None] = []
         self.has_damaged = False
+
+    def begin(self) -> None:
+        """
+        A new round. The clock jumps in some only: a deferral that lives through a jump and a restart may be as much too
+        early, and shows nothing.
+        """
+        self._deeds = [None, None, None, self._pause, self._fill, self._limit]
+        if self._chance.random() < _CLOCK_JUMPS:
+            self._deeds.append(self._jump)
 
     def harm(self) -> bool:
         """Do something, or let things go on for a moment. Whether publishers may have been refused meanwhile."""
-        chance = self._chance
-        time.sleep(chance.uniform(0.005, 0.05))
-        deed = chance.choice((None, None, None, self._pause, self._jump, self._fill, self._limit))
+        time.sleep(self._chance.uniform(0.005, 0.05))
+        deed = self._chance.choice(self._deeds)
         if deed is None:
             return False
         deed()

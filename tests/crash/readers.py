@@ -32,7 +32,6 @@ MOST_KEPT = 20
 DAWDLERS_TIMEOUT_MS = 250
 """Below what a consumer may ask for: the broker's own."""
 NEVER_MS = 900_000
-LONGEST_DELAY_MS = 600
 _LEAVES = 0.005
 
 _connections = count(1)
@@ -145,7 +144,7 @@ class Reader(threading.Thread):
             if not self._prompt and fate < 0.8:
                 self._send(b"TOUCH %s\n" % message.id)
         else:
-            delay_ms = 0 if fate < 0.95 or not self._prompt else self._chance.randint(1, LONGEST_DELAY_MS)
+            delay_ms = 0 if fate < 0.95 or not self._prompt else self._chance.randint(1, self._house.longest_delay_ms)
             self._journal.note(
                 Requeued(
                     self._channel,

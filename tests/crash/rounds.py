@@ -39,6 +39,7 @@ from tests.wire import PATIENCE_SECONDS
 
 CHANNELS = tuple(Channel(durability, name) for durability in CLASSES for name in "ab")
 WRITERS = 3
+MOST_MESSAGES = 600
 MOST_ROUND_SECONDS = 2.0
 """A round's traffic ends then, or when so many messages as it is meant to have are answered."""
 _MOST_HELD = 5
@@ -56,10 +57,18 @@ class Campaign:
     """
 
     def __init__(
-        self, directory: Path, backend: str, seed: str, *, ends: Sequence[End] = ENDS, sabotage: str = ""
+        self,
+        directory: Path,
+        backend: str,
+        seed: str,
+        *,
+        ends: Sequence[End] = ENDS,
+        most_messages: int = MOST_MESSAGES,
+        sabotage: str = "",
     ) -> None:
         self._directory = directory
         self._seed = seed
+        self._most_messages = most_messages
         self._chance = random.Random(seed)
         self._ends = [end for end in ends if end.how != POWER or backend == "disk"]
         directory.mkdir(parents=True, exist_ok=True)
@@ -104,6 +113,7 @@ class Campaign:
     # -- a round
 
     def _round(self) -> None:
+        self._nemesis.begin()
         with self._at_work(self._end) as die:
             die()
         self.tally.rounds += 1
@@ -128,7 +138,7 @@ class Campaign:
         for client in clients:
             client.start()
         try:
-            self._harm(writers, self._chance.randint(30, 600))
+            self._harm(writers, self._chance.randint(30, self._most_messages))
             if end.scene != MIDST:
                 self._quiet(writers, readers, drain=end.scene != SETTLED)
             yield lambda: self._nemesis.kill(end.how)

@@ -10,7 +10,6 @@ from tests.crash.house import House
 from tests.wire import Client, Closed, Refused, sized
 
 MOST_AT_ONCE = 30
-LONGEST_DELAY_MS = 1200
 _SIZES = (0, 0, 10, 10, 10, 100, 100, 100, 1000)
 _LARGE = (5_000, 30_000, 70_000)
 _LARGE_SHARE = 0.02
@@ -47,9 +46,8 @@ class Writer(threading.Thread):
             topic = self._chance.choice(CLASSES)
             command = self._chance.choice((self._pub, self._pub, self._mpub, self._dpub, self._http, self._http_many))
             count = self._chance.randint(2, MOST_AT_ONCE) if command in (self._mpub, self._http_many) else 1
-            delay_ms = self._chance.randint(1, LONGEST_DELAY_MS) if command in (self._dpub,) else 0
-            if command == self._http and self._chance.random() < 0.3:
-                delay_ms = self._chance.randint(1, LONGEST_DELAY_MS)
+            defers = command == self._dpub or (command == self._http and self._chance.random() < 0.3)
+            delay_ms = self._chance.randint(1, self._house.longest_delay_ms) if defers else 0
             bodies = [self._body(number) for number in range(count)]
             self._journal.note(*[Sent(topic, body, delay_ms, self._life, moment()) for body in bodies])
             try:
