@@ -9,6 +9,7 @@ What every backend must do, as tests. Whoever writes one runs them like this, wi
 
 `FailingCommitContract` is for those that can be made to fail, `PositionsContract` for `IPositions`. For
 readable failures put `pytest.register_assert_rewrite("nsqtw.testing.contracts")` into a conftest.py.
+docs/plugins.md shows a backend with its tests.
 """
 
 from __future__ import annotations
