@@ -5,6 +5,7 @@
 # make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
 # make crash        brokers are made to crash, and what they promised is checked; MINUTES=60, SEED=1 as an earlier run
 # make bench        messages a second; PEER=/path/to/nsqd to compare
+# make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
 # make venv         only .venv with everything in it
 #
 # Needs python3 (3.11 or newer) and make. PYTHON=/path/to/python3 chooses another Python.
@@ -20,7 +21,7 @@ EVERYTHING := $(VENV)/.installed-everything
 # failed runs once more, alone. What fails twice has failed.
 AGAIN = { echo "Once more, by itself, what failed:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none; }
 
-.PHONY: run demo test conformance clients crash bench venv
+.PHONY: run demo test conformance clients crash bench bench-durability venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -53,6 +54,9 @@ crash: $(EVERYTHING)
 
 bench: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench $(if $(PEER),--peer '$(PEER)')
+
+bench-durability: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench.durability $(if $(PEER),--peer '$(PEER)')
 
 venv: $(EVERYTHING)
 

@@ -244,7 +244,7 @@ class BackendContract(OnDirectory):
     def test_it_is_read_while_another_thread_commits_and_trims(self, backend: IBackend, queue: IBackendQueue) -> None:
         """The reader sees whole segments in order, and all that it still wants."""
         failures: list[BaseException] = []
-        total = 600
+        total = 240
 
         def write() -> None:
             try:
