@@ -23,7 +23,8 @@ from nsqtw.interfaces import Waiter
 from tests.crash.faults import Volatile
 
 _EVERY = 5
-_TOO_SOON_MS = 100
+_TOO_SOON = 10
+"""Delays are so many times shorter: on a slow machine a little would not show."""
 
 
 def _change_cuts(change: Callable[[SavedCursor], None]) -> None:
@@ -96,7 +97,7 @@ def deliver_early() -> None:
     put = Topic.put
 
     def wrong(self: Topic, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
-        put(self, bodies, max(0, delay_ms - _TOO_SOON_MS), waiter)
+        put(self, bodies, delay_ms // _TOO_SOON, waiter)
 
     Topic.put = wrong  # type: ignore[method-assign]
 
@@ -106,7 +107,7 @@ def requeue_early() -> None:
     requeue = Channel.requeue
 
     def wrong(self: Channel, consumer: Any, message_id: bytes, delay: float, now: float) -> str | None:
-        return requeue(self, consumer, message_id, max(0.0, delay - _TOO_SOON_MS / 1000), now)
+        return requeue(self, consumer, message_id, delay / _TOO_SOON, now)
 
     Channel.requeue = wrong  # type: ignore[method-assign]
 
