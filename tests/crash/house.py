@@ -59,6 +59,10 @@ class House(NsqdProcess):
             assert status == POWER_FAILED, self.said()[-2000:]
             bring_back(self.data_path)
 
+    def is_alive(self, life: int) -> bool:
+        """Whether it is in that life, and nobody is ending it."""
+        return self.life == life and self.runs
+
     @property
     def longest_delay_ms(self) -> int:
         """What messages are deferred by: a part of them for longer than a start takes, however slow the machine is."""

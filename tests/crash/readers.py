@@ -80,8 +80,9 @@ class Reader(threading.Thread):
                 with self._house.client() as client:
                     if not self._consume(client):
                         return
-        except (Closed, OSError):
-            return
+        except (Closed, OSError) as failure:
+            if self._house.is_alive(self._life):
+                self.failure = failure
         except BaseException as failure:
             self.failure = failure
 

@@ -14,6 +14,7 @@ from tests.crash.damage import DAMAGES
 from tests.crash.rounds import Campaign
 from tests.crash.seed import chosen_seed
 
+pytestmark = pytest.mark.timeout(1800)
 SECONDS = 15.0
 """By the test's own clock: a slow machine survives fewer rounds, one at least."""
 

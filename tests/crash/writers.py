@@ -36,8 +36,9 @@ class Writer(threading.Thread):
             while not self.stopping.is_set():
                 with self._house.client() as client:
                     self._publish_until_refused(client)
-        except (Closed, OSError):
-            return
+        except (Closed, OSError) as failure:
+            if self._house.is_alive(self._life):
+                self.failure = failure
         except BaseException as failure:
             self.failure = failure
 
