@@ -20,13 +20,14 @@ SECONDS = 15.0
 
 
 @pytest.mark.parametrize("backend", [*DAMAGES])
-def test_promises_are_kept_through_crashes(tmp_path: Path, backend: str) -> None:
+def test_promises_are_kept_through_crashes(tmp_path: Path, backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The seed and what came of it are always shown."""
     campaign = Campaign(tmp_path, backend, chosen_seed())
-    print(f"CRASH_SEED {campaign.about}")
     end = time.monotonic() + SECONDS
     try:
         campaign.run(lambda: time.monotonic() >= end)
     finally:
         campaign.close()
-        print(campaign.tally)
+        with capsys.disabled():
+            print(f"\nCRASH_SEED {campaign.about}: {campaign.tally}")
     assert campaign.tally.acknowledged and not campaign.tally.lost
