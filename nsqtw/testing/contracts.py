@@ -264,7 +264,9 @@ class BackendContract(OnDirectory):
             found.update(messages(segments))
             if segments:
                 seen[0] = segments[-1].end
-            elif not is_writing:
+            elif is_writing:
+                writer.join(0.001)
+            else:
                 break
         writer.join()
         assert failures == []

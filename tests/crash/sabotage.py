@@ -133,16 +133,6 @@ def miscount() -> None:
     Topic.accept = wrong  # type: ignore[method-assign]
 
 
-def repeat_ids() -> None:
-    """After a start the same sequences are given out again, above those in the log only."""
-
-    def wrong(self: Broker, next_block: int | None, highest_end: int) -> None:
-        start(self, 1 << 30, 0)
-
-    start = Broker.start_blocks
-    Broker.start_blocks = wrong  # type: ignore[method-assign]
-
-
 def garble() -> None:
     """Now and then the last byte of what is delivered is another."""
     cut = Segment.cut
@@ -169,7 +159,6 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         requeue_early,
         restore_early,
         miscount,
-        repeat_ids,
         garble,
     )
 }

@@ -28,7 +28,6 @@ ENDS = {
     "requeue_early": End(DRAINED, KILL),
     "restore_early": End(SETTLED, KILL),
     "miscount": End(DRAINED, KILL),
-    "repeat_ids": End(DRAINED, KILL),
     "garble": End(MIDST, KILL),
 }
 """The deaths that show it soonest."""
