@@ -24,7 +24,7 @@ from typing import Any
 
 from zope.interface import implementer
 
-from nsqtw.backends.files import backend_error
+from nsqtw.backends.files import backend_error, create_private
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
@@ -83,6 +83,8 @@ INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     first_deliveries = excluded.first_deliveries
 """
 
+_SHIFT_DUE = "UPDATE held SET due_ms = max(1, due_ms + ?) WHERE due_ms > 0"
+
 _HELD_PAGE = """
 SELECT sequence FROM held WHERE cursor = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?
 """
@@ -118,9 +120,10 @@ class Positions:
                 lost = _finish_setting_aside(self._path)
                 try:
                     saved = self._open(self._path)
-                except _DamagedError:
-                    self._set_aside()
+                except _DamagedError as damage:
+                    aside = self._set_aside()
                     saved = self._open(self._path)
+                    saved.lost_how = f"{damage}; it is set aside as {aside}"
                     lost = True
             except OSError as error:
                 self._disconnect()
@@ -148,6 +151,8 @@ class Positions:
                 self._delete_topic(connection, topic)
             for topic, channel in cut.deleted_channels:
                 self._delete_channel(connection, topic, channel)
+            if cut.due_shift_ms:
+                connection.execute(_SHIFT_DUE, (cut.due_shift_ms,))
             self._put(connection, cut.topics)
 
     def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:
@@ -179,6 +184,7 @@ class Positions:
 
     def _open(self, path: str) -> Saved:
         """Connect, make the tables if there are none, and read all. sqlite3.Error, _DamagedError."""
+        create_private(path)
         connection = self._connection = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -197,10 +203,10 @@ class Positions:
             raise
         return saved
 
-    def _set_aside(self) -> None:
+    def _set_aside(self) -> str:
         """
-        Put a fresh database in the place of the damaged one, which gets another name. The fresh one is complete
-        before the first file is touched: on a full disk all stays as it is.
+        Put a fresh database in the place of the damaged one, which gets another name: that is returned. The fresh one
+        is complete before the first file is touched: on a full disk all stays as it is.
         """
         self._disconnect()
         self._open(self._path + _FRESH)
@@ -213,6 +219,7 @@ class Positions:
             with suppress(FileNotFoundError):
                 os.rename(self._path + suffix, f"{self._path}.damaged.{number}{suffix}")
         os.rename(self._path + _FRESH, self._path)
+        return f"{self._path}.damaged.{number}"
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

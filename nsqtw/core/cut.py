@@ -79,11 +79,13 @@ class Cut:
     deleted_topics: list[str] = field(factory=list)
     deleted_channels: list[tuple[str, str]] = field(factory=list)
     topics: list[SavedTopic] = field(factory=list)
+    due_shift_ms: int = 0
+    """How far the wall clock was set forward since the last cut: first, due times saved before become so much later."""
     durable: bool = False
     """Whether it has to be on stable storage when it is saved."""
 
     def __bool__(self) -> bool:
-        return bool(self.deleted_topics or self.deleted_channels or self.topics)
+        return bool(self.deleted_topics or self.deleted_channels or self.topics or self.due_shift_ms)
 
 
 @define
@@ -96,6 +98,8 @@ class Saved:
     topics: list[SavedTopic] = field(factory=list)
     lost: bool = False
     """The saved state was there and could not be used: it was set aside."""
+    lost_how: str = field(default="", eq=False)
+    """Why it could not be used, and where it is now."""
 
 
 @frozen

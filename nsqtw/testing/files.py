@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from nsqtw.backends.files import Files
+from nsqtw.backends.files import FILE_MODE, Files
 
 _BLOCK_BYTES = 512
 """What a disk writes whole or not at all."""
@@ -105,7 +105,7 @@ class FaultyFiles(Files):
             image.root.lose_power(chance)
         image.root.write_to(directory)
 
-    def open(self, path: str, *, create: bool = False, mode: int = 0o644) -> int:
+    def open(self, path: str, *, create: bool = False, mode: int = FILE_MODE) -> int:
         self._meet("open")
         fd = super().open(path, create=create, mode=mode)
         if create:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
+from attrs import evolve
 from zope.interface import implementer
 
 from nsqtw.backends.dummy import DummyBackend
-from nsqtw.core.cut import Cut, Saved, SavedCursor, SavedTopic
+from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue, IPositions
@@ -79,6 +80,9 @@ class MemoryPositions:
         for name, channel in cut.deleted_channels:
             if name in topics:
                 topics[name].cursors = [cursor for cursor in topics[name].cursors if cursor.name != channel]
+        if cut.due_shift_ms:
+            for cursor in [cursor for topic in topics.values() for cursor in topic.cursors]:
+                cursor.held = [_shifted(row, cut.due_shift_ms) for row in cursor.held]
         for topic in cut.topics:
             topics[topic.name] = _merged_topic(topics.get(topic.name), topic)
         self.saved.topics = list(topics.values())
@@ -120,6 +124,10 @@ def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
     merged.dropped_rows = []
     merged.emptied = False
     return merged
+
+
+def _shifted(row: HeldRow, shift_ms: int) -> HeldRow:
+    return evolve(row, due_ms=max(1, row.due_ms + shift_ms)) if row.due_ms else row
 
 
 def _unfinished(cursor: SavedCursor) -> list[int]:

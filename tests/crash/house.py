@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.control import Control
-from tests.crash.faults import POWER_FAILED, bring_back
+from tests.crash.file_layers import POWER_FAILED, bring_back
 from tests.crash.history import KILL, POWER, STOP, Channel
 from tests.process import NsqdProcess
 

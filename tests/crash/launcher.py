@@ -23,7 +23,7 @@ from nsqtw import lean, tap  # isort: skip
 from nsqtw.backends import disk, sqlite
 from nsqtw.backends.files import Files
 from tests.crash.control import Control
-from tests.crash.faults import Narrow, Volatile
+from tests.crash.file_layers import Narrow, Volatile
 
 WALL_START_NS = 1_700_000_000 * 10**9
 

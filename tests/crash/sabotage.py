@@ -20,7 +20,7 @@ from nsqtw.core.cut import Cut, SavedCursor
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import Waiter
-from tests.crash.faults import Volatile
+from tests.crash.file_layers import Volatile
 
 _EVERY = 5
 _TOO_SOON = 10
