@@ -3,7 +3,9 @@
 # make test         everything that checks this code
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
 # make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
+# make crash        brokers are made to crash, and what they promised is checked; MINUTES=60, SEED=1 as an earlier run
 # make bench        messages a second; PEER=/path/to/nsqd to compare
+# make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
 # make venv         only .venv with everything in it
 #
 # Needs python3 (3.11 or newer) and make. PYTHON=/path/to/python3 chooses another Python.
@@ -19,7 +21,7 @@ EVERYTHING := $(VENV)/.installed-everything
 # failed runs once more, alone. What fails twice has failed.
 AGAIN = { echo "Once more, by itself, what failed:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none; }
 
-.PHONY: run demo test conformance clients bench venv
+.PHONY: run demo test conformance clients crash bench bench-durability venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -33,6 +35,8 @@ run: $(BROKER)
 demo: $(EVERYTHING)
 	@$(BIN)/python -m contrib.demo $(if $(INPUT),--input '$(INPUT)')
 
+# What the crash tests do by chance is the same each time, unless CRASH_SEED says otherwise.
+test: export CRASH_SEED ?= 1
 test: $(EVERYTHING)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -45,8 +49,14 @@ conformance: $(EVERYTHING)
 clients: $(EVERYTHING)
 	@$(BIN)/python -m tests.suites $(ONLY)
 
+crash: $(EVERYTHING)
+	@$(BIN)/python -m tests.crash $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
+
 bench: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench $(if $(PEER),--peer '$(PEER)')
+
+bench-durability: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench.durability $(if $(PEER),--peer '$(PEER)')
 
 venv: $(EVERYTHING)
 

@@ -138,10 +138,12 @@ class NsqdProcess:
 
     def close(self) -> None:
         """Leave no process and no port behind."""
-        if self._process is not None:
-            self.kill()
-        for port in self._ports:
-            port.release()
+        try:
+            if self._process is not None:
+                self.kill()
+        finally:
+            for port in self._ports:
+                port.release()
 
     @property
     def runs(self) -> bool:

@@ -1,16 +1,51 @@
-"""Positions without a database, for tests of what saves and loads them."""
+"""Storage without files, for tests of what uses it: positions, and a backend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from typing import Any
 
 from attrs import evolve
 from zope.interface import implementer
 
+from nsqtw.backends.dummy import DummyBackend
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic
+from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IPositions
+from nsqtw.interfaces import IBackendQueue, IPositions
+
+
+class MemoryBackend(DummyBackend):
+    """
+    Keeps messages in memory over a close: `MemoryBackend(before)` is what the next process finds of what was committed
+    with `before`.
+    """
+
+    def __init__(self, before: MemoryBackend | None = None) -> None:
+        super().__init__()
+        self.failure: BackendError | None = None
+        """What commits fail with, as long as it is there."""
+        self.good = 0
+        """How many queues of a commit are stored before it fails."""
+        if before is not None:
+            self._queues = before._queues
+
+    def topics(self) -> list[str]:
+        """IBackend API"""
+        return sorted(name for name, queue in self._queues.items() if queue.size)
+
+    def commit(
+        self, writes: Sequence[tuple[IBackendQueue, Sequence[Segment]]], durable: bool
+    ) -> dict[Any, BackendError]:
+        """IBackend API"""
+        if self.failure is None:
+            return super().commit(writes, durable)
+        super().commit(writes[: self.good], durable)
+        return {queue: self.failure for queue, _ in writes[self.good :]}
+
+    def close(self) -> None:
+        """IBackend API"""
 
 
 @implementer(IPositions)
