@@ -179,7 +179,7 @@ def test_booleans_are_gos_words_and_no_others() -> None:
         (TLS_REQUIREMENT, 0, 0),
         (TLS_REQUIREMENT, "T", 2),
         (TLS_VERSION, "tls1.3", 772),
-        (TLS_VERSION, "", 769),
+        (TLS_VERSION, "", 771),
     ],
 )
 def test_a_config_file_is_read_with_nsqds_coercions(kind: Kind, raw: object, value: object) -> None:
@@ -278,5 +278,5 @@ def test_requiring_tls_takes_gos_words_in_any_case(text: str, value: int) -> Non
     assert value == TLS_REQUIREMENT.parse(text)
 
 
-def test_no_lowest_version_of_tls_is_the_lowest_there_is() -> None:
-    assert TLS_VERSION.parse("") == TLS_VERSION.parse("TLS1.0") == 769
+def test_no_lowest_version_of_tls_is_the_default_one() -> None:
+    assert TLS_VERSION.parse("") == TLS_VERSION.parse("TLS1.2") == 771
