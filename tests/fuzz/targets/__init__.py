@@ -1,0 +1,11 @@
+"""All targets, by name."""
+
+from __future__ import annotations
+
+from tests.fuzz.target import Target
+from tests.fuzz.targets.codec import Codec
+from tests.fuzz.targets.identify import Identify
+from tests.fuzz.targets.session import Session
+
+TARGETS: tuple[type[Target], ...] = (Codec, Session, Identify)
+BY_NAME = {target.name: target for target in TARGETS}
