@@ -21,6 +21,8 @@ from typing import Any
 from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 
 import nsqtw
+from nsqtw.net.log import log_format
+from nsqtw.options import Options
 
 _OURS = str(Path(nsqtw.__file__).parent) + "/"
 
@@ -53,14 +55,9 @@ class Meter:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Broken when it logs an error nobody foresaw, Endless when it goes on and on."""
-        failures: list[LogEvent] = []
-
-        def observe(event: LogEvent) -> None:
-            if event.get("log_failure") is not None or event.get("log_level") is LogLevel.critical:
-                failures.append(event)
-
+        log = _Log()
         traced, before = sys.gettrace(), _largest()
-        globalLogPublisher.addObserver(observe)
+        globalLogPublisher.addObserver(log)
         if self._weighs:
             tracemalloc.start()
         sys.settrace(self._called)
@@ -72,12 +69,11 @@ class Meter:
             if self._weighs:
                 self.peak = tracemalloc.get_traced_memory()[1]
                 tracemalloc.stop()
-            globalLogPublisher.removeObserver(observe)
+            globalLogPublisher.removeObserver(log)
         if self._is_over:  # something took it for an error of its own
             raise Endless
-        if failures:
-            failure = failures[0].get("log_failure")
-            raise Broken(f"logged: {failure.getTraceback() if failure is not None else failures[0]['log_format']}")
+        if log.mistakes:
+            raise Broken(log.mistakes[0])
 
     def _called(self, frame: FrameType, event: str, _: Any) -> Any:
         return self._stepped if _is_ours(frame.f_code) else None
@@ -91,6 +87,31 @@ class Meter:
                 self._is_over = True
                 raise Endless(f"more than {self._most_steps} steps")
         return self._stepped
+
+
+class _Log:
+    """Looks at what is logged: no error that nobody foresaw, and no event that makes more than one line."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[str] = []
+
+    def __call__(self, event: LogEvent) -> None:
+        failure = event.get("log_failure")
+        if failure is not None or event.get("log_level") is LogLevel.critical:
+            told = failure.getTraceback() if failure is not None else str(event.get("log_format"))
+            self.mistakes.append(f"logged: {told}")
+            return
+        try:
+            lines = [form(event) or "\n" for form in _FORMATS]
+        except Exception as mistake:  # Twisted would tell nobody
+            self.mistakes.append(f"cannot be logged: {mistake!r}: {event.get('log_format')}")
+            return
+        for line in lines:
+            if line.count("\n") != 1 or line.startswith("Unable to format"):
+                self.mistakes.append(f"one event, several lines in the log: {line!r}")
+
+
+_FORMATS = tuple(log_format(Options(node_id=1, log_format=form)) for form in ("text", "json"))
 
 
 def _largest() -> int:

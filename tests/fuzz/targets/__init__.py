@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets.codec import Codec
+from tests.fuzz.targets.configuration import Configuration, Flags
+from tests.fuzz.targets.http import Http
 from tests.fuzz.targets.identify import Identify
+from tests.fuzz.targets.names import Names
 from tests.fuzz.targets.session import Session
 
-TARGETS: tuple[type[Target], ...] = (Codec, Session, Identify)
+TARGETS: tuple[type[Target], ...] = (Codec, Session, Identify, Http, Names, Configuration, Flags)
 BY_NAME = {target.name: target for target in TARGETS}
