@@ -26,8 +26,11 @@ from zope.interface import implementer
 
 from nsqtw.backends.files import backend_error
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
+from nsqtw.names import is_valid_name
+from nsqtw.topic_rules import DURABILITIES
 
 VERSION = 2
 """The version of the schema below: raise it with every change, and keep reading the versions before."""
@@ -95,6 +98,11 @@ _DAMAGE_CODES = (
     sqlite3.SQLITE_ERROR,
 )
 """What opening and reading fail with when the file is not what we wrote. ERROR: a table or column is missing."""
+
+_MOST = 1 << 53
+"""No number in the tables is as large: sequences have 53 bits, and moments in ms are far below."""
+_MOST_IN_RUN = 1 << 16
+"""A run of deferred messages is what one segment has, which is cut at 256 KB."""
 
 _FRESH = ".new"
 _PAGE_ROWS = 4096
@@ -356,6 +364,7 @@ def _read(connection: sqlite3.Connection) -> Saved:
         version, next_block, clean_stop = connection.execute(
             "SELECT version, next_block, clean_stop FROM broker"
         ).fetchone()
+        _check_numbers(version, 0 if next_block is None else next_block * BLOCK_SIZE // 2, clean_stop)
         if version > VERSION:
             raise BackendError(f"positions.db has schema version {version}; this nsqtw knows {VERSION}")
         if not clean_stop and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
@@ -369,6 +378,8 @@ def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
     topics: dict[int, SavedTopic] = {}
     rows = connection.execute("SELECT * FROM topic ORDER BY id")
     for number, name, paused, released, released_total, end, put_total, dropped, waiting, durability in rows:
+        _check_name(name)
+        _check_numbers(paused, released, released_total, end, put_total, *_numbers(dropped), *_numbers(waiting))
         topics[number] = SavedTopic(
             name=name,
             paused=bool(paused),
@@ -377,24 +388,53 @@ def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
             end=end,
             put_total=put_total,
             dropped=list(struct.iter_unpack("<2Q", dropped)),
-            waiting=[Waiting(*run) for run in struct.iter_unpack("<3Q", waiting)],
-            durability=durability,
+            waiting=[_run(*numbers) for numbers in struct.iter_unpack("<3Q", waiting)],
+            durability=_class(durability),
         )
     cursors: dict[int, SavedCursor] = {}
     for number, topic, name, paused, following, taken_total, first_deliveries in connection.execute(
         "SELECT * FROM cursor ORDER BY id"
     ):
+        _check_name(name)
+        in_flight = _numbers(first_deliveries)
+        _check_numbers(paused, following, taken_total, *in_flight)
         cursors[number] = SavedCursor(
             name=name,
             paused=bool(paused),
             next=following,
             taken_total=taken_total,
-            first_deliveries=_numbers(first_deliveries),
+            first_deliveries=in_flight,
         )
         topics[topic].cursors.append(cursors[number])
     for number, sequence, attempts, due_ms in connection.execute("SELECT * FROM held"):
+        if not 0 <= sequence | attempts | due_ms < _MOST:
+            raise ValueError(f"a number out of bounds in held, {sequence}")
         cursors[number].held.append(HeldRow(sequence, attempts, due_ms))
     return list(topics.values())
+
+
+def _check_numbers(*numbers: int) -> None:
+    """Each is one that we could have written. ValueError, TypeError."""
+    for number in numbers:
+        if not 0 <= number | 0 < _MOST:  # `|` takes no float, which a comparison would
+            raise ValueError(f"a number out of bounds, {number}")
+
+
+def _check_name(name: str) -> None:
+    if not is_valid_name(name):
+        raise ValueError(f"{name!r} is no name")
+
+
+def _class(durability: str) -> str:
+    if durability and durability not in DURABILITIES:
+        raise ValueError(f"{durability!r} is no durability class")
+    return durability
+
+
+def _run(first: int, count: int, delay_ms: int) -> Waiting:
+    if count > _MOST_IN_RUN:
+        raise ValueError(f"a run of {count} deferred messages")
+    return Waiting(first, count, delay_ms)
 
 
 def _topic_row(number: int, topic: SavedTopic) -> tuple[Any, ...]:
@@ -429,7 +469,10 @@ def _finish_setting_aside(path: str) -> bool:
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0)
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        # Not SQLite's: the sqlite3 module cannot decode a text.
+        return isinstance(error, sqlite3.OperationalError)
     return code in _DAMAGE_CODES or code & 0xFF in _DAMAGE_CODES
 
 

@@ -26,17 +26,25 @@ from nsqtw.backends.disk_trim import Spares
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.sqlite_schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
 from nsqtw.backends.sqlite_trim import Trim
-from nsqtw.core.segment import Segment
+from nsqtw.core.segment import BODY_AT, ID_AT, SEQUENCE_MASK, Segment, sequence_of
 from nsqtw.errors import BackendError, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
+from nsqtw.names import is_valid_name
 
 _PUT_TOPIC = """
 INSERT INTO topic VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (id) DO UPDATE SET end_sequence = ?3, bytes = bytes + ?4
 """
+_LAST = f"SELECT max(last) FROM segment WHERE topic = ? AND last <= {SEQUENCE_MASK}"
+_SIZE = "SELECT ifnull(sum(length(frames)), 0) FROM segment WHERE topic = ?"
+_FIRST = """
+SELECT first FROM segment
+    WHERE topic = ? AND typeof(first) = 'integer' AND first BETWEEN 0 AND last ORDER BY last LIMIT 1
+"""
 _TOPIC = "SELECT id, end_sequence, bytes FROM topic WHERE name = ?"
-_FOLLOWING = "SELECT id, first, last, delay, crc, frames FROM segment WHERE topic = ? AND last >= ? ORDER BY last"
-_NEXT_PLACE = "SELECT id, last FROM segment WHERE topic = ? AND last >= ? ORDER BY last LIMIT 1"
+_HERE = f"topic = ? AND last BETWEEN ? AND {SEQUENCE_MASK}"  # a text or a blob is beyond
+_FOLLOWING = f"SELECT id, first, last, delay, crc, frames FROM segment WHERE {_HERE} ORDER BY last"
+_NEXT_PLACE = f"SELECT id, last FROM segment WHERE {_HERE} ORDER BY last LIMIT 1"
 
 _LARGE_WAL = 64 * 1024 * 1024
 _SMALL_WAL = 1024 * 1024
@@ -77,9 +85,9 @@ class SqliteBackend:
             migrate(self._writer)
             self._remove_nameless()
             self._reader = connect(self._path)
+            self._next_id: int = self._writer.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
         except sqlite3.Error as error:
             raise sqlite_error(error) from error
-        self._next_id: int = self._writer.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
 
     def topics(self) -> list[str]:
         """IBackend API"""
@@ -87,20 +95,19 @@ class SqliteBackend:
             rows = connection.execute(
                 "SELECT name FROM topic WHERE EXISTS (SELECT 1 FROM segment WHERE topic = topic.id) ORDER BY name"
             )
-            return [name for (name,) in rows]
+            return [name for (name,) in rows if type(name) is str and is_valid_name(name)]
 
     def queue(self, topic: str) -> IBackendQueue:
         """IBackend API. A row is only made when something is committed."""
         queue = self._queues.get(topic)
         if queue is None:
             with self.reading() as connection:
-                row = connection.execute(
-                    "SELECT id, end_sequence, bytes FROM topic WHERE name = ?", (topic,)
-                ).fetchone()
+                row = connection.execute(_TOPIC, (topic,)).fetchone()
                 if row is None:
                     row = (self._next_id, 0, 0)
                     self._next_id += 1
                 queue = SqliteQueue(self, topic, *row)
+                queue.mend(connection)
                 queue.look_for_first(connection)
             self._queues[topic] = queue
         return queue
@@ -214,11 +221,16 @@ class SqliteQueue:
         self._trim = Trim(topic_id)
         self._reported: set[int] = set()
 
+    def mend(self, connection: sqlite3.Connection) -> None:
+        """Let `end` and `size` be right, whatever became of the row that says them."""
+        last = connection.execute(_LAST, (self.topic_id,)).fetchone()[0]
+        self.end = max(self.end if _is_sequence(self.end) else 0, 0 if last is None else int(last) + 1)
+        if not _is_sequence(self.size):
+            self.size = connection.execute(_SIZE, (self.topic_id,)).fetchone()[0]
+
     def look_for_first(self, connection: sqlite3.Connection) -> None:
         """Find `first`."""
-        row = connection.execute(
-            "SELECT first FROM segment WHERE topic = ? ORDER BY last LIMIT 1", (self.topic_id,)
-        ).fetchone()
+        row = connection.execute(_FIRST, (self.topic_id,)).fetchone()
         self.first = row[0] if row else self.end
 
     def put(self, connection: sqlite3.Connection, segments: Sequence[Segment]) -> None:
@@ -246,18 +258,22 @@ class SqliteQueue:
             while True:
                 try:
                     for row in connection.execute(_FOLLOWING, (self.topic_id, start)):
-                        frames = row[5]
-                        if found and len(frames) > limit:
+                        row_id, first, last, delay_ms, crc, frames = row
+                        why = _damage(first, last, delay_ms, crc, frames)
+                        if not why and found and len(frames) > limit:
                             return found
-                        start = row[2] + 1
-                        if crc32(frames) != row[4]:
-                            self._report(row[0], row[1], row[2], "the checksum does not match")
+                        end = int(last) + 1
+                        if why:
+                            self._report(row_id, first if type(first) is int else start, end - 1, why)
+                            start = end
                             continue
-                        found.append(Segment(row[1], row[2] + 1 - row[1], row[3], frames))
+                        start = end
+                        found.append(Segment(first, last + 1 - first, delay_ms, frames))
                         limit -= len(frames)
                     return found
                 except sqlite3.DatabaseError as error:
-                    if error.sqlite_errorcode != sqlite3.SQLITE_CORRUPT:
+                    # A text that cannot be decoded is an error of the module, and has no code.
+                    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) != sqlite3.SQLITE_CORRUPT:
                         raise
                     start = self._pass_over(connection, start)
 
@@ -297,3 +313,24 @@ class SqliteQueue:
         if row_id not in self._reported:
             self._reported.add(row_id)
             self._backend.report(self.topic, f"{FILE} segment {row_id}", first, last, why)
+
+
+def _damage(first: Any, last: Any, delay_ms: Any, crc: Any, frames: Any) -> str:
+    """
+    Why a row is not what was written; nothing when it is. The numbers have no checksum: they are compared with the ids
+    of the first and the last message.
+    """
+    if type(frames) is not bytes or crc32(frames) != crc:
+        return "the checksum does not match"
+    if not (_is_sequence(first) and _is_sequence(last) and _is_sequence(delay_ms)):
+        return "its numbers are damaged"
+    first_id = frames[ID_AT:BODY_AT]
+    last_id = b"%016x" % (int(first_id, 16) + last - first)
+    if sequence_of(first_id) != first or last < first or last_id not in frames:
+        return "its sequences are damaged"
+    return ""
+
+
+def _is_sequence(number: Any) -> bool:
+    """Whether it is a whole number of at most 53 bits."""
+    return type(number) is int and 0 <= number <= SEQUENCE_MASK

@@ -9,6 +9,17 @@ from tests.fuzz.targets.http import Http
 from tests.fuzz.targets.identify import Identify
 from tests.fuzz.targets.names import Names
 from tests.fuzz.targets.session import Session
+from tests.fuzz.targets.stored import DiskStart, SqliteStart
 
-TARGETS: tuple[type[Target], ...] = (Codec, Session, Identify, Http, Names, Configuration, Flags)
+TARGETS: tuple[type[Target], ...] = (
+    Codec,
+    Session,
+    Identify,
+    Http,
+    Names,
+    Configuration,
+    Flags,
+    DiskStart,
+    SqliteStart,
+)
 BY_NAME = {target.name: target for target in TARGETS}

@@ -36,12 +36,7 @@ _GOOD_LINES = [
     if not line.startswith("#")
 ]
 _TABLES = (b'[topic."a.*"]', b"[topic.t]")
-_ODD_GOOD_LINES = [
-    line.partition("  #")[0].encode()
-    for line in config_text(Options(node_id=1, data_path="."), {}).splitlines()
-    if not line.startswith("#")
-]
-_TABLES = (b"[topic]", b"[[topic]]", b'[topic."["]', b"[other]", b"[topic.''.x]")
+_ODD_TABLES = (b"[topic]", b"[[topic]]", b'[topic."["]', b"[other]", b"[topic.''.x]")
 _CLASSES = (b'"os"', b'"fsync"', b'"memory"')
 
 
