@@ -10,6 +10,7 @@ The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
     GET    /debug/pprof/...                                                 http_debug
     PUT    /debug/setblockrate                                              http_debug
     POST   /debug/freememory                                                http_debug
+    GET    /v2/openapi.json                                                 openapi
 
 Theory of operation. There is one table of routes and no tree of resources. A request (http_request) looks its route
 up when its headers are there, takes in as much of its body as the route allows, and calls the handler once. The
@@ -27,10 +28,12 @@ from twisted.web.http import HTTPFactory
 
 from nsqtw.core.broker import Broker
 from nsqtw.net.http_admin import Administration
+from nsqtw.net.http_answers import Answer
 from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_publish import Publishing
+from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
 from nsqtw.net.pump import Pump
@@ -81,7 +84,15 @@ def broker_site(
                 *Administration(broker, pump).routes(),
                 *Configuration(broker.options).routes(),
                 *Debugging(pump.reactor).routes(),
+                Route(b"GET", b"/v2/openapi.json", _api),
             ]
         ),
         pump,
     )
+
+
+def _api(request: HttpRequest) -> Answer:
+    # No start waits for the document.
+    from nsqtw.net.openapi import served
+
+    return served(request)

@@ -8,6 +8,7 @@ from tests.fuzz.targets.configuration import Configuration, Flags
 from tests.fuzz.targets.http import Http
 from tests.fuzz.targets.identify import Identify
 from tests.fuzz.targets.names import Names
+from tests.fuzz.targets.queues import Import
 from tests.fuzz.targets.session import Session
 from tests.fuzz.targets.stored import DiskStart, SqliteStart
 
@@ -21,5 +22,6 @@ TARGETS: tuple[type[Target], ...] = (
     Flags,
     DiskStart,
     SqliteStart,
+    Import,
 )
 BY_NAME = {target.name: target for target in TARGETS}
