@@ -1,6 +1,7 @@
 # make run          a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data
 # make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
 # make test         everything that checks this code
+# make fuzz         hostile inputs that nobody tried before, for MINUTES=10; ONLY='http disk' for some targets
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
 # make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
 # make bench        messages a second; PEER=/path/to/nsqd to compare
@@ -10,12 +11,13 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+MINUTES ?= 10
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 
 BROKER := $(VENV)/.installed-broker
 EVERYTHING := $(VENV)/.installed-everything
 
-.PHONY: run demo test conformance clients bench venv
+.PHONY: run demo test fuzz conformance clients bench venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -33,7 +35,10 @@ test: $(EVERYTHING)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
+
+fuzz: $(EVERYTHING)
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ONLY)
 
 conformance: $(EVERYTHING)
 	@$(BIN)/python -m tests.conformance $(foreach scenario,$(ONLY),'$(scenario)')

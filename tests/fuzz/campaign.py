@@ -8,7 +8,6 @@ goes on from those of its examples that reached lines of nsqtw where none was be
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,8 +23,8 @@ from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Target
 
 SEEDS = Path(__file__).parent / "seeds"
-FINDINGS = Path(os.environ.get("FUZZ_FINDINGS", ".fuzz"))
-"""Where failing inputs are written, under the directory the run was started in."""
+FINDINGS = Path(".fuzz")
+"""Where failing inputs are written: in the directory that the run was started in."""
 _SHRINK_TRIES = 400
 _KEPT = 500
 _WEIGHED = 10
@@ -37,11 +36,11 @@ _MOST_GROWTH = 64 << 20
 class Found(AssertionError):
     """An input for which something does not hold that must. The text says which, and how to see it again."""
 
-    def __init__(self, target: Target, data: bytes, why: str, where: str) -> None:
-        super().__init__(
-            f"{target.name}: {why}\ninput ({len(data)} bytes): {_shown(data)}\n"
-            f"again: python -m tests.fuzz replay {target.name} {where}"
-        )
+    def __init__(self, target: Target, data: bytes, why: str, file: Path | None) -> None:
+        lines = [f"{target.name}: {why}", f"input ({len(data)} bytes): {_shown(data)}"]
+        if file is not None:
+            lines.append(f"again: python -m tests.fuzz replay {target.name} {file}")
+        super().__init__("\n".join(lines))
         self.data = data
         self.why = why
 
@@ -94,13 +93,16 @@ def attempt(
     tally.most_memory = max(tally.most_memory, meter.peak)
 
 
-def run(target: Target, seed: str, numbers: Iterable[int]) -> Tally:
-    """The seeds as they are, and the examples with these numbers. Found for the first that fails."""
+def run(target: Target, seed: str, numbers: Iterable[int], findings: Path | None = FINDINGS) -> Tally:
+    """
+    The seeds as they are, and the examples with these numbers. Found for the first that fails; with `findings` it is
+    made smaller and written there.
+    """
     seeds, tally = seeds_of(target), Tally()
     for data in seeds:
-        _try(target, data, tally)
+        _try(target, data, tally, findings)
     for number in numbers:
-        _try(target, example(target, seed, number, seeds), tally, weighs=number % _WEIGHED == 0)
+        _try(target, example(target, seed, number, seeds), tally, findings, weighs=number % _WEIGHED == 0)
     return tally
 
 
@@ -109,12 +111,12 @@ def explore(target: Target, seed: str, goes_on: Callable[[], bool]) -> Tally:
     kept, tally = seeds_of(target), Tally()
     known: set[tuple[CodeType, int]] = set()
     for data in kept:
-        _try(target, data, tally, lines=known)
+        _try(target, data, tally, FINDINGS, lines=known)
     number = 0
     while goes_on():
         data = example(target, seed, number, kept)
         lines: set[tuple[CodeType, int]] = set()
-        _try(target, data, tally, weighs=number % _WEIGHED == 0, lines=lines)
+        _try(target, data, tally, FINDINGS, weighs=number % _WEIGHED == 0, lines=lines)
         if not lines <= known and len(kept) < _KEPT:
             kept.append(data)
         known |= lines
@@ -126,6 +128,7 @@ def _try(
     target: Target,
     data: bytes,
     tally: Tally,
+    findings: Path | None,
     *,
     weighs: bool = True,
     lines: set[tuple[CodeType, int]] | None = None,
@@ -133,8 +136,11 @@ def _try(
     try:
         attempt(target, data, tally, weighs=weighs, lines=lines)
     except (Exception, Endless) as failure:
-        smaller = shrunk(target, data, type(failure))
-        raise Found(target, smaller, told(failure), str(_kept(target, smaller))) from failure
+        file = None
+        if findings is not None:
+            data = shrunk(target, data, type(failure))
+            file = _kept(target, data, findings)
+        raise Found(target, data, told(failure), file) from failure
 
 
 def shrunk(target: Target, data: bytes, kind: type[BaseException]) -> bytes:
@@ -173,9 +179,9 @@ def told(failure: BaseException) -> str:
     return "".join(traceback.format_exception(failure)).rstrip()
 
 
-def _kept(target: Target, data: bytes) -> Path:
-    FINDINGS.mkdir(parents=True, exist_ok=True)
-    path = FINDINGS / f"{target.name}-{crc32(data):08x}"
+def _kept(target: Target, data: bytes, findings: Path) -> Path:
+    findings.mkdir(parents=True, exist_ok=True)
+    path = findings / f"{target.name}-{crc32(data):08x}"
     path.write_bytes(data)
     return path
 

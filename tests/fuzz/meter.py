@@ -9,6 +9,7 @@ whatever runs when there were too many: a loop without end becomes a failure lik
 
 from __future__ import annotations
 
+import re
 import resource
 import sys
 import tracemalloc
@@ -24,7 +25,7 @@ import nsqtw
 from nsqtw.net.log import log_format
 from nsqtw.options import Options
 
-_OURS = str(Path(nsqtw.__file__).parent) + "/"
+_OURS = (f"{Path(nsqtw.__file__).parent}/", f"{Path(__file__).parent}/mistakes/")
 
 
 class Endless(BaseException):
@@ -90,7 +91,7 @@ class Meter:
 
 
 class _Log:
-    """Looks at what is logged: no error that nobody foresaw, and no event that makes more than one line."""
+    """Looks at what is logged: no error that nobody foresaw, and lines of plain text."""
 
     def __init__(self) -> None:
         self.mistakes: list[str] = []
@@ -107,10 +108,11 @@ class _Log:
             self.mistakes.append(f"cannot be logged: {mistake!r}: {event.get('log_format')}")
             return
         for line in lines:
-            if line.count("\n") != 1 or line.startswith("Unable to format"):
-                self.mistakes.append(f"one event, several lines in the log: {line!r}")
+            if _CONTROL.search(line[:-1]) or "Unable to format" in line:
+                self.mistakes.append(f"no line of plain text in the log: {line!r}")
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FORMATS = tuple(log_format(Options(node_id=1, log_format=form)) for form in ("text", "json"))
 
 

@@ -34,8 +34,8 @@ class Target:
     """Words of its language."""
     steps = Bound(100_000, 1_000)
     memory = Bound(4 << 20, 200)
-    weight = 1.0
-    """How many examples it gets, measured by that of others."""
+    examples = 1_000
+    """How many are tried with every change; so many that it takes some seconds."""
 
     def make(self, chance: Random) -> bytes:
         """An input by the grammar, with or without faults."""

@@ -43,13 +43,13 @@ _CLASSES = (b'"os"', b'"fsync"', b'"memory"')
 class Configuration(Target):
     name = "config"
     kind = "config files, resolved as at a start"
+    examples = 1_500
     tokens = (
         *(f"{key} = ".encode() for key in _KEYS),
         *(b'[topic."a*"]\n', b'durability = "fsync"\n', b"true", b"false", b'"1s"', b"[", b"]", b'"', b"'", b"\n"),
     )
     steps = Bound(60_000, 400)
     memory = Bound(4 << 20, 400)
-    weight = 2.0
 
     def make(self, chance: Random) -> bytes:
         lines = [_line(chance) for _ in range(chance.randint(1, 6))]
@@ -77,6 +77,7 @@ class Flags(Target):
 
     name = "flags"
     kind = "command lines and environment variables"
+    examples = 1_500
     tokens = (
         *(f"--{option.flag}=".encode() for option in TABLE),
         *(b"\0", b"=", b"--", b"-h", b"--version", b"NSQTW_MSG_TIMEOUT="),

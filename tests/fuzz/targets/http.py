@@ -25,10 +25,10 @@ _SLOW = (b"/debug/pprof/heap", b"/debug/pprof/profile", b"/debug/pprof/block")
 class Http(Target):
     name = "http"
     kind = "bytes of an HTTP client, to the API in process"
+    examples = 2000
     tokens = TOKENS
     steps = Bound(60_000, 200)
     memory = Bound(4 << 20, 400)
-    weight = 3.0
 
     def make(self, chance: Random) -> bytes:
         return b"".join(request(chance) for _ in range(chance.choice((1, 1, 2, 3))))

@@ -16,6 +16,7 @@ from tests.fuzz.targets.commands import FIELDS, document
 class Identify(Target):
     name = "identify"
     kind = "JSON of IDENTIFY: odd numbers, surrogates, double keys, deep nesting"
+    examples = 5000
     tokens = tuple(f'"{field}":'.encode() for field in FIELDS) + (
         b"{",
         b"[",
@@ -27,7 +28,6 @@ class Identify(Target):
     )
     steps = Bound(5_000, 20)
     memory = Bound(4 << 20, 200)
-    weight = 2.0
 
     def make(self, chance: Random) -> bytes:
         return document(chance)

@@ -17,6 +17,7 @@ from tests.fuzz.targets.directory import directory
 class Names(Target):
     name = "names"
     kind = "contents of nsqd.dat"
+    examples = 2000
     tokens = tuple(b'"%s":' % key for key in (b"topics", b"channels", b"name", b"paused", b"version")) + (
         *(b"null", b"true", b"{", b"[", b"}", b"]", b'"t"', b'"t#ephemeral"', b"\\u0000", b"\\ud800", b"NaN", b"1e999"),
     )

@@ -20,9 +20,9 @@ _MOST_READ = 200
 class Import(Target):
     name = "import"
     kind = "damage to the disk queues and nsqd.dat of an nsqd, and their import"
+    examples = 100
     steps = Bound(200_000, 0)
     memory = Bound(8 << 20, 0)
-    weight = 0.5
 
     def make(self, chance: Random) -> bytes:
         return made(chance, of_rows=0)

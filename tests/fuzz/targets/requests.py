@@ -16,10 +16,16 @@ ROUTES: tuple[tuple[bytes, bytes], ...] = (
     *((b"PUT", path) for path in (b"/config/log_level", b"/config/nsqlookupd_tcp_addresses", b"/debug/setblockrate")),
     *((b"GET", b"/debug/pprof/" + what) for what in (b"", b"cmdline", b"symbol", b"threadcreate", b"goroutine")),
 )
-_PARAMETERS = (
-    *(b"topic", b"topic", b"topic", b"channel", b"channel", b"defer", b"binary", b"format", b"include_clients"),
-    *(b"include_mem", b"class", b"rate", b"seconds", b"unknown", b"%74opic"),
-)
+_PARAMETERS = {
+    b"/pub": (b"topic", b"topic", b"defer"),
+    b"/mpub": (b"topic", b"topic", b"binary"),
+    b"/stats": (b"format", b"topic", b"channel", b"include_clients", b"include_mem"),
+    b"/topic": (b"topic",),
+    b"/channel": (b"topic", b"topic", b"channel", b"channel"),
+    b"/v2": (b"topic", b"class"),
+    b"/debug": (b"rate", b"seconds"),
+}
+_ANY_PARAMETER = (*(name for names in _PARAMETERS.values() for name in names), b"unknown", b"%74opic")
 _VALUES = {
     b"topic": (b"t", b"t", b"u", b"t#ephemeral"),
     b"%74opic": (b"t",),
@@ -51,6 +57,7 @@ _ODD_FIELDS = (
     *(b"Expect: 200-ok", b" folded: yes", b"no colon", b": no name", b"X: " + b"x" * 20_000, b"X: \r X-Injected: 1"),
     *(b"X: \x0b\x7f", b"Connection: " + b"close," * 500, b'Content-Type: multipart/form-data; boundary="\0'),
 )
+_ODD_ENDS = (b"", b"/", b"%0d%0aX-Injected:%201", b"%0a", b"/..", b"%2f", b"?", b"%e2%80%a8", b"//")
 _ODD_METHODS = (b"GET", b"HEAD", b"OPTIONS", b"PUT", b"TRACE", b"CONNECT", b"pOST", b"", b"G\xffT", b"A" * 300)
 _ODD_VERSIONS = (b"HTTP/2.0", b"HTTP/1.10", b"HTTP/", b"", b"http/1.1")
 _ODD_ENDINGS = (b"", b"0\r\nX: y\r\n\r\n", b"-1\r\n", b"zz\r\n", b"0" * 3000, b"ffffffffffffffffff\r\n")
@@ -122,8 +129,8 @@ def request(chance: Random) -> bytes:
         method = chance.choice(
             (b"GET", b"HEAD", b"OPTIONS", b"PUT", b"TRACE", b"CONNECT", b"pOST", b"", b"G\xffT", b"A" * 300)
         )
-    target = mostly(chance, (path,), _ODD_PATHS, 0.08)
-    query = _query(chance)
+    target = mostly(chance, (path,), (*_ODD_PATHS, path.title() + chance.choice(_ODD_ENDS)), 0.1)
+    query = _query(chance, path)
     version = mostly(
         chance, (b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.0"), (b"HTTP/2.0", b"HTTP/1.10", b"HTTP/", b"", b"http/1.1"), 0.03
     )
@@ -139,11 +146,12 @@ def request(chance: Random) -> bytes:
     return end.join([b" ".join((method, target + query, version)), *fields, b"", body])
 
 
-def _query(chance: Random) -> bytes:
-    given = [chance.choice(_PARAMETERS) for _ in range(chance.randrange(4))]
+def _query(chance: Random, path: bytes) -> bytes:
+    usual = next((names for start, names in _PARAMETERS.items() if path.startswith(start)), _ANY_PARAMETER)
     pairs = []
-    for name in given:
-        odd = NUMBERS if name in (b"defer", b"rate", b"seconds") else (*NAMES, *TEXTS)
+    for _ in range(chance.choice((0, 1, 2, 2, 3))):
+        name = mostly(chance, usual, _ANY_PARAMETER, 0.1)
+        odd = chance.choice((NUMBERS, TEXTS) if name in (b"defer", b"rate", b"seconds", b"binary") else (NAMES, TEXTS))
         value = mostly(chance, _VALUES.get(name, (b"true", b"false", b"0", b"1")), odd, 0.15)
         pairs.append(name + b"=" + (quote_from_bytes(value).encode() if chance.random() < 0.9 else value[:300]))
     if chance.random() < 0.05:

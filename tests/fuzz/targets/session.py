@@ -37,10 +37,10 @@ _LONGEST_ANSWER = 20_000
 class Session(Target):
     name = "session"
     kind = "commands of a V2 client, to a session with a broker in memory"
+    examples = 1500
     tokens = TOKENS
     steps = Bound(60_000, 500)
     memory = Bound(4 << 20, 400)
-    weight = 3.0
 
     def make(self, chance: Random) -> bytes:
         beginning = chance.choice(_BEGINNINGS)

@@ -39,9 +39,9 @@ class StoredInSqlite(Stored):
 class DiskStart(Target):
     name = "disk"
     kind = "damage to a data path of the backend disk, positions.db and nsqd.dat, and a start on it"
+    examples = 200
     steps = Bound(600_000, 0)
     memory = Bound(8 << 20, 0)
-    weight = 1.0
     of_rows = 0.4
     database = POSITIONS_FILE
     world: type[Stored] = Stored
@@ -76,7 +76,7 @@ class DiskStart(Target):
 class SqliteStart(DiskStart):
     name = "sqlite"
     kind = "damage to a data path of the backend sqlite, and a start on it"
-    weight = 0.7
+    examples = 120
     of_rows = 0.6
     database = MESSAGES_FILE
     world = StoredInSqlite
