@@ -23,11 +23,12 @@ TEST = [
     "schemathesis>=4.32,<5",
     "setuptools>=77",
     "treq>=24.9",
-    # Clients written by others: what they publish and consume is a test.
+    # Clients written by others: what they publish and consume is a test. python-snappy is for pynsq, gnsq, asyncnsq.
     "ansq>=0.3",
     "asyncnsq>=1.2.1,<2",
     "gnsq>=1.0.2",
     "pynsq>=0.9.1",
+    "python-snappy>=0.7.3",
 ]
 
 setup(
@@ -56,8 +57,8 @@ setup(
     package_dir={"": "."},
     package_data={"nsqtw": ["py.typed"]},
     data_files=[("share/man/man1", ["docs/nsqd.1"])],
-    # ddsketch: latency percentiles (docs/decisions/0005).
-    install_requires=["attrs>=23.2", "ddsketch>=3", "twisted>=24.7", "zope.interface>=6"],
+    # ddsketch: latency percentiles (docs/decisions/0005). cramjam: snappy.
+    install_requires=["attrs>=23.2", "cramjam>=2.8", "ddsketch>=3", "twisted[tls]>=24.7", "zope.interface>=6"],
     extras_require={"spark": SPARK, "test": TEST},
     entry_points={"console_scripts": ["nsqd=nsqtw.tap:main_nsqd", "nsqtw=nsqtw.commands:main"]},
 )

@@ -4,6 +4,7 @@ Every error nsqtw raises on purpose, in one tree.
     NsqtwError
     ├── ClientError          a peer broke the protocol: becomes one error frame
     ├── LineTooLong          a command line without an end: the connection is closed without a word
+    ├── BrokenStream         what a peer sends cannot be decompressed: as if it could not be read any further
     ├── Exiting              the topic or channel is being deleted, or the broker stops
     ├── ChannelFull          the channel has as many consumers as it may have
     ├── BackendError         storage refused: text is what follows "PUB failed "
@@ -63,6 +64,10 @@ class ClientError(NsqtwError):
 
 class LineTooLong(NsqtwError):
     """A peer sends a command line that does not end (nsqd specification 1.3)."""
+
+
+class BrokenStream(NsqtwError):
+    """A peer's compressed stream is damaged. The text says how, for the log."""
 
 
 class Exiting(NsqtwError):

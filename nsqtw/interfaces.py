@@ -19,6 +19,7 @@ from zope.interface import Attribute, Interface
 if TYPE_CHECKING:
     from nsqtw.core.segment import Segment
     from nsqtw.errors import BackendError
+    from nsqtw.upgrades import Upgrade
 
 Waiter = Callable[["Exception | None"], None]
 """Called once: with None when what it waits for is as safe as asked, or with the error that prevented it."""
@@ -75,8 +76,11 @@ class IProtocol(Interface):
     def receive_end(now: float) -> None:
         """The peer will send no more; it may still read."""
 
-    def data_to_send() -> list[bytes]:
-        """What is to be written now, in order. The list is the caller's: the next call starts afresh."""
+    def data_to_send() -> list[bytes | Upgrade]:
+        """
+        What is to be written now, in order. The list is the caller's: the next call starts afresh. The last item may be
+        an upgrade of the connection (nsqtw.upgrades); then what follows it is asked for at once.
+        """
 
     def pause_delivery() -> None:
         """The peer does not read fast enough: produce nothing that is not owed until resume_delivery."""

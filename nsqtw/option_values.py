@@ -40,6 +40,11 @@ _LONGEST = 2**63 - 1
 
 LEVELS = {"debug": 1, "info": 2, "warn": 3, "error": 4, "fatal": 5}
 TLS_REQUIRED = {"false": 0, "tcp-https": 1, "true": 2}
+TLS_MIN = "tls1.2"
+"""The lowest version of TLS unless a lower one is asked for."""
+REQUIRE, REQUIRE_VERIFY = "require", "require-verify"
+CLIENT_AUTH_POLICIES = ("", REQUIRE, REQUIRE_VERIFY)
+"""What --tls-client-auth-policy may be. As nsqd's, a broker takes any other word for the first, and requires TLS."""
 TLS_VERSIONS = {"tls1.0": 769, "tls1.1": 770, "tls1.2": 771, "tls1.3": 772}
 
 
@@ -321,7 +326,7 @@ def _tls_version() -> Kind:
 
     def parse(text: str) -> int:
         # nsqd takes an empty text for none.
-        return TLS_VERSIONS["tls1.0"] if text == "" else int(words.parse(text))
+        return TLS_VERSIONS[TLS_MIN] if text == "" else int(words.parse(text))
 
     return attrs.evolve(words, parse=parse, coerce=lambda value: parse(shown(value)))
 

@@ -28,6 +28,7 @@ from nsqtw.option_values import (
     LEVELS,
     TEXT,
     TEXTS,
+    TLS_MIN,
     TLS_REQUIRED,
     TLS_REQUIREMENT,
     TLS_VERSION,
@@ -115,7 +116,11 @@ def _option(
 VARIABLE_PREFIX = "NSQTW_"
 """What the name of an environment variable of ours starts with; the flag follows, in upper case with `_`."""
 
-NSQ_COMPAT: dict[str, Any] = {"durability": "memory", "keep_deferred": False}
+NSQ_COMPAT: dict[str, Any] = {
+    "durability": "memory",
+    "keep_deferred": False,
+    "tls_min_version": TLS_VERSIONS["tls1.0"],
+}
 """What --nsq-compat puts in the place of the defaults. An option that was given keeps what was given."""
 
 _ABOVE_ZERO = Limit("greater than 0", lambda value: value > 0)
@@ -275,7 +280,7 @@ class Options:
         "clients must use TLS: false, true, or tcp-https for all but HTTP",
     )
     tls_min_version: int = _option(
-        TLS_VERSION, TLS_VERSIONS["tls1.0"], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
+        TLS_VERSION, TLS_VERSIONS[TLS_MIN], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
     )
     deflate: bool = _option(BOOLEAN, True, "allow deflate compression", field="DeflateEnabled")
     max_deflate_level: int = _option(
@@ -307,7 +312,7 @@ class Options:
     nsq_compat: bool = _option(
         BOOLEAN,
         False,
-        "lose what nsqd loses: other defaults for " + " and ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
+        "be as careless as nsqd: other defaults for " + " and ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
     )
     log_format: str = _option(choice("text", "json"), "text", "log lines as text, nsqd's way, or as JSON objects")
 

@@ -21,11 +21,13 @@ from twisted.logger import Logger
 from nsqtw.assembly import Parts, assemble, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
+from nsqtw.option_values import CLIENT_AUTH_POLICIES, TLS_REQUIRED
 from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
     from nsqtw.net.statsd import Statsd
+    from nsqtw.net.tls_settings import TlsSettings
 
 _log = Logger()
 
@@ -55,17 +57,21 @@ def refuse_unserved(options: Options) -> None:
     OptionError for options that ask for a protection this version cannot give: starting without it would let
     in whom the options keep out.
     """
-    if options.tls_required:
-        raise OptionError("failed to build TLS config - this version has no TLS")
     if options.auth_http_address:
         raise OptionError("--auth-http-address is set, and this version cannot ask an auth server")
 
 
 def unserved(options: Options) -> list[str]:
-    """A warning for each option that is set and has no effect yet."""
-    names = ("tls_cert", "lookupd_tcp_address")
+    """A warning for each option that is set and has no effect, or not the one it seems to have."""
+    names = ("lookupd_tcp_address",)
     flags = (f"--{name.replace('_', '-')}" for name in names if getattr(options, name))
-    return [f"{flag} has no effect in this version" for flag in flags]
+    warnings = [f"{flag} has no effect in this version" for flag in flags]
+    policy = options.tls_client_auth_policy
+    if policy not in CLIENT_AUTH_POLICIES:
+        known = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
+        text = f"--tls-client-auth-policy={policy} asks for no client certificate: known are {known}"
+        warnings.append(text)
+    return warnings
 
 
 def fill_in(options: Options, tcp_port: int, http_port: int) -> None:
@@ -99,12 +105,13 @@ class BrokerService(Service):
         self._parts: Parts
         self._ports: list[tuple[str, str, IListeningPort]] = []
         self._statsd: Statsd | None = None
+        self._tls: TlsSettings | None = None
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
         with ExitStack() as undo:
             try:
-                tcp, http = self._prepare(undo)
+                tcp, http, https = self._prepare(undo)
                 storage = open_storage(self._options, self._directory)
                 undo.callback(storage.close, False)
             except NsqtwError as mistake:
@@ -119,7 +126,7 @@ class BrokerService(Service):
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to persist metadata - {mistake}") from mistake
             undo.pop_all()
-        self._serve(tcp, http)
+        self._serve(tcp, http, https)
         super().startService()  # type: ignore[no-untyped-call]
 
     def stopService(self) -> Deferred[None]:
@@ -127,7 +134,19 @@ class BrokerService(Service):
         super().stopService()  # type: ignore[no-untyped-call]
         return Deferred.fromCoroutine(self._stop())
 
-    def _prepare(self, undo: ExitStack) -> tuple[Listener, Listener | None]:
+    def reload(self) -> None:
+        """Read again what may change while the broker runs. What cannot be used is said, and stays as it was."""
+        if self._tls is None:
+            _log.info("SIGHUP: there is nothing to reload")
+            return
+        try:
+            self._tls.reload()
+        except OptionError as mistake:
+            _log.error("SIGHUP: the certificates stay as they were - {mistake}", mistake=str(mistake))
+        else:
+            _log.info("SIGHUP: certificates are reloaded")
+
+    def _prepare(self, undo: ExitStack) -> tuple[Listener, Listener | None, Listener | None]:
         """Everything that can be wrong with the options: the data path, bounds, addresses."""
         options = self._options
         self._lock = lock_data_path(self._directory)
@@ -138,39 +157,52 @@ class BrokerService(Service):
             from nsqtw.certificates import check_certificates
 
             check_certificates(options)
+        if options.tls_cert:
+            from nsqtw.net.tls_settings import TlsSettings
+
+            self._tls = TlsSettings(options, self._reactor)
         check(options, CHECKS_AFTER_TLS)
         refuse_unserved(options)
         _log.info("{version}", version=version_line())
         _log.info("ID: {node_id}", node_id=options.node_id)
         for warning in self._warnings + unserved(options):
             _log.warn("{warning}", warning=warning)
-        tcp = Listener(options.tcp_address)
-        undo.callback(tcp.close)
-        if not options.http_address:
-            return tcp, None
-        http = Listener(options.http_address)
-        undo.callback(http.close)
-        return tcp, http
+        tcp = _listener(options.tcp_address, undo)
+        http = _listener(options.http_address, undo) if options.http_address else None
+        https = _listener(options.https_address, undo) if self._tls is not None and options.https_address else None
+        return tcp, http, https
 
-    def _serve(self, tcp: Listener, http: Listener | None) -> None:
+    def _serve(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
         parts = self._parts
+        parts.clients.tls = self._tls
         self._listen("TCP", tcp, parts.clients)
-        if http is not None:
-            from nsqtw.net.http_api import broker_site
-
-            site = broker_site(
-                parts.broker,
-                parts.pump,
-                tcp_port=tcp.port,
-                http_port=http.port,
-                version_line=version_line(),
-            )
-            self._listen("HTTP", http, site)
+        if http is not None or https is not None:
+            self._serve_http(tcp, http, https)
         if self._options.statsd_address:
             from nsqtw.net.statsd import Statsd
 
             self._statsd = Statsd(self._reactor, parts.broker, parts.pump.now)
             self._statsd.start()
+
+    def _serve_http(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
+        from nsqtw.net.http_api import broker_site, refusing_site
+
+        parts = self._parts
+        site = broker_site(
+            parts.broker,
+            parts.pump,
+            tcp_port=tcp.port,
+            http_port=http.port if http is not None else 0,
+            version_line=version_line(),
+        )
+        if http is not None:
+            is_refused = self._options.tls_required == TLS_REQUIRED["true"]
+            https_port = https.port if https is not None else 0
+            self._listen("HTTP", http, refusing_site(site, https_port) if is_refused else site)
+        if https is not None and self._tls is not None:
+            from nsqtw.net.https import HttpsFactory
+
+            self._listen("HTTPS", https, HttpsFactory(site, self._tls))
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
         self._ports.append((name, listener.address, listener.serve(self._reactor, factory)))
@@ -193,6 +225,12 @@ class BrokerService(Service):
         _log.info("QUEUESCAN: closing")
         os.close(self._lock)
         _log.info("NSQ: bye")
+
+
+def _listener(address: str, undo: ExitStack) -> Listener:
+    listener = Listener(address)
+    undo.callback(listener.close)
+    return listener
 
 
 def _reason(failure: OSError) -> str:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 
+from tests.certificates import Certificates
+
 pytest.register_assert_rewrite("nsqtw.testing.contracts")
 
 # How long examples take says how busy the machine is, not whether the code is right.
@@ -36,3 +38,9 @@ def logged_failures() -> Iterator[list[LogEvent]]:
     finally:
         globalLogPublisher.removeObserver(observe)
     assert not events, [str(event.get("log_failure", event.get("log_format"))) for event in events]
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates of all kinds, made once."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))

@@ -56,7 +56,7 @@ log_level = "WARN"
         "statsd_interval": 60.0,
         "statsd_mem_stats": True,
         "e2e_processing_latency_percentile": (1.0, 0.95, 0.99),
-        "tls_min_version": 769,
+        "tls_min_version": 771,
         "log_level": 3,
     }
 

@@ -22,7 +22,8 @@ from nsqtw.options import (
     hostname,
 )
 
-# flag, default as nsqd documents it; the config key where it is not the flag with underscores
+# flag, default as nsqd documents it, but for TLS: 1.2 and not 1.0; the config key where it is not the flag with
+# underscores
 NSQD = """
 log-level info
 log-prefix [nsqd]\x20
@@ -67,7 +68,7 @@ tls-key
 tls-client-auth-policy
 tls-root-ca-file
 tls-required false
-tls-min-version tls1.0
+tls-min-version tls1.2
 deflate true
 max-deflate-level 6
 snappy true
@@ -116,7 +117,7 @@ def _example(option: Any) -> str:
     special = {
         "log_level": "debug",
         "tls_required": "tcp-https",
-        "tls_min_version": "tls1.2",
+        "tls_min_version": "tls1.3",
         "durability": "memory",
         "log_format": "json",
     }
@@ -238,7 +239,7 @@ def test_asking_for_client_certificates_requires_tls(policy: str) -> None:
         ("max_rdy_count", 2500),
         ("log_level", 2),
         ("tls_required", 0),
-        ("tls_min_version", 769),
+        ("tls_min_version", 771),
         ("snappy", True),
         ("nsqlookupd_tcp_addresses", []),
         ("e2e_processing_latency_percentiles", []),

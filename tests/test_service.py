@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from nsqtw.errors import OptionError
-from nsqtw.option_values import TLS_REQUIRED
 from nsqtw.options import Options
 from nsqtw.service import fill_in, lock_data_path, refuse_unserved, unserved
 
@@ -453,9 +452,6 @@ def test_a_data_path_is_a_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"tls_required": TLS_REQUIRED["true"]}, "failed to build TLS config - this version has no TLS"),
-        ({"tls_client_auth_policy": "require"}, "failed to build TLS config - this version has no TLS"),
-        ({"tls_required": TLS_REQUIRED["tcp-https"], "tls_cert": "c", "tls_key": "k"}, "failed to build TLS config"),
         ({"auth_http_address": ("a:1",)}, "--auth-http-address is set"),
     ],
 )
@@ -466,9 +462,10 @@ def test_it_does_not_start_without_a_protection_it_was_told_to_give(given: dict[
 
 def test_what_has_no_effect_yet_is_said() -> None:
     assert unserved(Options()) == []
-    assert unserved(Options(tls_cert="c", tls_key="k", lookupd_tcp_address=("a:1",))) == [
-        "--tls-cert has no effect in this version",
-        "--lookupd-tcp-address has no effect in this version",
+    assert unserved(Options(lookupd_tcp_address=("a:1",))) == ["--lookupd-tcp-address has no effect in this version"]
+    assert unserved(Options(tls_client_auth_policy="require-verify")) == []
+    assert unserved(Options(tls_client_auth_policy="Require")) == [
+        "--tls-client-auth-policy=Require asks for no client certificate: known are require and require-verify"
     ]
 
 

@@ -32,6 +32,11 @@ class Client:
     deflate: bool = False
     snappy: bool = False
     tls: bool = False
+    tls_version: str = ""
+    """`TLS1.3`; empty without TLS, as the next two."""
+    tls_cipher_suite: str = ""
+    common_name: str = ""
+    """Of the client's certificate."""
     pub_counts: dict[str, int] = field(factory=dict)
     """Messages published, by topic."""
     in_flight: dict[bytes, object] = field(factory=dict)

@@ -157,10 +157,10 @@ def _client(client: Client, topic: str) -> dict[str, Any]:
         found["pub_counts"] = published
     found |= {
         "tls": client.tls,
-        "tls_cipher_suite": "",
-        "tls_version": "",
+        "tls_cipher_suite": client.tls_cipher_suite,
+        "tls_version": client.tls_version,
         "tls_negotiated_protocol": "",
-        "tls_negotiated_protocol_is_mutual": False,
+        "tls_negotiated_protocol_is_mutual": client.tls,  # Go: nobody has asked for a protocol
     }
     return found
 

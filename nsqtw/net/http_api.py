@@ -28,13 +28,13 @@ from twisted.web.http import HTTPFactory
 
 from nsqtw.core.broker import Broker
 from nsqtw.net.http_admin import Administration
-from nsqtw.net.http_answers import Answer
+from nsqtw.net.http_answers import Answer, tls_required
 from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_publish import Publishing
 from nsqtw.net.http_request import HttpRequest
-from nsqtw.net.http_routing import Route, Routes
+from nsqtw.net.http_routing import OneAnswer, Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
 from nsqtw.net.pump import Pump
 
@@ -48,7 +48,7 @@ class HttpFactory(HTTPFactory):
     noisy = False
     protocol = HttpConnection  # type: ignore[assignment]
 
-    def __init__(self, routes: Routes, pump: Pump) -> None:
+    def __init__(self, routes: Routes | OneAnswer, pump: Pump) -> None:
         super().__init__(timeout=None)  # type: ignore[arg-type]
         self.routes = routes
         self.pump = pump
@@ -89,6 +89,12 @@ def broker_site(
         ),
         pump,
     )
+
+
+def refusing_site(site: HttpFactory, https_port: int) -> HttpFactory:
+    """Refuses whatever `site` would serve: what is served, HTTPS serves, on that port, 0 for none."""
+    assert isinstance(site.routes, Routes), "a site that serves"
+    return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump)
 
 
 def _api(request: HttpRequest) -> Answer:

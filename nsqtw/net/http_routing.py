@@ -115,6 +115,18 @@ class Routes:
         return None
 
 
+class OneAnswer:
+    """Where all routes lead to the same answer."""
+
+    def __init__(self, routes: Routes, answer: Answer) -> None:
+        self._routes = routes
+        self._end = DeadEnd(answer, logged=False)
+
+    def find(self, method: bytes, target: bytes) -> DeadEnd | None:
+        """As Routes.find."""
+        return None if self._routes.find(method, target) is None else self._end
+
+
 def _start(path: bytes) -> bytes:
     """All of a path but its last part."""
     return path[: path.rfind(b"/") + 1]

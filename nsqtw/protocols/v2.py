@@ -55,6 +55,8 @@ from nsqtw.protocols.replies import Replies
 from nsqtw.protocols.v2_codec import V2Codec
 from nsqtw.protocols.v2_publish import Publish
 from nsqtw.protocols.v2_trace import DEBUG, Identified, Trace
+from nsqtw.protocols.v2_upgrade import Upgrades
+from nsqtw.upgrades import Upgrade
 
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
 MAX_UNREAD_REPLIES = 1000
@@ -96,6 +98,8 @@ class V2Session(Due):
         self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
         self._trace = Trace(broker.log, self.client)
         self._is_traced = False
+        self._upgrades = Upgrades(self.client, self._replies, broker.log, self._secured, self._fail)
+        self._commands, self._unknown = (_TLS_FIRST, _REFUSED) if broker.options.tls_required else (_COMMANDS, _UNKNOWN)
         broker.clients[id(self)] = self.client
         broker.agenda.at(self._next_heartbeat, self)
 
@@ -107,10 +111,11 @@ class V2Session(Due):
 
     @property
     def wants_data(self) -> bool:
-        return not (self._birth_pending or self.flying_count) and self._replies.unread_count < MAX_UNREAD_REPLIES
+        waits = self._birth_pending or self.flying_count or self._upgrades.is_pending
+        return not waits and self._replies.unread_count < MAX_UNREAD_REPLIES
 
     def receive_data(self, chunk: bytes, now: float) -> None:
-        if not self._ending:
+        if not (self._ending or self._upgrades.is_pending):
             self._codec.feed(chunk)
             self._is_traced = self._options.log_level <= DEBUG
             self._run_commands(now)
@@ -123,10 +128,12 @@ class V2Session(Due):
             self._refuse(error)
         self._end()
 
-    def data_to_send(self) -> list[bytes]:
+    def data_to_send(self) -> list[bytes | Upgrade]:
         out = self._replies.take()
+        if self._upgrades.is_pending:
+            self._upgrades.taken()
         if self._options.log_level <= DEBUG and self._consumer is not None:
-            self._trace.written(out)
+            self._trace.written(item for item in out if isinstance(item, bytes))
             self._trace.state()
         return out
 
@@ -162,7 +169,7 @@ class V2Session(Due):
         """Heartbeats, a client that is silent for too long, and commands that waited for a birth."""
         if not self._birth_pending:
             self._run_commands(now)
-        if self._birth_pending or self._replies.are_owed:
+        if self._birth_pending or self._replies.are_owed or self._upgrades.is_pending:
             self._last_command = now  # it is us who take long
         if now >= self._deadline and not self._ending:
             self._failure = "failed to read command - i/o timeout"
@@ -170,7 +177,8 @@ class V2Session(Due):
         if self._ending:
             return None
         if now >= self._next_heartbeat:
-            self._replies.pass_by(HEARTBEAT)
+            if not self._upgrades.is_pending:
+                self._replies.pass_by(HEARTBEAT)
             self._next_heartbeat = now + self._beat
         next_due = min(self._next_heartbeat, self._deadline)
         return next_due if next_due < inf else None
@@ -189,6 +197,11 @@ class V2Session(Due):
         if error.fatal:
             self._failure = error.log_text
         return frame(ERROR, error.frame_data)
+
+    def _fail(self, error: ClientError) -> bytes:
+        """The session ends with this error, whose frame the connection writes by itself."""
+        self._end()
+        return self.error_frame(error)
 
     def _refuse(self, error: ClientError) -> None:
         """Answer with an error; after a fatal one the session ends."""
@@ -215,9 +228,9 @@ class V2Session(Due):
                 verb, params, payload = command
                 if self._is_traced:
                     self._trace.command(verb, params, payload)
-                states, handler = _COMMANDS.get(verb, _UNKNOWN)
+                states, handler = self._commands.get(verb, self._unknown)
                 if self._state not in states:
-                    raise _wrong_state(verb)
+                    raise self._wrong_state(verb)
                 handler(self, verb, params, payload, now)
         except ClientError as error:
             self._refuse(error)
@@ -229,9 +242,9 @@ class V2Session(Due):
         """What has to be right before the body of a command is read."""
         if self._is_traced:
             self._trace.body_begins(verb, params)
-        states, _ = _COMMANDS[verb]
+        states, _ = self._commands.get(verb, self._unknown)
         if self._state not in states:
-            raise _wrong_state(verb)
+            raise self._wrong_state(verb)
         if verb == b"AUTH" and params:
             raise ClientError("E_INVALID", "AUTH invalid number of parameters")
         if verb in (b"IDENTIFY", b"AUTH"):
@@ -264,10 +277,18 @@ class V2Session(Due):
             self._beat = settings.heartbeat_interval or inf
             self._next_heartbeat = now + self._beat
         self._broker.agenda.at(min(self._next_heartbeat, self._deadline), self)
-        if fields["feature_negotiation"]:
-            self._replies.add(frame(RESPONSE, identify.answer(settings, self._options)))
-        else:
+        if not fields["feature_negotiation"]:
             self._replies.add(OK)
+            return
+        features = identify.negotiate(fields, client, self._options)
+        self._replies.add(frame(RESPONSE, identify.answer(settings, features, client, self._options)))
+        self._upgrades.begin(features)
+        if self._upgrades.is_pending:
+            self._codec.forget()
+
+    def _secured(self) -> None:
+        """The connection is TLS now."""
+        self._commands, self._unknown = _COMMANDS, _UNKNOWN
 
     def _on_auth(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
@@ -390,6 +411,12 @@ class V2Session(Due):
         assert channel is not None, "a subscriber has a channel"
         return channel
 
+    def _wrong_state(self, verb: bytes) -> ClientError:
+        text, shown = "cannot {} in current state", verb.decode() if verb in _COMMANDS else hidden(verb)
+        if verb not in self._commands:
+            text += " (TLS required)"
+        return ClientError("E_INVALID", text.format(text_of(verb)), logged=text.format(shown))
+
     def _set_state(self, state: int) -> None:
         self._state = self.client.state = state
 
@@ -438,6 +465,9 @@ _COMMANDS: dict[bytes, tuple[frozenset[int], _Handler]] = {
     b"NOP": (_ANY, V2Session._on_nop),
 }
 _UNKNOWN: tuple[frozenset[int], _Handler] = (_ANY, V2Session._on_unknown)
+_TLS_FIRST = {b"IDENTIFY": _COMMANDS[b"IDENTIFY"]}
+"""What a client may do where TLS is required, before it has it."""
+_REFUSED: tuple[frozenset[int], _Handler] = (frozenset(), V2Session._on_unknown)
 
 
 @provider(IProtocolFactory)
@@ -452,7 +482,3 @@ class V2Factory:
     def session(broker: Any, remote_address: str, changed: Callable[[], None], now: float) -> V2Session:
         """A session for a connection whose magic is taken off."""
         return V2Session(broker, remote_address, changed, now)
-
-
-def _wrong_state(verb: bytes) -> ClientError:
-    return ClientError("E_INVALID", f"cannot {verb.decode()} in current state")

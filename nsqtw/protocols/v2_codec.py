@@ -84,6 +84,7 @@ class V2Codec:
         """Nothing is read any more: let go of what was, which may be much."""
         self._buffer, self._offset = b"", 0
         self._pieces.clear()
+        self._pieces_bytes = 0
         self._messages.clear()
 
     def next_command(self) -> Command | None:
