@@ -9,14 +9,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
 
-from tests.fuzz.campaign import Found, Tally, attempt, explore
+from tests.fuzz.campaign import Found, Tally, attempt, explore, run
 from tests.fuzz.targets import BY_NAME, TARGETS
+
+CI_SEED = "1"
+"""As in the Makefile."""
 
 
 def main(words: Sequence[str]) -> int:
     """The exit code: 1 when something was found."""
     if words[:1] == ["replay"]:
         return _replay(words[1], Path(words[2]).read_bytes())
+    if words == ["table"]:
+        return _table()
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--minutes", type=float, default=1.0, help="for all targets together")
     parser.add_argument("--seed", default=str(SystemRandom().randrange(10**9)))
@@ -43,10 +48,22 @@ def _explore(name: str, seed: str, seconds: float) -> bool:
     return False
 
 
+def _table() -> int:
+    print("| inputs | tried | outcome |\n|---|---:|---|")
+    for kind in TARGETS:
+        target = kind()
+        tally = run(target, CI_SEED, range(target.examples))
+        print(f"| {target.kind} (`{target.name}`) | {tally.examples:,} | {_outcomes(tally)} |", flush=True)
+    return 0
+
+
+def _outcomes(tally: Tally) -> str:
+    return ", ".join(f"{count:,} {outcome}" for outcome, count in tally.outcomes.most_common())
+
+
 def _row(name: str, tally: Tally) -> str:
-    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in tally.outcomes.most_common())
     most = f"{tally.most_steps} steps, {tally.most_memory} bytes at most"
-    return f"{name:<10} {tally.examples:>7} inputs, {most}: {outcomes}"
+    return f"{name:<10} {tally.examples:>7} inputs, {most}: {_outcomes(tally)}"
 
 
 def _replay(name: str, data: bytes) -> int:

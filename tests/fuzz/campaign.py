@@ -19,7 +19,7 @@ from zlib import crc32
 from attrs import define, field
 
 from tests.fuzz.meter import Broken, Endless, Meter
-from tests.fuzz.mutation import mutated
+from tests.fuzz.mutation import LONGEST, mutated
 from tests.fuzz.target import Target
 
 SEEDS = Path(__file__).parent / "seeds"
@@ -63,7 +63,7 @@ def seeds_of(target: Target) -> list[bytes]:
 def example(target: Target, seed: str, number: int, starts: Sequence[bytes]) -> bytes:
     """The input of this number. Half of all are of the grammar as they are."""
     chance = Random(f"{seed} {target.name} {number}")
-    made = target.make(chance)
+    made = target.make(chance)[:LONGEST]
     kind = chance.random()
     if kind < 0.5:
         return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets.codec import Codec
+from tests.fuzz.targets.compressed import Compressed
 from tests.fuzz.targets.configuration import Configuration, Flags
 from tests.fuzz.targets.http import Http
 from tests.fuzz.targets.identify import Identify
@@ -16,6 +17,7 @@ TARGETS: tuple[type[Target], ...] = (
     Codec,
     Session,
     Identify,
+    Compressed,
     Http,
     Names,
     Configuration,

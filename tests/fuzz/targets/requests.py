@@ -9,7 +9,8 @@ from urllib.parse import quote_from_bytes
 from tests.fuzz.oddities import NAMES, NUMBERS, TEXTS, json_text, json_value, mostly
 
 ROUTES: tuple[tuple[bytes, bytes], ...] = (
-    *((b"GET", path) for path in (b"/ping", b"/info", b"/stats", b"/config/id", b"/config/log_level", b"/config/x")),
+    *((b"GET", path) for path in (b"/ping", b"/info", b"/stats", b"/v2/openapi.json")),
+    *((b"GET", path) for path in (b"/config/id", b"/config/log_level", b"/config/x")),
     *((b"POST", path) for path in (b"/pub", b"/pub", b"/mpub", b"/mpub", b"/v2/topic/durability")),
     *((b"POST", b"/topic/" + what) for what in (b"create", b"delete", b"empty", b"pause", b"unpause")),
     *((b"POST", b"/channel/" + what) for what in (b"create", b"delete", b"empty", b"pause", b"unpause")),
