@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from random import Random
 
 from nsqtw.errors import ClientError
@@ -46,10 +45,6 @@ class Identify(Target):
             raise Broken(f"found {sorted(fields)}")
         for text in fields.values():
             str(text).encode()
-        answer = json.loads(identify.answer(settings, options))
-        if (
-            not 0 <= answer["sample_rate"] <= 99
-            or not 0 <= settings.heartbeat_interval <= options.max_heartbeat_interval
-        ):
-            raise Broken(f"negotiated {answer}")
+        if not (0 <= settings.sample_rate <= 99 and 0 <= settings.heartbeat_interval <= options.max_heartbeat_interval):
+            raise Broken(f"negotiated {settings}")
         return "accepted"
