@@ -101,6 +101,7 @@ _DAMAGE_CODES = (
 
 _MOST = 1 << 53
 """No number in the tables is as large: sequences have 53 bits, and moments in ms are far below."""
+_MOST_BLOCKS = 2 * _MOST // BLOCK_SIZE
 _MOST_IN_RUN = 1 << 16
 """A run of deferred messages is what one segment has, which is cut at 256 KB."""
 
@@ -364,7 +365,9 @@ def _read(connection: sqlite3.Connection) -> Saved:
         version, next_block, clean_stop = connection.execute(
             "SELECT version, next_block, clean_stop FROM broker"
         ).fetchone()
-        _check_numbers(version, 0 if next_block is None else next_block * BLOCK_SIZE // 2, clean_stop)
+        _check_numbers(version, clean_stop, 0 if next_block is None else next_block)
+        if next_block is not None and next_block > _MOST_BLOCKS:
+            raise ValueError(f"block {next_block} of sequences")
         if version > VERSION:
             raise BackendError(f"positions.db has schema version {version}; this nsqtw knows {VERSION}")
         if not clean_stop and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":

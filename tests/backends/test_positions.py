@@ -131,6 +131,7 @@ def test_a_damaged_database_is_set_aside(positions: Positions, path: str, tmp_pa
         "UPDATE broker SET version = 'x'",
         # SQLite has no checksums: a bit that flips in a row is no damage to it. And large numbers would be worked on.
         "UPDATE broker SET next_block = 1 << 60",
+        "UPDATE broker SET next_block = zeroblob(4000)",
         "UPDATE topic SET name = '../t' WHERE id = 1",
         "UPDATE topic SET name = CAST(x'ff' AS TEXT) WHERE id = 1",
         "UPDATE topic SET released = 1.5",
