@@ -17,6 +17,13 @@ PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 BROKER := $(VENV)/.installed-broker
 EVERYTHING := $(VENV)/.installed-everything
 
+# The same examples each time, of hypothesis and of the fuzzing: a red run is about the change.
+PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
+
+# Tests at the edge start processes and use sockets: a machine that stops one of them for half a minute fails them. So what
+# failed runs once more, alone. What fails twice has failed.
+AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --last-failed-no-failures=none; }
+
 .PHONY: run demo test fuzz conformance clients bench venv
 
 run: $(BROKER)
@@ -35,7 +42,7 @@ test: $(EVERYTHING)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
+	@$(PYTEST) || $(AGAIN)
 
 fuzz: $(EVERYTHING)
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ONLY)
