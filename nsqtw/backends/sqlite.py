@@ -17,16 +17,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any, cast
-from zlib import crc32
 
 from zope.interface import implementer
 
 from nsqtw.backends.disk_space import Reserve
 from nsqtw.backends.disk_trim import Spares
 from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.sqlite_row import damage_of, is_sequence
 from nsqtw.backends.sqlite_schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
 from nsqtw.backends.sqlite_trim import Trim
-from nsqtw.core.segment import BODY_AT, ID_AT, SEQUENCE_MASK, Segment, sequence_of
+from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.errors import BackendError, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
 from nsqtw.names import is_valid_name
@@ -224,8 +224,8 @@ class SqliteQueue:
     def mend(self, connection: sqlite3.Connection) -> None:
         """Let `end` and `size` be right, whatever became of the row that says them."""
         last = connection.execute(_LAST, (self.topic_id,)).fetchone()[0]
-        self.end = max(self.end if _is_sequence(self.end) else 0, 0 if last is None else int(last) + 1)
-        if not _is_sequence(self.size):
+        self.end = max(self.end if is_sequence(self.end) else 0, 0 if last is None else int(last) + 1)
+        if not is_sequence(self.size):
             self.size = connection.execute(_SIZE, (self.topic_id,)).fetchone()[0]
 
     def look_for_first(self, connection: sqlite3.Connection) -> None:
@@ -259,7 +259,7 @@ class SqliteQueue:
                 try:
                     for row in connection.execute(_FOLLOWING, (self.topic_id, start)):
                         row_id, first, last, delay_ms, crc, frames = row
-                        why = _damage(first, last, delay_ms, crc, frames)
+                        why = damage_of(first, last, delay_ms, crc, frames)
                         if not why and found and len(frames) > limit:
                             return found
                         end = int(last) + 1
@@ -313,24 +313,3 @@ class SqliteQueue:
         if row_id not in self._reported:
             self._reported.add(row_id)
             self._backend.report(self.topic, f"{FILE} segment {row_id}", first, last, why)
-
-
-def _damage(first: Any, last: Any, delay_ms: Any, crc: Any, frames: Any) -> str:
-    """
-    Why a row is not what was written; nothing when it is. The numbers have no checksum: they are compared with the ids
-    of the first and the last message.
-    """
-    if type(frames) is not bytes or crc32(frames) != crc:
-        return "the checksum does not match"
-    if not (_is_sequence(first) and _is_sequence(last) and _is_sequence(delay_ms)):
-        return "its numbers are damaged"
-    first_id = frames[ID_AT:BODY_AT]
-    last_id = b"%016x" % (int(first_id, 16) + last - first)
-    if sequence_of(first_id) != first or last < first or last_id not in frames:
-        return "its sequences are damaged"
-    return ""
-
-
-def _is_sequence(number: Any) -> bool:
-    """Whether it is a whole number of at most 53 bits."""
-    return type(number) is int and 0 <= number <= SEQUENCE_MASK

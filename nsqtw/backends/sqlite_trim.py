@@ -10,8 +10,8 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import takewhile
-from zlib import crc32
 
+from nsqtw.backends.sqlite_row import damage_of
 from nsqtw.backends.sqlite_schema import insert_segments
 from nsqtw.core.segment import Segment, only
 
@@ -21,7 +21,8 @@ _AT_ONCE = 2000
 """Segments looked at in one transaction: the next one goes on behind them."""
 
 _BELOW = """
-SELECT id, first, last, length(frames) FROM segment WHERE topic = ? AND last >= ? AND last < ? ORDER BY last LIMIT ?
+SELECT id, first, last, length(frames) FROM segment
+    WHERE topic = ? AND last >= ? AND last < ? AND typeof(first) = 'integer' ORDER BY last LIMIT ?
 """
 _ROW = "SELECT first, last, delay, crc, frames FROM segment WHERE id = ?"
 
@@ -48,14 +49,14 @@ class Trim:
                 connection.execute("DELETE FROM segment WHERE id = ?", (row_id,))
                 freed += size
             elif len(of_row) * _WORTH <= last + 1 - first:
-                freed += size - self._keep_only(connection, row_id, of_row)
+                freed += size - self._keep_only(connection, row_id, size, of_row)
         return freed
 
-    def _keep_only(self, connection: sqlite3.Connection, row_id: int, wanted: list[int]) -> int:
-        """Replace a row by what is wanted of it. Returns its new size."""
+    def _keep_only(self, connection: sqlite3.Connection, row_id: int, size: int, wanted: list[int]) -> int:
+        """Replace a row of this size by what is wanted of it. Returns its new size."""
         first, last, delay, crc, frames = connection.execute(_ROW, (row_id,)).fetchone()
-        if crc32(frames) != crc:
-            return len(frames)  # cannot be cut; who reads it reports it
+        if damage_of(first, last, delay, crc, frames):
+            return size  # cannot be cut; who reads it reports it
         kept = only(Segment(first, last + 1 - first, delay, frames), wanted)
         connection.execute("DELETE FROM segment WHERE id = ?", (row_id,))
         insert_segments(connection, self._topic_id, kept)

@@ -105,6 +105,18 @@ def test_numbers_of_a_row_that_are_damaged_cost_its_segment(
     assert [(report[3], report[4]) for report in reports] == [(4, why)]
 
 
+@pytest.mark.parametrize("damage", ["first = 'two'", "first = 0", "delay = -1", "last = 9007199254740000"])
+def test_a_row_that_is_damaged_is_not_cut(tmp_path: Path, backend: SqliteBackend, damage: str) -> None:
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(2, 20)])], False)
+    change(tmp_path, f"UPDATE segment SET {damage}")
+    queue.trim(1 << 53, [3])
+    assert read_all(queue) == []
+    with sqlite3.connect(tmp_path / "messages.db") as connection:
+        assert connection.execute("SELECT count(*) FROM segment").fetchone() == (1,)
+    connection.close()
+
+
 def test_the_row_of_a_topic_that_is_damaged_costs_nothing(tmp_path: Path, backend: SqliteBackend) -> None:
     backend.commit([(backend.queue("t"), [make_segment(0, 2), make_segment(2, 3)])], False)
     size = backend.queue("t").size
