@@ -58,7 +58,14 @@ setup(
     package_data={"nsqtw": ["py.typed"]},
     data_files=[("share/man/man1", ["docs/nsqd.1"])],
     # ddsketch: latency percentiles (docs/decisions/0005). cramjam: snappy.
-    install_requires=["attrs>=23.2", "cramjam>=2.8", "ddsketch>=3", "twisted[tls]>=24.7", "zope.interface>=6"],
+    install_requires=[
+        "attrs>=23.2",
+        "cramjam>=2.8",
+        "ddsketch>=3",
+        "pyopenssl>=24.3",
+        "twisted[tls]>=24.7",
+        "zope.interface>=6",
+    ],
     extras_require={"spark": SPARK, "test": TEST},
     entry_points={"console_scripts": ["nsqd=nsqtw.tap:main_nsqd", "nsqtw=nsqtw.commands:main"]},
 )

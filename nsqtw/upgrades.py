@@ -41,6 +41,9 @@ class StartTls:
 class Compression(Protocol):
     """Both directions of one connection's compression."""
 
+    has_ended: bool
+    """Whether the peer has said, in the compressed stream, that nothing more will come."""
+
     def compress(self, data: bytes) -> bytes:
         """`data`, compressed, so that the peer can read all of it."""
 

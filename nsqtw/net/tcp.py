@@ -133,6 +133,8 @@ class BrokerConnection(Protocol):
         if self._session is not None:
             self._session.resume_delivery(self._pump.now())
             self._regulate(self._session)
+            if self._holds_data:
+                self._pump.changed(self)
             self._pump.wake()
 
     def stopProducing(self) -> None:
@@ -218,7 +220,7 @@ class BrokerConnection(Protocol):
         except BrokenStream as error:
             _log.error("client({client}) - failed to read command - {error}", client=self._remote, error=error)
             self._holds_data, self._has_ended = False, True
-        if self._has_ended and not self._holds_data:
+        if (self._has_ended or compression.has_ended) and not self._holds_data:
             session.receive_end(self._pump.now())
         elif room <= 0:
             self._pump.changed(self)

@@ -128,6 +128,7 @@ class TlsTransport(Protocol):
         self.write(b"".join(data))
 
     def loseConnection(self) -> None:
+        self._cancel_deadline()
         if not self._is_over:
             self._is_over = True
             if self.secured is not None:

@@ -40,12 +40,13 @@ _LARGEST_CHUNK = _CHECKSUM_BYTES + 32 + _LARGEST_BLOCK + _LARGEST_BLOCK // 6
 
 
 class Deflate:
-    """`level` is for what we send; the peer may use any."""
+    """`level` is for what we send; the peer may use any, and end its stream."""
 
     def __init__(self, level: int) -> None:
         self._compressor = zlib.compressobj(level, zlib.DEFLATED, _RAW)
         self._decompressor = zlib.decompressobj(_RAW)
         self._fed = b""
+        self.has_ended = False
 
     def compress(self, data: bytes) -> bytes:
         return self._compressor.compress(data) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
@@ -61,13 +62,14 @@ class Deflate:
         except zlib.error as error:
             raise BrokenStream("flate: corrupt input") from error
         self._fed = self._decompressor.unconsumed_tail
-        if not piece and self._decompressor.eof:
-            raise BrokenStream("EOF")
+        self.has_ended = self._decompressor.eof
         return piece
 
 
 class Snappy:
-    """The framing format."""
+    """The framing format, which has no end."""
+
+    has_ended = False
 
     def __init__(self) -> None:
         # Only who asks for it waits for it.

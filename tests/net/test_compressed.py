@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from typing import Any
 
 import pytest
@@ -223,3 +224,30 @@ def test_after_a_fatal_error_nothing_more_is_decompressed(edge: Edge, kind: str)
     assert b"E_INVALID invalid command BOGUS" in peer.read()
     assert peer.transport.disconnecting
     assert not peer.transport.reading
+
+
+def test_a_stream_that_says_it_is_over_ends_the_connection_like_any_end(edge: Edge) -> None:
+    """gnsq's does so when it closes."""
+    peer = Peer(edge, "deflate")
+    client = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    with Log() as lines:
+        peer.connection.dataReceived(client.compress(pub(b"last")) + client.flush(zlib.Z_FINISH))
+        edge.settle()
+    assert [line for line in lines if line.startswith("error")] == []
+    assert peer.read() == OK
+    assert peer.transport.disconnecting
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_held_for_a_peer_that_does_not_read_goes_on_when_it_does(edge: Edge, kind: str) -> None:
+    peer = Peer(edge, kind)
+    peer.connection.pauseProducing()
+    peer.send(pub(b"x" * 300) * 6000)
+    edge.settle()
+    assert 1000 < peer.messages() < 6000
+    assert not peer.transport.reading
+    for _ in range(5):
+        peer.connection.resumeProducing()
+        edge.settle()
+    assert peer.messages() == 6000
+    assert peer.transport.reading

@@ -312,9 +312,10 @@ def test_a_broker_that_stops_waits_for_no_handshake(guard: Guard) -> None:
     transport = guard.meet()
     guard.factory.disconnect_all()
     assert transport.disconnecting
-    transport.lose()
     guard.reactor.advance(HANDSHAKE_SECONDS)
     assert transport.value() == b""
+    assert [line for line in guard.world.lines if line[0] == "error"] == []
+    transport.lose()
 
 
 @pytest.mark.parametrize(
