@@ -63,6 +63,12 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         parse_duration(text)
 
 
+def test_a_duration_may_have_any_number_of_digits_behind_the_point() -> None:
+    """What lies beyond what a float can say counts for nothing, as in Go."""
+    assert parse_duration("1." + 400 * "0" + "1s") == 1.0
+    assert parse_duration("0." + 400 * "3" + "s") == parse_duration("0.333333333s")
+
+
 def test_a_duration_must_fit_in_64_bits_of_nanoseconds() -> None:
     assert parse_duration("2562047h") == 2562047 * 3600
     assert parse_duration("-2562047h") == -2562047 * 3600

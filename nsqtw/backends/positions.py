@@ -20,12 +20,12 @@ from contextlib import contextmanager, suppress
 from heapq import merge
 from itertools import groupby
 from threading import Lock
-from typing import Any
 
 from zope.interface import implementer
 
 from nsqtw.backends.files import backend_error, create_private
-from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.backends.positions_rows import check_broker, cursor_row, numbers, read_topics, topic_row
+from nsqtw.core.cut import Cut, Saved, SavedTopic
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
 
@@ -167,7 +167,7 @@ class Positions:
             ).fetchall()
         below = min((following for _, following, _ in cursors), default=released)
         first_deliveries = sorted(
-            {sequence for _, _, blob in cursors for sequence in _numbers(blob) if sequence < below}
+            {sequence for _, _, blob in cursors for sequence in numbers(blob) if sequence < below}
         )
         held = [self._held(number, below) for number, _, _ in cursors]
         return below, (sequence for sequence, _ in groupby(merge(first_deliveries, *held)))
@@ -261,10 +261,10 @@ class Positions:
         held: list[tuple[int, int, int, int]] = []
         for topic in topics:
             topic_id = self._ids.of_topic(topic.name)
-            topic_rows.append(_topic_row(topic_id, topic))
+            topic_rows.append(topic_row(topic_id, topic))
             for cursor in topic.cursors:
                 cursor_id = self._ids.of_cursor(topic.name, cursor.name)
-                cursor_rows.append(_cursor_row(cursor_id, topic_id, cursor))
+                cursor_rows.append(cursor_row(cursor_id, topic_id, cursor))
                 if cursor.emptied:
                     emptied.append((cursor_id,))
                 dropped += [(cursor_id, sequence) for sequence in cursor.dropped_rows]
@@ -363,65 +363,14 @@ def _read(connection: sqlite3.Connection) -> Saved:
         version, next_block, clean_stop = connection.execute(
             "SELECT version, next_block, clean_stop FROM broker"
         ).fetchone()
+        check_broker(version, next_block, clean_stop)
         if version > VERSION:
             raise BackendError(f"positions.db has schema version {version}; this nsqtw knows {VERSION}")
         if not clean_stop and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise _DamagedError("positions.db: quick_check found damage")
-        return Saved(next_block=next_block, clean_stop=bool(clean_stop), topics=_read_topics(connection))
+        return Saved(next_block=next_block, clean_stop=bool(clean_stop), topics=read_topics(connection))
     except (TypeError, ValueError, KeyError, struct.error) as error:
         raise _DamagedError(f"positions.db: {error}") from error
-
-
-def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
-    topics: dict[int, SavedTopic] = {}
-    rows = connection.execute("SELECT * FROM topic ORDER BY id")
-    for number, name, paused, released, released_total, end, put_total, dropped, waiting, durability in rows:
-        topics[number] = SavedTopic(
-            name=name,
-            paused=bool(paused),
-            released=released,
-            released_total=released_total,
-            end=end,
-            put_total=put_total,
-            dropped=list(struct.iter_unpack("<2Q", dropped)),
-            waiting=[Waiting(*run) for run in struct.iter_unpack("<3Q", waiting)],
-            durability=durability,
-        )
-    cursors: dict[int, SavedCursor] = {}
-    for number, topic, name, paused, following, taken_total, first_deliveries in connection.execute(
-        "SELECT * FROM cursor ORDER BY id"
-    ):
-        cursors[number] = SavedCursor(
-            name=name,
-            paused=bool(paused),
-            next=following,
-            taken_total=taken_total,
-            first_deliveries=_numbers(first_deliveries),
-        )
-        topics[topic].cursors.append(cursors[number])
-    for number, sequence, attempts, due_ms in connection.execute("SELECT * FROM held"):
-        cursors[number].held.append(HeldRow(sequence, attempts, due_ms))
-    return list(topics.values())
-
-
-def _topic_row(number: int, topic: SavedTopic) -> tuple[Any, ...]:
-    dropped = _blob([end for run in topic.dropped for end in run])
-    waiting = _blob([number for run in topic.waiting for number in (run.first, run.count, run.delay_ms)])
-    totals = (topic.released, topic.released_total, topic.end, topic.put_total)
-    return (number, topic.name, topic.paused, *totals, dropped, waiting, topic.durability)
-
-
-def _cursor_row(number: int, topic: int, cursor: SavedCursor) -> tuple[Any, ...]:
-    first_deliveries = _blob(cursor.first_deliveries)
-    return (number, topic, cursor.name, cursor.paused, cursor.next, cursor.taken_total, first_deliveries)
-
-
-def _blob(numbers: list[int]) -> bytes:
-    return struct.pack(f"<{len(numbers)}Q", *numbers)
-
-
-def _numbers(blob: bytes) -> list[int]:
-    return list(struct.unpack(f"<{len(blob) // 8}Q", blob))
 
 
 def _finish_setting_aside(path: str) -> bool:
@@ -436,7 +385,10 @@ def _finish_setting_aside(path: str) -> bool:
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0)
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        # Not SQLite's: the sqlite3 module cannot decode a text.
+        return isinstance(error, sqlite3.OperationalError)
     return code in _DAMAGE_CODES or code & 0xFF in _DAMAGE_CODES
 
 

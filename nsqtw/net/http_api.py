@@ -10,6 +10,7 @@ The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
     GET    /debug/pprof/...                                                 http_debug
     PUT    /debug/setblockrate                                              http_debug
     POST   /debug/freememory                                                http_debug
+    GET    /v2/openapi.json                                                 openapi
 
 Theory of operation. There is one table of routes and no tree of resources. A request (http_request) looks its route
 up when its headers are there, takes in as much of its body as the route allows, and calls the handler once. The
@@ -33,12 +34,13 @@ from twisted.web.http import HTTPFactory
 from nsqtw.core.broker import Broker
 from nsqtw.net.gate import Refusal
 from nsqtw.net.http_admin import Administration
-from nsqtw.net.http_answers import TOO_MANY_CONNECTIONS, tls_required
+from nsqtw.net.http_answers import TOO_MANY_CONNECTIONS, Answer, tls_required
 from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_door import HttpDoor
 from nsqtw.net.http_publish import Publishing
+from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import ANY_RIGHT, FREE, OneAnswer, Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
 from nsqtw.net.limits import Limits
@@ -113,6 +115,7 @@ def broker_site(
                 *Administration(broker, pump).routes(),
                 *Configuration(broker.options).routes(),
                 *Debugging(pump.reactor).routes(),
+                Route(b"GET", b"/v2/openapi.json", _api, needs=ANY_RIGHT),
             ]
         ),
         pump,
@@ -126,3 +129,10 @@ def refusing_site(site: HttpFactory, https_port: int) -> HttpFactory:
     """Refuses whatever `site` would serve: what is served, HTTPS serves, on that port, 0 for none."""
     assert isinstance(site.routes, Routes), "a site that serves"
     return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump, site.limits, None, site.is_local)
+
+
+def _api(request: HttpRequest) -> Answer:
+    # No start waits for the document.
+    from nsqtw.net.openapi import served
+
+    return served(request)

@@ -56,6 +56,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+\-.:;=@\[\]_~]*")
 _FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
 _LENGTH_FIELDS = frozenset((b"Content-Length", b"Transfer-Encoding"))
+_LONGEST_LENGTH = 256
+"""Bytes of a field that says how long the body is."""
 _LONGEST_HEAD = 1024 * 1024 + 4096
 _MOST_FIELDS = 5000
 _REMEMBERED = 256
@@ -232,6 +234,9 @@ class HttpConnection(HTTPChannel):
             self._respondToBadRequestAndDisconnect()
             return False
         name, value = found
+        if name in _LENGTH_FIELDS and len(value) > _LONGEST_LENGTH:
+            self._respondToBadRequestAndDisconnect()  # int() raises for numbers of some thousand digits
+            return False
         if name in _LENGTH_FIELDS and not self._choose_decoder(name, value):
             return False
         self._field_count += 1

@@ -227,6 +227,9 @@ def test_a_connection_is_kept_or_closed_as_asked(
         b"GET /ping HTTP/1.1\r\nHost: x\r\nA: a\rb\r\n\r\n",
         b"GET /ping HTTP/1.1\r\nHost: x\r\nA: a\x7fb\r\n\r\n",
         b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        pytest.param(
+            b"GET /ping HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", id="5,000 digits"
+        ),
         b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"POST /pub HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",

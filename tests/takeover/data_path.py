@@ -15,6 +15,7 @@ from nsqtw.backends.positions import Positions
 from nsqtw.core import recovery
 from nsqtw.core.broker import Broker
 from nsqtw.errors import NsqtwError
+from nsqtw.interfaces import IBackend
 from nsqtw.takeover import is_due
 from nsqtw.takeover.run import take_over
 from tests.core.world import WALL_NS, Message, World
@@ -32,12 +33,19 @@ class DataPath(World):
         """What the process does at its start. NsqtwError, with nothing left open."""
         path = str(self.directory)
         self.positions = Positions(os.path.join(path, POSITIONS_FILE))
-        self.backend = DiskBackend(path, self.options.max_bytes_per_file, self.report)
+        try:
+            self.backend = self.open_backend(path)
+        except NsqtwError:
+            self.positions.close(False)
+            raise
         try:
             self._load(path)
         except NsqtwError:
             self.close()
             raise
+
+    def open_backend(self, path: str) -> IBackend:
+        return DiskBackend(path, self.options.max_bytes_per_file, self.report)
 
     def _load(self, path: str) -> None:
         saved = self.positions.load()
