@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
 SAMPLE_RANGE = 100
+READ_COST = 8 * 1024
+"""
+What a read of the medium for one message counts of the bytes a consumer gets in a turn: messages that fall due can be
+all over the log, and a read takes a millisecond or two.
+"""
 
 
 class Channel(Due):
@@ -324,7 +329,9 @@ class Channel(Due):
         Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts. `on_disk`
         is what `backend_depth` was.
         """
+        reads = self.topic.log.reads
         again = self.position.next_again()
+        consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
         if again is None:
             return False
         self._count(consumer, 1, on_disk)
