@@ -253,7 +253,6 @@ class Channel(Due):
         self.topic.set_hungry(self, False)
         for consumer in ready:
             consumer.allowance = SEGMENT_BYTES
-        is_stuck = False
         try:
             while ready and (available := self.position.depth) > 0:
                 share = -(-available // len(ready))
@@ -261,8 +260,6 @@ class Channel(Due):
                 for consumer in ready:
                     given += self._give(consumer, min(share, consumer.room), now)
                 if not given:
-                    # What is ready is rows that cannot be had now, as they are being saved: the agenda looks again.
-                    is_stuck = all(consumer.allowance > 0 for consumer in ready)
                     break
                 ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
         except BackendError as error:
@@ -272,7 +269,7 @@ class Channel(Due):
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
         wanting = any(consumer.room > 0 for consumer in self.consumers)
         if self.position.depth > 0:
-            return wanting and not is_stuck
+            return wanting and not self.position.is_being_saved
         self.topic.set_hungry(self, wanting)
         return False
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from nsqtw.core.broker import Save
 from nsqtw.errors import BackendError
 from tests.core.world import Message, Reader, World
 
@@ -250,23 +251,35 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def wait_while_saving(self) -> None:
         """A slow disk: messages fall due while the rows they are in may be saved or not."""
+        save = self._begin_save()
+        self._shorter_wait(25.0)
+        self.world.broker.end_save(save, None)
+        self.long_wait()
+
+    @rule()
+    def crash_when_saved(self) -> None:
+        """Nobody was told that it is."""
+        self._begin_save()
+        self.crash()
+
+    def _begin_save(self) -> Save:
+        self._deliveries()
         save = self.world.begin_save()
+        self.world.positions.save(save.cut)
         self.saved = deepcopy(self.model)
         self.since_save = []
-        self.world.positions.save(save.cut)
-        self.world.wait(25.0)
-        self.world.broker.end_save(save, None)
-        self._look_again()
-        self._fall_due()
-        self._deliveries()
+        return save
 
     @rule(seconds=st.sampled_from([10.0, 30.0]))
     def wait_while_nothing_can_be_read(self, seconds: float) -> None:
         self.world.positions.read_failure = BackendError("EIO")
-        self.world.wait(seconds)
+        self._shorter_wait(seconds)
         self.world.positions.read_failure = None
-        self.world.wait(1.0)  # and one that failed is tried again
-        self._look_again()
+        self.long_wait()
+
+    def _shorter_wait(self, seconds: float) -> None:
+        """Shorter than any timeout."""
+        self.world.wait(seconds)
         self._fall_due()
         self._deliveries()
 
@@ -399,8 +412,8 @@ class Histories(RuleBasedStateMachine):
         for name in list(self.model.channels):
             self.pause_channel(name, False)
             self.subscribe(name, 2500)
-        self.long_wait()
-        self.long_wait()
+        for _ in range(4):
+            self.long_wait()
         for name, channel in self.model.channels.items():
             assert channel.count(FLIGHT) == len(channel.messages), name
             assert self.world.topic().channels[name].in_flight_count == len(channel.messages)
