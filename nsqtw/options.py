@@ -20,6 +20,8 @@ import attrs
 from nsqtw.errors import OptionError
 from nsqtw.go_values import shown
 from nsqtw.option_values import (
+    ADDRESSES,
+    AUTHORIZER,
     BOOLEAN,
     DURATION,
     FRACTIONS,
@@ -28,6 +30,7 @@ from nsqtw.option_values import (
     LEVELS,
     TEXT,
     TEXTS,
+    TLS_MIN,
     TLS_REQUIRED,
     TLS_REQUIREMENT,
     TLS_VERSION,
@@ -115,7 +118,11 @@ def _option(
 VARIABLE_PREFIX = "NSQTW_"
 """What the name of an environment variable of ours starts with; the flag follows, in upper case with `_`."""
 
-NSQ_COMPAT: dict[str, Any] = {"durability": "memory", "keep_deferred": False}
+NSQ_COMPAT: dict[str, Any] = {
+    "durability": "memory",
+    "keep_deferred": False,
+    "tls_min_version": TLS_VERSIONS["tls1.0"],
+}
 """What --nsq-compat puts in the place of the defaults. An option that was given keeps what was given."""
 
 _ABOVE_ZERO = Limit("greater than 0", lambda value: value > 0)
@@ -175,7 +182,7 @@ class Options:
         TEXTS, (), "host:port of an nsqlookupd; may be repeated", key="nsqlookupd_tcp_addresses"
     )
     auth_http_address: tuple[str, ...] = _option(
-        TEXTS, (), "host:port or URL of an auth server; may be repeated", key="auth_http_addresses"
+        ADDRESSES, (), "host:port or URL of an auth server, for --auth=http; may be repeated", key="auth_http_addresses"
     )
     auth_http_request_method: str = _option(
         TEXT,
@@ -275,7 +282,7 @@ class Options:
         "clients must use TLS: false, true, or tcp-https for all but HTTP",
     )
     tls_min_version: int = _option(
-        TLS_VERSION, TLS_VERSIONS["tls1.0"], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
+        TLS_VERSION, TLS_VERSIONS[TLS_MIN], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
     )
     deflate: bool = _option(BOOLEAN, True, "allow deflate compression", field="DeflateEnabled")
     max_deflate_level: int = _option(
@@ -313,9 +320,19 @@ class Options:
     nsq_compat: bool = _option(
         BOOLEAN,
         False,
-        "lose what nsqd loses: other defaults for " + " and ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
+        "be as careless as nsqd: other defaults for " + " and ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
     )
     log_format: str = _option(choice("text", "json"), "text", "log lines as text, nsqd's way, or as JSON objects")
+
+    auth: str = _option(
+        AUTHORIZER, "", "who may do what: NAME or NAME:ARGUMENT, see --help-auth; empty for everybody everything"
+    )
+    http_auth: str = _option(
+        choice("auto", "on", "off"),
+        "auto",
+        "whether HTTP needs a credential as TCP does: on, off, or auto, which is on with --auth, and off, nsqd's way, "
+        "with no more than --auth-http-address",
+    )
 
     topic_rules: tuple[TopicRule, ...] = ()
     """No option: what the file says of some topics, `[topic."orders.*"]`."""
@@ -328,6 +345,16 @@ class Options:
     def durability_of(self, topic: str) -> str:
         """The durability class of a topic, unless it was given another one while the broker ran."""
         return durability_of(topic, self.topic_rules, self.durability)
+
+    @property
+    def authorizer(self) -> str:
+        """--auth with what stands for it: `http` when there is only --auth-http-address. Empty for none."""
+        return self.auth or ("http" if self.auth_http_address else "")
+
+    @property
+    def http_is_open(self) -> bool:
+        """Whether HTTP needs no credential."""
+        return not self.authorizer or self.http_auth == "off" or (self.http_auth == "auto" and not self.auth)
 
     def __attrs_post_init__(self) -> None:
         # nsqd: asking for client certificates at all, in whatever words, requires TLS.

@@ -91,12 +91,16 @@ class NsqdProcess:
         self._stderr = directory / "stderr"
         self._process: subprocess.Popen[bytes] | None = None
         self._command = [
-            str(EXECUTABLE),
+            *self.program(),
             f"--tcp-address={HOST}:{self.tcp_port}",
             f"--http-address={HOST}:{self.http_port}",
             f"--data-path={self.data_path}",
             *flags,
         ]
+
+    def program(self) -> list[str]:
+        """What is started, without its flags."""
+        return [str(EXECUTABLE)]
 
     # -- life and death
 

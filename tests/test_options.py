@@ -22,7 +22,8 @@ from nsqtw.options import (
     hostname,
 )
 
-# flag, default as nsqd documents it; the config key where it is not the flag with underscores
+# flag, default as nsqd documents it, but for TLS: 1.2 and not 1.0; the config key where it is not the flag with
+# underscores
 NSQD = """
 log-level info
 log-prefix [nsqd]\x20
@@ -67,7 +68,7 @@ tls-key
 tls-client-auth-policy
 tls-root-ca-file
 tls-required false
-tls-min-version tls1.0
+tls-min-version tls1.2
 deflate true
 max-deflate-level 6
 snappy true
@@ -106,6 +107,7 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "nsq-compat",
         "log-format",
     }
+    ours |= {"auth", "http-auth"}
     assert set(BY_FLAG) == {*DEFAULTS, *LISTS, *machine, *ours}
 
 
@@ -124,9 +126,10 @@ def _example(option: Any) -> str:
     special = {
         "log_level": "debug",
         "tls_required": "tcp-https",
-        "tls_min_version": "tls1.2",
+        "tls_min_version": "tls1.3",
         "durability": "memory",
         "log_format": "json",
+        "http_auth": "off",
     }
     by_word = {
         "string": "x",
@@ -246,7 +249,7 @@ def test_asking_for_client_certificates_requires_tls(policy: str) -> None:
         ("max_rdy_count", 2500),
         ("log_level", 2),
         ("tls_required", 0),
-        ("tls_min_version", 769),
+        ("tls_min_version", 771),
         ("snappy", True),
         ("nsqlookupd_tcp_addresses", []),
         ("e2e_processing_latency_percentiles", []),

@@ -23,7 +23,7 @@ from threading import Lock
 
 from zope.interface import implementer
 
-from nsqtw.backends.files import backend_error
+from nsqtw.backends.files import backend_error, create_private
 from nsqtw.backends.positions_ids import Ids
 from nsqtw.backends.positions_rows import (
     LATEST_MS,
@@ -107,9 +107,10 @@ class Positions:
                 lost = _finish_setting_aside(self._path)
                 try:
                     saved = self._open(self._path)
-                except _DamagedError:
-                    self._set_aside()
+                except _DamagedError as damage:
+                    aside = self._set_aside()
                     saved = self._open(self._path)
+                    saved.lost_how = f"{damage}; it is set aside as {aside}"
                     lost = True
             except OSError as error:
                 self._disconnect()
@@ -197,6 +198,7 @@ class Positions:
 
     def _open(self, path: str) -> Saved:
         """Connect, make the tables if there are none, and read all. sqlite3.Error, _DamagedError."""
+        create_private(path)
         connection = self._connection = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -216,10 +218,10 @@ class Positions:
             raise
         return saved
 
-    def _set_aside(self) -> None:
+    def _set_aside(self) -> str:
         """
-        Put a fresh database in the place of the damaged one, which gets another name. The fresh one is complete
-        before the first file is touched: on a full disk all stays as it is.
+        Put a fresh database in the place of the damaged one, which gets another name: that is returned. The fresh one
+        is complete before the first file is touched: on a full disk all stays as it is.
         """
         self._disconnect()
         self._open(self._path + _FRESH)
@@ -232,6 +234,7 @@ class Positions:
             with suppress(FileNotFoundError):
                 os.rename(self._path + suffix, f"{self._path}.damaged.{number}{suffix}")
         os.rename(self._path + _FRESH, self._path)
+        return f"{self._path}.damaged.{number}"
 
     def _disconnect(self) -> None:
         connections = (self._reader, self._connection)

@@ -29,6 +29,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
+from nsqtw.core.health import Health
 from nsqtw.core.held import PAGE_ROWS, Pages
 from nsqtw.core.held_clock import HeldClock
 from nsqtw.core.intake import BLOCK_SIZE
@@ -38,10 +39,12 @@ from nsqtw.core.log import Cache, Log
 from nsqtw.core.naming import Naming
 from nsqtw.core.segment import SEQUENCE_BITS
 from nsqtw.core.topic import Topic
+from nsqtw.core.wall import Wall
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import IBackend, IBackendQueue, IPositions, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
+from nsqtw.rights import Door
 
 RESERVED_BLOCKS = 1024
 RETRY_SECONDS = 1.0
@@ -89,18 +92,20 @@ class Broker:
         self.start_time = start_time
         self.measure = measure
         self.log = log
+        self.door: Door | None = None
+        """Where rights are asked for; None: everybody may do everything."""
         self.agenda = Agenda(lambda: log("critical", "NSQ: something that was due failed"))
         self.naming = Naming(self)
         self.topics: dict[str, Topic] = {}
         self.clients: dict[int, Client] = {}
         self.stopping = False
         self.wall_offset_ns = 0
-        """Wall clock minus the clock of `now`; the edge keeps it right."""
+        """Wall clock minus the clock of `now`; the edge keeps it right with `follow_wall`."""
+        self._wall = Wall()
         self.to_commit: list[Topic] = []
         self.to_serve: dict[Channel, None] = {}
         self.touched: dict[Topic, None] = {}
-        self._commit_error: BackendError | None = None
-        self._save_error: BackendError | None = None
+        self.health = Health(self)
         self.backend = backend
         self._memory_backend = memory_backend
         self.positions = positions
@@ -180,20 +185,21 @@ class Broker:
         if self._late.owes(topic):
             raise self._late.error
 
-    @property
-    def health(self) -> str:
-        """`OK`, or `NOK - ` and why the last attempt to write failed."""
-        error = self._commit_error or self._save_error
-        return "OK" if error is None else f"NOK - {error}"
-
-    def note_commit(self, error: BackendError | None) -> None:
-        """How the last attempt to store messages went. The operator is told when that changes."""
-        _tell(self.log, "messages", self._commit_error, error)
-        self._commit_error = error
-
     def timestamp_ns(self, now: float) -> int:
         """The wall clock at `now`."""
         return int(now * 1e9) + self.wall_offset_ns
+
+    def follow_wall(self, offset_ns: int, now: float) -> None:
+        """The wall clock is `offset_ns` ahead of the clock of `now`. What is saved says so (`held_clock`)."""
+        self.wall_offset_ns = offset_ns
+        jump_ms = self._wall.note(offset_ns, now)
+        if jump_ms:
+            text = "NSQ: the wall clock jumped by {seconds} s - what waits here goes by another clock"
+            self.log("warn", text, seconds=round(jump_ms / 1000, 3))
+
+    def age_ns(self, timestamp_ns: int, now: float) -> int:
+        """How long ago a message with this timestamp was published, whatever the wall clock did meanwhile."""
+        return self._wall.age_ns(timestamp_ns, now, self.wall_offset_ns)
 
     # -- the turn
 
@@ -213,7 +219,7 @@ class Broker:
                 sealed.append((topic, topic.seal(timestamp_ns), waiters))
             except Exception as error:
                 refusal = self._foreseen(error, f"TOPIC({topic.name}): collecting its messages failed")
-                self.note_commit(refusal)
+                self.health.note_commit(refusal)
                 self._answer(waiters, refusal)
         return sealed
 
@@ -262,7 +268,9 @@ class Broker:
     def save_is_wanted(self) -> bool:
         """Something changed since the last cut."""
         changed = self.touched or self._save_waiters or self._deleted_topics or self._deleted_channels
-        return bool(changed) or self.held_clock.shift_to_save(self.wall_offset_ns) is not None
+        return bool(
+            changed or self.health.cannot_save or self.held_clock.shift_to_save(self.wall_offset_ns) is not None
+        )
 
     def begin_save(self, now: float) -> Save:
         """All that changed since the last time, as a job for the writer thread; then `end_save`. One at a time."""
@@ -286,8 +294,7 @@ class Broker:
 
     def end_save(self, save: Save, error: BackendError | None) -> None:
         """The job is done, or failed with `error` and left the saved state as it was."""
-        _tell(self.log, "positions", self._save_error, error)
-        self._save_error = error
+        self.health.note_save(error)
         if error is None:
             self._reserved_blocks = max(self._reserved_blocks, save.reserve or 0)
             self._dying.difference_update(save.cut.deleted_topics)
@@ -378,17 +385,10 @@ class Broker:
         for backend, of_backend in writes.items():
             failed.update(commit_to(backend, of_backend, False, self.log))
         if failed:
-            self.note_commit(next(iter(failed.values())))
+            self.health.note_commit(next(iter(failed.values())))
         elif writes:
-            self.note_commit(None)
+            self.health.note_commit(None)
         return failed
-
-
-def _tell(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:
-    if now is not None and str(now) != str(before):
-        log("error", "NSQ: {what} cannot be stored - {error}", what=what, error=now)
-    elif now is None and before is not None:
-        log("info", "NSQ: {what} are stored again", what=what)
 
 
 def _nobody(error: Exception | None) -> None:

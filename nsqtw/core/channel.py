@@ -374,10 +374,10 @@ class Channel(Due):
 
     def _measure(self, latencies: Latencies, finished: list[Delivery | None], now: float) -> None:
         """Take note of how long finished messages took. None stands for what could not be finished."""
-        now_ns = self.topic.broker.timestamp_ns(now)
+        broker = self.topic.broker
         for delivery, run in groupby(finished):
             if delivery is not None:
-                latencies.insert(now_ns - delivery.timestamp_ns, len(list(run)), now)
+                latencies.insert(broker.age_ns(delivery.timestamp_ns, now), len(list(run)), now)
 
     def _why_not(self, message_id: bytes) -> str:
         owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)

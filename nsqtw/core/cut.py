@@ -129,6 +129,8 @@ class Saved:
     """What made no sense in it and was left out or mended, a sentence for the operator each."""
     lost_topics: list[NamedTopic] = field(factory=list)
     """Topics whose state made no sense, and was removed: only their names are known."""
+    lost_how: str = field(default="", eq=False)
+    """Why it could not be used, and where it is now."""
 
 
 @frozen

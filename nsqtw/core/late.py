@@ -79,9 +79,9 @@ class LateCommit(Due):
                 topic.log.committed(waiting[topic])
         if failed:
             self.error = next(iter(failed.values()))
-            self._broker.note_commit(self.error)
+            self._broker.health.note_commit(self.error)
         elif by_backend:
-            self._broker.note_commit(None)
+            self._broker.health.note_commit(None)
 
     def stop(self) -> None:
         """The broker stops: commit what waits, and say how much it is."""

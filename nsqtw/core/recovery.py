@@ -23,7 +23,7 @@ from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.log import Log
 from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.core.topic import Topic
-from nsqtw.interfaces import IPositions
+from nsqtw.interfaces import ICountedQueue, IPositions
 from nsqtw.names import is_ephemeral
 
 _READ_BYTES = 1 << 20
@@ -55,7 +55,12 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
             )
             state = _from_the_oldest(state, log)
         _add_channels(broker, state, asked)
+        owed, saved_end = _owed(state), state.end
         mend(state, log, broker.positions)
+        if saved_end > log.end and owed > _owed(state):
+            _tell_loss(broker, name, log, saved_end, owed - _owed(state))
+        elif name in known and ICountedQueue.providedBy(log.queue):
+            log.queue.check(_start(state), owed)
         _count_beyond(state, log)
         if not broker.options.keep_deferred:
             _forget_delays(state)
@@ -124,6 +129,25 @@ def mend(state: SavedTopic, log: Log, positions: IPositions) -> None:
         _forget_messages(state, log)
     elif log.end < state.end:
         _count_again(state, log, positions)
+
+
+def _start(state: SavedTopic) -> int:
+    """Where the slowest channel is."""
+    return min((cursor.next for cursor in state.cursors), default=state.released)
+
+
+def _owed(state: SavedTopic) -> int:
+    """How many messages the channel that has most to read should still find in the log; deferred ones do not count."""
+    unread = max((state.released_total - cursor.taken_total for cursor in state.cursors), default=0)
+    return unread + state.put_total - state.released_total
+
+
+def _tell_loss(broker: Broker, topic: str, log: Log, saved_end: int, count: int) -> None:
+    """The log is shorter than it was when positions were saved."""
+    # Class memory promises nothing else when the process is killed.
+    level = "warn" if broker.options.durability_of(topic) == "memory" else "error"
+    text = "TOPIC({topic}): the log ends at {end}, positions.db knew it up to {saved_end}; messages lost: {count}"
+    broker.log(level, text, topic=topic, end=log.end, saved_end=saved_end, count=count)
 
 
 def _count_beyond(state: SavedTopic, log: Log) -> None:

@@ -98,19 +98,16 @@ def check_positions(directory: str) -> PositionsCheck:
     return found
 
 
-def compare(path: str, saved: Saved, logs: dict[str, TopicLog], elsewhere: bool) -> Iterator[Finding]:
-    """
-    Where the positions, which are at `path`, and the logs do not agree. `elsewhere`: topics without a log may have
-    their messages in another backend.
-    """
+def compare(path: str, saved: Saved, logs: dict[str, TopicLog]) -> Iterator[Finding]:
+    """Where the positions, which are at `path`, and the logs do not agree."""
     known = {topic.name for topic in saved.topics}
     costs = "nothing: the next start makes the topic, and its channels start at the oldest message kept"
     for name, log in logs.items():
-        if name not in known and log.is_known and log.log_files:
+        if name not in known and log.is_known and log.end:
             yield Finding("unknown topic", log.directory, costs, None, name)
     for topic in saved.topics:
         log = logs.get(topic.name, TopicLog(topic.name, ""))
-        if log.is_known and (log.directory or not elsewhere):
+        if log.is_known:
             yield from _compare_topic(path, topic, log)
 
 

@@ -74,6 +74,7 @@ class Administration:
                 path,
                 partial(self._perform, change),
                 broken=None if path == b"/topic/create" else INVALID_REQUEST,
+                about=("topic", "channel") if path.startswith(b"/channel/") else ("topic",),
             )
             for path, change in changes.items()
         ]

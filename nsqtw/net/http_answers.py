@@ -34,6 +34,8 @@ _REASONS = {
     301: b"Moved Permanently",
     307: b"Temporary Redirect",
     400: b"Bad Request",
+    401: b"Unauthorized",
+    403: b"Forbidden",
     404: b"Not Found",
     405: b"Method Not Allowed",
     413: b"Request Entity Too Large",
@@ -110,6 +112,12 @@ def report(shown: str, status: int = 200) -> Answer:
 def page(shown: str) -> Answer:
     """HTML about the process."""
     return Answer(200, shown.encode(), _HTML, _AS_SAID)
+
+
+def tls_required(https_port: int) -> Answer:
+    """Not without TLS. The one document of nsqd's that is written with spaces."""
+    body = b'{"message": "TLS_REQUIRED", "https_port": %d}' % https_port
+    return Answer(403, body, _JSON, _NSQ)
 
 
 def not_allowed(methods: bytes) -> Answer:

@@ -18,6 +18,9 @@ handler returns the answer, or None and gives the broker a waiter; waiters are a
     bytes ─▶ http_connection ─▶ http_request ─▶ http_routing ─▶ handler ─▶ topic.put(..., waiter)
                                   answer ◀── flush, at the end of the turn ◀── waiter ◀── commit
 
+With an authorizer a request needs a credential (http_door) that has the permission its route says; a route that says
+none needs `admin`. What another web page has a browser send is refused (http_origin).
+
 What a request asks stands in its query, never in a form in its body.
 """
 
@@ -27,11 +30,13 @@ from twisted.web.http import HTTPFactory
 
 from nsqtw.core.broker import Broker
 from nsqtw.net.http_admin import Administration
+from nsqtw.net.http_answers import tls_required
 from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
+from nsqtw.net.http_door import HttpDoor
 from nsqtw.net.http_publish import Publishing
-from nsqtw.net.http_routing import Route, Routes
+from nsqtw.net.http_routing import ANY_RIGHT, FREE, OneAnswer, Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
 from nsqtw.net.pump import Pump
 
@@ -45,10 +50,12 @@ class HttpFactory(HTTPFactory):
     noisy = False
     protocol = HttpConnection  # type: ignore[assignment]
 
-    def __init__(self, routes: Routes, pump: Pump) -> None:
+    def __init__(self, routes: Routes | OneAnswer, pump: Pump, door: HttpDoor | None, is_local: bool) -> None:
         super().__init__(timeout=None)  # type: ignore[arg-type]
         self.routes = routes
         self.pump = pump
+        self.door = door
+        self.is_local = is_local
 
     def startFactory(self) -> None:
         """Without the access log of twisted.web and its timer."""
@@ -64,19 +71,21 @@ def broker_site(
     tcp_port: int,
     http_port: int,
     version_line: str,
+    is_local: bool = False,
 ) -> HttpFactory:
     """
     The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how
-    the text of /stats starts.
+    the text of /stats starts; `is_local`: only this machine can connect.
     """
+    door = None if broker.door is None or broker.options.http_is_open else HttpDoor(broker.door)
     publishing = Publishing(broker, pump)
     inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port))
     return HttpFactory(
         Routes(
             [
-                Route(b"GET", b"/ping", inspection.ping, broken=None),
-                Route(b"GET", b"/info", inspection.info, broken=None),
-                Route(b"GET", b"/stats", inspection.stats),
+                Route(b"GET", b"/ping", inspection.ping, broken=None, needs=FREE),
+                Route(b"GET", b"/info", inspection.info, broken=None, needs=ANY_RIGHT),
+                Route(b"GET", b"/stats", inspection.stats, needs=ANY_RIGHT),
                 *publishing.routes(),
                 *Administration(broker, pump).routes(),
                 *Configuration(broker.options).routes(),
@@ -84,4 +93,12 @@ def broker_site(
             ]
         ),
         pump,
+        door,
+        is_local,
     )
+
+
+def refusing_site(site: HttpFactory, https_port: int) -> HttpFactory:
+    """Refuses whatever `site` would serve: what is served, HTTPS serves, on that port, 0 for none."""
+    assert isinstance(site.routes, Routes), "a site that serves"
+    return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump, None, site.is_local)

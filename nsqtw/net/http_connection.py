@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IHalfCloseableProtocol
@@ -29,9 +29,12 @@ from zope.interface import implementer
 
 from nsqtw.net.http_answers import BAD_HOST, HEADERS_TOO_LARGE, MALFORMED, NO_HOST, UNEXPECTED, Answer
 from nsqtw.net.http_request import HttpRequest
+from nsqtw.net.tcp import address_text
+from nsqtw.rights import Applicant
 
 if TYPE_CHECKING:
     from nsqtw.net.http_api import HttpFactory
+    from nsqtw.upgrades import Secured
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+\-.:;=@\[\]_~]*")
@@ -83,6 +86,17 @@ class HttpConnection(HTTPChannel):
         """Only we end the writing side, and then the whole connection."""
 
     # -- from requests
+
+    @cached_property
+    def stranger(self) -> Applicant:
+        """What is known of whoever has connected, without a secret."""
+        secured: Secured | None = getattr(self.transport, "secured", None)
+        return Applicant(
+            b"",
+            remote_ip=address_text(self.transport.getPeer()).rpartition(":")[0].strip("[]"),
+            is_tls=secured is not None,
+            common_name="" if secured is None else secured.common_name,
+        )
 
     def send(self, data: bytes) -> None:
         """

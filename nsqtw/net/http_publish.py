@@ -30,6 +30,7 @@ from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
 from nsqtw.option_values import whole_nanoseconds
 from nsqtw.protocols.v2_codec import Limits, check_count, check_size, equal_messages
+from nsqtw.rights import PUBLISH
 from nsqtw.topic_rules import DURABILITIES
 
 _MSG_TOO_BIG = failure(413, "MSG_TOO_BIG")
@@ -63,9 +64,27 @@ class Publishing:
         """/pub and /mpub. No line for each of them in the log."""
         limits = self._limits
         return [
-            Route(b"POST", b"/pub", self._publish, limits.max_msg_size, _MSG_TOO_BIG, INTERNAL_ERROR, logged=False),
             Route(
-                b"POST", b"/mpub", self._publish_many, limits.max_body_size, _BODY_TOO_BIG, broken=None, logged=False
+                b"POST",
+                b"/pub",
+                self._publish,
+                limits.max_msg_size,
+                _MSG_TOO_BIG,
+                INTERNAL_ERROR,
+                logged=False,
+                needs=PUBLISH,
+                about=("topic",),
+            ),
+            Route(
+                b"POST",
+                b"/mpub",
+                self._publish_many,
+                limits.max_body_size,
+                _BODY_TOO_BIG,
+                broken=None,
+                logged=False,
+                needs=PUBLISH,
+                about=("topic",),
             ),
         ]
 

@@ -51,7 +51,7 @@ class Inspection:
 
     def ping(self, request: HttpRequest) -> Answer:
         """GET /ping: whether the last attempt to store something went well."""
-        health = self._broker.health
+        health = str(self._broker.health)
         return plain(200 if health == "OK" else 500, health)
 
     def info(self, request: HttpRequest) -> Answer:

@@ -64,7 +64,7 @@ class Pump:
         self._saving = False
         self._flying = False
         self._stopped: Deferred[None] | None = None
-        set_clock(broker)
+        set_clock(broker, self.now())
 
     def now(self) -> float:
         """The moment, in the broker's clock."""
@@ -133,7 +133,7 @@ class Pump:
     def _work(self, now: float) -> bool:
         """Do what the turn is for; returns whether there is more to do in the next one."""
         broker = self._broker
-        set_clock(broker)
+        set_clock(broker, now)
         broker.tick(now)
         if broker.to_commit:
             broker.commit(now)
@@ -198,6 +198,6 @@ class Pump:
             self._timer.reset(delay)
 
 
-def set_clock(broker: Broker) -> None:
+def set_clock(broker: Broker, now: float) -> None:
     """Tell the broker what the wall clock is."""
-    broker.wall_offset_ns = time.time_ns() - time.monotonic_ns()
+    broker.follow_wall(time.time_ns() - time.monotonic_ns(), now)

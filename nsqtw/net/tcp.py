@@ -1,6 +1,10 @@
 """
 TCP (and unix socket) connections: the first four bytes choose the protocol, everything else is the session's.
 
+An upgrade that the session asks for (nsqtw.upgrades) is done here: TLS becomes the transport, and a compression stands
+between that and the session. A compressed chunk is given to the session in pieces, each when it wants data, TURN_BYTES
+of them in a turn.
+
 Back-pressure runs both ways. When the transport has enough to write the session is told to deliver nothing; when
 the session does not want data the transport is not read from.
 
@@ -10,7 +14,7 @@ the session does not want data the transport is not read from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.error import ConnectionLost
@@ -22,15 +26,22 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from nsqtw.core.broker import Broker
+from nsqtw.errors import BrokenStream
 from nsqtw.interfaces import IProtocol, IProtocolFactory
 from nsqtw.net.pump import Pump
 from nsqtw.protocols.frames import ERROR, frame
+from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
+
+if TYPE_CHECKING:
+    from nsqtw.net.tls_settings import TlsSettings
 
 MAGIC_BYTES = 4
 END_SECONDS = 5.0
 """How long a connection that is being closed may take to read what was written to it."""
 READ_BYTES = 256 * 1024
 """Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
+TURN_BYTES = 1024 * 1024
+"""Decompressed bytes that a session is given in one turn."""
 _IPV4_MAPPED = "::ffff:"
 """What an IPv6 socket puts before the address of a client that comes over IPv4."""
 
@@ -51,6 +62,11 @@ class BrokerConnection(Protocol):
         self._remote = ""
         self._reading = True
         self._is_plain = False
+        self._compression: Compression | None = None
+        self._holds_data = False
+        """Whether the compression has, or may have, something for the session."""
+        self._has_ended = False
+        """Whether the peer sends no more, which the session is told after what is held."""
         self._end: Any = None
 
     # -- from the transport
@@ -73,6 +89,10 @@ class BrokerConnection(Protocol):
             if session is None:
                 return
             data = self._magic[MAGIC_BYTES:]
+        elif self._compression is not None:
+            self._compression.feed(data)
+            self._decompress(session, self._compression)
+            return
         session.receive_data(data, self._pump.now())
         self._pump.took(len(data))
         self._regulate(session)
@@ -81,6 +101,8 @@ class BrokerConnection(Protocol):
         if self._session is None:
             self._log_no_magic("unexpected EOF" if self._magic else "EOF")
             self.disconnect()
+        elif self._holds_data:
+            self._has_ended = True
         else:
             self._session.receive_end(self._pump.now())
 
@@ -111,6 +133,8 @@ class BrokerConnection(Protocol):
         if self._session is not None:
             self._session.resume_delivery(self._pump.now())
             self._regulate(self._session)
+            if self._holds_data:
+                self._pump.changed(self)
             self._pump.wake()
 
     def stopProducing(self) -> None:
@@ -123,11 +147,19 @@ class BrokerConnection(Protocol):
         session = self._session
         if session is None:
             return
-        out = session.data_to_send()
+        out: list[Any] = session.data_to_send()
+        while out and type(out[-1]) is not bytes:
+            upgrade = out.pop()
+            if out:
+                self._write(b"".join(out))
+            self._upgrade(upgrade)
+            out = session.data_to_send()
         if out:
             self._write(out[0] if len(out) == 1 else b"".join(out))
         if session.closing:
             self.disconnect()
+        elif self._holds_data and self._compression is not None:
+            self._decompress(session, self._compression)
         else:
             self._regulate(session)
 
@@ -149,6 +181,8 @@ class BrokerConnection(Protocol):
         Write to the socket at once, as long as nothing waits to be written before it. Handing it to the reactor costs
         two more system calls and another round, which for an OK is more than making it.
         """
+        if self._compression is not None:
+            data = self._compression.compress(data)
         transport = self.transport
         if self._is_plain and not (transport.TLS or transport.dataBuffer or transport._tempDataBuffer):
             written = transport.writeSomeData(data)
@@ -156,6 +190,41 @@ class BrokerConnection(Protocol):
                 data = data[written:]
         if data:
             transport.write(data)
+
+    def _upgrade(self, upgrade: Upgrade) -> None:
+        if isinstance(upgrade, Compress):
+            self._compression = upgrade.compression
+        else:
+            self._start_tls(upgrade)
+
+    def _start_tls(self, start: StartTls) -> None:
+        assert self._factory.tls is not None, "a broker without a certificate offers no TLS"
+        below, self.transport = self.transport, self._factory.tls.transport(self, start, connects=False)
+        self._is_plain = False
+        self._reading = False
+        self.transport.begin(below)
+
+    def _decompress(self, session: IProtocol, compression: Compression) -> None:
+        """Give the session what was read, as long as it wants data and this turn has room for it."""
+        self._holds_data = True
+        room = TURN_BYTES
+        try:
+            while room > 0 and session.wants_data and not session.closing:
+                piece = compression.read()
+                if not piece:
+                    self._holds_data = False
+                    break
+                room -= len(piece)
+                session.receive_data(piece, self._pump.now())
+                self._pump.took(len(piece))
+        except BrokenStream as error:
+            _log.error("client({client}) - failed to read command - {error}", client=self._remote, error=error)
+            self._holds_data, self._has_ended = False, True
+        if (self._has_ended or compression.has_ended) and not self._holds_data:
+            session.receive_end(self._pump.now())
+        elif room <= 0:
+            self._pump.changed(self)
+        self._regulate(session)
 
     def _choose(self, data: bytes) -> IProtocol | None:
         """Make the session, once the magic is there."""
@@ -180,9 +249,10 @@ class BrokerConnection(Protocol):
         _log.error("failed to read protocol version - {error}", client=self._remote, error=error)
 
     def _regulate(self, session: IProtocol) -> None:
-        """Read from the transport exactly when the session wants data."""
-        if session.wants_data != self._reading:
-            self._reading = session.wants_data
+        """Read from the transport exactly when the session wants data, and has had all there is."""
+        wants = session.wants_data and not self._holds_data
+        if wants != self._reading:
+            self._reading = wants
             if self._reading:
                 self.transport.resumeProducing()
             else:
@@ -200,6 +270,8 @@ class BrokerFactory(Factory):
         self.pump = pump
         self.protocols = protocols
         self.connections: set[BrokerConnection] = set()
+        self.tls: TlsSettings | None = None
+        """What connections turn to TLS with; None without a certificate."""
         _keep_chunks_on_the_heap()
 
     def buildProtocol(self, addr: Any) -> BrokerConnection:

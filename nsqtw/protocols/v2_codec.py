@@ -23,8 +23,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from nsqtw.errors import ClientError, LineTooLong
+from nsqtw.rights import MAX_SECRET_BYTES
 
 MAX_LINE_BYTES = 16384
+MAX_DOCUMENT_BYTES = MAX_SECRET_BYTES
+"""
+Bytes of the largest body of IDENTIFY and AUTH, whatever --max-body-size says: the first is read as JSON at once, the
+second kept as long as the connection lives.
+"""
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = _SIZE.size
 _FIN_BYTES = len(b"FIN 0123456789abcdef\n")
@@ -84,6 +90,7 @@ class V2Codec:
         """Nothing is read any more: let go of what was, which may be much."""
         self._buffer, self._offset = b"", 0
         self._pieces.clear()
+        self._pieces_bytes = 0
         self._messages.clear()
 
     def next_command(self) -> Command | None:
@@ -187,7 +194,8 @@ class V2Codec:
             if not self._need(_SIZE_BYTES, "body size"):
                 return None
             name, size, limit = self._params[0].decode(), self._take_size(), self._limits.max_body_size
-            if size > limit:
+            if size > min(limit, MAX_DOCUMENT_BYTES):
+                limit = limit if size > limit else MAX_DOCUMENT_BYTES
                 raise ClientError("E_BAD_BODY", f"{name} body too big {size} > {limit}")
             if size <= 0:
                 raise ClientError("E_BAD_BODY", f"{name} invalid body size {size}")

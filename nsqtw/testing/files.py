@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from nsqtw.backends.files import Files
+from nsqtw.backends.files import FILE_MODE, Files
 
 
 class Step(NamedTuple):
@@ -88,7 +88,7 @@ class FaultyFiles(Files):
             image.take(step._replace(data=step.data[:torn]))
         image.root.write_to(directory, power_loss=power_loss)
 
-    def open(self, path: str, *, create: bool = False, mode: int = 0o644) -> int:
+    def open(self, path: str, *, create: bool = False, mode: int = FILE_MODE) -> int:
         self._meet("open")
         fd = super().open(path, create=create, mode=mode)
         if create:

@@ -82,7 +82,7 @@ def test_a_flipped_bit_costs_one_segment_and_is_reported_once(
     change(tmp_path, "UPDATE segment SET frames = zeroblob(length(frames)) WHERE first = 2")
     for _ in range(2):
         assert list(messages(read_all(queue))) == [0, 1, 5]
-    assert reports == [("t", "messages.db segment 2", 2, 4, "the checksum does not match")]
+    assert reports == [("t", "messages.db segment 2", 2, 4, "the checksum of the frames is wrong")]
 
 
 def test_a_damaged_page_costs_what_is_on_it(tmp_path: Path, reports: list[tuple[Any, ...]]) -> None:
@@ -219,3 +219,35 @@ class TestSqliteFailingCommit(FailingCommitContract):
 
     def _writer(self, backend: Any) -> sqlite3.Connection:
         return backend._writer
+
+
+def test_after_a_failed_sync_the_log_of_changes_is_left(tmp_path: Path, backend: SqliteBackend) -> None:
+    """What the next commit writes must not stand behind something that may not be there."""
+
+    class Failing:
+        """The writer, whose COMMIT fails once as when the disk fails to sync."""
+
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self._connection, self.statements, self.fails = connection, list[str](), True
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            self.statements.append(statement)
+            if statement == "COMMIT" and self.fails:
+                self.fails = False
+                failure = sqlite3.OperationalError("disk I/O error")
+                failure.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+                raise failure
+            return self._connection.execute(statement, *values)
+
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(0)])], False)
+    writer = backend._writer = Failing(backend._writer)  # type: ignore[assignment]
+    assert set(backend.commit([(queue, [make_segment(1)])], True)) == {queue}
+    assert (queue.end, list(messages(read_all(queue)))) == (1, [0])
+    for first in (1, 2):
+        assert backend.commit([(queue, [make_segment(first)])], True) == {}
+    assert writer.statements.count("PRAGMA wal_checkpoint(TRUNCATE)") == 1
+    assert list(messages(read_all(queue))) == [0, 1, 2]
