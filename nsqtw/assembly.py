@@ -110,6 +110,8 @@ def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuth
     path = os.path.join(storage.directory, POSITIONS_FILE)
     how_gone = _how_gone(path)
     saved = positions.load()
+    for odd in saved.odd:
+        log("error", f"NSQ: {POSITIONS_FILE} - {odd}")
     stored = backend.topics()
     if saved.lost:
         how_gone = f"was damaged: {saved.lost_how or 'it was set aside'}"
@@ -119,7 +121,7 @@ def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuth
         options,
         backend,
         storage.memory_backend,
-        reserve=positions.reserve,
+        positions=positions,
         log=log,
         start_time=int(time.time()),
         measure=measure(options),

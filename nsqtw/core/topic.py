@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting, add_waiting
+from nsqtw.core.held import Pages
 from nsqtw.core.intake import Intake
 from nsqtw.core.log import Log
 from nsqtw.core.segment import BODY_AT, Segment
@@ -114,7 +115,9 @@ class Topic:
         self._count(segments)
         self.log.append(segments, pinned=pinned)
         self.put_total += sum(segment.count for segment in segments)
-        self._waiting += [Waiting(s.first, s.count, s.delay_ms) for s in segments if s.delay_ms]
+        for segment in segments:
+            if segment.delay_ms:
+                add_waiting(self._waiting, Waiting(segment.first, segment.count, segment.delay_ms))
         if self.flows:
             self._release(segments, now)
         if self.log.is_in_memory:
@@ -230,6 +233,10 @@ class Topic:
 
     # -- for channels and cursors
 
+    def pages(self, channel: str) -> Pages | None:
+        """Where the held rows of a durable channel are that are not in memory. Those of an ephemeral topic all are."""
+        return None if self.ephemeral else self.broker.pages(self.name, channel)
+
     def touch(self) -> None:
         """Something changed that the next cut should have."""
         self.broker.touched[self] = None
@@ -285,11 +292,11 @@ class Topic:
         for channel in self.channels.values():
             if channel.cursor is not None:
                 below = min(below, channel.cursor.next)
-                keep.update(channel.cursor.unfinished(), channel.first_deliveries())
+                keep.update(channel.cursor.held_in_memory(), channel.first_deliveries())
         return below, sorted(keep)
 
-    def saved(self, wall_ms_at: float) -> SavedTopic:
-        """What changed since the last cut (see `Cursor.changes` for the clock)."""
+    def saved(self) -> SavedTopic:
+        """What changed since the last cut."""
         cursors = [channel.cursor for channel in self.channels.values() if channel.cursor is not None]
         lowest = min((cursor.next for cursor in cursors), default=self.released)
         self._dropped = [(start, stop) for start, stop in self._dropped if stop > lowest]
@@ -307,7 +314,7 @@ class Topic:
         self._in_cut.clear()
         for channel in self.channels.values():
             if channel.cursor is not None and channel.cursor.touched:
-                cursor = channel.cursor.changes(channel.name, channel.first_deliveries(), wall_ms_at)
+                cursor = channel.cursor.changes(channel.name, channel.first_deliveries())
                 cursor.paused = channel.paused
                 saved.cursors.append(cursor)
                 self._in_cut.append((channel, cursor))
@@ -323,7 +330,7 @@ class Topic:
         if failed:
             self.touch()
 
-    def restore(self, saved: SavedTopic, now: float, wall_ms_at: float) -> None:
+    def restore(self, saved: SavedTopic, now: float) -> None:
         """
         Become what was saved. What was put and not released goes to the channels now, deferred messages counted
         from their publish time.
@@ -341,10 +348,10 @@ class Topic:
             channel.is_saved = True
             self.broker.caps.channel_count += 1
             if channel.cursor is not None:
-                channel.cursor.restore(cursor, wall_ms_at)
+                channel.cursor.restore(cursor)
         if self.flows:
             for waiting in self._waiting:
-                self._hold_back(waiting, self._published(waiting, now, wall_ms_at))
+                self._hold_back(waiting, self._published(waiting, now))
             self._waiting.clear()
             self.released, self.released_total = self.log.end, self.put_total
         for channel in self.channels.values():
@@ -417,10 +424,10 @@ class Topic:
                 channel.cursor.hold_deferred(waiting.first, waiting.count, due)
                 self.broker.agenda.at(due, channel)
 
-    def _published(self, waiting: Waiting, now: float, wall_ms_at: float) -> float:
-        """When deferred messages were published, in the clock of `now`."""
-        found = self.log.find(waiting.first)
-        return now if found is None else found[0].timestamp_ns / 1e9 - wall_ms_at / 1000
+    def _published(self, waiting: Waiting, now: float) -> float:
+        """When deferred messages were published, the last of them, in the clock of `now`."""
+        found = self.log.find(waiting.first + waiting.count - 1)
+        return now if found is None else (found[0].timestamp_ns - self.broker.wall_offset_ns) / 1e9
 
     def _count(self, segments: list[Segment]) -> None:
         """Messages that were accepted."""
