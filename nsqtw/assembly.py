@@ -96,7 +96,7 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
         options,
         backend,
         storage.memory_backend,
-        reserve=positions.reserve,
+        positions=positions,
         log=log,
         start_time=int(time.time()),
         measure=measure(options),

@@ -179,7 +179,33 @@ class IPositions(Interface):
     """
 
     def load() -> Any:
-        """The last saved state, a `nsqtw.core.cut.Saved`. Called once, first."""
+        """
+        The last saved state, a `nsqtw.core.cut.Saved`, without the held rows of its cursors. Called once, first. Must
+        not take longer when there are more held rows. What makes no sense in what was saved is left out or mended, and
+        told in `Saved.odd`.
+        """
+
+    def held(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[Any]:
+        """
+        By the last saved cut: the held rows (`nsqtw.core.cut.HeldRow`) of a channel in the order of (due_ms, sequence),
+        the first `limit` of those behind `after`; [] for an unknown channel. In the reactor thread, also while a save
+        runs in the other, which it does not wait for: it takes a few milliseconds. BackendError.
+        """
+
+    def count_held(topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
+        """How many held rows of a channel are behind `after` and due at `until_ms`. Called as `held`."""
+
+    def count_held_below(topic: str, channel: str, sequence: int) -> int:
+        """How many held rows of a channel are under a sequence. Called as `held`."""
+
+    def forget_held(topic: str, channel: str, start: int) -> int:
+        """
+        Remove the held rows of a channel from the sequence `start` on; how many they were. At start, when nothing else
+        uses it. BackendError.
+        """
+
+    def forget_delays() -> None:
+        """Let all held rows be due at once. At start, when nothing else uses it. BackendError."""
 
     def reserve(next_block: int) -> None:
         """

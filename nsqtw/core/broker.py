@@ -20,7 +20,6 @@ This module is hot, once per turn and topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from secrets import randbelow
 
 from attrs import define, field
@@ -30,6 +29,8 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
+from nsqtw.core.held import PAGE_ROWS, Pages
+from nsqtw.core.held_clock import HeldClock
 from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.late import LateCommit
 from nsqtw.core.latency import Measure
@@ -38,7 +39,7 @@ from nsqtw.core.naming import Naming
 from nsqtw.core.segment import SEQUENCE_BITS
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
+from nsqtw.interfaces import IBackend, IBackendQueue, IPositions, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
 
@@ -66,8 +67,9 @@ class Save:
 
 class Broker:
     """
-    Everything a broker knows. `backend` keeps durable topics, `memory_backend` ephemeral ones; `reserve` makes durable
-    that sequences up to a block are taken (`IPositions.reserve`). `measure` is None when no latencies are measured.
+    Everything a broker knows. `backend` keeps durable topics, `memory_backend` ephemeral ones; `positions`
+    makes durable that blocks are taken, and has the held rows that are not in memory: of a channel about `page_rows` to
+    twice as many deferred ones are. `measure` is None when no latencies are measured.
     """
 
     def __init__(
@@ -76,10 +78,11 @@ class Broker:
         backend: IBackend,
         memory_backend: IBackend,
         *,
-        reserve: Callable[[int], None],
+        positions: IPositions,
         log: OperatorLog,
         start_time: int,
         measure: Measure | None = None,
+        page_rows: int = PAGE_ROWS,
     ) -> None:
         self.options = options
         self.node_id: int = options.node_id
@@ -100,7 +103,9 @@ class Broker:
         self._save_error: BackendError | None = None
         self.backend = backend
         self._memory_backend = memory_backend
-        self._reserve = reserve
+        self.positions = positions
+        self.page_rows = page_rows
+        self.held_clock = HeldClock()
         self._cache = Cache()
         self._late = LateCommit(self)
         self.flights = Flights(self)
@@ -156,6 +161,10 @@ class Broker:
         in_memory = is_ephemeral(name)
         backend = self._memory_backend if in_memory else self.backend
         return Log(backend, backend.queue(name), self._cache, is_in_memory=in_memory)
+
+    def pages(self, topic: str, channel: str) -> Pages:
+        """The held rows of a channel that are saved."""
+        return Pages(self.positions, topic, channel)
 
     def move_out_of_memory(self, topic: Topic) -> None:
         """
@@ -252,14 +261,15 @@ class Broker:
     @property
     def save_is_wanted(self) -> bool:
         """Something changed since the last cut."""
-        return bool(self.touched or self._save_waiters or self._deleted_topics or self._deleted_channels)
+        changed = self.touched or self._save_waiters or self._deleted_topics or self._deleted_channels
+        return bool(changed) or self.held_clock.shift_to_save(self.wall_offset_ns) is not None
 
     def begin_save(self, now: float) -> Save:
         """All that changed since the last time, as a job for the writer thread; then `end_save`. One at a time."""
-        wall_ms_at = self.wall_offset_ns / 1e6
         save = Save(Cut(), self._blocks_to_reserve(), self.naming.take(now), waiters=self._save_waiters)
         save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
         save.cut.deleted_channels = self._deleted_channels
+        save.cut.wall_shift_ms = self.held_clock.shift_to_save(self.wall_offset_ns)
         self._save_waiters, self._deleted_channels = [], []
         self._deleted_topics, self._deleted_queues = [], []
         touched, self.touched = self.touched, {}
@@ -270,7 +280,7 @@ class Broker:
             elif topic.ephemeral:
                 save.trims.append((topic.name, topic.log.queue, topic.unfinished()))
             else:
-                save.cut.topics.append(topic.saved(now, wall_ms_at))
+                save.cut.topics.append(topic.saved(now))
                 save.trims.append((topic.name, topic.log.queue, None))
         return save
 
@@ -281,6 +291,8 @@ class Broker:
         if error is None:
             self._reserved_blocks = max(self._reserved_blocks, save.reserve or 0)
             self._dying.difference_update(save.cut.deleted_topics)
+            if save.cut.wall_shift_ms is not None:
+                self.held_clock.saved(save.cut.wall_shift_ms)
         else:
             self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
             self._deleted_queues = save.deleted + self._deleted_queues
@@ -325,7 +337,7 @@ class Broker:
     # -- inside
 
     def _reserve_up_to(self, block: int) -> None:
-        self._reserve(block)
+        self.positions.reserve(block)
         self._reserved_blocks = block
 
     def _blocks_to_reserve(self) -> int | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nsqtw.core.agenda import Due
 from nsqtw.core.consumer import FIRST, Consumer, Delivery
-from nsqtw.core.cursor import Cursor
+from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
 from nsqtw.core.fleeting import Fleeting
 from nsqtw.core.latency import Latencies
 from nsqtw.core.position import Position
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
-RETRY_READ_SECONDS = 1.0
 SAMPLE_RANGE = 100
 
 
@@ -59,7 +58,7 @@ class Channel(Due):
         """Whether a crash would leave this channel in being."""
         self.consumers: list[Consumer] = []
         self.departed: list[Consumer] = []
-        self.cursor = None if self.ephemeral else Cursor(topic, self._look_at)
+        self.cursor = None if self.ephemeral else Cursor(topic, topic.pages(name), self._look_at)
         self.position: Position = self.cursor or Fleeting(topic.mem_queue_size, self._room)
         self.joined_total = topic.released_total
         self.requeue_count = 0
@@ -254,7 +253,7 @@ class Channel(Due):
     def finished_below(self) -> int:
         """A sequence under which a durable channel has nothing unfinished."""
         assert self.cursor is not None, "an ephemeral channel keeps nothing back"
-        return min([self.cursor.next, *self.cursor.unfinished(), *self.first_deliveries()])
+        return min([self.cursor.lowest_unfinished, *self.first_deliveries()])
 
     # -- delivery
 

@@ -24,6 +24,7 @@ from nsqtw.core.retention import Ages, Mark, limits_of
 from nsqtw.core.runs import Runs
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
+from nsqtw.interfaces import IPositions
 from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
 
@@ -36,10 +37,13 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
     those that `nsqd.dat` has `named`. BackendError when a log cannot be opened or read.
     """
     wall_ms_at = broker.wall_offset_ns / 1e6
+    broker.held_clock.start(broker.wall_offset_ns, saved.wall_shift_ms)
+    if not broker.options.keep_deferred:
+        broker.positions.forget_delays()
     known = {topic.name: topic for topic in saved.topics}
     for name in filter(is_ephemeral, stored):
         broker.backend.queue(name).delete()
-    wanted = {topic.name: topic for topic in named}
+    wanted = {topic.name: topic for topic in [*saved.lost_topics, *named]}
     durable = [name for name in dict.fromkeys([*known, *stored, *wanted]) if not is_ephemeral(name)]
     logs = {name: broker.open_log(name) for name in durable}
     broker.start_blocks(saved.next_block, max((log.end for log in logs.values()), default=0))
@@ -49,7 +53,7 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
         asked = wanted.get(name, NamedTopic(name))
         state = known.get(name) or SavedTopic(name, asked.paused, released=log.queue.first, end=log.queue.first)
         _add_channels(broker, state, asked)
-        mend(state, log)
+        mend(state, log, broker.positions)
         _count_beyond(state, log, broker.options)
         if not broker.options.keep_deferred:
             _forget_delays(state)
@@ -81,12 +85,12 @@ def _add_ephemeral(broker: Broker, asked: NamedTopic, now: float) -> None:
                 channel.pause()
 
 
-def mend(state: SavedTopic, log: Log) -> None:
+def mend(state: SavedTopic, log: Log, positions: IPositions) -> None:
     """Let `state` refer to nothing that its log has not got. BackendError when that cannot be read."""
     if log.queue.first == log.queue.end:
         _forget_messages(state, log)
     elif log.end < state.end:
-        _count_again(state, log)
+        _count_again(state, log, positions)
 
 
 def _count_beyond(state: SavedTopic, log: Log, options: Options) -> None:
@@ -108,16 +112,13 @@ def _count_beyond(state: SavedTopic, log: Log, options: Options) -> None:
 def _forget_delays(state: SavedTopic) -> None:
     """What was deferred is to be delivered at once."""
     state.waiting = [evolve(waiting, delay_ms=0) for waiting in state.waiting]
-    for cursor in state.cursors:
-        cursor.held = [evolve(row, due_ms=0) for row in cursor.held]
 
 
-def _count_again(state: SavedTopic, log: Log) -> None:
+def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
     """The log ends before the end that was saved: what is gone is not counted, and nobody waits for it."""
     state.waiting = [waiting for waiting in state.waiting if waiting.first < log.end]
     for cursor in state.cursors:
-        cursor.dropped_rows += [row.sequence for row in cursor.held if row.sequence >= log.end]
-        cursor.held = [row for row in cursor.held if row.sequence < log.end]
+        cursor.held_count -= positions.forget_held(state.name, cursor.name, log.end)
         cursor.first_deliveries = [sequence for sequence in cursor.first_deliveries if sequence < log.end]
         cursor.taken_total = state.released_total
     state.put_total = state.released_total
@@ -147,6 +148,6 @@ def _forget_messages(state: SavedTopic, log: Log) -> None:
     for cursor in state.cursors:
         cursor.next, cursor.replays = log.end, 0
         cursor.taken_total = state.released_total
-        cursor.emptied = bool(cursor.held)
-        cursor.held.clear()
+        cursor.emptied = cursor.held_count > 0
+        cursor.held_count = 0
         cursor.first_deliveries.clear()

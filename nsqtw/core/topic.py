@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting, add_waiting
+from nsqtw.core.held import Pages
 from nsqtw.core.intake import Intake
 from nsqtw.core.log import Log
 from nsqtw.core.reading import Reading
@@ -118,7 +119,9 @@ class Topic:
         self.log.append(segments, pinned=pinned)
         self.put_total += sum(segment.count for segment in segments)
         self.reading.took(segments, now)
-        self._waiting += [Waiting(s.first, s.count, s.delay_ms) for s in segments if s.delay_ms]
+        for segment in segments:
+            if segment.delay_ms:
+                add_waiting(self._waiting, Waiting(segment.first, segment.count, segment.delay_ms))
         if self.flows:
             self._release(segments, now)
         if self.log.is_in_memory:
@@ -236,6 +239,10 @@ class Topic:
 
     # -- for channels and cursors
 
+    def pages(self, channel: str) -> Pages | None:
+        """Where the held rows of a durable channel are that are not in memory. Those of an ephemeral topic all are."""
+        return None if self.ephemeral else self.broker.pages(self.name, channel)
+
     def touch(self) -> None:
         """Something changed that the next cut should have."""
         self.broker.touched[self] = None
@@ -297,11 +304,11 @@ class Topic:
         for channel in self.channels.values():
             if channel.cursor is not None:
                 below = min(below, channel.cursor.next)
-                keep.update(channel.cursor.unfinished(), channel.first_deliveries())
+                keep.update(channel.cursor.held_in_memory(), channel.first_deliveries())
         return below, sorted(keep)
 
-    def saved(self, now: float, wall_ms_at: float) -> SavedTopic:
-        """What changed since the last cut (see `Cursor.changes` for the clock)."""
+    def saved(self, now: float) -> SavedTopic:
+        """What changed since the last cut."""
         saved = SavedTopic(
             self.name,
             paused=self.paused,
@@ -312,14 +319,14 @@ class Topic:
             waiting=list(self._waiting),
             durability=self._given_durability,
         )
-        self.reading.save_into(saved, int(wall_ms_at + now * 1000))
+        self.reading.save_into(saved, self.broker.timestamp_ns(now) // 10**6)
         lowest = self.reading.kept_from
         self._dropped = [(start, stop) for start, stop in self._dropped if stop > lowest]
         saved.dropped = list(self._dropped)
         self._in_cut.clear()
         for channel in self.channels.values():
             if channel.cursor is not None and channel.cursor.touched:
-                cursor = channel.cursor.changes(channel.name, channel.first_deliveries(), wall_ms_at)
+                cursor = channel.cursor.changes(channel.name, channel.first_deliveries())
                 cursor.paused = channel.paused
                 saved.cursors.append(cursor)
                 self._in_cut.append((channel, cursor))
@@ -352,7 +359,7 @@ class Topic:
             channel.paused = cursor.paused
             channel.is_saved = True
             if channel.cursor is not None:
-                channel.cursor.restore(cursor, wall_ms_at)
+                channel.cursor.restore(cursor)
         if self.flows:
             for waiting in self._waiting:
                 self._hold_back(waiting, self._published(waiting, now, wall_ms_at))
@@ -431,8 +438,8 @@ class Topic:
                 self.broker.agenda.at(due, channel)
 
     def _published(self, waiting: Waiting, now: float, wall_ms_at: float) -> float:
-        """When deferred messages were published, in the clock of `now`."""
-        found = self.log.find(waiting.first)
+        """When deferred messages were published, the last of them, in the clock of `now`."""
+        found = self.log.find(waiting.first + waiting.count - 1)
         return now if found is None else found[0].timestamp_ns / 1e9 - wall_ms_at / 1000
 
     def _count(self, segments: list[Segment]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import deepcopy
 
+from attrs import evolve
 from zope.interface import implementer
 
-from nsqtw.core.cut import Cut, Saved, SavedCursor, SavedTopic
+from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IPositions
 
@@ -22,12 +23,18 @@ class MemoryPositions:
     def __init__(self, before: MemoryPositions | None = None) -> None:
         self.failure: BackendError | None = None
         """What reserve and save raise, as long as it is there."""
+        self.read_failure: BackendError | None = None
+        """What held and count_held raise."""
         self.saved: Saved = Saved() if before is None else deepcopy(before.saved)
 
     def load(self) -> Saved:
         """IPositions API"""
         loaded = deepcopy(self.saved)
         self.saved.clean_stop = False
+        for topic in loaded.topics:
+            for cursor in topic.cursors:
+                cursor.held_count = len(cursor.held)
+                cursor.held.clear()
         return loaded
 
     def reserve(self, next_block: int) -> None:
@@ -47,6 +54,8 @@ class MemoryPositions:
         for topic in cut.topics:
             topics[topic.name] = _merged_topic(topics.get(topic.name), topic)
         self.saved.topics = list(topics.values())
+        if cut.wall_shift_ms is not None:
+            self.saved.wall_shift_ms = cut.wall_shift_ms
 
     def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:
         """IPositions API"""
@@ -58,9 +67,51 @@ class MemoryPositions:
                 return below, iter(sorted(sequence for sequence in wanted if sequence < below))
         return None
 
+    def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[HeldRow]:
+        """IPositions API"""
+        self._fail_to_read()
+        return [row for row in self._held(topic, channel) if (row.due_ms, row.sequence) > after][:limit]
+
+    def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
+        """IPositions API"""
+        self._fail_to_read()
+        rows = self._held(topic, channel)
+        return sum((row.due_ms, row.sequence) > after and row.due_ms <= until_ms for row in rows)
+
+    def count_held_below(self, topic: str, channel: str, sequence: int) -> int:
+        """IPositions API"""
+        self._fail_to_read()
+        return sum(row.sequence < sequence for row in self._held(topic, channel))
+
+    def forget_held(self, topic: str, channel: str, start: int) -> int:
+        """IPositions API"""
+        count = 0
+        for cursor in self._cursors(topic, channel):
+            count += sum(row.sequence >= start for row in cursor.held)
+            cursor.held = [row for row in cursor.held if row.sequence < start]
+        return count
+
+    def forget_delays(self) -> None:
+        """IPositions API"""
+        for topic in self.saved.topics:
+            for cursor in topic.cursors:
+                cursor.held = [evolve(row, due_ms=0) for row in cursor.held]
+
     def close(self, clean: bool) -> None:
         """IPositions API"""
         self.saved.clean_stop = clean
+
+    def _held(self, topic: str, channel: str) -> list[HeldRow]:
+        rows = [row for cursor in self._cursors(topic, channel) for row in cursor.held]
+        return sorted(rows, key=lambda row: (row.due_ms, row.sequence))
+
+    def _cursors(self, topic: str, channel: str) -> list[SavedCursor]:
+        cursors = [cursor for saved in self.saved.topics if saved.name == topic for cursor in saved.cursors]
+        return [cursor for cursor in cursors if cursor.name == channel]
+
+    def _fail_to_read(self) -> None:
+        if self.read_failure is not None:
+            raise self.read_failure
 
     def _fail(self) -> None:
         if self.failure is not None:
@@ -84,7 +135,10 @@ def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
     for sequence in new.dropped_rows:
         held.pop(sequence, None)
     held.update({row.sequence: row for row in new.held})
+    for run in new.runs:
+        held.update({run.first + n: HeldRow(run.first + n, 0, run.due_ms) for n in range(run.count)})
     merged.held = sorted(held.values(), key=lambda row: row.sequence)
+    merged.runs = []
     merged.dropped_rows = []
     merged.emptied = False
     merged.forgotten_from = None

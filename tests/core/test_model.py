@@ -80,8 +80,11 @@ class Histories(RuleBasedStateMachine):
         self.saved = deepcopy(self.model)
         self.world.save()
 
-    @initialize(keep_deferred=st.booleans(), requeue_on_disconnect=st.booleans())
-    def choose_options(self, keep_deferred: bool, requeue_on_disconnect: bool) -> None:
+    @initialize(
+        keep_deferred=st.booleans(), requeue_on_disconnect=st.booleans(), page_rows=st.sampled_from([1, 2, 3, 1024])
+    )
+    def choose_options(self, keep_deferred: bool, requeue_on_disconnect: bool, page_rows: int) -> None:
+        self.world.page_rows = self.world.broker.page_rows = page_rows
         self.world.options.keep_deferred = keep_deferred
         self.world.options.requeue_on_disconnect = requeue_on_disconnect
 

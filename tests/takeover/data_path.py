@@ -43,9 +43,7 @@ class DataPath(World):
         saved = self.positions.load()
         stored = self.backend.topics()
         memory = DummyFactory().open("", "", self.options, self.report)
-        self.broker = Broker(
-            self.options, self.backend, memory, reserve=self.positions.reserve, log=self.log, start_time=1
-        )
+        self.broker = Broker(self.options, self.backend, memory, positions=self.positions, log=self.log, start_time=1)
         self.broker.wall_offset_ns = WALL_NS
         if is_due(path):
             named = metadata.read(os.path.join(path, metadata.METADATA_FILE), self.log) or []
