@@ -91,6 +91,8 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
     saved = positions.load()
     if saved.lost:
         log("error", f"NSQ: {POSITIONS_FILE} was damaged and is set aside - channels start at the oldest message kept")
+    for odd in saved.odd:
+        log("error", f"NSQ: {POSITIONS_FILE} - {odd}")
     stored = backend.topics()
     broker = Broker(
         options,

@@ -213,7 +213,7 @@ class Options:
     max_msg_timeout: float = _option(DURATION, 900.0, "longest msg_timeout a consumer may ask for, and TOUCH may reach")
     max_msg_size: int = _option(INTEGER, 1_048_576, "bytes of the largest message")
     max_body_size: int = _option(INTEGER, 5_242_880, "bytes of the largest command body (MPUB, IDENTIFY, AUTH)")
-    max_req_timeout: float = _option(DURATION, 3_600.0, "longest delay of REQ and DPUB")
+    max_req_timeout: float = _option(DURATION, 3_600.0, "longest delay of REQ, and of DPUB unless that has its own")
 
     # What a client may ask for
     max_heartbeat_interval: float = _option(DURATION, 60.0, "longest heartbeat interval a client may ask for")
@@ -316,6 +316,12 @@ class Options:
     keep_deferred: bool = _option(
         BOOLEAN, True, "deferred messages keep their time over a restart, and where nsqd would spill them to disk"
     )
+    max_defer_timeout: float = _option(
+        DURATION,
+        0.0,
+        "longest delay of DPUB and of /pub?defer=, which may be days (240h); 0 for --max-req-timeout",
+        limit=_NOT_NEGATIVE,
+    )
     requeue_on_disconnect: bool = _option(
         BOOLEAN, False, "what a consumer has in flight goes back to its channel at once when its connection ends"
     )
@@ -328,6 +334,11 @@ class Options:
 
     topic_rules: tuple[TopicRule, ...] = ()
     """No option: what the file says of some topics, `[topic."orders.*"]`."""
+
+    @property
+    def longest_delay(self) -> float:
+        """Of a message that is published, in seconds."""
+        return self.max_defer_timeout or self.max_req_timeout
 
     def durability_of(self, topic: str) -> str:
         """The durability class of a topic, unless it was given another one while the broker ran."""

@@ -97,8 +97,18 @@ def test_lists_are_empty_and_have_keys_in_the_plural() -> None:
 
 def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
     machine = {"node-id", "broadcast-address"}
-    ours = {"backend", "durability", "keep-deferred", "requeue-on-disconnect", "nsq-compat", "log-format"}
-    ours |= {"retention-time", "retention-bytes", "channel-start"}
+    ours = {
+        "backend",
+        "durability",
+        "keep-deferred",
+        "max-defer-timeout",
+        "requeue-on-disconnect",
+        "nsq-compat",
+        "log-format",
+        "retention-time",
+        "retention-bytes",
+        "channel-start",
+    }
     assert set(BY_FLAG) == {*DEFAULTS, *LISTS, *machine, *ours}
 
 

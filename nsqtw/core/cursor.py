@@ -88,7 +88,7 @@ class Cursor:
     @property
     def _ready_again(self) -> int:
         """Messages that are ready and are not unread ones."""
-        return len(self._requeued) + self._held.due_out_count
+        return len(self._requeued) + self._held.due_behind_count
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
@@ -146,7 +146,7 @@ class Cursor:
         self._touch()
 
     def next_again(self) -> Again | None:
-        if self._held.due_out_count and len(self._requeued) < -(-self._page_rows // 2):
+        if self._held.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
             self._held.read_on()
             self._join_queue(self._held.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
         while self._requeued and self._requeued[0][0] <= self.next:

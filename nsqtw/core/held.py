@@ -97,6 +97,7 @@ class Held:
         self._runs_count = 0  # messages in both
         self._out_count = 0
         self._due_out_count = 0
+        self._due_unsaved_count = 0  # the same of _runs and _beyond
         self._counted_ms = -1  # up to when what is due behind the border is counted
         self._out_lowest: float = inf
         # sequence -> whether the last saved cut may have a row of it
@@ -119,12 +120,12 @@ class Held:
     @property
     def deferred_count(self) -> int:
         """Those that are not due."""
-        return len(self._soon) + len(self._beyond) + self._runs_count + self._out_count - self._due_out_count
+        return len(self._soon) + len(self._beyond) + self._runs_count + self._out_count - self.due_behind_count
 
     @property
-    def due_out_count(self) -> int:
-        """Those that are due and not in memory."""
-        return self._due_out_count
+    def due_behind_count(self) -> int:
+        """Those that are due and behind the border, to be had by `read_on`."""
+        return self._due_out_count + self._due_unsaved_count
 
     @property
     def sequences(self) -> list[int]:
@@ -219,6 +220,7 @@ class Held:
             self._out_count = self._due_out_count = 0  # as it is already, unless rows were lost on the medium
             self._out_lowest = inf
         self._make_room()
+        self._count_unsaved()
         return True
 
     def count_due(self, now_ms: int) -> None:
@@ -230,6 +232,7 @@ class Held:
             counted = self._pages.count(after, now_ms)
             self._counted_ms = now_ms
             self._due_out_count = min(self._out_count, self._due_out_count + counted)
+        self._count_unsaved()
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When to look next; None for never."""
@@ -244,7 +247,8 @@ class Held:
         self._soon.clear()
         self._beyond.clear()
         self._runs, self._runs_in_cut, self._runs_count = [], [], 0
-        self._border, self._out_count, self._due_out_count, self._out_lowest = _BEHIND_ALL, 0, 0, inf
+        self._border, self._out_lowest = _BEHIND_ALL, inf
+        self._out_count = self._due_out_count = self._due_unsaved_count = 0
         self._changed.clear()
         self._in_cut.clear()
         self._emptied = True
@@ -263,6 +267,7 @@ class Held:
         self._changed = {sequence: saved for sequence, saved in self._changed.items() if sequence < start}
         self._runs = [evolve(run, count=min(run.count, start - run.first)) for run in self._runs if run.first < start]
         self._runs_count = sum(run.count for run in self._runs)
+        self._count_unsaved()
         self._forgotten_from = start if self._forgotten_from is None else min(start, self._forgotten_from)
 
     def some(self, now_ms: int, *, deferred: bool, limit: int) -> list[HeldRow]:
@@ -310,6 +315,7 @@ class Held:
                     self._changed.pop(sequence, None)
             self._runs = runs + self._runs
             self._emptied = self._emptied or saved.emptied
+            self._count_unsaved()
             return
         if self._forgotten_from == saved.forgotten_from:
             self._forgotten_from = None
@@ -319,6 +325,7 @@ class Held:
         for sequence in self._beyond & in_cut.keys() - self._changed.keys():
             self._beyond.remove(sequence)
             self._let_out(sequence, 1, self._rows.pop(sequence)[1])
+        self._count_unsaved()
 
     def restore(self, saved: SavedCursor) -> None:
         """Become what was saved, none of which is read now."""
@@ -401,6 +408,14 @@ class Held:
         if self._forgotten_from is not None and sequence >= self._forgotten_from:
             return True
         return sequence in self._rows or sequence in self._changed or sequence in self._in_cut
+
+    def _count_unsaved(self) -> None:
+        """Count what is due behind the border and not saved yet, as far as it can be had now."""
+        now_ms = self._counted_ms
+        self._due_unsaved_count = 0
+        if self._border[0] <= now_ms and not self._runs_in_cut:
+            runs = sum(run.count for run in self._runs if run.due_ms <= now_ms)
+            self._due_unsaved_count = runs + sum(self._rows[sequence][1] <= now_ms for sequence in self._beyond)
 
     def _some_out(self, known: set[int], after: Key, limit: int) -> Iterator[HeldRow]:
         """Rows that are only in positions.db."""

@@ -36,14 +36,13 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
     Make the topics of `broker`: those that were saved, those in `stored`, the names its backend has something of, and
     those that `nsqd.dat` has `named`. BackendError when a log cannot be opened or read.
     """
-    wall_ms_at = broker.wall_offset_ns / 1e6
     broker.held_clock.start(broker.wall_offset_ns, saved.wall_shift_ms)
     if not broker.options.keep_deferred:
         broker.positions.forget_delays()
     known = {topic.name: topic for topic in saved.topics}
     for name in filter(is_ephemeral, stored):
         broker.backend.queue(name).delete()
-    wanted = {topic.name: topic for topic in [*saved.lost_topics, *named]}
+    wanted = _union(named, saved.lost_topics)
     durable = [name for name in dict.fromkeys([*known, *stored, *wanted]) if not is_ephemeral(name)]
     logs = {name: broker.open_log(name) for name in durable}
     broker.start_blocks(saved.next_block, max((log.end for log in logs.values()), default=0))
@@ -52,15 +51,50 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
             broker.log("info", f"TOPIC({name}): created")
         asked = wanted.get(name, NamedTopic(name))
         state = known.get(name) or SavedTopic(name, asked.paused, released=log.queue.first, end=log.queue.first)
+        if not _is_possible(state):
+            broker.log(
+                "error", f"TOPIC({name}): what was saved of it makes no sense - starts at the oldest message kept"
+            )
+            state = _from_the_oldest(state, log)
         _add_channels(broker, state, asked)
         mend(state, log, broker.positions)
         _count_beyond(state, log, broker.options)
         if not broker.options.keep_deferred:
             _forget_delays(state)
         topic = broker.topics[name] = Topic(broker, name, log)
-        topic.restore(state, now, wall_ms_at)
+        topic.restore(state, now)
     for asked in wanted.values():
         _add_ephemeral(broker, asked, now)
+
+
+def _union(named: Iterable[NamedTopic], others: Iterable[NamedTopic]) -> dict[str, NamedTopic]:
+    """All of these by their names, with the channels of both."""
+    found = {topic.name: topic for topic in named}
+    for other in others:
+        topic = found.get(other.name, other)
+        known = {channel.name for channel in topic.channels}
+        more = tuple(channel for channel in other.channels if channel.name not in known)
+        found[other.name] = evolve(topic, channels=topic.channels + more)
+    return found
+
+
+def _is_possible(state: SavedTopic) -> bool:
+    """Whether numbers that were saved together go together."""
+    runs = [(waiting.first, waiting.first + waiting.count) for waiting in state.waiting]
+    return (
+        state.released <= state.end
+        and state.released_total <= state.put_total
+        and all(first < stop <= state.end for first, stop in runs)
+        and all(cursor.next <= state.released for cursor in state.cursors)
+        and all(cursor.taken_total <= state.released_total for cursor in state.cursors)
+    )
+
+
+def _from_the_oldest(state: SavedTopic, log: Log) -> SavedTopic:
+    """The same topic with its channels, which have read nothing."""
+    first = log.queue.first
+    cursors = [SavedCursor(cursor.name, cursor.paused, next=first, emptied=True) for cursor in state.cursors]
+    return SavedTopic(state.name, state.paused, released=first, end=first, durability=state.durability, cursors=cursors)
 
 
 def _add_channels(broker: Broker, state: SavedTopic, asked: NamedTopic) -> None:

@@ -342,7 +342,7 @@ class Topic:
         if failed:
             self.touch()
 
-    def restore(self, saved: SavedTopic, now: float, wall_ms_at: float) -> None:
+    def restore(self, saved: SavedTopic, now: float) -> None:
         """
         Become what was saved. What was put and not released goes to the channels now, deferred messages counted
         from their publish time.
@@ -362,7 +362,7 @@ class Topic:
                 channel.cursor.restore(cursor)
         if self.flows:
             for waiting in self._waiting:
-                self._hold_back(waiting, self._published(waiting, now, wall_ms_at))
+                self._hold_back(waiting, self._published(waiting, now))
             self._waiting.clear()
             self.released, self.released_total = self.log.end, self.put_total
         for channel in self.channels.values():
@@ -437,10 +437,10 @@ class Topic:
                 channel.cursor.hold_deferred(waiting.first, waiting.count, due)
                 self.broker.agenda.at(due, channel)
 
-    def _published(self, waiting: Waiting, now: float, wall_ms_at: float) -> float:
+    def _published(self, waiting: Waiting, now: float) -> float:
         """When deferred messages were published, the last of them, in the clock of `now`."""
         found = self.log.find(waiting.first + waiting.count - 1)
-        return now if found is None else found[0].timestamp_ns / 1e9 - wall_ms_at / 1000
+        return now if found is None else (found[0].timestamp_ns - self.broker.wall_offset_ns) / 1e9
 
     def _count(self, segments: list[Segment]) -> None:
         """Messages that were accepted."""

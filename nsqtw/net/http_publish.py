@@ -57,7 +57,7 @@ class Publishing:
         self._broker = broker
         self._pump = pump
         self._limits = broker.options
-        self._longest_delay_ns = whole_nanoseconds(broker.options.max_req_timeout)
+        self._longest_delay_ns = whole_nanoseconds(broker.options.longest_delay)
 
     def routes(self) -> list[Route]:
         """/pub and /mpub. No line for each of them in the log."""

@@ -405,7 +405,7 @@ class V2Session(Due):
         number = decimal(parameter)
         if number is None:
             raise unparsed("DPUB could not parse timeout", parameter)
-        longest_ns = round(self._options.max_req_timeout * 1e9)
+        longest_ns = round(self._options.longest_delay * 1e9)
         if not 0 <= duration_ns(number) <= longest_ns:
             text = f"DPUB timeout {number} out of range 0-{longest_ns // 10**6}"
             raise ClientError("E_INVALID", text)
