@@ -154,7 +154,9 @@ def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
     for cursor in state.cursors:
         cursor.held_count -= positions.forget_held(state.name, cursor.name, log.end)
         cursor.first_deliveries = [sequence for sequence in cursor.first_deliveries if sequence < log.end]
+        cursor.next = min(cursor.next, log.end)
         cursor.taken_total = state.released_total
+    state.released = min(state.released, log.end)
     state.put_total = state.released_total
     sequence = min([state.released, *(cursor.next for cursor in state.cursors)])
     while read := log.queue.read(sequence, _READ_BYTES):
