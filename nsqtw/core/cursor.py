@@ -236,6 +236,11 @@ class Cursor:
         """When a deferred row is due, in the clock of `now`."""
         return self._clock.moment(row.due_ms)
 
+    @property
+    def replays(self) -> int:
+        """Below this sequence deferred messages are taken from the log."""
+        return self._replays
+
     def held_in_memory(self) -> list[int]:
         """The sequences of the held rows in memory, in any order: of an ephemeral topic's channel these are all."""
         return self._held.sequences
