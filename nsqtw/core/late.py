@@ -94,7 +94,7 @@ class LateCommit(Due):
 
     def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
         """The segments that some durable channel, or the first one to come, still wants; all when they are retained."""
-        if topic.reading.retained.limits:
+        if topic.reading.retained.is_on:
             return segments
         cursors = [channel for channel in topic.channels.values() if channel.cursor is not None]
         if not cursors:

@@ -53,7 +53,8 @@ class Reading:
         if not self._topic.ephemeral:
             for segment in segments:
                 self._runs.took(segment.first, segment.count)
-            self.retained.took(segments, now)
+            if self.retained.is_on:
+                self.retained.took(segments, now)
 
     def save_into(self, saved: SavedTopic, wall_ms: int) -> None:
         """What must outlive the process. Moves the floor, and forgets what nobody can ask for any more."""
@@ -98,7 +99,7 @@ class Reading:
     def end(self) -> int:
         """Up to here may be read."""
         topic = self._topic
-        is_log_only = bool(self.retained.limits) and not topic.channels and not topic.paused
+        is_log_only = self.retained.is_on and not topic.channels and not topic.paused
         readable = topic.log.end if is_log_only else topic.released
         committed: int = topic.log.queue.end
         return min(readable, committed)

@@ -209,7 +209,7 @@ class Topic:
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
         dropped = self.depth
-        if (self.channels or self.reading.retained.limits) and self.log.end > self.released:
+        if (self.channels or self.reading.retained.is_on) and self.log.end > self.released:
             self._dropped.append((self.released, self.log.end))
         for channel in self.channels.values():
             channel.joined_total += dropped
