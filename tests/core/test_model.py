@@ -181,6 +181,13 @@ class Histories(RuleBasedStateMachine):
             body = list(self.model.history)[place]
             self._seek(name, self._sequences()[body], place)
 
+    @precondition(lambda self: self.world.options.retention_time and self.model.history)
+    @rule(name=st.sampled_from(CHANNELS))
+    def seek_earliest_and_crash(self, name: str) -> None:
+        if name in self.model.channels:
+            self._seek(name, self.world.topic().reading.kept_from, 0)
+            self.crash()
+
     def _seek(self, name: str, sequence: int, place: int) -> None:
         """Move a channel to a place in what was released. Nothing is forgotten but what is said to be skipped."""
         self._save()
