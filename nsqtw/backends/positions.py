@@ -407,13 +407,14 @@ def _read(connection: sqlite3.Connection) -> Saved:
             raise BackendError(f"positions.db has schema version {version}; this nsqtw knows {VERSION}")
         _check(connection, is_clean=clean_stop == 1, is_suspect=suspect != 0)
         saved = Saved(next_block=next_block, clean_stop=clean_stop == 1, wall_shift_ms=shift_ms)
-        for name, most, otherwise in (("next_block", _MOST_BLOCKS, None), ("wall_shift_ms", LATEST_MS, 0)):
+        bounds = (("next_block", 0, _MOST_BLOCKS, None), ("wall_shift_ms", -LATEST_MS, LATEST_MS, 0))
+        for name, least, most, otherwise in bounds:
             value = getattr(saved, name)
-            if value != otherwise and (type(value) is not int or abs(value) > most):
+            if value is not otherwise and (type(value) is not int or not least <= value <= most):
                 saved.odd.append(f"positions.db: {name} is {value!r}: it is left out"[:200])
                 setattr(saved, name, otherwise)
-        read_topics(connection, saved)
         mend_held(connection, saved)
+        read_topics(connection, saved)
         return saved
     except (TypeError, ValueError, KeyError, struct.error) as error:
         raise _DamagedError(f"positions.db: {error}") from error

@@ -13,6 +13,7 @@ from itertools import takewhile
 from zlib import crc32
 
 from nsqtw.backends.sqlite_schema import insert_segments
+from nsqtw.backends.trim_pace import TrimPace
 from nsqtw.core.segment import Segment, only
 
 _WORTH = 4
@@ -32,15 +33,19 @@ class Trim:
     def __init__(self, topic_id: int) -> None:
         self._topic_id = topic_id
         self._start = 0
+        self._pace = TrimPace()
 
     def trim(self, connection: sqlite3.Connection, below: int, keep: Iterable[int]) -> int:
         """See `IBackendQueue.trim`; in a transaction. Returns how many bytes of frames were freed."""
+        if not self._pace.is_due(0):
+            return 0
         rows = connection.execute(_BELOW, (self._topic_id, self._start, below, _AT_ONCE)).fetchall()
         self._start = rows[-1][2] + 1 if len(rows) == _AT_ONCE else 0
         if not rows:
             return 0
         end = rows[-1][2] + 1
         wanted = list(takewhile(lambda sequence: sequence < end, keep))
+        self._pace.looked_at(len(wanted), 0)
         freed = 0
         for row_id, first, last, size in rows:
             of_row = wanted[bisect_left(wanted, first) : bisect_left(wanted, last + 1)]

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
 SAMPLE_RANGE = 100
+READ_COST = 8 * 1024
+"""
+What a read of the medium for one message counts of the bytes a consumer gets in a turn: messages that fall due can be
+all over the log, and a read takes a millisecond or two.
+"""
 
 
 class Moved(NamedTuple):
@@ -289,7 +294,7 @@ class Channel(Due):
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
         wanting = any(consumer.room > 0 for consumer in self.consumers)
         if self.position.depth > 0:
-            return wanting
+            return wanting and not self.position.is_being_saved
         self.topic.set_hungry(self, wanting)
         return False
 
@@ -349,7 +354,9 @@ class Channel(Due):
         Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts. `on_disk`
         is what `backend_depth` was.
         """
+        reads = self.topic.log.reads
         again = self.position.next_again()
+        consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
         if again is None:
             return False
         self._count(consumer, 1, on_disk)

@@ -86,6 +86,10 @@ class Cursor:
         return bool(self._held)
 
     @property
+    def is_being_saved(self) -> bool:
+        return self._held.is_blocked and not self._requeued and self.taken_total == self._topic.released_total
+
+    @property
     def _ready_again(self) -> int:
         """Messages that are ready and are not unread ones."""
         return len(self._requeued) + self._held.due_behind_count

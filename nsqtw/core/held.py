@@ -104,6 +104,8 @@ class Held:
         self._changed: dict[int, bool] = {}
         self._in_cut: dict[int, bool] = {}  # what `_changed` was when the cut that is being saved was made
         self._is_saving = False
+        self.is_blocked = False
+        """Whether what comes next cannot be read on because it is being saved."""
         self._emptied = False
         self._forgotten_from: int | None = None
         """What is saved from this sequence on is void, and removed by the next cut."""
@@ -205,6 +207,7 @@ class Held:
         limit: Key = _BEHIND_ALL
         for run in self._runs_in_cut:  # positions.db may have them already, or not yet
             limit = min(limit, (run.due_ms, run.first - 1))
+        self.is_blocked = limit <= self._border < _BEHIND_ALL
         if self._border >= limit or self._pages is None:
             return False
         page = self._pages.read(self._border, self._page_rows) if self._out_count else []
@@ -251,6 +254,7 @@ class Held:
         self._out_count = self._due_out_count = self._due_unsaved_count = 0
         self._changed.clear()
         self._in_cut.clear()
+        self.is_blocked = False
         self._emptied = True
 
     def forget_from(self, start: int) -> None:
@@ -306,7 +310,7 @@ class Held:
         """What `changes` gave last is saved; or it `failed`, and the next cut must have it."""
         in_cut, self._in_cut = self._in_cut, {}
         runs, self._runs_in_cut = self._runs_in_cut, []
-        self._is_saving = False
+        self._is_saving = self.is_blocked = False
         if failed:
             for sequence, may_be_saved in in_cut.items():
                 if may_be_saved or sequence in self._rows:

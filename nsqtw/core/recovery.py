@@ -19,10 +19,11 @@ from attrs import evolve
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.cut import NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.log import Log
 from nsqtw.core.retention import Ages, Mark, limits_of
 from nsqtw.core.runs import Runs
-from nsqtw.core.segment import Segment
+from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import IPositions
 from nsqtw.names import is_ephemeral
@@ -51,7 +52,7 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
             broker.log("info", f"TOPIC({name}): created")
         asked = wanted.get(name, NamedTopic(name))
         state = known.get(name) or SavedTopic(name, asked.paused, released=log.queue.first, end=log.queue.first)
-        if not _is_possible(state):
+        if not _is_possible(state, saved.next_block):
             broker.log(
                 "error", f"TOPIC({name}): what was saved of it makes no sense - starts at the oldest message kept"
             )
@@ -78,14 +79,15 @@ def _union(named: Iterable[NamedTopic], others: Iterable[NamedTopic]) -> dict[st
     return found
 
 
-def _is_possible(state: SavedTopic) -> bool:
-    """Whether numbers that were saved together go together."""
-    runs = [(waiting.first, waiting.first + waiting.count) for waiting in state.waiting]
+def _is_possible(state: SavedTopic, next_block: int | None) -> bool:
+    """
+    Whether numbers that were saved together go together. No sequence can be in a block nobody was given; after a power
+    loss a cursor may well be beyond what is released.
+    """
+    limit = SEQUENCE_MASK if next_block is None else next_block * BLOCK_SIZE
     return (
-        state.released <= state.end
-        and state.released_total <= state.put_total
-        and all(first < stop <= state.end for first, stop in runs)
-        and all(cursor.next <= state.released for cursor in state.cursors)
+        state.released_total <= state.put_total
+        and max([state.released, *(cursor.next for cursor in state.cursors)]) <= limit
         and all(cursor.taken_total <= state.released_total for cursor in state.cursors)
     )
 

@@ -29,12 +29,8 @@ class MemoryPositions:
 
     def load(self) -> Saved:
         """IPositions API"""
-        loaded = deepcopy(self.saved)
+        loaded = evolve(self.saved, topics=[_without_rows(topic) for topic in self.saved.topics])
         self.saved.clean_stop = False
-        for topic in loaded.topics:
-            for cursor in topic.cursors:
-                cursor.held_count = len(cursor.held)
-                cursor.held.clear()
         return loaded
 
     def reserve(self, next_block: int) -> None:
@@ -118,8 +114,17 @@ class MemoryPositions:
             raise self.failure
 
 
+def _without_rows(topic: SavedTopic) -> SavedTopic:
+    """As it is loaded, nothing of it shared."""
+    cursors = [
+        evolve(cursor, first_deliveries=list(cursor.first_deliveries), held=[], held_count=len(cursor.held))
+        for cursor in topic.cursors
+    ]
+    return evolve(topic, dropped=list(topic.dropped), waiting=list(topic.waiting), cursors=cursors)
+
+
 def _merged_topic(old: SavedTopic | None, new: SavedTopic) -> SavedTopic:
-    merged = deepcopy(new)
+    merged = evolve(new, dropped=list(new.dropped), waiting=list(new.waiting))
     cursors = {cursor.name: cursor for cursor in old.cursors} if old is not None else {}
     for cursor in new.cursors:
         cursors[cursor.name] = _merged_cursor(cursors.get(cursor.name), cursor)
@@ -128,7 +133,6 @@ def _merged_topic(old: SavedTopic | None, new: SavedTopic) -> SavedTopic:
 
 
 def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
-    merged = deepcopy(new)
     held = {row.sequence: row for row in old.held} if old is not None and not new.emptied else {}
     if new.forgotten_from is not None:
         held = {sequence: row for sequence, row in held.items() if sequence < new.forgotten_from}
@@ -137,10 +141,9 @@ def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
     held.update({row.sequence: row for row in new.held})
     for run in new.runs:
         held.update({run.first + n: HeldRow(run.first + n, 0, run.due_ms) for n in range(run.count)})
-    merged.held = sorted(held.values(), key=lambda row: row.sequence)
-    merged.runs = []
-    merged.dropped_rows = []
-    merged.emptied = False
+    rows = sorted(held.values(), key=lambda row: row.sequence)
+    first_deliveries = list(new.first_deliveries)
+    merged = evolve(new, first_deliveries=first_deliveries, held=rows, runs=[], dropped_rows=[], emptied=False)
     merged.forgotten_from = None
     return merged
 

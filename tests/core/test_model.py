@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from nsqtw.core.broker import Save
 from nsqtw.errors import BackendError
 from tests.core.world import Message, Reader, World
 
@@ -23,7 +24,7 @@ READY, FLIGHT, DEFERRED = "ready", "in flight", "deferred"
 REPLAYED = "replayed"
 """Published deferred and not due, in a channel that was moved: ready until the channel comes to it, then deferred."""
 FOR_EVER = 1e9
-DELAY = 30.0
+DELAYS = (20.0, 30.0, 45.0, 200.0)
 MEM_QUEUE_SIZE = 3
 LONGER_THAN_ANY_TIMEOUT = 70.0
 CHANNELS = ("one", "two", "three")
@@ -113,9 +114,9 @@ class Histories(RuleBasedStateMachine):
     def publish(self, count: int, size: int) -> None:
         self._publish(count, size, 0.0)
 
-    @rule(count=st.integers(1, 3))
-    def publish_deferred(self, count: int) -> None:
-        self._publish(count, 0, DELAY)
+    @rule(count=st.integers(1, 8), delay=st.sampled_from(DELAYS))
+    def publish_deferred(self, count: int, delay: float) -> None:
+        self._publish(count, 0, delay)
 
     def _publish(self, count: int, size: int, delay: float) -> None:
         bodies = [b"%d:" % (self.serial + n) + b"x" * size for n in range(count)]
@@ -289,8 +290,12 @@ class Histories(RuleBasedStateMachine):
     # -- what becomes of messages
 
     @precondition(lambda self: any(inbox for _, _, inbox in self.readers.values()))
-    @rule(data=st.data(), action=st.sampled_from(["finish", "requeue", "defer", "touch"]))
-    def act(self, data: st.DataObject, action: str) -> None:
+    @rule(
+        data=st.data(),
+        action=st.sampled_from(["finish", "requeue", "defer", "touch"]),
+        delay=st.sampled_from(DELAYS),
+    )
+    def act(self, data: st.DataObject, action: str, delay: float) -> None:
         name, reader, inbox = data.draw(st.sampled_from([entry for entry in self.readers.values() if entry[2]]))
         message = inbox[data.draw(st.sampled_from(sorted(inbox)))]
         messages = self.model.channels[name].messages
@@ -301,22 +306,69 @@ class Histories(RuleBasedStateMachine):
             assert reader.touch(message.id) is None
             return
         else:
-            assert reader.requeue(message.id, DELAY if action == "defer" else 0.0) is None
+            assert reader.requeue(message.id, delay if action == "defer" else 0.0) is None
             state = DEFERRED if action == "defer" else READY
-            messages[message.body] = ModelMessage(state, message.attempts, self.world.now + DELAY)
+            messages[message.body] = ModelMessage(state, message.attempts, self.world.now + delay)
         del inbox[message.body]
         self._deliveries()
 
     @rule()
     def long_wait(self) -> None:
         self.world.wait(LONGER_THAN_ANY_TIMEOUT)
+        self._look_again()
         for channel in self.model.channels.values():
             for message in channel.messages.values():
-                if message.state in (FLIGHT, DEFERRED, REPLAYED):
+                if message.state == FLIGHT:
                     message.state = READY
+        self._fall_due()
         for _, _, inbox in self.readers.values():
             inbox.clear()
         self._deliveries()
+
+    @rule()
+    def wait_while_saving(self) -> None:
+        """A slow disk: messages fall due while the rows they are in may be saved or not."""
+        save = self._begin_save()
+        self._shorter_wait(25.0)
+        self.world.broker.end_save(save, None)
+        self.long_wait()
+
+    @rule()
+    def crash_when_saved(self) -> None:
+        """Nobody was told that it is."""
+        self._begin_save()
+        self.crash()
+
+    def _begin_save(self) -> Save:
+        self._deliveries()
+        save = self.world.begin_save()
+        self.world.positions.save(save.cut)
+        self.saved = deepcopy(self.model)
+        self.since_save = []
+        return save
+
+    @rule(seconds=st.sampled_from([10.0, 30.0]))
+    def wait_while_nothing_can_be_read(self, seconds: float) -> None:
+        self.world.positions.read_failure = BackendError("EIO")
+        self._shorter_wait(seconds)
+        self.world.positions.read_failure = None
+        self.long_wait()
+
+    def _shorter_wait(self, seconds: float) -> None:
+        """Shorter than any timeout."""
+        self.world.wait(seconds)
+        self._fall_due()
+        self._deliveries()
+
+    def _look_again(self) -> None:
+        """A broker that had no room for what falls due looks ten times a second."""
+        self.world.wait(0.2)
+
+    def _fall_due(self) -> None:
+        for channel in self.model.channels.values():
+            for message in channel.messages.values():
+                if message.state in (DEFERRED, REPLAYED) and message.due <= self.world.now:
+                    message.state = READY
 
     # -- saving and dying
 
@@ -446,8 +498,8 @@ class Histories(RuleBasedStateMachine):
         for name in list(self.model.channels):
             self.pause_channel(name, False)
             self.subscribe(name, 2500)
-        self.long_wait()
-        self.long_wait()
+        for _ in range(4):
+            self.long_wait()
         for name, channel in self.model.channels.items():
             assert channel.count(FLIGHT) == len(channel.messages), name
             assert self.world.topic().channels[name].in_flight_count == len(channel.messages)
@@ -466,6 +518,6 @@ def _cut_tail(queue: object, end: int) -> None:
 
 
 Histories.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=40, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestHistories = Histories.TestCase
