@@ -24,6 +24,7 @@ from threading import Lock
 from zope.interface import implementer
 
 from nsqtw.backends.files import backend_error
+from nsqtw.backends.positions_ids import Ids
 from nsqtw.backends.positions_rows import (
     LATEST_MS,
     cursor_row,
@@ -61,7 +62,6 @@ INSERT OR REPLACE INTO held SELECT ?1, sequence, 0, ?4 FROM run
 _HELD_PAGE = """
 SELECT sequence FROM held WHERE cursor = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?
 """
-_CURSOR = "SELECT c.id FROM cursor c JOIN topic t ON t.id = c.topic WHERE t.name = ? AND c.name = ?"
 _DUE_PAGE = """
 SELECT sequence, attempts, due_ms FROM held INDEXED BY held_due
 WHERE cursor = ? AND (due_ms, sequence) > (?, ?) ORDER BY due_ms, sequence LIMIT ?
@@ -101,7 +101,7 @@ class Positions:
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._ids = _Ids()
+        self._ids = Ids()
         self._is_suspect = False
 
     def load(self) -> Saved:
@@ -167,13 +167,15 @@ class Positions:
 
     def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[HeldRow]:
         """IPositions API"""
-        with self._reading_held(topic, channel) as (reader, number):
+        number = self._ids.known_cursor(topic, channel)
+        with self._reading_held() as reader:
             rows = reader.execute(_DUE_PAGE, (number, *_finite(after), limit)).fetchall()
         return [held_row(*values) for values in rows]
 
     def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
         """IPositions API"""
-        with self._reading_held(topic, channel) as (reader, number):
+        number = self._ids.known_cursor(topic, channel)
+        with self._reading_held() as reader:
             count: int = reader.execute(_DUE_COUNT, (number, *_finite(after), until_ms)).fetchone()[0]
             return count
 
@@ -186,10 +188,7 @@ class Positions:
     def forget_held(self, topic: str, channel: str, start: int) -> int:
         """IPositions API"""
         with self._lock, self._transaction(durable=False) as connection:
-            found = connection.execute(_CURSOR, (topic, channel)).fetchone()
-            if found is None:
-                return 0
-            bounds = (found[0], start)
+            bounds = (self._ids.known_cursor(topic, channel), start)
             return connection.execute("DELETE FROM held WHERE cursor = ? AND sequence >= ?", bounds).rowcount
 
     def forget_delays(self) -> None:
@@ -263,13 +262,12 @@ class Positions:
             raise _backend_error(error) from error
 
     @contextmanager
-    def _reading_held(self, topic: str, channel: str) -> Iterator[tuple[sqlite3.Connection, int]]:
-        """The connection for reading beside a save, and the number of a cursor: -1 for one that is not known."""
+    def _reading_held(self) -> Iterator[sqlite3.Connection]:
+        """The connection for reading beside a save."""
         if self._reader is None:
             raise BackendError("the positions are closed")
         try:
-            found = self._reader.execute(_CURSOR, (topic, channel)).fetchone()
-            yield self._reader, found[0] if found else -1
+            yield self._reader
         except sqlite3.Error as error:
             self._is_suspect = self._is_suspect or _is_damage(error)
             raise _backend_error(error) from error
@@ -346,51 +344,6 @@ class Positions:
             if len(page) < _PAGE_ROWS:
                 return
             after = page[-1][0]
-
-
-class _Ids:
-    """The row ids of topics and cursors, so that saving needs no look-up. New ones are given out here."""
-
-    def __init__(self) -> None:
-        self._topics: dict[str, int] = {}
-        self._cursors: dict[str, dict[str, int]] = {}
-        self._next_topic = self._next_cursor = 1
-
-    def read(self, connection: sqlite3.Connection) -> None:
-        """Take them from the database: at start, and when a transaction failed."""
-        self._topics = {name: number for number, name in connection.execute("SELECT id, name FROM topic")}
-        self._cursors = {name: {} for name in self._topics}
-        rows = connection.execute("SELECT c.id, t.name, c.name FROM cursor c JOIN topic t ON t.id = c.topic")
-        for number, topic, channel in rows:
-            self._cursors[topic][channel] = number
-        self._next_topic = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
-        self._next_cursor = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM cursor").fetchone()[0]
-
-    def of_topic(self, topic: str) -> int:
-        number = self._topics.get(topic)
-        if number is None:
-            number = self._topics[topic] = self._next_topic
-            self._cursors[topic] = {}
-            self._next_topic += 1
-        return number
-
-    def of_cursor(self, topic: str, channel: str) -> int:
-        cursors = self._cursors[topic]
-        number = cursors.get(channel)
-        if number is None:
-            number = cursors[channel] = self._next_cursor
-            self._next_cursor += 1
-        return number
-
-    def channels(self, topic: str) -> list[str]:
-        return list(self._cursors.get(topic, ()))
-
-    def forget_topic(self, topic: str) -> None:
-        self._topics.pop(topic, None)
-        self._cursors.pop(topic, None)
-
-    def forget_cursor(self, topic: str, channel: str) -> int | None:
-        return self._cursors.get(topic, {}).pop(channel, None)
 
 
 class _DamagedError(BackendError):

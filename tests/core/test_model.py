@@ -518,6 +518,6 @@ def _cut_tail(queue: object, end: int) -> None:
 
 
 Histories.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=200, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestHistories = Histories.TestCase
