@@ -181,7 +181,8 @@ class Positions:
 
     def count_held_below(self, topic: str, channel: str, sequence: int) -> int:
         """IPositions API"""
-        with self._reading_held(topic, channel) as (reader, number):
+        number = self._ids.known_cursor(topic, channel)
+        with self._reading_held() as reader:
             count: int = reader.execute(_COUNT_BELOW, (number, sequence)).fetchone()[0]
             return count
 
