@@ -223,6 +223,9 @@ class IPositions(Interface):
     def count_held(topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
         """How many held rows of a channel are behind `after` and due at `until_ms`. Called as `held`."""
 
+    def count_held_below(topic: str, channel: str, sequence: int) -> int:
+        """How many held rows of a channel are under a sequence. Called as `held`."""
+
     def forget_held(topic: str, channel: str, start: int) -> int:
         """
         Remove the held rows of a channel from the sequence `start` on; how many they were. At start, when nothing else
@@ -243,9 +246,9 @@ class IPositions(Interface):
 
     def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
         """
-        By the last saved cut: the lowest `next` of the topic's cursors (`released` when it has none), and the
-        sequences under it that some channel still wants, ascending. None for an unknown topic.
-        The iterable may be lazy and must be used up before the next call.
+        By the last saved cut: the lowest `next` of the topic's cursors (`released` when it has none), or the floor of
+        what is retained when that is lower, and the sequences under it that some channel still wants, ascending. None
+        for an unknown topic. The iterable may be lazy and must be used up before the next call.
         """
 
     def close(clean: bool) -> None:

@@ -38,7 +38,7 @@ from nsqtw.option_values import (
     Kind,
     choice,
 )
-from nsqtw.topic_rules import DURABILITIES, TopicRule, durability_of
+from nsqtw.topic_rules import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
 
 CHECKS_BEFORE_TLS = range(3, 5)
 CHECKS_AFTER_TLS = range(8, 20)
@@ -358,6 +358,21 @@ class Options:
         "what OK means: the operating system has the message (os), it is on stable storage (fsync), or, nsqd's way, "
         "it may wait a second (memory)",
     )
+    retention_time: float = _option(
+        DURATION,
+        0.0,
+        "how long a topic keeps messages that are finished, for channels that are moved back and readers of its log; "
+        "0 for no limit by time, and with --retention-bytes 0 too, not at all",
+        limit=_NOT_NEGATIVE,
+    )
+    retention_bytes: int = _option(
+        INTEGER, 0, "how many bytes of finished messages a topic keeps; 0 for no limit by size", limit=_NOT_NEGATIVE
+    )
+    channel_start: str = _option(
+        choice(*STARTS),
+        LATEST,
+        "where a new channel starts: at what no channel was given yet (latest), or at the oldest kept (earliest)",
+    )
     keep_deferred: bool = _option(
         BOOLEAN, True, "deferred messages keep their time over a restart, and where nsqd would spill them to disk"
     )
@@ -397,7 +412,18 @@ class Options:
 
     def durability_of(self, topic: str) -> str:
         """The durability class of a topic, unless it was given another one while the broker ran."""
-        return durability_of(topic, self.topic_rules, self.durability)
+        durability: str = chosen("durability", topic, self.topic_rules, self.durability)
+        return durability
+
+    def retention_of(self, topic: str) -> Retention:
+        """How long a topic keeps what is finished, unless something else was said while the broker ran."""
+        time = chosen("retention_time", topic, self.topic_rules, self.retention_time)
+        return Retention(time, chosen("retention_bytes", topic, self.topic_rules, self.retention_bytes))
+
+    def channel_start_of(self, topic: str) -> str:
+        """Where a new channel of a topic starts, unless who makes it says."""
+        start: str = chosen("channel_start", topic, self.topic_rules, self.channel_start)
+        return start
 
     @property
     def authorizer(self) -> str:

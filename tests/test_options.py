@@ -106,6 +106,9 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "requeue-on-disconnect",
         "nsq-compat",
         "log-format",
+        "retention-time",
+        "retention-bytes",
+        "channel-start",
     }
     ours |= {"auth", "http-auth"}
     limits = {
@@ -142,6 +145,7 @@ def _example(option: Any) -> str:
         "tls_required": "tcp-https",
         "tls_min_version": "tls1.3",
         "durability": "memory",
+        "channel_start": "earliest",
         "log_format": "json",
         "http_auth": "off",
     }

@@ -40,15 +40,18 @@ from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
 
 _PUT_TOPIC = """
-INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, released = excluded.released, released_total = excluded.released_total,
     end_sequence = excluded.end_sequence, put_total = excluded.put_total,
-    dropped = excluded.dropped, waiting = excluded.waiting, durability = excluded.durability
+    dropped = excluded.dropped, waiting = excluded.waiting, durability = excluded.durability,
+    retention_time = excluded.retention_time, retention_bytes = excluded.retention_bytes, floor = excluded.floor,
+    marks = excluded.marks, runs = excluded.runs
 """
 _PUT_CURSOR = """
-INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, next = excluded.next, taken_total = excluded.taken_total,
-    first_deliveries = excluded.first_deliveries, held_count = excluded.held_count
+    first_deliveries = excluded.first_deliveries, held_count = excluded.held_count,
+    replays = excluded.replays
 """
 _PUT_HELD = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?)"
 _PUT_RUN = """
@@ -63,6 +66,7 @@ _DUE_PAGE = """
 SELECT sequence, attempts, due_ms FROM held INDEXED BY held_due
 WHERE cursor = ? AND (due_ms, sequence) > (?, ?) ORDER BY due_ms, sequence LIMIT ?
 """
+_COUNT_BELOW = "SELECT count(*) FROM held WHERE cursor = ? AND sequence < ?"
 _DUE_COUNT = """
 SELECT count(*) FROM held INDEXED BY held_due WHERE cursor = ? AND (due_ms, sequence) > (?, ?) AND due_ms <= ?
 """
@@ -147,14 +151,15 @@ class Positions:
     def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:
         """IPositions API. The iterable is lazy and may raise BackendError too."""
         with self._lock, self._reading() as connection:
-            row = connection.execute("SELECT id, released FROM topic WHERE name = ?", (topic,)).fetchone()
+            row = connection.execute("SELECT id, released, floor FROM topic WHERE name = ?", (topic,)).fetchone()
             if row is None:
                 return None
-            number, released = row
+            number, released, floor = row
             cursors = connection.execute(
                 "SELECT id, next, first_deliveries FROM cursor WHERE topic = ?", (number,)
             ).fetchall()
         below = min((following for _, following, _ in cursors), default=released)
+        below = below if floor is None else min(below, floor)
         first_deliveries = sorted(
             {sequence for _, _, blob in cursors for sequence in numbers_in(blob) if sequence < below}
         )
@@ -173,6 +178,13 @@ class Positions:
         number = self._ids.known_cursor(topic, channel)
         with self._reading_held() as reader:
             count: int = reader.execute(_DUE_COUNT, (number, *_finite(after), until_ms)).fetchone()[0]
+            return count
+
+    def count_held_below(self, topic: str, channel: str, sequence: int) -> int:
+        """IPositions API"""
+        number = self._ids.known_cursor(topic, channel)
+        with self._reading_held() as reader:
+            count: int = reader.execute(_COUNT_BELOW, (number, sequence)).fetchone()[0]
             return count
 
     def forget_held(self, topic: str, channel: str, start: int) -> int:
@@ -284,7 +296,7 @@ class Positions:
     def _put(self, connection: sqlite3.Connection, topics: Iterable[SavedTopic]) -> None:
         topic_rows = []
         cursor_rows = []
-        emptied: list[tuple[int]] = []
+        emptied: list[tuple[int, int]] = []
         dropped: list[tuple[int, int]] = []
         held: list[tuple[int, int, int, int]] = []
         runs: list[tuple[int, int, int, int]] = []
@@ -295,7 +307,9 @@ class Positions:
                 cursor_id = self._ids.of_cursor(topic.name, cursor.name)
                 cursor_rows.append(cursor_row(cursor_id, topic_id, cursor))
                 if cursor.emptied:
-                    emptied.append((cursor_id,))
+                    emptied.append((cursor_id, 0))
+                elif cursor.forgotten_from is not None:
+                    emptied.append((cursor_id, cursor.forgotten_from))
                 dropped += [(cursor_id, sequence) for sequence in cursor.dropped_rows]
                 held += [(cursor_id, row.sequence, row.attempts, row.due_ms) for row in cursor.held]
                 held += [(cursor_id, run.first, 0, run.due_ms) for run in cursor.runs if run.count == 1]
@@ -306,7 +320,7 @@ class Positions:
                 ]
         connection.executemany(_PUT_TOPIC, topic_rows)
         connection.executemany(_PUT_CURSOR, cursor_rows)
-        connection.executemany("DELETE FROM held WHERE cursor = ?", emptied)
+        connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence >= ?", emptied)
         connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence = ?", dropped)
         connection.executemany(_PUT_HELD, held)
         connection.executemany(_PUT_RUN, runs)

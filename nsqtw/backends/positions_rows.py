@@ -13,11 +13,12 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from nsqtw.core.cut import HeldRow, NamedChannel, NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.core.segment import SEQUENCE_MASK
-from nsqtw.topic_rules import DURABILITIES
+from nsqtw.topic_rules import DURABILITIES, is_retention_time
 
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999."""
@@ -123,13 +124,15 @@ def topic_row(number: int, topic: SavedTopic) -> tuple[Any, ...]:
     dropped = _blob([end for run in topic.dropped for end in run])
     waiting = _blob([number for run in topic.waiting for number in (run.first, run.count, run.delay_ms)])
     totals = (topic.released, topic.released_total, topic.end, topic.put_total)
-    return (number, topic.name, topic.paused, *totals, dropped, waiting, topic.durability)
+    marks, runs = (_blob(list(chain.from_iterable(part))) for part in (topic.marks, topic.runs))
+    retention = (topic.retention_time, topic.retention_bytes, topic.floor, marks, runs)
+    return (number, topic.name, topic.paused, *totals, dropped, waiting, topic.durability, *retention)
 
 
 def cursor_row(number: int, topic: int, cursor: SavedCursor) -> tuple[Any, ...]:
     """As the table has it."""
     first_deliveries = _blob(cursor.first_deliveries)
-    place = (cursor.next, cursor.taken_total, first_deliveries, cursor.held_count)
+    place = (cursor.next, cursor.taken_total, first_deliveries, cursor.held_count, cursor.replays)
     return (number, topic, cursor.name, cursor.paused, *place)
 
 
@@ -139,7 +142,7 @@ def numbers_in(blob: bytes) -> list[int]:
 
 
 def _topic(row: tuple[Any, ...]) -> SavedTopic:
-    _, name, paused, released, released_total, end, put_total, dropped, waiting, durability = row
+    _, name, paused, released, released_total, end, put_total, dropped, waiting, durability = row[:10]
     if durability not in ("", *DURABILITIES):
         raise OddError(f"it has the durability {durability!r}")
     runs = _numbers(waiting, 3, "waiting")
@@ -155,6 +158,7 @@ def _topic(row: tuple[Any, ...]) -> SavedTopic:
         waiting=[Waiting(*run) for run in zip(runs[::3], runs[1::3], runs[2::3], strict=True)],
         durability=durability,
     )
+    _add_retention(topic, row[10:])
     if topic.released_total > topic.put_total:
         raise OddError(f"{topic.released_total} messages were released and {topic.put_total} put")
     if any(run.first + run.count > SEQUENCE_MASK or run.delay_ms > LATEST_MS for run in topic.waiting):
@@ -162,8 +166,20 @@ def _topic(row: tuple[Any, ...]) -> SavedTopic:
     return topic
 
 
+def _add_retention(topic: SavedTopic, row: tuple[Any, ...]) -> None:
+    time, size, floor, marks, runs = row
+    if time is not None and not (isinstance(time, float) and is_retention_time(time)):
+        raise OddError(f"it has the retention {time!r}"[:100])
+    topic.retention_time = time
+    topic.retention_bytes = None if size is None else _integer(size, "retention_bytes")
+    topic.floor = None if floor is None else _integer(floor, "floor", SEQUENCE_MASK)
+    mark_numbers, run_numbers = _numbers(marks, 3, "marks"), _numbers(runs, 2, "runs")
+    topic.marks = list(zip(mark_numbers[::3], mark_numbers[1::3], mark_numbers[2::3], strict=True))
+    topic.runs = list(zip(run_numbers[::2], run_numbers[1::2], strict=True))
+
+
 def _cursor(row: tuple[Any, ...], topic: SavedTopic) -> SavedCursor:
-    _, _, name, paused, following, taken_total, first_deliveries, held_count = row
+    _, _, name, paused, following, taken_total, first_deliveries, held_count, replays = row
     cursor = SavedCursor(
         name,
         paused=_integer(paused, "paused", 1) == 1,
@@ -171,6 +187,7 @@ def _cursor(row: tuple[Any, ...], topic: SavedTopic) -> SavedCursor:
         taken_total=_integer(taken_total, "taken_total", _MOST_TOTAL),
         first_deliveries=_numbers(first_deliveries, 1, "first_deliveries"),
         held_count=_integer(held_count, "held_count", _MOST_TOTAL),
+        replays=_integer(replays, "replays", SEQUENCE_MASK),
     )
     if max(cursor.first_deliveries, default=0) > SEQUENCE_MASK:
         raise OddError("a message is in flight that cannot be")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 
-VERSION = 3
+VERSION = 4
 """The version of the schema below: raise it with every change, and keep reading the versions before."""
 
 _HELD_INDEX = "CREATE INDEX held_due ON held (cursor, due_ms, sequence, attempts)"
@@ -32,7 +32,12 @@ CREATE TABLE topic (
     put_total INTEGER NOT NULL,
     dropped BLOB NOT NULL,              -- pairs of u64, little-endian: first sequence, one past the last
     waiting BLOB NOT NULL,              -- triples of u64: first sequence, count, delay in ms
-    durability TEXT NOT NULL DEFAULT '' -- the class it was given while a broker ran; since version 2
+    durability TEXT NOT NULL DEFAULT '',-- the class it was given while a broker ran; since version 2
+    retention_time REAL,                -- seconds to keep what is finished, likewise; all from here on since version 4
+    retention_bytes INTEGER,
+    floor INTEGER,                      -- from this sequence on everything is kept; NULL: not because of its age
+    marks BLOB NOT NULL DEFAULT x'',    -- triples of u64: first sequence, ms, bytes
+    runs BLOB NOT NULL DEFAULT x''      -- pairs of u64: first sequence, messages before it
 );
 CREATE TABLE cursor (
     id INTEGER PRIMARY KEY,
@@ -43,6 +48,7 @@ CREATE TABLE cursor (
     taken_total INTEGER NOT NULL,
     first_deliveries BLOB NOT NULL,     -- u64 each
     held_count INTEGER NOT NULL DEFAULT 0,      -- its rows in held; since version 3
+    replays INTEGER NOT NULL DEFAULT 0, -- below it deferred messages it comes to have no row; since version 4
     UNIQUE (topic, name)
 );
 CREATE TABLE held (
@@ -63,6 +69,14 @@ _MIGRATIONS = {
         ALTER TABLE cursor ADD COLUMN held_count INTEGER NOT NULL DEFAULT 0;
         UPDATE cursor SET held_count = (SELECT count(*) FROM held WHERE held.cursor = cursor.id);
         {_HELD_INDEX}
+    """,
+    3: """
+        ALTER TABLE topic ADD COLUMN retention_time REAL;
+        ALTER TABLE topic ADD COLUMN retention_bytes INTEGER;
+        ALTER TABLE topic ADD COLUMN floor INTEGER;
+        ALTER TABLE topic ADD COLUMN marks BLOB NOT NULL DEFAULT x'';
+        ALTER TABLE topic ADD COLUMN runs BLOB NOT NULL DEFAULT x'';
+        ALTER TABLE cursor ADD COLUMN replays INTEGER NOT NULL DEFAULT 0
     """,
 }
 """What leads from a version to the next one. From 2 it reads all held rows, once: about a second for a million."""

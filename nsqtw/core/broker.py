@@ -292,7 +292,7 @@ class Broker:
             elif topic.ephemeral:
                 save.trims.append((topic.name, topic.log.queue, topic.unfinished()))
             else:
-                save.cut.topics.append(topic.saved())
+                save.cut.topics.append(topic.saved(now))
                 save.trims.append((topic.name, topic.log.queue, None))
         return save
 

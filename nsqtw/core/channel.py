@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from itertools import groupby, repeat
 from random import randrange
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nsqtw.core.agenda import Due
 from nsqtw.core.consumer import FIRST, Consumer, Delivery
@@ -42,6 +42,13 @@ all over the log, and a read takes a millisecond or two.
 """
 
 
+class Moved(NamedTuple):
+    """What a seek did to the number of a channel's unfinished messages."""
+
+    skipped: int
+    replayed: int
+
+
 class Channel(Due):
     """One channel of `topic`, created by it."""
 
@@ -56,7 +63,7 @@ class Channel(Due):
         """Whether a crash would leave this channel in being."""
         self.consumers: list[Consumer] = []
         self.departed: list[Consumer] = []
-        self.cursor = None if self.ephemeral else Cursor(topic, topic.pages(name))
+        self.cursor = None if self.ephemeral else Cursor(topic, topic.pages(name), self._look_at)
         self.position: Position = self.cursor or Fleeting(topic.mem_queue_size, self._room)
         self.joined_total = topic.released_total
         self.requeue_count = 0
@@ -196,6 +203,24 @@ class Channel(Due):
 
     # -- administration
 
+    def seek(self, sequence: int) -> Moved:
+        """
+        Let a durable channel go on at `sequence`, from the oldest message kept to `released`. From there on everything
+        comes as if for the first time, and nothing of it is in flight any more. Moved forwards, it forgets all before
+        that place; moved backwards, it keeps what is unfinished before it. BackendError when nothing is changed.
+        """
+        assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        before, is_forwards = self._unfinished_count, sequence >= self.cursor.next
+        self.cursor.seek(sequence)
+        for consumer in self.consumers + self.departed:
+            consumer.forget(0 if is_forwards else sequence)
+        self.departed = [consumer for consumer in self.departed if consumer.in_flight]
+        more = self._unfinished_count - before
+        self.joined_total -= max(0, more)
+        self._touch()
+        self.wake()
+        return Moved(skipped=max(0, -more), replayed=max(0, more))
+
     def pause(self) -> None:
         """Deliver nothing until `unpause`."""
         self._set_paused(True)
@@ -293,7 +318,7 @@ class Channel(Due):
             if self._give_again(consumer, on_disk, now):
                 left -= 1
                 continue
-            span = self.position.peek()
+            span = self.position.peek(now)
             if span is None:
                 break
             segment, start, stop = span
@@ -388,6 +413,13 @@ class Channel(Due):
         self._touch()
         if not self.ephemeral:
             self.topic.change_names(at_once=True)
+
+    @property
+    def _unfinished_count(self) -> int:
+        return self.depth + self.in_flight_count + self.deferred_count
+
+    def _look_at(self, due: float) -> None:
+        self.topic.broker.agenda.at(due, self)
 
     def _touch(self) -> None:
         if self.cursor is not None:

@@ -14,6 +14,10 @@ Depth is counted, not subtracted from sequences, which have gaps: `taken_total` 
 cut any more, of the topic's `released_total`. Deferred ones count as taken when they are released, and dropped
 ones when they are dropped.
 
+Deferred messages that are released ahead of `next` have held rows, so the log's records of them are passed over. A
+channel that was moved has no rows beyond the place it was moved to: below `_replays`, which is where `released` stood
+then, it takes deferred messages from the log too, none before its time, counted from when it was published.
+
 `changes()` gives what must be saved since the last time. A row that was born and finished in between leaves no
 trace in it.
 """
@@ -21,6 +25,7 @@ trace in it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nsqtw.core.consumer import FIRST, Delivery
@@ -34,16 +39,19 @@ if TYPE_CHECKING:
     from nsqtw.core.topic import Topic
 
 RETRY_READ_SECONDS = 1.0
+_HELD_AT_ONCE = 1000
+"""Deferred messages of a replay that get held rows in one turn, about."""
 
 
 class Cursor:
     """
     The position of one durable channel of `topic`. A new one starts at `released`. `pages` has its held rows that are
-    not in memory; None: all are.
+    not in memory; None: all are. `look_at` has `fall_due` called.
     """
 
-    def __init__(self, topic: Topic, pages: Pages | None) -> None:
+    def __init__(self, topic: Topic, pages: Pages | None, look_at: Callable[[float], None]) -> None:
         self._topic = topic
+        self._look_at = look_at
         self._clock = topic.broker.held_clock
         self._page_rows = topic.broker.page_rows
         self.next = topic.released
@@ -55,6 +63,7 @@ class Cursor:
         self._requeued: deque[tuple[int, int]] = deque()  # mark, sequence
         self._is_restored = False  # and has not looked yet at what has become due since it was saved
         self._restored_count = 0  # how many of the oldest requeued ones nsqd would have read from disk
+        self._replays = 0
 
     @property
     def depth(self) -> int:
@@ -102,15 +111,15 @@ class Cursor:
         self.taken_total += count
         self._touch()
 
-    def peek(self) -> Span | None:
+    def peek(self, now: float) -> Span | None:
         before = self.next
-        span = self._peek()
+        span = self._peek(now)
         if self.next != before:
             self._touch()  # a dropped range that is behind all cursors is forgotten: they must be saved with it
         return span
 
-    def _peek(self) -> Span | None:
-        released = self._topic.released
+    def _peek(self, now: float) -> Span | None:
+        released, most_taken = self._topic.released, self.taken_total + _HELD_AT_ONCE
         while self.next < released:
             segment = self._segment()
             if segment is None or segment.first >= released:
@@ -121,8 +130,10 @@ class Cursor:
             dropped, kept_again = self._topic.next_dropped(self.next)
             if dropped <= self.next:
                 self.next = max(self.next, kept_again)
-            elif segment.delay_ms:
+            elif segment.delay_ms and not self._is_due_again(segment, now):
                 self.next = segment.end
+                if self.taken_total >= most_taken:
+                    return None  # the rest in the next turn
             else:
                 return Span(segment, self.next - segment.first, min(segment.end, dropped) - segment.first)
         # Right unless messages were lost on the medium: then this is where the count is mended.
@@ -202,6 +213,22 @@ class Cursor:
         self._restored_count = 0
         self._touch()
 
+    def seek(self, sequence: int) -> None:
+        """See `Channel.seek`. BackendError when it cannot be counted what comes then; nothing is changed."""
+        topic = self._topic
+        unread = topic.reading.count(sequence, topic.released)
+        if sequence >= self.next:
+            self.forget_held()
+        else:
+            self._held.forget_from(sequence)
+            # What is left is served at once: marks far ahead would have it wait for all that is replayed.
+            self._requeued = deque((sequence, other) for _, other in self._requeued if other < sequence)
+            self._restored_count = min(self._restored_count, len(self._requeued))
+        self.next, self._replays = sequence, topic.released
+        self.taken_total = topic.released_total - unread
+        self._ahead.clear()
+        self._touch()
+
     def held_rows(self, now: float, *, deferred: bool, limit: int) -> list[HeldRow]:
         """
         Some of the held rows, by when they are due, for looking at: deferred ones, or those that are ready and those in
@@ -212,6 +239,11 @@ class Cursor:
     def due_at(self, row: HeldRow) -> float:
         """When a deferred row is due, in the clock of `now`."""
         return self._clock.moment(row.due_ms)
+
+    @property
+    def replays(self) -> int:
+        """Below this sequence deferred messages are taken from the log."""
+        return self._replays
 
     def held_in_memory(self) -> list[int]:
         """The sequences of the held rows in memory, in any order: of an ephemeral topic's channel these are all."""
@@ -226,6 +258,7 @@ class Cursor:
         """What changed since the last call, to be saved."""
         saved = SavedCursor(name, next=self.next, taken_total=self.taken_total)
         saved.first_deliveries = first_deliveries
+        saved.replays = self._replays if self.next < self._replays else 0
         self._held.changes(saved)
         self.touched = False
         return saved
@@ -241,7 +274,7 @@ class Cursor:
         Become what was saved. What was in flight comes back first. `emptied` says that the held rows that are saved are
         void.
         """
-        self.next, self.taken_total = saved.next, saved.taken_total
+        self.next, self.taken_total, self._replays = saved.next, saved.taken_total, saved.replays
         self._held.restore(saved)
         for sequence in sorted(saved.first_deliveries):
             self._held.hold(sequence, 1)
@@ -259,6 +292,20 @@ class Cursor:
         self._ahead = self._topic.log.following(self.next)
         self._ahead.reverse()
         return self._ahead[-1] if self._ahead else None
+
+    def _is_due_again(self, segment: Segment, now: float) -> bool:
+        """
+        Whether deferred messages are to be taken from the log. Those of a replay that are not due yet are held from
+        now on.
+        """
+        if self.next >= self._replays:
+            return False
+        wall_ns = segment.timestamp_ns + segment.delay_ms * 10**6
+        due = (wall_ns - self._topic.broker.wall_offset_ns) / 1e9
+        if due > now:
+            self.hold_deferred(self.next, segment.end - self.next, due)
+            self._look_at(due)
+        return due <= now
 
     def _join_queue(self, sequences: list[int], mark: int) -> None:
         self._requeued.extend([(mark, sequence) for sequence in sequences])

@@ -55,6 +55,10 @@ class SavedCursor:
     """In a cut: sequences whose held rows are to be removed."""
     emptied: bool = False
     """In a cut: remove all held rows first."""
+    replays: int = 0
+    """Below this sequence, deferred messages that it comes to have no held row of their own (see `core.cursor`)."""
+    forgotten_from: int | None = None
+    """In a cut: first remove the held rows from this sequence on."""
 
 
 @define(frozen=True)
@@ -93,6 +97,16 @@ class SavedTopic:
     waiting: list[Waiting] = field(factory=list)
     durability: str = ""
     """The class it was given while a broker ran; "" for the one that the options say."""
+    retention_time: float | None = None
+    """How long it was told to keep what is finished while a broker ran; None: what the options say."""
+    retention_bytes: int | None = None
+    """How many bytes of that, likewise."""
+    floor: int | None = None
+    """From this sequence on everything is kept; None: nothing is kept because of its age."""
+    marks: list[tuple[int, int, int]] = field(factory=list)
+    """See `core.retention.Ages.saved`."""
+    runs: list[tuple[int, int]] = field(factory=list)
+    """See `core.runs.Runs.saved`."""
     cursors: list[SavedCursor] = field(factory=list)
 
 

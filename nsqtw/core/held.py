@@ -59,6 +59,11 @@ class Pages:
         found: list[HeldRow] = self._positions.held(self._topic, self._channel, after, limit)
         return found
 
+    def count_below(self, sequence: int) -> int:
+        """How many there are under a sequence. BackendError."""
+        found: int = self._positions.count_held_below(self._topic, self._channel, sequence)
+        return found
+
     def count(self, after: Key, until_ms: int) -> int:
         """How many there are behind `after` that are due then. BackendError."""
         found: int = self._positions.count_held(self._topic, self._channel, after, until_ms)
@@ -102,6 +107,8 @@ class Held:
         self.is_blocked = False
         """Whether what comes next cannot be read on because it is being saved."""
         self._emptied = False
+        self._forgotten_from: int | None = None
+        """What is saved from this sequence on is void, and removed by the next cut."""
 
     def __bool__(self) -> bool:
         """Whether a row is in memory: one that may be in flight."""
@@ -224,7 +231,7 @@ class Held:
         after = max(self._border, (self._counted_ms, inf))
         if self._pages is None or after[0] > now_ms or not self._out_count:
             self._counted_ms = max(self._counted_ms, now_ms)
-        elif not self._is_saving:  # a save may add rows that are counted when it has ended
+        elif not self._is_saving and self._forgotten_from is None:  # a save adds and removes rows
             counted = self._pages.count(after, now_ms)
             self._counted_ms = now_ms
             self._due_out_count = min(self._out_count, self._due_out_count + counted)
@@ -249,6 +256,23 @@ class Held:
         self._in_cut.clear()
         self.is_blocked = False
         self._emptied = True
+
+    def forget_from(self, start: int) -> None:
+        """Forget the rows from a sequence on. BackendError, and nothing is changed. Not while a cut is being saved."""
+        if self._out_count and self._pages is not None:
+            saved = sum(sequence < start and sequence not in self._changed for sequence in self._rows)
+            saved += sum(sequence < start and was_saved for sequence, was_saved in self._changed.items())
+            self._out_count = max(0, self._pages.count_below(start) - saved)
+            self._due_out_count = min(self._due_out_count, self._out_count)
+        self._rows = {sequence: row for sequence, row in self._rows.items() if sequence < start}
+        self._soon = [entry for entry in self._soon if entry[1] < start]
+        heapify(self._soon)
+        self._beyond = {sequence for sequence in self._beyond if sequence < start}
+        self._changed = {sequence: saved for sequence, saved in self._changed.items() if sequence < start}
+        self._runs = [evolve(run, count=min(run.count, start - run.first)) for run in self._runs if run.first < start]
+        self._runs_count = sum(run.count for run in self._runs)
+        self._count_unsaved()
+        self._forgotten_from = start if self._forgotten_from is None else min(start, self._forgotten_from)
 
     def some(self, now_ms: int, *, deferred: bool, limit: int) -> list[HeldRow]:
         """
@@ -276,7 +300,7 @@ class Held:
                 saved.held.append(HeldRow(sequence, *row))
         saved.runs = self._runs
         saved.held_count = self.count
-        saved.emptied = self._emptied
+        saved.emptied, saved.forgotten_from = self._emptied, self._forgotten_from
         self._in_cut, self._changed = self._changed, {}
         self._runs_in_cut, self._runs = self._runs, []
         self._emptied = False
@@ -297,6 +321,8 @@ class Held:
             self._emptied = self._emptied or saved.emptied
             self._count_unsaved()
             return
+        if self._forgotten_from == saved.forgotten_from:
+            self._forgotten_from = None
         for run in runs:
             self._runs_count -= run.count
             self._let_out(run.first, run.count, run.due_ms)
@@ -345,7 +371,7 @@ class Held:
     def _take_rows(self, page: Iterable[HeldRow], border: Key) -> None:
         """Take rows that were read, up to `border`."""
         for row in page:
-            if _key(row) > border or self._knows(row.sequence):
+            if _key(row) > border or self._is_known(row.sequence):
                 continue
             self._rows[row.sequence] = (row.attempts, row.due_ms)
             self._soon.append((row.due_ms, row.sequence))
@@ -381,7 +407,10 @@ class Held:
         self._runs = left
         return border
 
-    def _knows(self, sequence: int) -> bool:
+    def _is_known(self, sequence: int) -> bool:
+        """Whether memory says what there is to say of a row that was read."""
+        if self._forgotten_from is not None and sequence >= self._forgotten_from:
+            return True
         return sequence in self._rows or sequence in self._changed or sequence in self._in_cut
 
     def _count_unsaved(self) -> None:
@@ -399,7 +428,7 @@ class Held:
         after = max(after, self._border)
         while found < limit and (page := self._pages.read(after, self._page_rows)):
             for row in page:
-                if row.sequence not in known:
+                if row.sequence not in known and not self._is_known(row.sequence):
                     found += 1
                     yield row
             after = _key(page[-1])

@@ -130,6 +130,17 @@ class Log:
                 return self._some_of_tail(start)
         return [segment for segment in block if segment.end > sequence]
 
+    def read(self, sequence: int, limit: int) -> list[Segment]:
+        """
+        As `following`, about `limit` bytes, and for a reader who comes once: what is read from the backend is not kept
+        in memory, and small segments stay as they are.
+        """
+        tail, start = self._tail, self._start
+        if start < len(tail) and sequence >= self._firsts[start]:
+            place = bisect_right(self._firsts, sequence, start) - 1
+            return self._some_of_tail(place + (tail[place].end <= sequence), limit)
+        return self._stored(sequence, limit) or self._some_of_tail(start, limit)
+
     def find(self, sequence: int) -> tuple[Segment, int] | None:
         """
         The segment that contains `sequence` and its index in there; None when it is not there any more.
@@ -163,25 +174,29 @@ class Log:
         self._start = 0
         self._cache.forget_blocks(self)
 
-    def _some_of_tail(self, place: int) -> list[Segment]:
+    def _some_of_tail(self, place: int, limit: int = SEGMENT_BYTES) -> list[Segment]:
         """About SEGMENT_BYTES of it: who holds on to them keeps them in memory."""
         stop, held = place, 0
-        while stop < len(self._tail) and held < SEGMENT_BYTES:
+        while stop < len(self._tail) and held < limit:
             held += len(self._tail[stop].frames)
             stop += 1
         return self._tail[place:stop]
 
     def _read(self, sequence: int, limit: int) -> list[Segment]:
-        """A block from the backend, up to where the tail begins, small segments merged."""
+        """A block from the backend, small segments merged."""
         self.reads += 1
+        block = merge(self._stored(sequence, limit))
+        if block:
+            self._cache.keep_block(self, sequence, block)
+        return block
+
+    def _stored(self, sequence: int, limit: int) -> list[Segment]:
+        """What the backend has, up to where the tail begins."""
         read = self.queue.read(sequence, limit)
         if self._start < len(self._tail):
             border = self._firsts[self._start]
             read = [segment for segment in read if segment.first < border]
-        block = merge(read)
-        if block:
-            self._cache.keep_block(self, sequence, block)
-        return block
+        return read
 
 
 _first = attrgetter("first")

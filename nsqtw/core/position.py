@@ -51,7 +51,7 @@ class Position(Protocol):
         The topic released these; when some of them are deferred, the earliest moment one becomes due.
         """
 
-    def peek(self) -> Span | None:
+    def peek(self, now: float) -> Span | None:
         """The unread messages that come next, as far as they lie in one segment. BackendError."""
 
     def advance(self, count: int) -> None:

@@ -21,10 +21,13 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.cut import NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.log import Log
+from nsqtw.core.retention import Ages, Mark, limits_of
+from nsqtw.core.runs import Runs
 from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import ICountedQueue, IPositions
 from nsqtw.names import is_ephemeral
+from nsqtw.options import Options
 
 _READ_BYTES = 1 << 20
 
@@ -61,7 +64,7 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
             _tell_loss(broker, name, log, saved_end, owed - _owed(state))
         elif name in known and ICountedQueue.providedBy(log.queue):
             log.queue.check(_start(state), owed)
-        _count_beyond(state, log)
+        _count_beyond(state, log, broker.options)
         if not broker.options.keep_deferred:
             _forget_delays(state)
         topic = broker.topics[name] = Topic(broker, name, log)
@@ -151,12 +154,20 @@ def _tell_loss(broker: Broker, topic: str, log: Log, saved_end: int, count: int)
     broker.log(level, text, topic=topic, end=log.end, saved_end=saved_end, count=count)
 
 
-def _count_beyond(state: SavedTopic, log: Log) -> None:
+def _count_beyond(state: SavedTopic, log: Log, options: Options) -> None:
     """Add to `state` what the log has beyond the end that was saved."""
+    limits = limits_of(state.name, (state.retention_time, state.retention_bytes), options)
+    runs, ages = Runs(state.end, state.runs), Ages(limits, state.end, map(Mark._make, state.marks))
+    runs.cut(log.end)
+    ages.cut(log.end)
     while read := log.queue.read(state.end, _READ_BYTES):
+        for segment in read:
+            runs.took(segment.first, segment.count)
+            ages.took(segment)
         state.put_total += sum(segment.count for segment in read)
         state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms]
         state.end = read[-1].end
+    state.runs, state.marks = runs.saved(), [*ages.saved()]
 
 
 def _forget_delays(state: SavedTopic) -> None:
@@ -170,7 +181,9 @@ def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
     for cursor in state.cursors:
         cursor.held_count -= positions.forget_held(state.name, cursor.name, log.end)
         cursor.first_deliveries = [sequence for sequence in cursor.first_deliveries if sequence < log.end]
+        cursor.next = min(cursor.next, log.end)
         cursor.taken_total = state.released_total
+    state.released = min(state.released, log.end)
     state.put_total = state.released_total
     sequence = min([state.released, *(cursor.next for cursor in state.cursors)])
     while read := log.queue.read(sequence, _READ_BYTES):
@@ -178,13 +191,13 @@ def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
         for segment in read:
             state.put_total += max(0, segment.end - max(segment.first, state.released))
             for cursor in state.cursors:
-                if not segment.delay_ms:
-                    cursor.taken_total -= _unread(segment, cursor.next, state)
+                stop = min(cursor.replays, state.released) if segment.delay_ms else state.released
+                cursor.taken_total -= _unread(segment, cursor.next, stop, state)
 
 
-def _unread(segment: Segment, start: int, state: SavedTopic) -> int:
-    """How many messages of a segment a cursor at `start` still has to read of what is released."""
-    low, high = max(segment.first, start), min(segment.end, state.released)
+def _unread(segment: Segment, start: int, stop: int, state: SavedTopic) -> int:
+    """How many messages of a segment a cursor at `start` still has to read up to `stop`."""
+    low, high = max(segment.first, start), min(segment.end, stop)
     dropped = sum(max(0, min(high, stop) - max(low, first)) for first, stop in state.dropped)
     return max(0, high - low) - dropped
 
@@ -196,7 +209,7 @@ def _forget_messages(state: SavedTopic, log: Log) -> None:
     state.waiting.clear()
     state.dropped.clear()
     for cursor in state.cursors:
-        cursor.next = log.end
+        cursor.next, cursor.replays = log.end, 0
         cursor.taken_total = state.released_total
         cursor.emptied = cursor.held_count > 0
         cursor.held_count = 0

@@ -14,7 +14,7 @@ This module is hot, once per publish command and per segment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
@@ -22,10 +22,12 @@ from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Wa
 from nsqtw.core.held import Pages
 from nsqtw.core.intake import Intake
 from nsqtw.core.log import Log
+from nsqtw.core.reading import Reading
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import Waiter
 from nsqtw.names import is_ephemeral
+from nsqtw.topic_rules import EARLIEST
 
 if TYPE_CHECKING:
     from nsqtw.core.broker import Broker
@@ -54,6 +56,7 @@ class Topic:
         self.message_bytes = 0
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""
+        self.reading = Reading(self)
         self._intake = Intake(broker)
         self._waiting: list[Waiting] = []
         self._dropped: list[tuple[int, int]] = []
@@ -115,6 +118,7 @@ class Topic:
         self._count(segments)
         self.log.append(segments, pinned=pinned)
         self.put_total += sum(segment.count for segment in segments)
+        self.reading.took(segments, now)
         for segment in segments:
             if segment.delay_ms:
                 add_waiting(self._waiting, Waiting(segment.first, segment.count, segment.delay_ms))
@@ -122,6 +126,7 @@ class Topic:
             self._release(segments, now)
         if self.log.is_in_memory:
             self.log.queue.trim(*self.unfinished())
+        self.reading.tell()
         self.touch()
 
     @property
@@ -131,11 +136,12 @@ class Topic:
 
     # -- channels
 
-    def channel(self, name: str, now: float) -> Channel:
+    def channel(self, name: str, now: float, start: str = "") -> Channel:
         """
         The channel of that name, created when there is none: it starts at `released`, the first one so gets
-        what the topic kept. Whoever must rely on its birth waits for `broker.save`. Exiting; InvalidName; CapReached;
-        BackendError when an ephemeral topic cannot move its log out of memory for it.
+        what the topic kept; or at the oldest message kept, when `start`, or else the options, say "earliest". Whoever
+        must rely on its birth waits for `broker.save`. Exiting; InvalidName; CapReached; BackendError when an
+        ephemeral topic cannot move its log out of memory for it.
         """
         found = self.channels.get(name)
         if found is not None:
@@ -147,6 +153,8 @@ class Topic:
             self.broker.move_out_of_memory(self)
         channel = Channel(self, name)
         kept = self._kept() if channel.ephemeral and not self.paused else []
+        if (start or self.broker.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
+            channel.seek(self.reading.kept_from)
         self.channels[name] = channel
         self.broker.caps.channel_count += 1
         self.broker.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
@@ -204,7 +212,7 @@ class Topic:
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
         dropped = self.depth
-        if self.channels and self.log.end > self.released:
+        if (self.channels or self.reading.retained.is_on) and self.log.end > self.released:
             self._dropped.append((self.released, self.log.end))
         for channel in self.channels.values():
             channel.joined_total += dropped
@@ -223,6 +231,7 @@ class Topic:
             waiter(Exiting())
         for name in list(self.channels):
             self.delete_channel(name)
+        self.reading.tell()
         self.log.close()
 
     def say_closing(self) -> None:
@@ -264,6 +273,12 @@ class Topic:
                 return start, stop
         return self.released, self.released
 
+    def dropped_between(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The dropped ranges between two sequences, as far as they lie there."""
+        for first, end in self._dropped:
+            if start < end and first < stop:
+                yield max(first, start), min(end, stop)
+
     def lost(self, sequence: int) -> None:
         """An unfinished message is not in the log any more."""
         text = "TOPIC({topic}): message {sequence} was not finished and is not stored any more"
@@ -295,11 +310,8 @@ class Topic:
                 keep.update(channel.cursor.held_in_memory(), channel.first_deliveries())
         return below, sorted(keep)
 
-    def saved(self) -> SavedTopic:
+    def saved(self, now: float) -> SavedTopic:
         """What changed since the last cut."""
-        cursors = [channel.cursor for channel in self.channels.values() if channel.cursor is not None]
-        lowest = min((cursor.next for cursor in cursors), default=self.released)
-        self._dropped = [(start, stop) for start, stop in self._dropped if stop > lowest]
         saved = SavedTopic(
             self.name,
             paused=self.paused,
@@ -307,10 +319,13 @@ class Topic:
             released_total=self.released_total,
             end=self.log.end,
             put_total=self.put_total,
-            dropped=list(self._dropped),
             waiting=list(self._waiting),
             durability=self._given_durability,
         )
+        self.reading.save_into(saved, self.broker.timestamp_ns(now) // 10**6)
+        lowest = self.reading.kept_from
+        self._dropped = [(start, stop) for start, stop in self._dropped if stop > lowest]
+        saved.dropped = list(self._dropped)
         self._in_cut.clear()
         for channel in self.channels.values():
             if channel.cursor is not None and channel.cursor.touched:
@@ -357,6 +372,7 @@ class Topic:
         for channel in self.channels.values():
             channel.joined_total = self.released_total
             channel.await_deferred(now)
+        self.reading.restore(saved, now)
         self.touch()
 
     # -- inside
@@ -398,6 +414,7 @@ class Topic:
             if channel.ephemeral:
                 channel.release(kept, now)
             channel.wake()
+        self.reading.tell()
 
     def _kept(self) -> list[Segment]:
         """What is not released yet, as far as an ephemeral channel could take it. BackendError."""

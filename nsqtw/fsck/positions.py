@@ -151,10 +151,11 @@ def _count(log: TopicLog, low: int, high: int) -> int:
 
 
 def _unread(topic: SavedTopic, cursor: SavedCursor, log: TopicLog) -> int:
-    """Released messages a cursor has not come to: deferred and dropped ones count as taken."""
-    unread = log.at_once.count(cursor.next, topic.released)
+    """Released messages a cursor has not come to: dropped ones count as taken, and deferred ones but in a replay."""
+    unread = log.at_once.count(cursor.next, topic.released) + log.deferred.count(cursor.next, cursor.replays)
     for first, stop in topic.dropped:
         unread -= log.at_once.count(max(first, cursor.next), min(stop, topic.released))
+        unread -= log.deferred.count(max(first, cursor.next), min(stop, cursor.replays))
     return unread
 
 

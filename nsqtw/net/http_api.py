@@ -3,6 +3,9 @@ The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
 
     GET    /ping  /info  /stats                                             http_stats
     POST   /pub  /mpub                                                      http_publish
+    GET    /v2/topic/log  /v2/topic/log/range                               http_log
+    POST   /v2/channel/seek                                                 http_replay
+    GET    /v2/channel/messages  /v2/topic/messages                         http_replay
     POST   /topic/{create,delete,empty,pause,unpause}?topic=                http_admin
     POST   /channel/{create,delete,empty,pause,unpause}?topic=&channel=     http_admin
     GET    /config/:opt                                                     http_config
@@ -39,7 +42,9 @@ from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_door import HttpDoor
+from nsqtw.net.http_log import LogReading
 from nsqtw.net.http_publish import Publishing
+from nsqtw.net.http_replay import Replay
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import ANY_RIGHT, FREE, OneAnswer, Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
@@ -113,6 +118,8 @@ def broker_site(
                 Route(b"GET", b"/stats", inspection.stats, needs=ANY_RIGHT),
                 *publishing.routes(),
                 *Administration(broker, pump).routes(),
+                *LogReading(broker, pump).routes(),
+                *Replay(broker, pump).routes(),
                 *Configuration(broker.options).routes(),
                 *Debugging(pump.reactor).routes(),
                 Route(b"GET", b"/v2/openapi.json", _api, needs=ANY_RIGHT),

@@ -376,7 +376,9 @@ class PositionsContract(OnDirectory):
         held = [HeldRow(3, 2, 0), HeldRow(5, 65535, 1_700_000_000_000)]
         first = [8, 6, 7]
         cursors = [
-            SavedCursor("c1", paused=True, next=9, taken_total=8, first_deliveries=first, held=held, held_count=2),
+            SavedCursor(
+                "c1", paused=True, next=9, taken_total=8, first_deliveries=first, held=held, held_count=2, replays=12
+            ),
             SavedCursor("c2#ephemeral"),
         ]
         topic = SavedTopic(
@@ -389,6 +391,11 @@ class PositionsContract(OnDirectory):
             dropped=[(10, 12), (15, 20)],
             waiting=[Waiting(21, 3, 60_000), Waiting(25, 1, 1 << 40)],
             durability="fsync",
+            retention_time=90061.5,
+            retention_bytes=1 << 40,
+            floor=7,
+            marks=[(7, 1_700_000_000_000, 0), (30, 1_700_000_000_001, 1 << 50)],
+            runs=[(7, 0), (15, 5), (30, 20)],
             cursors=cursors,
         )
         positions.save(Cut(topics=[topic, SavedTopic("empty")]))
@@ -417,6 +424,21 @@ class PositionsContract(OnDirectory):
         positions.save(Cut(topics=[SavedTopic("t", cursors=[emptied])]))
         saved = self.reopened(positions, directory)
         assert saved.topics[0].cursors == [SavedCursor("c", next=9, held=[HeldRow(8, 1, 0)], held_count=1)]
+
+    def test_a_channel_that_was_moved_has_no_rows_beyond_the_place_but_new_ones(
+        self, positions: IPositions, directory: str
+    ) -> None:
+        """Removing them comes before the rows of the same cut. Other channels keep theirs."""
+        rows = [HeldRow(sequence, 1, 0) for sequence in range(5)]
+        cursors = [SavedCursor(name, held=rows, held_count=5) for name in "cd"]
+        positions.save(Cut(topics=[SavedTopic("t", cursors=cursors)]))
+        assert [positions.count_held_below("t", "c", sequence) for sequence in (0, 3, 9)] == [0, 3, 5]
+        moved = SavedCursor("c", next=3, held=[HeldRow(8, 1, 0)], forgotten_from=3, held_count=4)
+        positions.save(Cut(topics=[SavedTopic("t", cursors=[moved])]))
+        assert positions.count_held_below("t", "c", 9) == 4
+        saved = self.reopened(positions, directory)
+        kept = [*rows[:3], HeldRow(8, 1, 0)]
+        assert saved.topics[0].cursors == [SavedCursor("c", next=3, held=kept, held_count=4), cursors[1]]
 
     def test_deleted_and_born_again_in_one_cut(self, positions: IPositions, directory: str) -> None:
         """Deletions come first; nothing of the old one is left; unknown names do no harm."""
@@ -458,7 +480,9 @@ class PositionsContract(OnDirectory):
         assert self.unfinished(positions, "t") == (100, [3, 4, 7, 50, 99])
         positions.save(Cut(deleted_channels=[("t", "behind")]))
         assert self.unfinished(positions, "t") == (500, [4, 7, 50, 300])
-        positions.save(Cut(deleted_channels=[("t", "ahead")]))
+        positions.save(Cut(topics=[SavedTopic("t", released=600, floor=50)]))
+        assert self.unfinished(positions, "t") == (50, [4, 7]), "nothing is trimmed that is retained"
+        positions.save(Cut(deleted_channels=[("t", "ahead")], topics=[SavedTopic("t", released=600, floor=700)]))
         assert self.unfinished(positions, "t") == (600, [])
         assert positions.unfinished("unknown") is None
 

@@ -93,6 +93,7 @@ class MemoryPositions:
         for saved in self.saved.topics:
             if saved.name == topic:
                 below = min((cursor.next for cursor in saved.cursors), default=saved.released)
+                below = below if saved.floor is None else min(below, saved.floor)
                 wanted = {sequence for cursor in saved.cursors for sequence in _unfinished(cursor)}
                 return below, iter(sorted(sequence for sequence in wanted if sequence < below))
         return None
@@ -107,6 +108,11 @@ class MemoryPositions:
         self._fail_to_read()
         rows = self._held(topic, channel)
         return sum((row.due_ms, row.sequence) > after and row.due_ms <= until_ms for row in rows)
+
+    def count_held_below(self, topic: str, channel: str, sequence: int) -> int:
+        """IPositions API"""
+        self._fail_to_read()
+        return sum(row.sequence < sequence for row in self._held(topic, channel))
 
     def forget_held(self, topic: str, channel: str, start: int) -> int:
         """IPositions API"""
@@ -163,6 +169,8 @@ def _merged_topic(old: SavedTopic | None, new: SavedTopic) -> SavedTopic:
 
 def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
     held = {row.sequence: row for row in old.held} if old is not None and not new.emptied else {}
+    if new.forgotten_from is not None:
+        held = {sequence: row for sequence, row in held.items() if sequence < new.forgotten_from}
     for sequence in new.dropped_rows:
         held.pop(sequence, None)
     held.update({row.sequence: row for row in new.held})
@@ -170,7 +178,9 @@ def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
         held.update({run.first + n: HeldRow(run.first + n, 0, run.due_ms) for n in range(run.count)})
     rows = sorted(held.values(), key=lambda row: row.sequence)
     first_deliveries = list(new.first_deliveries)
-    return evolve(new, first_deliveries=first_deliveries, held=rows, runs=[], dropped_rows=[], emptied=False)
+    merged = evolve(new, first_deliveries=first_deliveries, held=rows, runs=[], dropped_rows=[], emptied=False)
+    merged.forgotten_from = None
+    return merged
 
 
 def _unfinished(cursor: SavedCursor) -> list[int]:

@@ -189,17 +189,26 @@ def test_a_later_version_is_not_touched(positions: Positions, path: str) -> None
     connection.close()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+_TO_3 = "; ".join(
+    f"ALTER TABLE topic DROP COLUMN {column}"
+    for column in ("retention_time", "retention_bytes", "floor", "marks", "runs")
+)
+_TO_2 = (
+    "DROP INDEX held_due; ALTER TABLE cursor DROP COLUMN held_count; ALTER TABLE broker DROP COLUMN suspect;"
+    "ALTER TABLE broker DROP COLUMN wall_shift_ms"
+)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: str, version: int) -> None:
-    """Version 1 knew no durability class of a topic's own, version 2 no pages of held rows."""
+    """Version 1 knew no durability class of a topic's own, version 2 no pages of held rows, version 3 no retention."""
     positions.save(cut(1))
     positions.close(False)
     connection = sqlite3.connect(path)
-    connection.executescript(
-        "DROP INDEX held_due; ALTER TABLE cursor DROP COLUMN held_count; ALTER TABLE broker DROP COLUMN suspect;"
-        "ALTER TABLE broker DROP COLUMN wall_shift_ms; UPDATE broker SET version = 2"
-    )
-    if version == 1:
+    connection.executescript(f"{_TO_3}; ALTER TABLE cursor DROP COLUMN replays; UPDATE broker SET version = 3")
+    if version < 3:
+        connection.executescript(f"{_TO_2}; UPDATE broker SET version = 2")
+    if version < 2:
         columns = "id, name, paused, released, released_total, end_sequence, put_total, dropped, waiting"
         connection.executescript(
             f"CREATE TABLE older AS SELECT {columns} FROM topic; DROP TABLE topic; ALTER TABLE older RENAME TO topic;"
@@ -210,6 +219,7 @@ def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: st
         saved = load(path)
         assert numbers(saved) == {1}
         assert [cursor.held_count for topic in saved.topics for cursor in topic.cursors] == [1, 1, 1, 1]
+        assert [(topic.floor, topic.marks, topic.runs) for topic in saved.topics] == [(None, [], [])] * 2
         assert saved.odd == []
 
 
