@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Lock
 from typing import Any, cast
 
@@ -82,7 +82,6 @@ class SqliteBackend:
             except sqlite3.DatabaseError as error:
                 if not is_corrupt(error):
                     raise
-                self._writer.close()
                 set_aside(self._path, report)
                 self._open()
         except sqlite3.Error as error:
@@ -213,15 +212,18 @@ class SqliteBackend:
     def _open(self) -> None:
         """sqlite3.Error, BackendError, OSError."""
         finish_setting_aside(self._path)
-        self._writer = connect(self._path)
-        migrate(self._writer)
-        self._remove_nameless()
-        self._found = survey(self._writer, self.report)
-        for topic in self._found.values():
-            if topic.is_odd:
-                self._writer.execute(_SET_TOPIC, (topic.end, topic.bytes, topic.topic_id))
-        self._next_id: int = self._writer.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
-        self._reader = connect(self._path)
+        with ExitStack() as undo:
+            self._writer = connect(self._path)
+            undo.callback(self._writer.close)
+            migrate(self._writer)
+            self._remove_nameless()
+            self._found = survey(self._writer, self.report)
+            for topic in self._found.values():
+                if topic.is_odd:
+                    self._writer.execute(_SET_TOPIC, (topic.end, topic.bytes, topic.topic_id))
+            self._next_id: int = self._writer.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
+            self._reader = connect(self._path)
+            undo.pop_all()
 
     def _find(self, topic: str) -> FoundTopic | None:
         """What is stored of a topic, as it was at the open, or is now when that is over."""

@@ -58,10 +58,10 @@ class Row(NamedTuple):
         return Segment(self.first, self.last + 1 - self.first, self.delay, self.frames)
 
     def bounds(self, low: int, high: int) -> tuple[int, int]:
-        """The first and the last sequence of it, as far as it can be told; `low` and `high` when it cannot."""
-        if type(self.first) is int and type(self.last) is int and low <= self.first <= self.last <= high:
-            return self.first, self.last
-        return low, max(low, high)
+        """The first and the last sequence of it; `low` and `high` for what cannot be told."""
+        last = self.last if type(self.last) is int and low <= self.last <= high else max(low, high)
+        first = self.first if type(self.first) is int and low <= self.first <= last else low
+        return first, last
 
     def mended(self) -> Row | None:
         """With the numbers its frames tell, if these are good. A delay that cannot be is none."""

@@ -72,10 +72,14 @@ def connect(path: str) -> sqlite3.Connection:
     """A connection that leaves transactions to the caller. sqlite3.Error."""
     create_private(path)
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    try:
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

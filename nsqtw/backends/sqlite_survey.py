@@ -96,7 +96,8 @@ def newest_end(connection: sqlite3.Connection, topic_id: int) -> int:
 
 def is_corrupt(error: sqlite3.Error) -> bool:
     """Whether a page is not what SQLite wrote, rather than the disk refusing it."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+    # A text that cannot be decoded is an error of the module, and has no code.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF == sqlite3.SQLITE_CORRUPT
 
 
 def is_failed_sync(error: sqlite3.Error) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nsqtw.backends.sqlite import SqliteBackend, SqliteFactory
+from nsqtw.backends.sqlite_row import WRONG_NUMBERS
 from nsqtw.backends.sqlite_schema import VERSION
 from nsqtw.errors import BackendError, BackendFull, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueueFactory
@@ -89,10 +90,10 @@ def test_a_flipped_bit_costs_one_segment_and_is_reported_once(
     ("damage", "why"),
     [
         ("crc = CAST(x'ff' AS TEXT)", "the database is damaged there"),
-        ("first = 'two'", "its numbers are damaged"),
-        ("delay = -1", "its numbers are damaged"),
-        ("first = 3", "its sequences are damaged"),
-        ("first = 1", "its sequences are damaged"),
+        ("first = 'two'", WRONG_NUMBERS),
+        ("delay = -1", WRONG_NUMBERS),
+        ("first = 3", WRONG_NUMBERS),
+        ("first = 1", WRONG_NUMBERS),
     ],
 )
 def test_numbers_of_a_row_that_are_damaged_cost_its_segment(
