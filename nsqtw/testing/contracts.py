@@ -384,9 +384,9 @@ class PositionsContract(OnDirectory):
         topic = SavedTopic(
             "t",
             paused=True,
-            released=(1 << 53) - 1,
+            released=20,
             released_total=20,
-            end=30,
+            end=(1 << 53) - 1,
             put_total=25,
             dropped=[(10, 12), (15, 20)],
             waiting=[Waiting(21, 3, 60_000), Waiting(25, 1, 1 << 40)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -105,6 +106,20 @@ def test_a_topic_with_an_odd_value_is_left_out_and_its_names_are_kept(path: str,
     again = load(path)
     assert (again.odd, again.lost_topics, again.lost) == ([], [], False)
     assert again.topics == saved.topics
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [[(0, 1 << 30, 1)], [(21, 1 << 30, 1)], [(39, 2, 1)], [(21, 6, 1), (27, 5, 1)], [(25, 1, 1), (21, 1, 1)]],
+    ids=["released long ago", "too long", "beyond the end", "more than there are", "not ascending"],
+)
+def test_messages_that_cannot_be_waiting_are_not_waited_for(path: str, runs: list[tuple[int, int, int]]) -> None:
+    """They would be held one by one, which for a run of millions is work for ever."""
+    blob = struct.pack(f"<{3 * len(runs)}Q", *(number for run in runs for number in run))
+    change(path, f"UPDATE topic SET waiting = raw('{blob.hex()}') WHERE id = 1")
+    saved = load(path)
+    assert saved.topics == [topics()[1]]
+    assert len(saved.odd) == 1 and "messages wait for release that cannot be" in saved.odd[0]
 
 
 @pytest.mark.parametrize("value", ["NULL", "'x'", "-1", "9223372036854775807", "253402300800000", "x'00'"])
