@@ -19,14 +19,17 @@ TEST = [
     "pytest>=9,<10",
     "pytest-timeout>=2.3",
     "ruff>=0.17.5,<0.18",
+    # Requests made from our OpenAPI document.
+    "schemathesis>=4.32,<5",
     "setuptools>=77",
     "treq>=24.9",
     "trustme>=1.2",
-    # Clients written by others: what they publish and consume is a test.
+    # Clients written by others: what they publish and consume is a test. python-snappy is for pynsq, gnsq, asyncnsq.
     "ansq>=0.3",
     "asyncnsq>=1.2.1,<2",
     "gnsq>=1.0.2",
     "pynsq>=0.9.1",
+    "python-snappy>=0.7.3",
 ]
 
 setup(
@@ -55,8 +58,18 @@ setup(
     package_dir={"": "."},
     package_data={"nsqtw": ["py.typed"]},
     data_files=[("share/man/man1", ["docs/nsqd.1"])],
-    # ddsketch: latency percentiles (docs/decisions/0005).
-    install_requires=["attrs>=23.2", "ddsketch>=3", "twisted>=24.7", "zope.interface>=6"],
+    # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
+    # servers (docs/auth.md).
+    install_requires=[
+        "attrs>=23.2",
+        "cramjam>=2.8",
+        "ddsketch>=3",
+        "google-re2>=1.1",
+        "pyopenssl>=24.3",
+        "treq>=24.9",
+        "twisted[tls]>=24.7",
+        "zope.interface>=6",
+    ],
     extras_require={"spark": SPARK, "test": TEST},
     entry_points={"console_scripts": ["nsqd=nsqtw.tap:main_nsqd", "nsqtw=nsqtw.commands:main"]},
 )

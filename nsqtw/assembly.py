@@ -18,13 +18,16 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.cut import NamedTopic
 from nsqtw.core.latency import Measure
 from nsqtw.core.recovery import load
-from nsqtw.errors import BackendError
-from nsqtw.interfaces import IBackend, IPositions
+from nsqtw.errors import AuthError, BackendError, OptionError
+from nsqtw.interfaces import IAuthorizer, IBackend, IPositions
+from nsqtw.net.door import Door
+from nsqtw.net.limits import Limits
+from nsqtw.net.open_files import Descriptors
 from nsqtw.net.pump import Pump
 from nsqtw.net.tcp import BrokerFactory
 from nsqtw.net.writer import WriterThread
 from nsqtw.options import Options
-from nsqtw.plugins import find_backend, protocols
+from nsqtw.plugins import find_authorizer, find_backend, protocols
 
 POSITIONS_FILE = "positions.db"
 LATENCY_ACCURACY = 0.01
@@ -66,6 +69,22 @@ class Parts:
     writer: WriterThread
     pump: Pump
     clients: BrokerFactory
+    door: Door | None
+    """Where rights are asked for, when there is an authorizer."""
+    limits: Limits
+
+
+def open_authorizer(options: Options) -> IAuthorizer | None:
+    """What says who may do what; None when nothing does. OptionError, PluginError."""
+    if not options.authorizer:
+        return None
+    factory, argument = find_authorizer(options.authorizer)
+    if options.auth_http_address and factory.name != "http":
+        raise OptionError(f"--auth-http-address is for --auth=http, and not for --auth={factory.name}")
+    try:
+        return factory.open(argument, options, log)
+    except AuthError as mistake:
+        raise OptionError(f"--auth={factory.name} cannot be used - {mistake}") from mistake
 
 
 def open_storage(options: Options, directory: str) -> Storage:
@@ -82,21 +101,27 @@ def open_storage(options: Options, directory: str) -> Storage:
     return Storage(directory, positions, backend, memory_backend)
 
 
-def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
+def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuthorizer | None = None) -> Parts:
     """
     Put a broker together and load what is stored into it, what an nsqd left in the data path included. NsqtwError.
     """
     positions, backend = storage.positions, storage.backend
     named = metadata.read(storage.metadata_path, log) or []
+    path = os.path.join(storage.directory, POSITIONS_FILE)
+    how_gone = _how_gone(path)
     saved = positions.load()
-    if saved.lost:
-        log("error", f"NSQ: {POSITIONS_FILE} was damaged and is set aside - channels start at the oldest message kept")
+    for odd in saved.odd:
+        log("error", f"NSQ: {POSITIONS_FILE} - {odd}")
     stored = backend.topics()
+    if saved.lost:
+        how_gone = f"was damaged: {saved.lost_how or 'it was set aside'}"
+    if saved.lost or (how_gone and stored and not takeover.is_due(storage.directory)):
+        log("error", "NSQ: {path} {how} - channels start at the oldest message kept", path=path, how=how_gone)
     broker = Broker(
         options,
         backend,
         storage.memory_backend,
-        reserve=positions.reserve,
+        positions=positions,
         log=log,
         start_time=int(time.time()),
         measure=measure(options),
@@ -108,7 +133,19 @@ def assemble(reactor: Any, options: Options, storage: Storage) -> Parts:
 
         take_over(storage.directory, named, broker, positions, saved, stored)
     load(broker, saved, stored, pump.now(), named)
-    return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()))
+    door = None if authorizer is None else Door(reactor, authorizer, pump.now)
+    broker.door = door
+    limits = Limits(broker, pump, Descriptors())
+    clients = BrokerFactory(reactor, broker, pump, protocols(), limits)
+    return Parts(storage, broker, writer, pump, clients, door, limits)
+
+
+def _how_gone(path: str) -> str:
+    """What an operator is told of a file that is not there; "" when it is."""
+    try:
+        return "" if os.path.getsize(path) else "is empty"
+    except OSError:
+        return "is missing"
 
 
 def write_names(path: str, topics: Iterable[NamedTopic]) -> None:
@@ -141,7 +178,14 @@ def log(level: str, text: str, /, **fields: Any) -> None:
 
 
 def report(topic: str, where: str, first: int, last: int, why: str) -> None:
-    """Tell the operator of stored messages that cannot be read. From any thread."""
+    """Tell the operator of stored messages that cannot be read, and what else was found there. From any thread."""
+    if not topic:
+        what = "messages of a topic that cannot be told are lost: " if first <= last else ""
+        log("error", "NSQ: {where}: {what}{why}", where=where, what=what, why=why)
+        return
+    if last < first:
+        log("warn", "TOPIC({topic}): {where}: {why}", topic=topic, where=where, why=why)
+        return
     _log.error(
         "TOPIC({topic}): messages {first} to {last} in {where} are lost: {why}",
         topic=topic,

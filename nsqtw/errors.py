@@ -4,11 +4,16 @@ Every error nsqtw raises on purpose, in one tree.
     NsqtwError
     ├── ClientError          a peer broke the protocol: becomes one error frame
     ├── LineTooLong          a command line without an end: the connection is closed without a word
+    ├── BrokenStream         what a peer sends cannot be decompressed: as if it could not be read any further
     ├── Exiting              the topic or channel is being deleted, or the broker stops
     ├── ChannelFull          the channel has as many consumers as it may have
+    ├── CapReached           the broker has as many topics or channels as it may have
+    ├── InvalidName          no topic or channel can have this name
     ├── BackendError         storage refused: text is what follows "PUB failed "
     │   └── BackendFull      ... because there is no space left
     ├── MetadataError        nsqd.dat is there and cannot be understood
+    ├── AuthError            nobody can say what a secret is worth
+    │   └── AuthRefused      ... it is worth nothing
     ├── OptionError          an option or a config file is wrong: one line for the user
     │   ├── FlagError        ... a flag: the usage is shown too
     │   └── UnfitValue       ... a value cannot be turned into what its option needs
@@ -65,6 +70,10 @@ class LineTooLong(NsqtwError):
     """A peer sends a command line that does not end (nsqd specification 1.3)."""
 
 
+class BrokenStream(NsqtwError):
+    """A peer's compressed stream is damaged. The text says how, for the log."""
+
+
 class Exiting(NsqtwError):
     """What was asked for is going away; NSQ's own word for it is the text."""
 
@@ -74,6 +83,24 @@ class Exiting(NsqtwError):
 
 class ChannelFull(NsqtwError):
     """The channel already has `max-channel-consumers` consumers."""
+
+
+class CapReached(NsqtwError):
+    """The broker already has `max-topics` topics or `max-channels` channels; `what` says of which. For clients."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"{what} exceed limit of {limit}")
+        self.what = what
+
+
+class InvalidName(NsqtwError):
+    """
+    What was asked for cannot be the name of a topic or channel. Sessions look before and have words of their own for
+    it; this is for those that do not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("name is not valid")
 
 
 class BackendError(NsqtwError):
@@ -86,6 +113,17 @@ class BackendFull(BackendError):
 
 class MetadataError(NsqtwError):
     """`nsqd.dat` is there and cannot be understood. The text names the file and says why."""
+
+
+class AuthError(NsqtwError):
+    """
+    What a secret is worth cannot be said, or what says it cannot be used. The text is for the log, holds no secret, and
+    is not shown to clients.
+    """
+
+
+class AuthRefused(AuthError):
+    """The secret is worth nothing."""
 
 
 class OptionError(NsqtwError):

@@ -1,5 +1,5 @@
 """
-What a third party may replace: protocols and storage.
+What a third party may replace: protocols, storage, and who may do what.
 
 Each kind of part has a *factory*, found as a Twisted plugin (`twisted/plugins/*.py` of any installed
 distribution), that carries a name, one line of help and makes the part. The factories' modules are
@@ -19,6 +19,8 @@ from zope.interface import Attribute, Interface
 if TYPE_CHECKING:
     from nsqtw.core.segment import Segment
     from nsqtw.errors import BackendError
+    from nsqtw.rights import Answer, Applicant
+    from nsqtw.upgrades import Upgrade
 
 Waiter = Callable[["Exception | None"], None]
 """Called once: with None when what it waits for is as safe as asked, or with the error that prevented it."""
@@ -26,7 +28,9 @@ Waiter = Callable[["Exception | None"], None]
 Report = Callable[[str, str, int, int, str], None]
 """
 `report(topic, where, first, last, why)`: stored messages of a topic, the sequences `first` to `last`, cannot
-be read. `where` is a place an operator can look at (file and offset), `why` one short sentence.
+be read. `where` is a place an operator can look at (file and offset), `why` one short sentence. An empty range (`last`
+below `first`): nothing that was stored is lost, or it is not known what; `why` then says what was done. An empty
+`topic`: it cannot be told, or all are concerned.
 """
 
 
@@ -75,8 +79,11 @@ class IProtocol(Interface):
     def receive_end(now: float) -> None:
         """The peer will send no more; it may still read."""
 
-    def data_to_send() -> list[bytes]:
-        """What is to be written now, in order. The list is the caller's: the next call starts afresh."""
+    def data_to_send() -> list[bytes | Upgrade]:
+        """
+        What is to be written now, in order. The list is the caller's: the next call starts afresh. The last item may be
+        an upgrade of the connection (nsqtw.upgrades); then what follows it is asked for at once.
+        """
 
     def pause_delivery() -> None:
         """The peer does not read fast enough: produce nothing that is not owed until resume_delivery."""
@@ -86,6 +93,14 @@ class IProtocol(Interface):
 
     def connection_lost(now: float) -> None:
         """The connection is gone. The last call, whoever closed."""
+
+
+class ICountedProtocol(IProtocol):
+    """
+    A protocol that says what it keeps, which lets the edge bound it over all connections. Of others it is not known.
+    """
+
+    unfinished_bytes = Attribute("how many bytes are kept of commands that have come in part")
 
 
 class IBackendQueueFactory(Interface):
@@ -129,8 +144,9 @@ class IBackend(Interface):
         Store segments, ascending, for several queues at once. All or nothing for each queue: those that are
         not keys of the answer can be read from now on; of those that are, nothing can (a restart may find
         some of it). With `durable` it is on stable storage on return, and so is everything committed to these queues
-        before; an empty `writes` then brings all queues there. A queue that failed works again by itself when the
-        cause is gone. Never called twice at once for one queue; with `durable` from the writer thread, perhaps while
+        before; an empty `writes` then brings all queues there, and after a failure also finds out whether something
+        could be stored again: BackendError if not. A queue that failed works again by itself when the cause is gone.
+        Never called twice at once for one queue; with `durable` from the writer thread, perhaps while
         the reactor thread commits to other queues.
         """
 
@@ -173,13 +189,51 @@ class IBackendQueue(Interface):
         """Write out what is held back, release files."""
 
 
+class ICountedQueue(Interface):
+    """
+    What an IBackendQueue may provide besides: it can tell that messages are missing, though gaps are normal.
+    """
+
+    def check(start: int, expected: int) -> None:
+        """
+        Called once after the queue was opened: no channel wants what is below `start`, and from there on there should
+        be at least `expected` messages. Report what is missing. BackendError when the medium fails.
+        """
+
+
 class IPositions(Interface):
     """
     Where every cursor stands. One for a broker; written by the writer thread, one `Cut` at a time.
     """
 
     def load() -> Any:
-        """The last saved state, a `nsqtw.core.cut.Saved`. Called once, first."""
+        """
+        The last saved state, a `nsqtw.core.cut.Saved`, without the held rows of its cursors. Called once, first. Must
+        not take longer when there are more held rows. What makes no sense in what was saved is left out or mended, and
+        told in `Saved.odd`.
+        """
+
+    def held(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[Any]:
+        """
+        By the last saved cut: the held rows (`nsqtw.core.cut.HeldRow`) of a channel in the order of (due_ms, sequence),
+        the first `limit` of those behind `after`; [] for an unknown channel. In the reactor thread, also while a save
+        runs in the other, which it does not wait for: it takes a few milliseconds. BackendError.
+        """
+
+    def count_held(topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
+        """How many held rows of a channel are behind `after` and due at `until_ms`. Called as `held`."""
+
+    def count_held_below(topic: str, channel: str, sequence: int) -> int:
+        """How many held rows of a channel are under a sequence. Called as `held`."""
+
+    def forget_held(topic: str, channel: str, start: int) -> int:
+        """
+        Remove the held rows of a channel from the sequence `start` on; how many they were. At start, when nothing else
+        uses it. BackendError.
+        """
+
+    def forget_delays() -> None:
+        """Let all held rows be due at once. At start, when nothing else uses it. BackendError."""
 
     def reserve(next_block: int) -> None:
         """
@@ -199,3 +253,41 @@ class IPositions(Interface):
 
     def close(clean: bool) -> None:
         """Close; `clean` notes that everything was saved."""
+
+
+class IAuthorizerFactory(Interface):
+    """Makes what says who may do what. A plugin, chosen by `--auth=NAME` or `--auth=NAME:ARGUMENT`."""
+
+    name = Attribute("what --auth calls it: 'static'")
+    summary = Attribute("one line for --help-auth")
+    argument_format = Attribute("one line that says what ARGUMENT may be, empty when it takes none")
+
+    def open(argument: str, options: Any, log: OperatorLog) -> IAuthorizer:
+        """
+        Make the authorizer. `options` has nsqd's option names as attributes. AuthError, with one clear line for the
+        operator, when it cannot work as it is told; the broker then does not start.
+        """
+
+
+class IAuthorizer(Interface):
+    """
+    Says what a secret is worth. Called from the reactor's thread: for each AUTH, when rights have ended, and for
+    requests over HTTP whose credential is not known. None of it may block: what takes long is answered later.
+    """
+
+    def authorize(applicant: Applicant, answer: Answer) -> Any:
+        """
+        What `applicant` may do, as `nsqtw.rights.Rights` (`nsqtw.auth.grants.Grants` are some), in one of three ways:
+        return it; return a Deferred or a coroutine that gives it; or return None and call `answer` with it, once, from
+        any thread. AuthRefused, raised or given to `answer`, says that the secret is worth nothing, AuthError that this
+        cannot be found out now. A Deferred or coroutine is cancelled when nobody waits for it any more.
+        """
+
+    def reload() -> bool:
+        """
+        Read again what was read at the start (SIGHUP). Returns whether rights that were given may be different now:
+        every connection is then looked at again. AuthError, with one line, when it cannot be read: what was goes on.
+        """
+
+    def close() -> None:
+        """The broker stops. `answer` may still be called, and is not heard."""

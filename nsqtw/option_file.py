@@ -14,7 +14,8 @@ from typing import Any
 
 from nsqtw.errors import OptionError, UnfitValue
 from nsqtw.go_values import shown
-from nsqtw.option_values import BOOLEAN
+from nsqtw.masking import MASK
+from nsqtw.option_values import ADDRESSES, AUTHORIZER, BOOLEAN
 from nsqtw.options import BY_FLAG, BY_KEY, TABLE, Option, Options
 from nsqtw.suggestions import did_you_mean
 from nsqtw.topic_rules import KEY, read_rules, rules_text
@@ -110,6 +111,8 @@ def config_text(options: Options, sources: Mapping[str, str]) -> str:
         except UnicodeEncodeError as failure:
             raise OptionError(f"--{option.flag} is no UTF-8 text, and a config file cannot hold it") from failure
         source = sources.get(option.name, "default")
+        if MASK in value and option.kind in (ADDRESSES, AUTHORIZER):
+            source += ", without what may be a password"
         # One file may serve many machines: what each derives for itself must not be fixed in it.
         comment = "# " if option.is_derived and option.name not in sources else ""
         lines.append(f"{comment}{option.key} = {value}  # {source}")
@@ -126,6 +129,8 @@ def _load(path: str) -> dict[str, Any]:
         raise OptionError(f"failed to load config file {path} - {failure}") from failure
     except ValueError as failure:
         raise OptionError(f"failed to load config file {path} - toml: {failure}") from failure
+    except RecursionError as failure:
+        raise OptionError(f"failed to load config file {path} - toml: nested too deep") from failure
 
 
 def _field(option: Option) -> str:

@@ -47,6 +47,7 @@ class CommandLine:
     version: bool = _flag(BOOLEAN, False, "print the version and exit")
     help: bool = _flag(BOOLEAN, False, "print every flag and exit; also -h")
     help_backend: bool = _flag(BOOLEAN, False, "print the storage backends that are installed and exit")
+    help_auth: bool = _flag(BOOLEAN, False, "print the authorizers that are installed and exit")
     help_protocol: bool = _flag(BOOLEAN, False, "print the protocols that are installed and exit")
     verbose: bool = _flag(BOOLEAN, False, "accepted, without effect: use --log-level")
     worker_id: bool = _flag(BOOLEAN, False, "accepted, without effect: use --node-id")

@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from nsqtw.go_values import quoted, shown, type_name
+from nsqtw.masking import without_argument, without_password
 
 NANOSECONDS = 1_000_000_000
 
@@ -40,6 +41,11 @@ _LONGEST = 2**63 - 1
 
 LEVELS = {"debug": 1, "info": 2, "warn": 3, "error": 4, "fatal": 5}
 TLS_REQUIRED = {"false": 0, "tcp-https": 1, "true": 2}
+TLS_MIN = "tls1.2"
+"""The lowest version of TLS unless a lower one is asked for."""
+REQUIRE, REQUIRE_VERIFY = "require", "require-verify"
+CLIENT_AUTH_POLICIES = ("", REQUIRE, REQUIRE_VERIFY)
+"""What --tls-client-auth-policy may be. As nsqd's, a broker takes any other word for the first, and requires TLS."""
 TLS_VERSIONS = {"tls1.0": 769, "tls1.1": 770, "tls1.2": 771, "tls1.3": 772}
 
 
@@ -163,7 +169,8 @@ def _part(fraction: str, unit: int) -> int:
     """What the digits behind a point are worth, in ns: in floats, and no more digits than 64 bits hold, as in Go."""
     while fraction and not _in_int64(int(fraction)):
         fraction = fraction[:-1]
-    return int(int(fraction or 0) * (unit / 10.0 ** len(fraction)))
+    scale = float(f"1e{len(fraction)}")  # infinite for very many digits, where 10.0**len would raise
+    return int(int(fraction or 0) * (unit / scale))
 
 
 def _in_int64(value: int) -> bool:
@@ -320,7 +327,7 @@ def _tls_version() -> Kind:
 
     def parse(text: str) -> int:
         # nsqd takes an empty text for none.
-        return TLS_VERSIONS["tls1.0"] if text == "" else int(words.parse(text))
+        return TLS_VERSIONS[TLS_MIN] if text == "" else int(words.parse(text))
 
     return attrs.evolve(words, parse=parse, coerce=lambda value: parse(shown(value)))
 
@@ -354,6 +361,13 @@ TEXTS = Kind(
     plain=list,
     add=lambda old, new: old + new,
 )
+ADDRESSES = attrs.evolve(
+    TEXTS,
+    config=lambda values: list(map(without_password, values)),
+    plain=lambda values: list(map(without_password, values)),
+)
+"""Addresses in which there may be a password."""
+AUTHORIZER = attrs.evolve(TEXT, config=without_argument, plain=without_argument)
 FRACTIONS = Kind(
     word="list of numbers",
     form="numbers above 0 and at most 1, with a point, such as 0.99 or 1.0",

@@ -20,6 +20,8 @@ import attrs
 from nsqtw.errors import OptionError
 from nsqtw.go_values import shown
 from nsqtw.option_values import (
+    ADDRESSES,
+    AUTHORIZER,
     BOOLEAN,
     DURATION,
     FRACTIONS,
@@ -28,6 +30,7 @@ from nsqtw.option_values import (
     LEVELS,
     TEXT,
     TEXTS,
+    TLS_MIN,
     TLS_REQUIRED,
     TLS_REQUIREMENT,
     TLS_VERSION,
@@ -115,7 +118,11 @@ def _option(
 VARIABLE_PREFIX = "NSQTW_"
 """What the name of an environment variable of ours starts with; the flag follows, in upper case with `_`."""
 
-NSQ_COMPAT: dict[str, Any] = {"durability": "memory", "keep_deferred": False}
+NSQ_COMPAT: dict[str, Any] = {
+    "durability": "memory",
+    "keep_deferred": False,
+    "tls_min_version": TLS_VERSIONS["tls1.0"],
+}
 """What --nsq-compat puts in the place of the defaults. An option that was given keeps what was given."""
 
 _ABOVE_ZERO = Limit("greater than 0", lambda value: value > 0)
@@ -175,7 +182,7 @@ class Options:
         TEXTS, (), "host:port of an nsqlookupd; may be repeated", key="nsqlookupd_tcp_addresses"
     )
     auth_http_address: tuple[str, ...] = _option(
-        TEXTS, (), "host:port or URL of an auth server; may be repeated", key="auth_http_addresses"
+        ADDRESSES, (), "host:port or URL of an auth server, for --auth=http; may be repeated", key="auth_http_addresses"
     )
     auth_http_request_method: str = _option(
         TEXT,
@@ -213,7 +220,7 @@ class Options:
     max_msg_timeout: float = _option(DURATION, 900.0, "longest msg_timeout a consumer may ask for, and TOUCH may reach")
     max_msg_size: int = _option(INTEGER, 1_048_576, "bytes of the largest message")
     max_body_size: int = _option(INTEGER, 5_242_880, "bytes of the largest command body (MPUB, IDENTIFY, AUTH)")
-    max_req_timeout: float = _option(DURATION, 3_600.0, "longest delay of REQ and DPUB")
+    max_req_timeout: float = _option(DURATION, 3_600.0, "longest delay of REQ, and of DPUB unless that has its own")
 
     # What a client may ask for
     max_heartbeat_interval: float = _option(DURATION, 60.0, "longest heartbeat interval a client may ask for")
@@ -232,6 +239,59 @@ class Options:
         limit=_ABOVE_ZERO,
     )
     max_channel_consumers: int = _option(INTEGER, 0, "consumers of one channel; 0 for any number")
+
+    # What all clients together may take, and how long one may (ours)
+    max_topics: int = _option(
+        INTEGER, 0, "topics clients may make the broker have; 0 for any number", limit=_NOT_NEGATIVE
+    )
+    max_channels: int = _option(
+        INTEGER, 0, "channels, of all topics, clients may make the broker have; 0 for any number", limit=_NOT_NEGATIVE
+    )
+    max_connections: int = _option(
+        INTEGER,
+        0,
+        "connections over TCP, HTTP and HTTPS together; 0 for as many as open files allow",
+        limit=_NOT_NEGATIVE,
+    )
+    max_connections_per_address: int = _option(
+        INTEGER, 0, "connections, of any kind, of one IP address; 0 for any number", limit=_NOT_NEGATIVE
+    )
+    max_unfinished_size: int = _option(
+        INTEGER,
+        268_435_456,
+        "bytes kept of commands and requests that have come in part, over all connections; 0 for any number",
+        limit=_NOT_NEGATIVE,
+    )
+    magic_timeout: float = _option(
+        DURATION, 10.0, "time a TCP client has to say which protocol it speaks; 0 for any", limit=_NOT_NEGATIVE
+    )
+    http_header_timeout: float = _option(
+        DURATION, 10.0, "time for the head of an HTTP request; 0 for any", limit=_NOT_NEGATIVE
+    )
+    http_idle_timeout: float = _option(
+        DURATION, 600.0, "time between two HTTP requests on a connection; 0 for any", limit=_NOT_NEGATIVE
+    )
+    body_timeout: float = _option(
+        DURATION,
+        30.0,
+        "time in which a body must arrive, or --min-body-rate go on arriving; 0 for any",
+        limit=_NOT_NEGATIVE,
+    )
+    min_body_rate: int = _option(
+        INTEGER, 256, "bytes a second of a body that are enough to go on waiting for it", limit=_ABOVE_ZERO
+    )
+    write_timeout: float = _option(
+        DURATION,
+        120.0,
+        "time in which a client must read something of what waits for it; 0 for any",
+        limit=_NOT_NEGATIVE,
+    )
+    stop_timeout: float = _option(
+        DURATION,
+        4.0,
+        "time a stop waits for the disk; what is not stored then comes again, as after a crash; 0 for any",
+        limit=_NOT_NEGATIVE,
+    )
 
     # Statistics
     statsd_address: str = _option(TEXT, "", "host:port of a statsd, over UDP; empty for none")
@@ -275,7 +335,7 @@ class Options:
         "clients must use TLS: false, true, or tcp-https for all but HTTP",
     )
     tls_min_version: int = _option(
-        TLS_VERSION, TLS_VERSIONS["tls1.0"], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
+        TLS_VERSION, TLS_VERSIONS[TLS_MIN], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
     )
     deflate: bool = _option(BOOLEAN, True, "allow deflate compression", field="DeflateEnabled")
     max_deflate_level: int = _option(
@@ -316,18 +376,39 @@ class Options:
     keep_deferred: bool = _option(
         BOOLEAN, True, "deferred messages keep their time over a restart, and where nsqd would spill them to disk"
     )
+    max_defer_timeout: float = _option(
+        DURATION,
+        0.0,
+        "longest delay of DPUB and of /pub?defer=, which may be days (240h); 0 for --max-req-timeout",
+        limit=_NOT_NEGATIVE,
+    )
     requeue_on_disconnect: bool = _option(
         BOOLEAN, False, "what a consumer has in flight goes back to its channel at once when its connection ends"
     )
     nsq_compat: bool = _option(
         BOOLEAN,
         False,
-        "lose what nsqd loses: other defaults for " + " and ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
+        "be as careless as nsqd: other defaults for " + " and ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
     )
     log_format: str = _option(choice("text", "json"), "text", "log lines as text, nsqd's way, or as JSON objects")
 
+    auth: str = _option(
+        AUTHORIZER, "", "who may do what: NAME or NAME:ARGUMENT, see --help-auth; empty for everybody everything"
+    )
+    http_auth: str = _option(
+        choice("auto", "on", "off"),
+        "auto",
+        "whether HTTP needs a credential as TCP does: on, off, or auto, which is on with --auth, and off, nsqd's way, "
+        "with no more than --auth-http-address",
+    )
+
     topic_rules: tuple[TopicRule, ...] = ()
     """No option: what the file says of some topics, `[topic."orders.*"]`."""
+
+    @property
+    def longest_delay(self) -> float:
+        """Of a message that is published, in seconds."""
+        return self.max_defer_timeout or self.max_req_timeout
 
     def durability_of(self, topic: str) -> str:
         """The durability class of a topic, unless it was given another one while the broker ran."""
@@ -343,6 +424,16 @@ class Options:
         """Where a new channel of a topic starts, unless who makes it says."""
         start: str = chosen("channel_start", topic, self.topic_rules, self.channel_start)
         return start
+
+    @property
+    def authorizer(self) -> str:
+        """--auth with what stands for it: `http` when there is only --auth-http-address. Empty for none."""
+        return self.auth or ("http" if self.auth_http_address else "")
+
+    @property
+    def http_is_open(self) -> bool:
+        """Whether HTTP needs no credential."""
+        return not self.authorizer or self.http_auth == "off" or (self.http_auth == "auto" and not self.auth)
 
     def __attrs_post_init__(self) -> None:
         # nsqd: asking for client certificates at all, in whatever words, requires TLS.

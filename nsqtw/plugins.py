@@ -1,5 +1,5 @@
 """
-What is installed: storage backends and protocols, found as Twisted plugins.
+What is installed: storage backends, protocols and authorizers, found as Twisted plugins.
 
 A plugin is an object in some `twisted/plugins/*.py` that provides `twisted.plugin.IPlugin` and one of the
 factory interfaces of `nsqtw.interfaces`. Every `twistd` start imports those files, whatever it is going to
@@ -22,13 +22,17 @@ from zope.interface import implementer
 
 from nsqtw.errors import DuplicatePlugin, PluginError, UnknownPlugin
 from nsqtw.interfaces import (
+    IAuthorizer,
+    IAuthorizerFactory,
     IBackend,
     IBackendQueueFactory,
     IProtocol,
     IProtocolFactory,
+    OperatorLog,
     Report,
 )
 
+_AUTHORIZER = "authorizer"
 _BACKEND = "backend"
 _PROTOCOL = "protocol"
 
@@ -69,6 +73,27 @@ class ProtocolPlugin:
         return factory
 
 
+@implementer(IPlugin, IAuthorizerFactory)
+@attrs.frozen(kw_only=True)
+class AuthorizerPlugin:
+    """Describes an authorizer. `dotted` names a class that, called without arguments, is the factory."""
+
+    name: str
+    summary: str
+    argument_format: str
+    dotted: str
+
+    def open(self, argument: str, options: Any, log: OperatorLog) -> IAuthorizer:
+        """As IAuthorizerFactory; PluginError too, when the code cannot be had."""
+        factory: IAuthorizerFactory = _load(_AUTHORIZER, self.name, self.dotted)
+        return factory.open(argument, options, log)
+
+
+def authorizers(found: Iterable[Any] | None = None) -> dict[str, IAuthorizerFactory]:
+    """The installed authorizers by name; `found` takes the place of what is installed. DuplicatePlugin."""
+    return _by("name", _AUTHORIZER, IAuthorizerFactory, found)
+
+
 def backends(found: Iterable[Any] | None = None) -> dict[str, IBackendQueueFactory]:
     """The installed backends by name; `found` takes the place of what is installed. DuplicatePlugin."""
     return _by("name", _BACKEND, IBackendQueueFactory, found)
@@ -84,21 +109,22 @@ def find_backend(description: str, found: Iterable[Any] | None = None) -> tuple[
     The backend that `--backend=NAME` or `--backend=NAME:ARGUMENT` means, and the argument ("" without one).
     UnknownPlugin, which lists what is installed, or DuplicatePlugin.
     """
-    name, _, argument = description.partition(":")
-    known = backends(found)
-    if name not in known:
-        raise UnknownPlugin(_BACKEND, name, known)
-    return known[name], argument
+    return _found(_BACKEND, description, backends(found))
+
+
+def find_authorizer(description: str, found: Iterable[Any] | None = None) -> tuple[IAuthorizerFactory, str]:
+    """As `find_backend`, for `--auth`."""
+    return _found(_AUTHORIZER, description, authorizers(found))
 
 
 def help_backend() -> str:
     """What --help-backend prints."""
-    lines = ["Storage backends, for --backend=NAME or --backend=NAME:ARGUMENT"]
-    for name, backend in sorted(backends().items()):
-        lines.append(f"  {name}\n    \t{backend.summary}")
-        if backend.argument_format:
-            lines.append(f"    \tARGUMENT: {backend.argument_format}")
-    return "\n".join(lines) + "\n"
+    return _help("Storage backends, for --backend=NAME or --backend=NAME:ARGUMENT", backends())
+
+
+def help_auth() -> str:
+    """What --help-auth prints."""
+    return _help("Authorizers, for --auth=NAME or --auth=NAME:ARGUMENT", authorizers())
 
 
 def help_protocol() -> str:
@@ -106,6 +132,22 @@ def help_protocol() -> str:
     lines = ["Protocols, by the first four bytes a client sends"]
     for magic, protocol in sorted(protocols().items()):
         lines.append(f"  {magic.decode('latin-1')!r}  {protocol.name}\n    \t{protocol.summary}")
+    return "\n".join(lines) + "\n"
+
+
+def _found(kind: str, description: str, known: dict[str, Any]) -> tuple[Any, str]:
+    name, _, argument = description.partition(":")
+    if name not in known:
+        raise UnknownPlugin(kind, name, known)
+    return known[name], argument
+
+
+def _help(title: str, known: dict[str, Any]) -> str:
+    lines = [title]
+    for name, factory in sorted(known.items()):
+        lines.append(f"  {name}\n    \t{factory.summary}")
+        if factory.argument_format:
+            lines.append(f"    \tARGUMENT: {factory.argument_format}")
     return "\n".join(lines) + "\n"
 
 

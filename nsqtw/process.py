@@ -2,7 +2,7 @@
 The process `nsqd`: its log, its signals, its exit codes (nsqd specification 6.5).
 
     SIGTERM, SIGINT   a clean stop; what comes during the stop changes nothing
-    SIGHUP            a line in the log, because there is nothing to reload; nsqd dies of it without a clean stop
+    SIGHUP            certificates and grants are read again; nsqd dies of it without a clean stop
     SIGQUIT           the stacks of all threads on stderr and exit code 2, without a clean stop
     SIGUSR1, SIGUSR2  nothing
 
@@ -40,7 +40,7 @@ def serve(options: Options, warnings: Iterable[str]) -> int:
     reactor: Any = installed
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
     service = BrokerService(options, reactor, warnings)
-    _listen_to_signals(reactor)
+    _listen_to_signals(reactor, service)
     codes = [STOPPED]
 
     async def stop() -> None:
@@ -73,7 +73,12 @@ def cannot_start(mistake: NsqtwError, options: Options | None = None) -> int:
     return CANNOT_START
 
 
-def _listen_to_signals(reactor: Any) -> None:
+def reload_on_hang_up(reactor: Any, service: BrokerService) -> None:
+    """From now on SIGHUP has the service read again what may change."""
+    signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(service.reload))
+
+
+def _listen_to_signals(reactor: Any, service: BrokerService) -> None:
     """From now on signals do what is said above. `reactor.stop` is the clean stop."""
 
     def stop(number: int, frame: object) -> None:
@@ -81,15 +86,12 @@ def _listen_to_signals(reactor: Any) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         reactor.callFromThread(reactor.stop)
 
-    def hang_up(number: int, frame: object) -> None:
-        reactor.callFromThread(_log.info, "SIGHUP: there is nothing to reload")
-
     def crash(number: int, frame: object) -> None:
         os._exit(CRASHED)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGHUP, hang_up)
+    reload_on_hang_up(reactor, service)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     signal.signal(signal.SIGQUIT, crash)

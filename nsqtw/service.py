@@ -14,18 +14,22 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
-from nsqtw.assembly import Parts, assemble, open_storage, write_names
+from nsqtw.assembly import Parts, assemble, open_authorizer, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
+from nsqtw.net.open_files import raise_limit
+from nsqtw.net.steady import keep_steady
+from nsqtw.option_values import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
     from nsqtw.net.statsd import Statsd
+    from nsqtw.net.tls_settings import TlsSettings
 
 _log = Logger()
 
@@ -50,22 +54,42 @@ def lock_data_path(directory: str) -> int:
     return descriptor
 
 
-def refuse_unserved(options: Options) -> None:
-    """
-    OptionError for options that ask for a protection this version cannot give: starting without it would let
-    in whom the options keep out.
-    """
-    if options.tls_required:
-        raise OptionError("failed to build TLS config - this version has no TLS")
-    if options.auth_http_address:
-        raise OptionError("--auth-http-address is set, and this version cannot ask an auth server")
-
-
 def unserved(options: Options) -> list[str]:
-    """A warning for each option that is set and has no effect yet."""
-    names = ("tls_cert", "lookupd_tcp_address")
+    """A warning for each option that is set and has no effect, or not the one it seems to have."""
+    names = ("lookupd_tcp_address",)
     flags = (f"--{name.replace('_', '-')}" for name in names if getattr(options, name))
-    return [f"{flag} has no effect in this version" for flag in flags]
+    warnings = [f"{flag} has no effect in this version" for flag in flags]
+    policy = options.tls_client_auth_policy
+    if policy not in CLIENT_AUTH_POLICIES:
+        known = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
+        text = f"--tls-client-auth-policy={policy} asks for no client certificate: known are {known}"
+        warnings.append(text)
+    return warnings
+
+
+def open_to_all(options: Options, tcp: Listener, http: Listener | None, https: Listener | None) -> list[str]:
+    """
+    A warning for addresses where whoever reaches them needs neither a credential nor a certificate, and others than
+    this machine can.
+    """
+    if options.tls_client_auth_policy == REQUIRE_VERIFY:
+        return []
+    lines = []
+    if not options.authorizer and not tcp.is_local:
+        lines.append(
+            f"TCP on {tcp.address} is open: without --auth whoever reaches it may publish to and read every topic"
+        )
+    if not options.http_is_open:
+        return lines
+    cure = "--http-auth=on" if options.authorizer else "--auth"
+    served = {"HTTP": http if options.tls_required != TLS_REQUIRED["true"] else None, "HTTPS": https}
+    for name, listener in served.items():
+        if listener is not None and not listener.is_local:
+            lines.append(
+                f"{name} on {listener.address} is open: without {cure} whoever reaches it may publish, delete topics"
+                " and change the configuration"
+            )
+    return lines
 
 
 def fill_in(options: Options, tcp_port: int, http_port: int) -> None:
@@ -97,21 +121,27 @@ class BrokerService(Service):
         self._directory = options.data_path or os.getcwd()
         self._lock = -1
         self._parts: Parts
-        self._ports: list[tuple[str, str, IListeningPort]] = []
+        self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._statsd: Statsd | None = None
+        self._tls: TlsSettings | None = None
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
+        keep_steady(self._reactor)
+        raise_limit()
         with ExitStack() as undo:
             try:
-                tcp, http = self._prepare(undo)
+                tcp, http, https = self._prepare(undo)
+                authorizer = open_authorizer(self._options)
+                if authorizer is not None:
+                    undo.callback(authorizer.close)
                 storage = open_storage(self._options, self._directory)
                 undo.callback(storage.close, False)
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to instantiate nsqd - {mistake}") from mistake
             fill_in(self._options, tcp.port, http.port if http else 0)
             try:
-                self._parts = assemble(self._reactor, self._options, storage)
+                self._parts = assemble(self._reactor, self._options, storage, authorizer)
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to load metadata - {mistake}") from mistake
             try:
@@ -119,7 +149,7 @@ class BrokerService(Service):
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to persist metadata - {mistake}") from mistake
             undo.pop_all()
-        self._serve(tcp, http)
+        self._serve(tcp, http, https)
         super().startService()  # type: ignore[no-untyped-call]
 
     def stopService(self) -> Deferred[None]:
@@ -127,7 +157,17 @@ class BrokerService(Service):
         super().stopService()  # type: ignore[no-untyped-call]
         return Deferred.fromCoroutine(self._stop())
 
-    def _prepare(self, undo: ExitStack) -> tuple[Listener, Listener | None]:
+    def reload(self) -> None:
+        """Read again what may change while the broker runs. What cannot be used is said, and stays as it was."""
+        door = self._parts.door if self.running else None
+        if self._tls is None and door is None:
+            _log.info("SIGHUP: there is nothing to reload")
+        if self._tls is not None:
+            _reload_certificates(self._tls)
+        if door is not None:
+            door.reload()
+
+    def _prepare(self, undo: ExitStack) -> tuple[Listener, Listener | None, Listener | None]:
         """Everything that can be wrong with the options: the data path, bounds, addresses."""
         options = self._options
         self._lock = lock_data_path(self._directory)
@@ -138,61 +178,108 @@ class BrokerService(Service):
             from nsqtw.certificates import check_certificates
 
             check_certificates(options)
+        if options.tls_cert:
+            from nsqtw.net.tls_settings import TlsSettings
+
+            self._tls = TlsSettings(options, self._reactor)
         check(options, CHECKS_AFTER_TLS)
-        refuse_unserved(options)
         _log.info("{version}", version=version_line())
         _log.info("ID: {node_id}", node_id=options.node_id)
         for warning in self._warnings + unserved(options):
             _log.warn("{warning}", warning=warning)
-        tcp = Listener(options.tcp_address)
-        undo.callback(tcp.close)
-        if not options.http_address:
-            return tcp, None
-        http = Listener(options.http_address)
-        undo.callback(http.close)
-        return tcp, http
+        tcp = _listener(options.tcp_address, undo)
+        http = _listener(options.http_address, undo) if options.http_address else None
+        https = _listener(options.https_address, undo) if self._tls is not None and options.https_address else None
+        for warning in open_to_all(options, tcp, http, https):
+            _log.warn("{warning}", warning=warning)
+        return tcp, http, https
 
-    def _serve(self, tcp: Listener, http: Listener | None) -> None:
+    def _serve(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
         parts = self._parts
+        parts.pump.wake()  # what became due meanwhile does not wait for a client
+        parts.clients.tls = self._tls
         self._listen("TCP", tcp, parts.clients)
-        if http is not None:
-            from nsqtw.net.http_api import broker_site
-
-            site = broker_site(
-                parts.broker,
-                parts.pump,
-                tcp_port=tcp.port,
-                http_port=http.port,
-                version_line=version_line(),
-            )
-            self._listen("HTTP", http, site)
+        if http is not None or https is not None:
+            self._serve_http(tcp, http, https)
         if self._options.statsd_address:
             from nsqtw.net.statsd import Statsd
 
             self._statsd = Statsd(self._reactor, parts.broker, parts.pump.now)
             self._statsd.start()
 
+    def _serve_http(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
+        from nsqtw.net.http_api import broker_site, refusing_site
+
+        parts = self._parts
+        site = broker_site(
+            parts.broker,
+            parts.pump,
+            tcp_port=tcp.port,
+            http_port=http.port if http is not None else 0,
+            version_line=version_line(),
+            is_local=all(one.is_local for one in (http, https) if one is not None),
+            limits=parts.limits,
+        )
+        if http is not None:
+            is_refused = self._options.tls_required == TLS_REQUIRED["true"]
+            https_port = https.port if https is not None else 0
+            self._listen("HTTP", http, refusing_site(site, https_port) if is_refused else site)
+        if https is not None and self._tls is not None:
+            from nsqtw.net.https import HttpsFactory
+
+            self._listen("HTTPS", https, HttpsFactory(site, self._tls))
+
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
-        self._ports.append((name, listener.address, listener.serve(self._reactor, factory)))
+        self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
         _log.info("{server}: listening on {address}", server=name, address=listener.address)
 
     async def _stop(self) -> None:
         parts = self._parts
-        for name, address, port in self._ports:
+        for name, address, port, factory in self._ports:
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)
-            if name == "TCP":
-                parts.clients.disconnect_all()
+            factory.disconnect_all()
+        if parts.door is not None:
+            parts.door.close()
         _log.info("NSQ: closing topics")
-        await parts.pump.stop()
+        await self._store_all()
         _log.info("NSQ: stopping subsystems")
         if self._statsd is not None:
             await self._statsd.stop()
-        parts.writer.close()
-        parts.storage.close(parts.broker.health == "OK")
+        parts.limits.close()
         _log.info("QUEUESCAN: closing")
         os.close(self._lock)
         _log.info("NSQ: bye")
+
+    async def _store_all(self) -> None:
+        """Save everything and close the files. A disk that does not answer is not waited for for ever."""
+        stored = Deferred.fromCoroutine(self._store())
+        if self._options.stop_timeout:
+            stored.addTimeout(self._options.stop_timeout, self._reactor)
+        try:
+            await stored
+        except TimeoutError:
+            _log.error("NSQ: the disk takes longer than --stop-timeout - the next start takes this for a crash")
+
+    async def _store(self) -> None:
+        parts = self._parts
+        await parts.pump.stop()
+        await parts.writer.finish(lambda: parts.storage.close(parts.broker.health.is_good))
+
+
+def _reload_certificates(tls: TlsSettings) -> None:
+    try:
+        tls.reload()
+    except OptionError as mistake:
+        _log.error("SIGHUP: the certificates stay as they were - {mistake}", mistake=str(mistake))
+    else:
+        _log.info("SIGHUP: certificates are reloaded")
+
+
+def _listener(address: str, undo: ExitStack) -> Listener:
+    listener = Listener(address)
+    undo.callback(listener.close)
+    return listener
 
 
 def _reason(failure: OSError) -> str:

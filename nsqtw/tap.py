@@ -96,7 +96,7 @@ def run_nsqd(words: Sequence[str]) -> int:
         from nsqtw.process import cannot_start
 
         return cannot_start(mistake)
-    with lean.without_tls(not found.options.tls_cert):
+    with lean.without_tls(not (found.options.tls_cert or found.options.authorizer)):
         from nsqtw.process import serve
     return serve(found.options, found.warnings)
 
@@ -105,9 +105,11 @@ def _answer(line: CommandLine) -> str | None:
     """What is to be printed instead of starting a broker, if anything. OptionError, PluginError."""
     if line.version:
         return f"{version_line()}\n"
-    if line.help_backend or line.help_protocol:
+    if line.help_backend or line.help_protocol or line.help_auth:
         from nsqtw import plugins
 
+        if line.help_auth:
+            return plugins.help_auth()
         return plugins.help_backend() if line.help_backend else plugins.help_protocol()
     if line.print_config:
         from nsqtw.net.log import start_up_line

@@ -18,7 +18,7 @@ from twisted.scripts._twistd_unix import UnixAppLogger
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.log import log_format
 from nsqtw.options import Options
-from nsqtw.process import cannot_start
+from nsqtw.process import cannot_start, reload_on_hang_up
 from nsqtw.service import BrokerService
 
 
@@ -49,6 +49,8 @@ class TwistdService(BrokerService):
             if self._given is not None and not self._given.get("nodaemon", True):
                 raise
             raise SystemExit(cannot_start(mistake, self._options)) from mistake
+        if self._given is not None:
+            reload_on_hang_up(self._reactor, self)
 
 
 def _use_format(application: Any, given: Mapping[str, Any], options: Options) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 
-pytest.register_assert_rewrite("nsqtw.testing.contracts")
+from tests.certificates import Certificates
+
+pytest.register_assert_rewrite("nsqtw.testing.contracts", "nsqtw.testing.authorizers")
 
 # How long examples take says how busy the machine is, not whether the code is right.
-# CI takes the same examples each time, so that a red run is about the change; runs by hand go on exploring.
-settings.register_profile(
-    "nsqtw", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
-)
+settings.register_profile("nsqtw", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make test` takes the same examples each time (--hypothesis-profile=same), so that a red run is about the change; runs
+# by hand go on exploring.
+settings.register_profile("same", settings.get_profile("nsqtw"), derandomize=True)
 settings.load_profile("nsqtw")
 
 
@@ -37,3 +38,9 @@ def logged_failures() -> Iterator[list[LogEvent]]:
     finally:
         globalLogPublisher.removeObserver(observe)
     assert not events, [str(event.get("log_failure", event.get("log_format"))) for event in events]
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates of all kinds, made once."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nsqtw.errors import OptionError, UnfitValue
 from nsqtw.option_file import ConfigFile, config_text, read_file
 from nsqtw.option_sources import read_command_line, resolve
-from nsqtw.option_values import DURATION, FRACTIONS, INTEGER, TEXT, TEXTS
+from nsqtw.option_values import ADDRESSES, AUTHORIZER, DURATION, FRACTIONS, INTEGER, TEXT, TEXTS
 from nsqtw.options import BY_KEY, TABLE, Option, Options
 
 
@@ -56,7 +56,7 @@ log_level = "WARN"
         "statsd_interval": 60.0,
         "statsd_mem_stats": True,
         "e2e_processing_latency_percentile": (1.0, 0.95, 0.99),
-        "tls_min_version": 769,
+        "tls_min_version": 771,
         "log_level": 3,
     }
 
@@ -176,7 +176,10 @@ def test_nsqd_calls_its_options_by_other_names_when_it_cannot_read_them(tmp_path
             load(tmp_path, f"{key} = 1979-05-27").read(BY_KEY[key])
 
 
-@pytest.mark.parametrize("content", [b"= nonsense", b"\xff\xfe", b"a = 1\na = 2", b"a = 'x"])
+@pytest.mark.parametrize(
+    "content",
+    [b"= nonsense", b"\xff\xfe", b"a = 1\na = 2", b"a = 'x", pytest.param(b"a = " + b"[" * 100_000, id="deep")],
+)
 def test_a_file_that_is_no_toml_is_named(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=f"^failed to load config file {tmp_path}/nsqd.cfg - toml: .+"):
         load(tmp_path, content)
@@ -204,6 +207,8 @@ def _any_value(option: Option) -> st.SearchStrategy[Any]:
         INTEGER: st.integers(-(2**63), 2**63 - 1),
         DURATION: _NANOSECONDS.map(lambda nanoseconds: nanoseconds / 1_000_000_000),
         TEXTS: st.lists(_TEXTS).map(tuple),
+        ADDRESSES: st.lists(_TEXTS.filter(lambda text: not {"@", "?"} & set(text))).map(tuple),
+        AUTHORIZER: st.sampled_from(["", "static:/a:b", "http:a:1,http://b/c", "mine"]),
         FRACTIONS: st.lists(st.floats(allow_nan=False)).map(tuple),
     }.get(option.kind, st.booleans())
 

@@ -22,7 +22,8 @@ from nsqtw.options import (
     hostname,
 )
 
-# flag, default as nsqd documents it; the config key where it is not the flag with underscores
+# flag, default as nsqd documents it, but for TLS: 1.2 and not 1.0; the config key where it is not the flag with
+# underscores
 NSQD = """
 log-level info
 log-prefix [nsqd]\x20
@@ -67,7 +68,7 @@ tls-key
 tls-client-auth-policy
 tls-root-ca-file
 tls-required false
-tls-min-version tls1.0
+tls-min-version tls1.2
 deflate true
 max-deflate-level 6
 snappy true
@@ -97,9 +98,34 @@ def test_lists_are_empty_and_have_keys_in_the_plural() -> None:
 
 def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
     machine = {"node-id", "broadcast-address"}
-    ours = {"backend", "durability", "keep-deferred", "requeue-on-disconnect", "nsq-compat", "log-format"}
-    ours |= {"retention-time", "retention-bytes", "channel-start"}
-    assert set(BY_FLAG) == {*DEFAULTS, *LISTS, *machine, *ours}
+    ours = {
+        "backend",
+        "durability",
+        "keep-deferred",
+        "max-defer-timeout",
+        "requeue-on-disconnect",
+        "nsq-compat",
+        "log-format",
+        "retention-time",
+        "retention-bytes",
+        "channel-start",
+    }
+    ours |= {"auth", "http-auth"}
+    limits = {
+        "max-topics",
+        "max-channels",
+        "max-connections",
+        "max-connections-per-address",
+        "max-unfinished-size",
+        "magic-timeout",
+        "http-header-timeout",
+        "http-idle-timeout",
+        "body-timeout",
+        "min-body-rate",
+        "write-timeout",
+        "stop-timeout",
+    }
+    assert set(BY_FLAG) == {*DEFAULTS, *LISTS, *machine, *ours, *limits}
 
 
 def test_the_node_id_comes_from_the_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,10 +143,11 @@ def _example(option: Any) -> str:
     special = {
         "log_level": "debug",
         "tls_required": "tcp-https",
-        "tls_min_version": "tls1.2",
+        "tls_min_version": "tls1.3",
         "durability": "memory",
         "channel_start": "earliest",
         "log_format": "json",
+        "http_auth": "off",
     }
     by_word = {
         "string": "x",
@@ -240,7 +267,7 @@ def test_asking_for_client_certificates_requires_tls(policy: str) -> None:
         ("max_rdy_count", 2500),
         ("log_level", 2),
         ("tls_required", 0),
-        ("tls_min_version", 769),
+        ("tls_min_version", 771),
         ("snappy", True),
         ("nsqlookupd_tcp_addresses", []),
         ("e2e_processing_latency_percentiles", []),

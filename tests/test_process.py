@@ -113,7 +113,8 @@ HEAVY = [
     *("OpenSSL", "cryptography", "service_identity", "twisted.internet.ssl", "twisted.protocols.tls"),
     *("urllib.request", "http.client", "email.parser", "xml.dom", "multiprocessing", "cProfile"),
     *("twisted.web.server", "twisted.web.client", "twisted.web.resource", "treq", "tomllib"),
-    *("nsqtw.net.log_json", "nsqtw.twistd_service", "nsqtw.testing"),
+    *("cramjam", "nsqtw.net.tls", "nsqtw.protocols.compression", "nsqtw.net.log_json"),
+    *("nsqtw.twistd_service", "nsqtw.testing"),
 ]
 
 

@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 
 from nsqtw.errors import OptionError
-from nsqtw.option_values import TLS_REQUIRED
 from nsqtw.options import Options
-from nsqtw.service import fill_in, lock_data_path, refuse_unserved, unserved
+from nsqtw.service import fill_in, lock_data_path, unserved
 
 ROOT = Path(__file__).parent.parent
 NSQD = "from nsqtw.tap import main_nsqd; main_nsqd()"
@@ -88,7 +87,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Process] = []
 
     def start_one(*flags: str, program: list[str] | None = None) -> Process:
-        free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"]
+        free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0", "--stop-timeout=60s"]
         process = Process([*(program or [NSQD]), *free, *flags], tmp_path)
         started.append(process)
         return process
@@ -204,7 +203,9 @@ def test_without_its_positions_it_delivers_all_it_has_to_all_channels_it_knows(s
         file.write_bytes(b"damaged" * 1000)
     again = start()
     again.wait_for("HTTP: listening on")
-    assert any("ERROR: NSQ: positions.db was damaged and is set aside - " in line for line in again.lines)
+    assert any(
+        re.search(r"ERROR: NSQ: .*positions.db was damaged: .*; it is set aside as ", line) for line in again.lines
+    )
     (topic,) = json.loads(again.get("/stats?format=json"))["topics"]
     assert {channel["channel_name"]: channel["depth"] for channel in topic["channels"]} == {"c": 2, "d": 2}
 
@@ -269,7 +270,14 @@ def test_a_data_path_has_one_broker(start: Start, tmp_path: Path) -> None:
         (["--auth-http-request-method=x", "--tls-root-ca-file=/no/ca"], "failed to build client TLS config - "),
         (["--sync-timeout=0", "--e2e-processing-latency-percentile=2.0"], "invalid E2E processing latency percentile"),
         (["--sync-timeout=0", "--tcp-address=x:x"], "--sync-timeout must be greater than 0"),
-        (["--auth-http-address="], "--auth-http-address is set"),
+        (["--auth-http-address="], "--auth=http cannot be used - '' is no address of an auth server"),
+        (["--auth=http"], "--auth=http cannot be used - --auth=http needs the address of an auth server"),
+        (["--auth=http:ftp://a"], "--auth=http cannot be used - 'ftp://a' is no address of an auth server"),
+        (["--auth=static"], "--auth=static cannot be used - --auth=static needs the path of a file of grants"),
+        (["--auth=static:/no/file"], "--auth=static cannot be used - /no/file: no such file or directory"),
+        (["--auth=allow_all:x"], "--auth=allow_all cannot be used - --auth=allow_all takes no argument"),
+        (["--auth=nobody"], "unknown authorizer 'nobody'; installed: allow_all, http, static"),
+        (["--auth=allow_all", "--auth-http-address=a:1"], "--auth-http-address is for --auth=http, and not for"),
         (["--backend=tape"], "unknown backend 'tape'; installed: "),
     ],
 )
@@ -417,6 +425,8 @@ def test_twistd_runs_it_too(start: Start, tmp_path: Path) -> None:
     broker = start(program=[TWISTD, "--nodaemon", "--pidfile=", "nsq"])
     broker.wait_for("HTTP: listening on")
     assert broker.get("/ping") == "OK"
+    broker.tell(signal.SIGHUP)
+    broker.wait_for("SIGHUP: there is nothing to reload")
     refused = run("--nodaemon", "--pidfile=", "nsq", "--tcp-address=127.0.0.1:0", cwd=tmp_path, script=TWISTD)
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 1
@@ -450,25 +460,12 @@ def test_a_data_path_is_a_directory(tmp_path: Path) -> None:
         lock_data_path(str(file))
 
 
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"tls_required": TLS_REQUIRED["true"]}, "failed to build TLS config - this version has no TLS"),
-        ({"tls_client_auth_policy": "require"}, "failed to build TLS config - this version has no TLS"),
-        ({"tls_required": TLS_REQUIRED["tcp-https"], "tls_cert": "c", "tls_key": "k"}, "failed to build TLS config"),
-        ({"auth_http_address": ("a:1",)}, "--auth-http-address is set"),
-    ],
-)
-def test_it_does_not_start_without_a_protection_it_was_told_to_give(given: dict[str, Any], text: str) -> None:
-    with pytest.raises(OptionError, match=f"^{text}"):
-        refuse_unserved(Options(**given))
-
-
 def test_what_has_no_effect_yet_is_said() -> None:
     assert unserved(Options()) == []
-    assert unserved(Options(tls_cert="c", tls_key="k", lookupd_tcp_address=("a:1",))) == [
-        "--tls-cert has no effect in this version",
-        "--lookupd-tcp-address has no effect in this version",
+    assert unserved(Options(lookupd_tcp_address=("a:1",))) == ["--lookupd-tcp-address has no effect in this version"]
+    assert unserved(Options(tls_client_auth_policy="require-verify")) == []
+    assert unserved(Options(tls_client_auth_policy="Require")) == [
+        "--tls-client-auth-policy=Require asks for no client certificate: known are require and require-verify"
     ]
 
 
@@ -489,3 +486,35 @@ def test_what_was_left_open_is_filled_in_with_the_real_ports(
     options = Options(**{"broadcast_address": "host", **given})
     fill_in(options, *ports)
     assert filled == (options.broadcast_tcp_port, options.broadcast_http_port, options.statsd_prefix)
+
+
+SLOW_DISK = """
+import time
+from nsqtw.net import writer
+{what}
+from nsqtw.tap import main_nsqd
+main_nsqd()
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "writer.perform = lambda *given: time.sleep(1000)",
+        "from nsqtw.core.flight import Flight; Flight.commit = lambda *given: time.sleep(1000)",
+        "from nsqtw.assembly import Storage; Storage.close = lambda *given: time.sleep(1000)",
+    ],
+)
+def test_a_disk_that_does_not_answer_is_not_waited_for(start: Start, what: str) -> None:
+    broker = start("--stop-timeout=300ms", "--durability=fsync", program=[SLOW_DISK.format(what=what)])
+    broker.wait_for("HTTP: listening on ")
+    host, port = broker.addresses["TCP"].split(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(b"  V2PUB t\n\0\0\0\1x")
+        broker.wait_for("TOPIC(t): created")
+        broker.tell(signal.SIGTERM)
+        assert broker.end() == 0
+    late = "NSQ: the disk takes longer than --stop-timeout - the next start takes this for a crash"
+    assert [line for line in broker.lines if line.endswith(late)]
+    assert broker.lines[-1].endswith("NSQ: bye")
+    assert not [line for line in broker.lines if "Traceback" in line]

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
+import zlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import snappy
+
 HOST = "127.0.0.1"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 """How long anything may take before a test gives up; a busy machine never needs so much."""
 
 MAGIC = b"  V2"
@@ -64,13 +68,33 @@ def mpub(topic: str, bodies: Sequence[bytes]) -> bytes:
     return b"MPUB %s\n" % topic.encode() + sized(_SIZE.pack(len(bodies)) + b"".join(map(sized, bodies)))
 
 
+class Decompressed:
+    """What comes through a compression, as a stream."""
+
+    def __init__(self, below: Any, decompress: Callable[[bytes], bytes]) -> None:
+        self._below = below
+        self._decompress = decompress
+        self._waiting = b""
+
+    def read(self, count: int) -> bytes:
+        """So many bytes, fewer only at the end."""
+        while len(self._waiting) < count and (data := self._below.read1(1 << 16)):
+            self._waiting += self._decompress(data)
+        found, self._waiting = self._waiting[:count], self._waiting[count:]
+        return found
+
+    def close(self) -> None:
+        self._below.close()
+
+
 class Client:
     """One connection. Every method gives up after PATIENCE_SECONDS. OSError or Closed when the broker is gone."""
 
     def __init__(self, port: int, magic: bytes = MAGIC) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._stream = self._socket.makefile("rb", buffering=1 << 16)
+        self._stream: Any = self._socket.makefile("rb", buffering=1 << 16)
+        self._compress: Callable[[bytes], bytes] = bytes
         self._early: deque[Message] = deque()
         self.heartbeats = 0
         self.send(magic)
@@ -98,7 +122,7 @@ class Client:
     # -- bytes and frames
 
     def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
+        self._socket.sendall(self._compress(data))
 
     def end(self) -> None:
         """Send no more; what comes can still be read."""
@@ -139,12 +163,31 @@ class Client:
                 return frame.data
             if frame.kind == ERROR:
                 raise Refused(frame.data.decode(errors="replace"))
-            self._early.append(_message(frame.data))
+            self._early.append(message_of(frame.data))
 
     def identify(self, **features: Any) -> dict[str, Any]:
         """What the broker negotiated."""
         document = json.dumps({"feature_negotiation": True, **features}).encode()
         answer: dict[str, Any] = json.loads(self.ask(b"IDENTIFY\n" + sized(document)))
+        return answer
+
+    def upgrade(self, wants: ssl.SSLContext | None = None, **asked: Any) -> dict[str, Any]:
+        """Identify, and do what the broker then offers, with TLS as `wants` says. What was negotiated."""
+        answer = self.identify(**({} if wants is None else {"tls_v1": True}), **asked)
+        if answer["tls_v1"]:
+            assert wants is not None
+            self._socket = wants.wrap_socket(self._socket, server_hostname="localhost")
+            self._stream = self._socket.makefile("rb", buffering=1 << 16)
+            assert self.frame() == (RESPONSE, OK)
+        if answer["deflate"]:
+            deflate, inflate = zlib.compressobj(6, wbits=-15), zlib.decompressobj(wbits=-15)
+            self._compress = lambda data: deflate.compress(data) + deflate.flush(zlib.Z_SYNC_FLUSH)
+            self._stream = Decompressed(self._stream, inflate.decompress)
+            assert self.frame() == (RESPONSE, OK)
+        elif answer["snappy"]:
+            self._compress = snappy.StreamCompressor().compress
+            self._stream = Decompressed(self._stream, snappy.StreamDecompressor().decompress)
+            assert self.frame() == (RESPONSE, OK)
         return answer
 
     def pub(self, topic: str, body: bytes) -> None:
@@ -176,7 +219,7 @@ class Client:
         if frame.kind == ERROR:
             raise Refused(frame.data.decode(errors="replace"))
         assert frame.kind == MESSAGE, frame
-        return _message(frame.data)
+        return message_of(frame.data)
 
     def take(self, count: int) -> list[Message]:
         """The next `count` messages, not finished."""
@@ -209,6 +252,7 @@ class Client:
         return data
 
 
-def _message(data: bytes) -> Message:
+def message_of(data: bytes) -> Message:
+    """The message in a frame's data."""
     timestamp_ns, attempts, message_id = _MESSAGE.unpack_from(data)
     return Message(message_id, attempts, timestamp_ns, data[_MESSAGE.size :])

@@ -23,8 +23,9 @@ from typing import Any, cast
 
 from zope.interface import implementer
 
-from nsqtw.backends.disk_file import OpenFiles
+from nsqtw.backends.disk_file import Descriptor, OpenFiles
 from nsqtw.backends.disk_format import first_of_log
+from nsqtw.backends.disk_holes import report_holes
 from nsqtw.backends.disk_log import Log
 from nsqtw.backends.disk_reader import LogReader
 from nsqtw.backends.disk_recovery import open_log
@@ -32,11 +33,15 @@ from nsqtw.backends.disk_space import Reserve
 from nsqtw.backends.disk_sync import Unsynced
 from nsqtw.backends.disk_trim import LogTrim, Spares
 from nsqtw.backends.disk_writer import LogWriter
-from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.files import Files, backend_error, write_all
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
-from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
+from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, ICountedQueue, Report
 from nsqtw.names import directory_name, name_of_directory
+
+PROBE_FILE = "probe.tmp"
+"""Under the data path, for a moment: whether the disk takes what it did not take before."""
+_MOST_PROBED = 1 << 20
 
 _DELETED = re.compile(r"(.+)\.deleted\.[0-9]+")
 
@@ -72,6 +77,7 @@ class DiskBackend:
         self.spares = Spares()
         self._reserve = Reserve(self.files, directory, self.spares)
         self._queues: dict[str, DiskQueue] = {}
+        self._not_taken = 0
         try:
             self._finish_deletions()
         except OSError as error:
@@ -90,7 +96,10 @@ class DiskBackend:
         """IBackend API. A directory is only made when something is committed."""
         queue = self._queues.get(topic)
         if queue is None:
-            directory = os.path.join(self.directory, directory_name(topic))
+            try:
+                directory = os.path.join(self.directory, directory_name(topic))
+            except ValueError as error:
+                raise BackendError(str(error)) from error
             log = open_log(topic, directory, self.files, self.open_files, self.report)
             queue = self._queues[topic] = DiskQueue(self, log)
         return queue
@@ -102,11 +111,15 @@ class DiskBackend:
         IBackend API. Without `writes` the answer names queues of which something that was committed before could not
         be brought to stable storage.
         """
+        size = sum([len(segment.frames) for _, segments in writes for segment in segments])
         if writes:
-            full = self._reserve.refusal(sum([len(segment.frames) for _, segments in writes for segment in segments]))
+            full = self._reserve.refusal(size)
             if full is not None:
+                self._not_taken = size
                 error = backend_error(full, "write to the data path")
                 return dict.fromkeys([queue for queue, _ in writes], error)
+        elif self._not_taken:
+            self._probe(self._not_taken)
         failed: dict[Any, BackendError] = {}
         staged: list[DiskQueue] = []
         for written, segments in writes:
@@ -127,6 +140,7 @@ class DiskBackend:
                 queue.writer.undo()
             else:
                 queue.writer.publish()
+        self._not_taken = size if failed else 0
         return failed
 
     def close(self) -> None:
@@ -146,6 +160,25 @@ class DiskBackend:
         with suppress(FileNotFoundError):
             self.files.remove_directory(directory)
 
+    def _probe(self, size: int) -> None:
+        """Find out whether what was not taken would be taken now. BackendError."""
+        path = os.path.join(self.directory, PROBE_FILE)
+        try:
+            full = self._reserve.refusal(size)
+            if full is not None:
+                raise full
+            with suppress(FileNotFoundError):
+                self.files.unlink(path)
+            try:
+                descriptor = Descriptor(self.files, self.files.open(path, create=True))
+                write_all(self.files, descriptor.fd, [bytes(min(size, _MOST_PROBED))], 0)
+                self.files.sync(descriptor.fd)
+            finally:
+                with suppress(FileNotFoundError):
+                    self.files.unlink(path)
+        except OSError as error:
+            raise backend_error(error, "write to the data path") from error
+
     def _sync(self, logs: list[Log] | None, failed: dict[Any, BackendError]) -> None:
         for log, error in self.unsynced.sync(logs).items():
             queue = self._queues.get(log.topic)
@@ -164,7 +197,7 @@ class DiskBackend:
                     self.remove_tree(os.path.join(self.directory, name))
 
 
-@implementer(IBackendQueue)
+@implementer(IBackendQueue, ICountedQueue)
 class DiskQueue:
     """The log of one topic."""
 
@@ -204,6 +237,13 @@ class DiskQueue:
     def read(self, start: int, limit: int) -> list[Segment]:
         """IBackendQueue API"""
         return self._reader.read(start, limit)
+
+    def check(self, start: int, expected: int) -> None:
+        """ICountedQueue API"""
+        try:
+            report_holes(self.log, start, expected)
+        except OSError as error:
+            raise backend_error(error, f"check of topic {self.log.topic}") from error
 
     def trim(self, below: int, keep: Iterable[int]) -> None:
         """IBackendQueue API"""

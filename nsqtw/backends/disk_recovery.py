@@ -37,6 +37,8 @@ def open_log(topic: str, directory: str, files: Files, open_files: OpenFiles, re
         _list_files(log)
         while log.log_files and not _recover(log, log.log_files[-1]):
             file = log.log_files[-1]
+            note = "no record is whole in the last file, which is removed: it was just begun, or all of it is damaged"
+            log.report(topic, file.path, file.first, file.first - 1, f"{note}; {_number_of_bytes(file.size)}")
             log.drop([file])
             log.remove_index(file)
             files.unlink(file.path)
@@ -69,12 +71,19 @@ def _recover(log: Log, file: LogFile) -> bool:
     log.end = scan.above
     log.put_total = scan.put_total
     if file.size > scan.position:
+        what = "older content of a file that was used again" if scan.has_older() else "no whole record"
+        why = f"the last {_number_of_bytes(file.size - scan.position)} are {what} and are cut off"
+        log.report(log.topic, f"{file.path} at {scan.position}", scan.above, scan.above - 1, why)
         file.size = scan.position
         try:
             log.files.truncate(descriptor.fd, file.size)
         except OSError:
             file.sealed = True
     return True
+
+
+def _number_of_bytes(count: int) -> str:
+    return "1 byte" if count == 1 else f"{count} bytes"
 
 
 def _walk(log: Log, file: LogFile, scan: Scan) -> None:

@@ -105,6 +105,16 @@ class Scan:
         head = self._head_at(self.position)
         return head is not None and not self._belongs(head)
 
+    def has_older(self) -> bool:
+        """Whether behind this, where no good record comes any more, stands a head of another time."""
+        at = self.position
+        while at + RECORD_BYTES <= self.size:
+            head = self._head_at(at)
+            if head is not None and not self._belongs(head):
+                return True
+            at = self._next_magic(at) if head is None else at + head.size
+        return False
+
     def search(self) -> Head | None:
         """
         Here is no good record: go to the next one behind it. None, and no step, when there is none. What an

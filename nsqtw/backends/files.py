@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from nsqtw.errors import BackendError, BackendFull
 
@@ -18,10 +19,14 @@ _MOST_BUFFERS = 1024  # what one system call takes (IOV_MAX)
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
+FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
+"""Messages are read by the broker's user alone."""
+
+
 class Files:
     """Real files. Every method raises OSError as the operating system does."""
 
-    def open(self, path: str, *, create: bool = False, mode: int = 0o644) -> int:
+    def open(self, path: str, *, create: bool = False, mode: int = FILE_MODE) -> int:
         """A descriptor for reading and writing; with `create` the file must not exist yet, and gets `mode`."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), mode)
 
@@ -67,7 +72,7 @@ class Files:
             return []
 
     def make_directory(self, path: str) -> None:
-        os.mkdir(path, 0o755)
+        os.mkdir(path, DIRECTORY_MODE)
 
     def rename(self, old: str, new: str) -> None:
         """Give a file or directory another name, at once; a file of that name is replaced."""
@@ -78,6 +83,17 @@ class Files:
 
     def remove_directory(self, path: str) -> None:
         os.rmdir(path)
+
+
+def create_private(path: str) -> None:
+    """
+    Make an empty file that only the broker's user can read, unless there is one. For a library that makes files as the
+    umask says: SQLite opens an empty one as a new database, and gives its -wal and -shm the mode that has. What keeps
+    the file from being made the library finds out, too, and says in its own words. One that exists is not opened:
+    closing it would undo the locks that SQLite has on it in this process.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
 
 def write_all(files: Files, fd: int, buffers: Sequence[bytes], position: int) -> int:

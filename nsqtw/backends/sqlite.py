@@ -14,19 +14,21 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Lock
 from typing import Any, cast
-from zlib import crc32
 
 from zope.interface import implementer
 
 from nsqtw.backends.disk_space import Reserve
 from nsqtw.backends.disk_trim import Spares
 from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.sqlite_row import COLUMNS, Row
+from nsqtw.backends.sqlite_salvage import finish_setting_aside, set_aside
 from nsqtw.backends.sqlite_schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
+from nsqtw.backends.sqlite_survey import FoundTopic, find_topic, first_of, is_corrupt, is_failed_sync, survey
 from nsqtw.backends.sqlite_trim import Trim
-from nsqtw.core.segment import Segment
+from nsqtw.core.segment import Segment, only
 from nsqtw.errors import BackendError, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
 
@@ -34,9 +36,9 @@ _PUT_TOPIC = """
 INSERT INTO topic VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (id) DO UPDATE SET end_sequence = ?3, bytes = bytes + ?4
 """
-_TOPIC = "SELECT id, end_sequence, bytes FROM topic WHERE name = ?"
-_FOLLOWING = "SELECT id, first, last, delay, crc, frames FROM segment WHERE topic = ? AND last >= ? ORDER BY last"
-_NEXT_PLACE = "SELECT id, last FROM segment WHERE topic = ? AND last >= ? ORDER BY last LIMIT 1"
+_SET_TOPIC = "UPDATE topic SET end_sequence = ?, bytes = ? WHERE id = ?"
+_FOLLOWING = f"SELECT {COLUMNS} FROM segment WHERE topic = ? AND last >= ? AND last < ? ORDER BY last"
+_NEXT_PLACE = "SELECT id, last FROM segment WHERE topic = ? AND last >= ? AND last < ? ORDER BY last LIMIT 1"
 
 _LARGE_WAL = 64 * 1024 * 1024
 _SMALL_WAL = 1024 * 1024
@@ -72,37 +74,34 @@ class SqliteBackend:
         self._queues: dict[str, SqliteQueue] = {}
         self._lock = Lock()
         self._read_lock = Lock()
+        self._is_in_doubt = False
+        """The log of changes could not be synced: what is in it may not be on the medium, whatever a next sync says."""
         try:
-            self._writer = connect(self._path)
-            migrate(self._writer)
-            self._remove_nameless()
-            self._reader = connect(self._path)
+            try:
+                self._open()
+            except sqlite3.DatabaseError as error:
+                if not is_corrupt(error):
+                    raise
+                set_aside(self._path, report)
+                self._open()
         except sqlite3.Error as error:
             raise sqlite_error(error) from error
-        self._next_id: int = self._writer.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
+        except OSError as error:
+            raise backend_error(error, f"setting {FILE} aside") from error
 
     def topics(self) -> list[str]:
         """IBackend API"""
-        with self.reading() as connection:
-            rows = connection.execute(
-                "SELECT name FROM topic WHERE EXISTS (SELECT 1 FROM segment WHERE topic = topic.id) ORDER BY name"
-            )
-            return [name for (name,) in rows]
+        return sorted(topic.name for topic in self._found.values() if topic.first < topic.end)
 
     def queue(self, topic: str) -> IBackendQueue:
         """IBackend API. A row is only made when something is committed."""
         queue = self._queues.get(topic)
         if queue is None:
-            with self.reading() as connection:
-                row = connection.execute(
-                    "SELECT id, end_sequence, bytes FROM topic WHERE name = ?", (topic,)
-                ).fetchone()
-                if row is None:
-                    row = (self._next_id, 0, 0)
-                    self._next_id += 1
-                queue = SqliteQueue(self, topic, *row)
-                queue.look_for_first(connection)
-            self._queues[topic] = queue
+            found = self._find(topic)
+            if found is None:
+                found = FoundTopic(self._next_id, topic, 0, 0, 0)
+                self._next_id += 1
+            queue = self._queues[topic] = SqliteQueue(self, found)
         return queue
 
     def commit(
@@ -155,6 +154,8 @@ class SqliteBackend:
         with self._lock:
             connection = self._writer
             try:
+                if self._is_in_doubt:
+                    self._leave_log()
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
@@ -164,8 +165,20 @@ class SqliteBackend:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error):
+                    self._is_in_doubt = self._is_in_doubt or is_failed_sync(error)
                     raise sqlite_error(error) from error
                 raise
+
+    def _leave_log(self) -> None:
+        """
+        Copy the log of changes into the database, which is synced, and start it anew: after a failed sync a commit
+        behind what was not synced could be lost with it. sqlite3.Error, BackendError.
+        """
+        self._writer.execute("PRAGMA synchronous = FULL")
+        busy, *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise BackendError(f"{FILE}: its log of changes could not be synced, and is still being read")
+        self._is_in_doubt = False
 
     def tidy(self) -> None:
         """Give free pages back to the file system, and copy the WAL back. BackendError."""
@@ -196,6 +209,30 @@ class SqliteBackend:
                 with self._lock:
                     self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
+    def _open(self) -> None:
+        """sqlite3.Error, BackendError, OSError."""
+        finish_setting_aside(self._path)
+        with ExitStack() as undo:
+            self._writer = connect(self._path)
+            undo.callback(self._writer.close)
+            migrate(self._writer)
+            self._remove_nameless()
+            self._found = survey(self._writer, self.report)
+            for topic in self._found.values():
+                if topic.is_odd:
+                    self._writer.execute(_SET_TOPIC, (topic.end, topic.bytes, topic.topic_id))
+            self._next_id: int = self._writer.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
+            self._reader = connect(self._path)
+            undo.pop_all()
+
+    def _find(self, topic: str) -> FoundTopic | None:
+        """What is stored of a topic, as it was at the open, or is now when that is over."""
+        found = self._found.pop(topic, None)
+        if found is None:
+            with self.reading() as connection:
+                found = find_topic(connection, topic)
+        return found
+
     def _remove_nameless(self) -> None:
         for (topic_id,) in self._writer.execute("SELECT id FROM topic WHERE name IS NULL").fetchall():
             self.remove_segments(topic_id)
@@ -205,21 +242,14 @@ class SqliteBackend:
 class SqliteQueue:
     """The rows of one topic."""
 
-    def __init__(self, backend: SqliteBackend, topic: str, topic_id: int, end: int, size: int) -> None:
+    def __init__(self, backend: SqliteBackend, found: FoundTopic) -> None:
         self._backend = backend
-        self.topic = topic
-        self.topic_id = topic_id
-        self.first = self.end = end
-        self.size = size
-        self._trim = Trim(topic_id)
+        self.topic = found.name
+        self.topic_id = found.topic_id
+        self.first, self.end = found.first, found.end
+        self.size = found.bytes
+        self._trim = Trim(found.topic_id)
         self._reported: set[int] = set()
-
-    def look_for_first(self, connection: sqlite3.Connection) -> None:
-        """Find `first`."""
-        row = connection.execute(
-            "SELECT first FROM segment WHERE topic = ? ORDER BY last LIMIT 1", (self.topic_id,)
-        ).fetchone()
-        self.first = row[0] if row else self.end
 
     def put(self, connection: sqlite3.Connection, segments: Sequence[Segment]) -> None:
         """Write segments, in a transaction. BackendError when they do not ascend."""
@@ -245,19 +275,19 @@ class SqliteQueue:
         with self._backend.reading() as connection:
             while True:
                 try:
-                    for row in connection.execute(_FOLLOWING, (self.topic_id, start)):
-                        frames = row[5]
-                        if found and len(frames) > limit:
-                            return found
-                        start = row[2] + 1
-                        if crc32(frames) != row[4]:
-                            self._report(row[0], row[1], row[2], "the checksum does not match")
+                    for row in map(Row._make, connection.execute(_FOLLOWING, (self.topic_id, start, self.end))):
+                        why = row.fault()
+                        if why:
+                            self._report(row.row_id, *row.bounds(start, self.end - 1), why)
                             continue
-                        found.append(Segment(row[1], row[2] + 1 - row[1], row[3], frames))
-                        limit -= len(frames)
+                        if found and len(row.frames) > limit:
+                            return found
+                        found += self._passed_on(row, found[-1].end if found else 0)
+                        limit -= len(row.frames)
+                        start = row.last + 1
                     return found
                 except sqlite3.DatabaseError as error:
-                    if error.sqlite_errorcode != sqlite3.SQLITE_CORRUPT:
+                    if not is_corrupt(error):
                         raise
                     start = self._pass_over(connection, start)
 
@@ -269,7 +299,7 @@ class SqliteQueue:
         if freed:
             self.size -= freed
             with self._backend.reading() as connection:
-                self.look_for_first(connection)
+                self.first = first_of(connection, self.topic_id, self.end)
         self._backend.tidy()
 
     def delete(self) -> None:
@@ -284,9 +314,17 @@ class SqliteQueue:
         """IBackendQueue API"""
         self._backend.forget_queue(self.topic)
 
+    def _passed_on(self, row: Row, above: int) -> list[Segment]:
+        """What a good row adds to those before it, which end at `above`."""
+        segment = row.segment()
+        if segment.first >= above:
+            return [segment]
+        self._report(row.row_id, row.first, above - 1, "another row has them too")
+        return only(segment, range(above, segment.end))
+
     def _pass_over(self, connection: sqlite3.Connection, start: int) -> int:
         """The row that comes next cannot be read; the index still tells where it ends."""
-        place = connection.execute(_NEXT_PLACE, (self.topic_id, start)).fetchone()
+        place = connection.execute(_NEXT_PLACE, (self.topic_id, start, self.end)).fetchone()
         if place is None:
             return self.end
         row_id, last = place

@@ -10,10 +10,11 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import takewhile
-from zlib import crc32
 
+from nsqtw.backends.sqlite_row import COLUMNS, Row
 from nsqtw.backends.sqlite_schema import insert_segments
-from nsqtw.core.segment import Segment, only
+from nsqtw.backends.trim_pace import TrimPace
+from nsqtw.core.segment import only
 
 _WORTH = 4
 """A segment is replaced when that leaves fewer messages of it by this factor."""
@@ -21,9 +22,10 @@ _AT_ONCE = 2000
 """Segments looked at in one transaction: the next one goes on behind them."""
 
 _BELOW = """
-SELECT id, first, last, length(frames) FROM segment WHERE topic = ? AND last >= ? AND last < ? ORDER BY last LIMIT ?
+SELECT id, first, last, ifnull(length(frames), 0) FROM segment
+    WHERE topic = ? AND last >= ? AND last < ? ORDER BY last LIMIT ?
 """
-_ROW = "SELECT first, last, delay, crc, frames FROM segment WHERE id = ?"
+_ROW = f"SELECT {COLUMNS} FROM segment WHERE id = ?"
 
 
 class Trim:
@@ -32,31 +34,37 @@ class Trim:
     def __init__(self, topic_id: int) -> None:
         self._topic_id = topic_id
         self._start = 0
+        self._pace = TrimPace()
 
     def trim(self, connection: sqlite3.Connection, below: int, keep: Iterable[int]) -> int:
         """See `IBackendQueue.trim`; in a transaction. Returns how many bytes of frames were freed."""
+        if not self._pace.is_due(0):
+            return 0
         rows = connection.execute(_BELOW, (self._topic_id, self._start, below, _AT_ONCE)).fetchall()
-        self._start = rows[-1][2] + 1 if len(rows) == _AT_ONCE else 0
+        self._start = int(rows[-1][2]) + 1 if len(rows) == _AT_ONCE else 0
         if not rows:
             return 0
-        end = rows[-1][2] + 1
+        end = int(rows[-1][2]) + 1
         wanted = list(takewhile(lambda sequence: sequence < end, keep))
+        self._pace.looked_at(len(wanted), 0)
         freed = 0
         for row_id, first, last, size in rows:
+            if type(first) is not int or type(last) is not int or first > last:
+                continue  # nobody can tell what is in it
             of_row = wanted[bisect_left(wanted, first) : bisect_left(wanted, last + 1)]
             if not of_row:
                 connection.execute("DELETE FROM segment WHERE id = ?", (row_id,))
                 freed += size
             elif len(of_row) * _WORTH <= last + 1 - first:
-                freed += size - self._keep_only(connection, row_id, of_row)
+                freed += size - self._keep_only(connection, row_id, size, of_row)
         return freed
 
-    def _keep_only(self, connection: sqlite3.Connection, row_id: int, wanted: list[int]) -> int:
+    def _keep_only(self, connection: sqlite3.Connection, row_id: int, size: int, wanted: list[int]) -> int:
         """Replace a row by what is wanted of it. Returns its new size."""
-        first, last, delay, crc, frames = connection.execute(_ROW, (row_id,)).fetchone()
-        if crc32(frames) != crc:
-            return len(frames)  # cannot be cut; who reads it reports it
-        kept = only(Segment(first, last + 1 - first, delay, frames), wanted)
+        row = Row(*connection.execute(_ROW, (row_id,)).fetchone())
+        if row.fault():
+            return size  # cannot be cut; who reads it reports it
+        kept = only(row.segment(), wanted)
         connection.execute("DELETE FROM segment WHERE id = ?", (row_id,))
         insert_segments(connection, self._topic_id, kept)
         return sum([len(segment.frames) for segment in kept])

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nsqtw.core.agenda import Due
 from nsqtw.core.consumer import FIRST, Consumer, Delivery
-from nsqtw.core.cursor import Cursor
+from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
 from nsqtw.core.fleeting import Fleeting
 from nsqtw.core.latency import Latencies
 from nsqtw.core.position import Position
@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
-RETRY_READ_SECONDS = 1.0
 SAMPLE_RANGE = 100
+READ_COST = 8 * 1024
+"""
+What a read of the medium for one message counts of the bytes a consumer gets in a turn: messages that fall due can be
+all over the log, and a read takes a millisecond or two.
+"""
 
 
 class Moved(NamedTuple):
@@ -59,7 +63,7 @@ class Channel(Due):
         """Whether a crash would leave this channel in being."""
         self.consumers: list[Consumer] = []
         self.departed: list[Consumer] = []
-        self.cursor = None if self.ephemeral else Cursor(topic, self._look_at)
+        self.cursor = None if self.ephemeral else Cursor(topic, topic.pages(name), self._look_at)
         self.position: Position = self.cursor or Fleeting(topic.mem_queue_size, self._room)
         self.joined_total = topic.released_total
         self.requeue_count = 0
@@ -254,7 +258,7 @@ class Channel(Due):
     def finished_below(self) -> int:
         """A sequence under which a durable channel has nothing unfinished."""
         assert self.cursor is not None, "an ephemeral channel keeps nothing back"
-        return min([self.cursor.next, *self.cursor.unfinished(), *self.first_deliveries()])
+        return min([self.cursor.lowest_unfinished, *self.first_deliveries()])
 
     # -- delivery
 
@@ -290,7 +294,7 @@ class Channel(Due):
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
         wanting = any(consumer.room > 0 for consumer in self.consumers)
         if self.position.depth > 0:
-            return wanting
+            return wanting and not self.position.is_being_saved
         self.topic.set_hungry(self, wanting)
         return False
 
@@ -350,7 +354,9 @@ class Channel(Due):
         Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts. `on_disk`
         is what `backend_depth` was.
         """
+        reads = self.topic.log.reads
         again = self.position.next_again()
+        consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
         if again is None:
             return False
         self._count(consumer, 1, on_disk)
@@ -393,10 +399,10 @@ class Channel(Due):
 
     def _measure(self, latencies: Latencies, finished: list[Delivery | None], now: float) -> None:
         """Take note of how long finished messages took. None stands for what could not be finished."""
-        now_ns = self.topic.broker.timestamp_ns(now)
+        broker = self.topic.broker
         for delivery, run in groupby(finished):
             if delivery is not None:
-                latencies.insert(now_ns - delivery.timestamp_ns, len(list(run)), now)
+                latencies.insert(broker.age_ns(delivery.timestamp_ns, now), len(list(run)), now)
 
     def _why_not(self, message_id: bytes) -> str:
         owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)

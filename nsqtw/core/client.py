@@ -32,6 +32,14 @@ class Client:
     deflate: bool = False
     snappy: bool = False
     tls: bool = False
+    tls_version: str = ""
+    """`TLS1.3`; empty without TLS, as the next two."""
+    tls_cipher_suite: str = ""
+    common_name: str = ""
+    """Of the client's certificate."""
+    authed: bool = False
+    auth_identity: str = ""
+    auth_identity_url: str = ""
     pub_counts: dict[str, int] = field(factory=dict)
     """Messages published, by topic."""
     in_flight: dict[bytes, object] = field(factory=dict)

@@ -24,6 +24,7 @@ class Fleeting:
 
     backend_depth = 0
     holds = False
+    is_being_saved = False
 
     def __init__(self, mem_queue_size: int, room: Callable[[], int]) -> None:
         self.dropped_count = 0

@@ -41,11 +41,18 @@ class Flight:
     sealed: list[Sealed]
     writes: dict[tuple[IBackend, bool], Writes] = field(factory=dict)
     """By backend, and whether it has to be durable."""
+    is_probe: bool = False
+    """It stores nothing, to find out whether something could be stored."""
+    refusal: BackendError | None = None
+    """Why nothing could."""
 
     def commit(self, log: OperatorLog) -> dict[IBackendQueue, BackendError]:
         """Store it. Returns the queues that failed."""
         failed: dict[IBackendQueue, BackendError] = {}
         for (backend, durable), writes in self.writes.items():
+            if self.is_probe:
+                self.refusal = refusal_of(backend, log)
+                continue
             failed.update(commit_to(backend, writes, durable, log))
         return failed
 
@@ -91,6 +98,8 @@ class Flights(Due):
                     key = (topic.log.backend, topic.durability == "fsync")
                     flight.writes.setdefault(key, []).append((topic.log.queue, segments))
             return flight
+        if self._broker.health.take_probe() and not self._broker.stopping:
+            return Flight([], {(self._broker.backend, True): []}, is_probe=True)
         if self._sync_is_due and not self._broker.stopping:
             self._sync_is_due = False
             return Flight([], {(self._broker.backend, True): []})
@@ -99,11 +108,26 @@ class Flights(Due):
     def end(self, flight: Flight, failed: dict[IBackendQueue, BackendError], now: float) -> None:
         """The flight has landed."""
         self._out.clear()
+        if flight.is_probe:
+            self._broker.health.probed(flight.refusal, now)
+        if any(writes and not durable for (_, durable), writes in flight.writes.items()):
+            self.stored(now)
         if flight.sealed:
-            self._broker.note_commit(next(iter(failed.values()), None))
+            self._broker.health.note_commit(next(iter(failed.values()), None))
             self._broker.settle(flight.sealed, failed, now, flown=True)
         for error in failed.values() if not flight.sealed else ():
             self._broker.log("error", _NOT_SYNCED, error=error)
+
+
+def refusal_of(backend: IBackend, log: OperatorLog) -> BackendError | None:
+    """Why nothing can be stored, if so."""
+    try:
+        return next(iter(backend.commit([], True).values()), None)
+    except BackendError as error:
+        return error
+    except Exception as error:  # of a backend that does not keep to the interface
+        log("critical", "NSQ: the backend failed to commit")
+        return BackendError(f"{type(error).__name__}: {error}")
 
 
 def commit_to(backend: IBackend, writes: Writes, durable: bool, log: OperatorLog) -> dict[IBackendQueue, BackendError]:

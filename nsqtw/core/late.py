@@ -80,9 +80,9 @@ class LateCommit(Due):
                 topic.reading.tell()
         if failed:
             self.error = next(iter(failed.values()))
-            self._broker.note_commit(self.error)
+            self._broker.health.note_commit(self.error)
         elif by_backend:
-            self._broker.note_commit(None)
+            self._broker.health.note_commit(None)
 
     def stop(self) -> None:
         """The broker stops: commit what waits, and say how much it is."""
@@ -94,7 +94,7 @@ class LateCommit(Due):
 
     def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
         """The segments that some durable channel, or the first one to come, still wants; all when they are retained."""
-        if topic.reading.retained.limits:
+        if topic.reading.retained.is_on:
             return segments
         cursors = [channel for channel in topic.channels.values() if channel.cursor is not None]
         if not cursors:

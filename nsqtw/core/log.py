@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from operator import attrgetter
 
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, merge
 from nsqtw.interfaces import IBackend, IBackendQueue
@@ -80,6 +81,8 @@ class Log:
         self.is_in_memory = is_in_memory
         self.end: int = queue.end
         self._cache = cache
+        self.reads = 0
+        """How often the backend was read."""
         self._tail: list[Segment] = []
         self._firsts: list[int] = []
         self._start = 0
@@ -143,9 +146,14 @@ class Log:
         The segment that contains `sequence` and its index in there; None when it is not there any more.
         BackendError when the medium fails.
         """
-        found = self.following(sequence)
-        if found and found[0].first <= sequence:
-            return found[0], sequence - found[0].first
+        segments, firsts, start = self._tail, self._firsts, self._start
+        if start >= len(segments) or sequence < firsts[start]:
+            segments = self._cache.block(self, sequence) or self._read(sequence, SEGMENT_BYTES)
+            place = bisect_right(segments, sequence, key=_first) - 1
+        else:
+            place = bisect_right(firsts, sequence, start) - 1
+        if place >= 0 and sequence < segments[place].end:
+            return segments[place], sequence - segments[place].first
         return None
 
     def move(self, backend: IBackend, name: str) -> None:
@@ -176,6 +184,7 @@ class Log:
 
     def _read(self, sequence: int, limit: int) -> list[Segment]:
         """A block from the backend, small segments merged."""
+        self.reads += 1
         block = merge(self._stored(sequence, limit))
         if block:
             self._cache.keep_block(self, sequence, block)
@@ -190,4 +199,5 @@ class Log:
         return read
 
 
+_first = attrgetter("first")
 _FORGOTTEN = Segment(0, 0, 0, b"")

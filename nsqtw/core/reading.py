@@ -53,7 +53,8 @@ class Reading:
         if not self._topic.ephemeral:
             for segment in segments:
                 self._runs.took(segment.first, segment.count)
-            self.retained.took(segments, now)
+            if self.retained.is_on:
+                self.retained.took(segments, now)
 
     def save_into(self, saved: SavedTopic, wall_ms: int) -> None:
         """What must outlive the process. Moves the floor, and forgets what nobody can ask for any more."""
@@ -98,7 +99,7 @@ class Reading:
     def end(self) -> int:
         """Up to here may be read."""
         topic = self._topic
-        is_log_only = bool(self.retained.limits) and not topic.channels and not topic.paused
+        is_log_only = self.retained.is_on and not topic.channels and not topic.paused
         readable = topic.log.end if is_log_only else topic.released
         committed: int = topic.log.queue.end
         return min(readable, committed)
@@ -107,7 +108,7 @@ class Reading:
         """How many messages a channel that goes from `start` to `stop` meets. BackendError."""
         before = self._runs.before(start)
         if before is None:
-            count = sum(part.count for part in self._messages(start, stop))
+            count = sum(part.count for part in self._parts(start, stop))
         else:
             count = (self._runs.before(stop) or 0) - before
         for first, end in self._topic.dropped_between(start, stop):
@@ -143,6 +144,11 @@ class Reading:
                 position = min(segment.end, end)
         return Extract(start, max(start, position), parts)
 
+    def segments(self, start: int, stop: int) -> Iterator[Segment]:
+        """The messages between two places without those that were emptied, read as they are asked for. BackendError."""
+        for part in self._parts(start, stop):
+            yield from self._without_dropped(part, start, stop)
+
     def position_at(self, wall_ms: int) -> int:
         """
         The first message kept that was published then or later, as its sequence; `end` when there is none yet.
@@ -169,7 +175,7 @@ class Reading:
         found = self._topic.log.read(sequence, 1)
         return found[0] if found else None
 
-    def _messages(self, start: int, stop: int) -> Iterator[Segment]:
+    def _parts(self, start: int, stop: int) -> Iterator[Segment]:
         while start < stop and (found := self._topic.log.read(start, _BLOCK_BYTES)):
             for segment in found:
                 low, high = max(segment.first, start), min(segment.end, stop)

@@ -135,6 +135,8 @@ class Retained(Due):
         self._given: Given = (None, None)
         self._ages = Ages(self._limits(), topic.log.end)
         self._ages.start(topic.log.end, topic.log.end, 0, 0)
+        self.is_on = bool(self.limits)
+        """Whether there are limits."""
 
     @property
     def limits(self) -> Retention:
@@ -165,15 +167,13 @@ class Retained(Due):
 
     def begin(self, now: float) -> None:
         """Start to keep what is there, where that is not done already."""
-        topic = self._topic
+        topic, self.is_on = self._topic, bool(self.limits)
         wall_ms = topic.broker.timestamp_ns(now) // 10**6
         self._ages.start(topic.reading.kept_from, topic.log.end, topic.log.queue.size, wall_ms)
         self._ask(now, wall_ms)
 
     def took(self, segments: Iterable[Segment], now: float) -> None:
         """These were appended to the log."""
-        if not self.limits:
-            return
         for segment in segments:
             self._ages.took(segment)
         if self.limits.time and self.due_at > now + self.limits.time:

@@ -36,7 +36,7 @@ def document(
     known = topic == "" or topic in broker.topics
     found: dict[str, Any] = {
         "version": version,
-        "health": broker.health,
+        "health": str(broker.health),
         "start_time": broker.start_time,
         "topics": _topics(broker, topic, channel, include_clients, now) if known else None,
     }
@@ -157,6 +157,7 @@ def _client(client: Client, topic: str) -> dict[str, Any]:
         "deflate": client.deflate,
         "snappy": client.snappy,
         "user_agent": client.user_agent,
+        **_auth(client),
         "topology_zone": client.topology_zone,
         "topology_region": client.topology_region,
     }
@@ -164,12 +165,22 @@ def _client(client: Client, topic: str) -> dict[str, Any]:
         found["pub_counts"] = published
     found |= {
         "tls": client.tls,
-        "tls_cipher_suite": "",
-        "tls_version": "",
+        "tls_cipher_suite": client.tls_cipher_suite,
+        "tls_version": client.tls_version,
         "tls_negotiated_protocol": "",
-        "tls_negotiated_protocol_is_mutual": False,
+        "tls_negotiated_protocol_is_mutual": client.tls,  # Go: nobody has asked for a protocol
     }
     return found
+
+
+def _auth(client: Client) -> dict[str, Any]:
+    """What AUTH has told of a client, without what is empty."""
+    found = {
+        "authed": client.authed,
+        "auth_identity": client.auth_identity,
+        "auth_identity_url": client.auth_identity_url,
+    }
+    return {key: value for key, value in found.items() if value}
 
 
 def _published(client: Client, topic: str) -> list[dict[str, Any]]:

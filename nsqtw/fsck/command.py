@@ -36,8 +36,6 @@ def run(directory: str, mend: bool) -> int:
 def _run(directory: str, mend: bool) -> int:
     check = check_data_path(directory)
     findings = check.findings()
-    for path in check.unchecked:
-        print(f"not checked: {path}: the messages of the backend sqlite")
     _print(findings)
     if not (mend and findings):
         print(f"{_counts(check)}; {_number(len(findings), 'finding')}")
@@ -64,11 +62,15 @@ def _print(findings: Sequence[Finding]) -> None:
 def _counts(check: DataPathCheck) -> str:
     """How much was looked at."""
     log_files = [file for log in check.logs.values() for file in log.every_file]
+    rows, in_database, stored = 0, set[str](), 0
+    if check.messages is not None:
+        rows, in_database = check.messages.records, set(check.messages.logs)
+        stored = sum(len(log.at_once) + len(log.deferred) for log in check.messages.logs.values())
     numbers = (
-        _number(len(check.logs), "topic"),
+        _number(len(in_database.union(check.logs)), "topic"),
         _number(len(log_files), "log file"),
-        _number(sum(file.records for file in log_files), "good record"),
-        _number(sum(len(file.at_once) + len(file.deferred) for file in log_files), "message"),
+        _number(sum(file.records for file in log_files) + rows, "good record"),
+        _number(sum(len(file.at_once) + len(file.deferred) for file in log_files) + stored, "message"),
         _number(sum(file.size for file in log_files), "byte"),
     )
     return ", ".join(numbers)

@@ -14,13 +14,16 @@ from attrs import define, field
 
 from nsqtw import metadata
 from nsqtw.assembly import POSITIONS_FILE
+from nsqtw.backends.disk import PROBE_FILE
 from nsqtw.backends.disk_format import first_of_log
 from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.sqlite_salvage import FRESH
 from nsqtw.backends.sqlite_schema import FILE as SQLITE_FILE
 from nsqtw.core.cut import NamedTopic
 from nsqtw.errors import MetadataError
 from nsqtw.fsck.finding import Finding
 from nsqtw.fsck.log_file import ReadOnly
+from nsqtw.fsck.messages import MessagesCheck, check_messages
 from nsqtw.fsck.positions import FRESH_FILE, PositionsCheck, check_positions, compare
 from nsqtw.fsck.topic_log import TopicLog, check_topic
 from nsqtw.names import is_ephemeral, name_of_directory
@@ -64,15 +67,19 @@ class DataPathCheck:
     """Directories and files that do not count, and why."""
     positions: PositionsCheck
     names: NamesCheck
-    unchecked: list[str] = field(factory=list)
-    """Files of another backend, which may have the messages of topics without a log."""
+    messages: MessagesCheck | None = None
+    """The messages of the backend sqlite."""
 
     def findings(self) -> list[Finding]:
         """Everything that is wrong, topic by topic, then the rest."""
         found = [finding for log in self.logs.values() for finding in log.findings()]
-        found += self.positions.findings(any(log.log_files for log in self.logs.values()))
-        if self.positions.saved is not None:
-            found += compare(self.positions.path, self.positions.saved, self.logs, bool(self.unchecked))
+        logs = self.logs
+        if self.messages is not None:
+            found += self.messages.findings
+            logs = {**self.messages.logs, **logs}
+        found += self.positions.findings(any(log.end for log in logs.values()))
+        if self.positions.saved is not None and not (self.messages is not None and self.messages.is_foreign):
+            found += compare(self.positions.path, self.positions.saved, logs)
         found += self.names.findings(self.positions)
         found += [Finding("leftover", path, why, "removes it") for path, why in self.leftovers]
         return found
@@ -97,8 +104,7 @@ def check_data_path(directory: str) -> DataPathCheck:
             leftovers.append((path, "nothing: an ephemeral topic ends with its broker; the next start deletes it"))
         else:
             logs[topic] = check_topic(files, topic, path)
-    unchecked = [os.path.join(directory, SQLITE_FILE)] if SQLITE_FILE in entries else []
-    return DataPathCheck(directory, logs, leftovers, positions, _check_names(directory), unchecked)
+    return DataPathCheck(directory, logs, leftovers, positions, _check_names(directory), check_messages(directory))
 
 
 def _check_names(directory: str) -> NamesCheck:
@@ -129,3 +135,7 @@ def _leftovers(directory: str, entries: list[str]) -> Iterator[tuple[str, str]]:
         elif name.startswith(FRESH_FILE) and name[len(FRESH_FILE) :] in ("", "-wal", "-shm"):
             if POSITIONS_FILE in entries:
                 yield path, "nothing: positions.db was being set aside"
+        elif name.startswith(SQLITE_FILE + FRESH) and SQLITE_FILE in entries:
+            yield path, "nothing: messages.db was being set aside"
+        elif name == PROBE_FILE:
+            yield path, "nothing: a full disk was being tried"

@@ -29,7 +29,7 @@ from nsqtw.backends.disk_format import (
     decode_header,
 )
 from nsqtw.backends.disk_scan import Scan
-from nsqtw.backends.files import Files
+from nsqtw.backends.files import FILE_MODE, Files
 from nsqtw.core.segment import Segment
 from nsqtw.fsck.sequences import Sequences
 
@@ -39,7 +39,7 @@ _BLOCK_BYTES = 1 << 20
 class ReadOnly(Files):
     """Files that cannot be changed: what checks goes through these."""
 
-    def open(self, path: str, *, create: bool = False, mode: int = 0o644) -> int:
+    def open(self, path: str, *, create: bool = False, mode: int = FILE_MODE) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 

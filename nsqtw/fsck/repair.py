@@ -6,7 +6,8 @@ what it would have delivered before; so a repair may be interrupted anywhere and
     damaged records       the good ones are copied into another file, byte by byte; synced; the old file gets a second
                           name under damaged.d; the new one gets its name
     files without record  moved to damaged.d, the very last first, as a start deletes them
-    positions.db          all that can be read of it is written into a new one; the old one is moved to damaged.d
+    messages.db, positions.db
+                          all that can be read of it is written into a new one; the old one is moved to damaged.d
     nsqd.dat              moved to damaged.d if positions.db knows the names
     strays                removed
 
@@ -16,6 +17,7 @@ A topic of which a file cannot be read, or has a newer format, is left as it is.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -24,6 +26,7 @@ from nsqtw.backends.disk_format import HEADER_BYTES, encode_header, index_name
 from nsqtw.backends.disk_log import TEMPORARY
 from nsqtw.backends.files import Files, backend_error, write_all
 from nsqtw.backends.positions import Positions
+from nsqtw.backends.sqlite_salvage import FRESH, rebuild
 from nsqtw.core.cut import Cut, Saved
 from nsqtw.errors import BackendError, NsqtwError
 from nsqtw.fsck.aside import Aside
@@ -55,6 +58,7 @@ def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
     for log in check.logs.values():
         if log.is_known:
             attempt(f"repair of topic {log.topic}", lambda log=log: _repair_log(files, aside, log))  # type: ignore[misc]
+    attempt("repair of messages.db", lambda: _repair_messages(files, aside, check))
     attempt("repair of positions.db", lambda: _repair_positions(files, aside, check))
     if check.names.problem and check.positions.saved is not None:
         attempt("repair of nsqd.dat", lambda: aside.move(check.names.path))
@@ -114,6 +118,27 @@ def _rewrite(files: Files, aside: Aside, file: LogFileCheck, put_total: int) -> 
         raise
     files.rename(temporary, file.path)
     files.sync_directory(os.path.dirname(file.path))
+
+
+def _repair_messages(files: Files, aside: Aside, check: DataPathCheck) -> None:
+    """Put a damaged messages.db away, and one with all that can be read of it in its place."""
+    found = check.messages
+    if found is None or not found.can_be_mended:
+        return
+    fresh = found.path + FRESH
+    _remove_all(files, [fresh + suffix for suffix in ("-wal", "-shm", "")])
+    if not found.is_foreign:
+        try:
+            rebuild(found.path, fresh, lambda *damage: None)
+        except sqlite3.Error as error:
+            raise BackendError(str(error)) from error
+    # The database goes first: without its log of changes it would lack what is in there.
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            aside.move(found.path + suffix)
+    if not found.is_foreign:
+        files.rename(fresh, found.path)
+        files.sync_directory(check.directory)
 
 
 def _repair_positions(files: Files, aside: Aside, check: DataPathCheck) -> None:

@@ -44,11 +44,13 @@ class TopicLog:
     at_once: Sequences = field(factory=Sequences)
     """All good messages that were published without a delay."""
     deferred: Sequences = field(factory=Sequences)
+    database_end: int = 0
+    """What `end` is when it is in a database instead of files."""
 
     @property
     def end(self) -> int:
         """One past the highest sequence; 0 when there is none, as a start sees it."""
-        return self.log_files[-1].end if self.log_files else 0
+        return self.log_files[-1].end if self.log_files else self.database_end
 
     @property
     def is_known(self) -> bool:

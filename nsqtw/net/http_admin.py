@@ -14,9 +14,9 @@ from twisted.logger import Logger
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
-from nsqtw.errors import BackendError, Exiting
+from nsqtw.errors import BackendError, CapReached, Exiting
 from nsqtw.names import is_ephemeral
-from nsqtw.net.http_answers import DONE, EXITING, INTERNAL_ERROR, INVALID_REQUEST, Answer, Refused, failure
+from nsqtw.net.http_answers import DONE, EXITING, INTERNAL_ERROR, INVALID_REQUEST, Answer, Refused, cap_reached, failure
 from nsqtw.net.http_names import (
     Parameters,
     channel_named,
@@ -79,6 +79,7 @@ class Administration:
                 path,
                 partial(self._perform, change),
                 broken=None if path == b"/topic/create" else INVALID_REQUEST,
+                about=("topic", "channel") if path.startswith(b"/channel/") else ("topic",),
             )
             for path, change in changes.items()
         ]
@@ -90,6 +91,8 @@ class Administration:
             is_ephemeral = change(parameters(request.query))
         except Exiting:
             return EXITING
+        except CapReached as error:
+            return cap_reached(error)
         except BackendError as error:
             return _failed(request, error)
         finally:

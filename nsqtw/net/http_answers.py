@@ -20,7 +20,7 @@ from typing import Any
 
 from twisted.web.http import datetimeToString
 
-from nsqtw.errors import NsqtwError
+from nsqtw.errors import CapReached, NsqtwError
 from nsqtw.gotext import json_text
 
 _TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
@@ -34,8 +34,11 @@ _REASONS = {
     301: b"Moved Permanently",
     307: b"Temporary Redirect",
     400: b"Bad Request",
+    401: b"Unauthorized",
+    403: b"Forbidden",
     404: b"Not Found",
     405: b"Method Not Allowed",
+    408: b"Request Timeout",
     413: b"Request Entity Too Large",
     417: b"Expectation Failed",
     431: b"Request Header Fields Too Large",
@@ -102,6 +105,11 @@ def failure(status: int, message: str, *headers: tuple[bytes, bytes]) -> Answer:
     return Answer(status, json_text({"message": message}), *headers, _JSON, _NSQ)
 
 
+def cap_reached(error: CapReached) -> Answer:
+    """The broker takes no more of these."""
+    return failure(503, f"TOO_MANY_{error.what.upper()}")
+
+
 def plain(status: int, message: str) -> Answer:
     """A text without a sign of NSQ, success or error."""
     return Answer(status, message.encode("utf-8", "replace"), _TEXT)
@@ -115,6 +123,12 @@ def report(shown: str, status: int = 200) -> Answer:
 def page(shown: str) -> Answer:
     """HTML about the process."""
     return Answer(200, shown.encode(), _HTML, _AS_SAID)
+
+
+def tls_required(https_port: int) -> Answer:
+    """Not without TLS. The one document of nsqd's that is written with spaces."""
+    body = b'{"message": "TLS_REQUIRED", "https_port": %d}' % https_port
+    return Answer(403, body, _JSON, _NSQ)
 
 
 def not_allowed(methods: bytes) -> Answer:
@@ -147,6 +161,9 @@ MALFORMED = plain(400, "400 Bad Request")
 NO_HOST = plain(400, "400 Bad Request: missing required Host header")
 BAD_HOST = plain(400, "400 Bad Request: malformed Host header")
 UNEXPECTED = Answer(417)
+TIMED_OUT = failure(408, "REQUEST_TIMEOUT")
+TOO_MUCH_UNFINISHED = failure(503, "TOO_MANY_UNFINISHED_REQUESTS")
+TOO_MANY_CONNECTIONS = failure(503, "TOO_MANY_CONNECTIONS")
 HEADERS_TOO_LARGE = plain(431, "431 Request Header Fields Too Large")
 
 _date_second = 0

@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any
 
 from nsqtw.gotext import quoted
+from nsqtw.masking import shown_words
 from nsqtw.net.http_answers import INTERNAL_ERROR, Answer, Refused, page, plain, report
 from nsqtw.net.http_profile import Profiler
 from nsqtw.net.http_query import parameters
@@ -69,7 +70,7 @@ class Debugging:
         """All of /debug. What only looks makes no line in the log."""
         reports: dict[str, Callable[[], str]] = {
             "block": partial(waited_for, self._reactor),
-            "cmdline": lambda: "\0".join(sys.argv),
+            "cmdline": lambda: "\0".join(shown_words(sys.argv)),
             "goroutine": partial(stacks, self._reactor),
             "heap": objects,
             "threadcreate": threads,

@@ -1,7 +1,7 @@
 """
 One HTTP request: its body comes in, its handler is called once, an answer goes out.
 
-    begin             the headers are there        a dead end or too large a body: answered at once
+    begin             the headers are there        a dead end, no right or too large a body: answered at once
     handleContentChunk                             kept up to the route's limit; what is beyond is dropped
     requestReceived   the body is there            the handler is called, and answers now or later
     flush             the pump's turn ends         what was answered later is written
@@ -24,17 +24,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
+import attrs
 from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
 from nsqtw.interfaces import Waiter
 from nsqtw.net.go_time import duration_text
 from nsqtw.net.http_answers import INTERNAL_ERROR, MALFORMED, Answer, Refused
-from nsqtw.net.http_routing import BODY_IGNORED, Route
-from nsqtw.net.tcp import address_text
+from nsqtw.net.http_door import secret_in
+from nsqtw.net.http_origin import sent_by_a_page
+from nsqtw.net.http_query import parameters
+from nsqtw.net.http_routing import BODY_IGNORED, FREE, Route
+from nsqtw.net.peer import address_text
+from nsqtw.rights import Applicant
 
 if TYPE_CHECKING:
     from nsqtw.net.http_connection import HttpConnection
+
+_ONLY_LOOKING = (b"GET", b"HEAD", b"OPTIONS")
 
 _log = Logger()
 
@@ -60,10 +67,14 @@ class HttpRequest:
         self._method = self._version = b""
         self._route: Route | None = None
         self._limit = BODY_IGNORED
-        self._pieces: list[bytes] = []
+        self._body: bytes | bytearray = b""
         self._began = 0.0
         self._is_logged = False
         self._later: Answer | None = None
+        self._is_held = False
+        """Whether it is not known yet if the request may be served."""
+        self._is_due = False
+        """Whether the handler waits for that."""
 
     # -- from the connection
 
@@ -81,6 +92,9 @@ class HttpRequest:
         if not isinstance(found, Route):
             return found.answer
         self._route = found
+        refusal = self._refusal(found)
+        if refusal is not None:
+            return refusal
         if found.too_big is not None and length is not None and length > found.limit:
             return found.too_big
         self._limit = found.limit
@@ -89,7 +103,12 @@ class HttpRequest:
     def handleContentChunk(self, data: bytes) -> None:
         """A part of the body."""
         if self.size <= self._limit:
-            self._pieces.append(data)
+            if not self.size:
+                self._body = data
+            else:
+                if isinstance(self._body, bytes):
+                    self._body = bytearray(self._body)
+                self._body += data
             self.size += len(data)
             if self.size > self._limit:
                 self.is_overlong = True
@@ -141,7 +160,16 @@ class HttpRequest:
     @property
     def body(self) -> bytes:
         """The body; of one that is overlong, one byte or more beyond what the route allows."""
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        return bytes(self._body)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of it in memory."""
+        return len(self._body)
+
+    def forget(self) -> None:
+        """Keep nothing more of the body."""
+        self._body, self._limit = b"", BODY_IGNORED
 
     @property
     def is_patient(self) -> bool:
@@ -184,8 +212,59 @@ class HttpRequest:
 
     # -- inside
 
+    def _refusal(self, route: Route) -> Answer | None:
+        """What is answered when the request may not be served, if that is known at once."""
+        connection = self._connection
+        assert connection is not None, "a request begins while its connection is there"
+        factory = connection.factory
+        if self._method not in _ONLY_LOOKING:
+            refusal = sent_by_a_page(self.requestHeaders, is_local=factory.is_local)
+            if refusal is not None:
+                return refusal
+        if factory.door is None or route.needs == FREE:
+            return None
+        said: list[Answer | None] = []
+        has_begun = False
+
+        def decided(refusal: Answer | None) -> None:
+            self._is_held = False
+            if not has_begun:
+                said.append(refusal)
+            elif not self.is_answered:
+                self._admit(refusal)
+
+        self._is_held = True
+        factory.door.knock(self._applicant(connection), route.needs, *self._names(route), decided)
+        has_begun = True
+        return said[0] if said else None
+
+    def _admit(self, refusal: Answer | None) -> None:
+        """It is known now whether the request may be served."""
+        if refusal is not None:
+            self.answer(refusal)
+        elif self._is_due and self._connection is not None:
+            self._run()
+
+    def _applicant(self, connection: HttpConnection) -> Applicant | None:
+        secret = secret_in(self.requestHeaders.get(b"Authorization"))
+        return None if secret is None else attrs.evolve(connection.stranger, secret=secret)
+
+    def _names(self, route: Route) -> tuple[str, str]:
+        """The topic and the channel the request is about."""
+        if not route.about:
+            return "", ""
+        try:
+            given = parameters(self.query)
+        except Refused:  # which the handler finds, too
+            given = {}
+        topic, channel = (*(given.get(name, "") for name in route.about), "")[:2]
+        return topic, channel
+
     def _run(self) -> None:
         assert self._route is not None, "a request without a route is answered in `begin`"
+        if self._is_held:
+            self._is_due = True
+            return
         answer: Answer | None
         try:
             answer = self._route.handler(self)

@@ -16,11 +16,14 @@ from attrs import frozen
 
 from nsqtw.net.http_answers import EMPTY, INVALID_REQUEST, NOT_FOUND, Answer, allowed, moved, not_allowed
 from nsqtw.net.http_query import is_escaped
+from nsqtw.rights import ADMIN
 
 if TYPE_CHECKING:
     from nsqtw.net.http_request import HttpRequest
 
 BODY_IGNORED = -1
+FREE, ANY_RIGHT = "", "any"
+"""Beside a permission's name, what a route may need: nothing, or a credential that is good for something."""
 _SAFE_IN_PATH = "/$&+,:;=@"
 
 Handler = Callable[["HttpRequest"], "Answer | None"]
@@ -43,6 +46,12 @@ class Route:
     too_big: Answer | None = None
     broken: Answer | None = INVALID_REQUEST
     logged: bool = True
+    needs: str = ADMIN
+    """With an authorizer: the permission a credential must have, FREE or ANY_RIGHT."""
+    about: tuple[str, ...] = ()
+    """
+    What it must have it for: the parameters of the query that name a topic, and a channel; none for the whole broker.
+    """
 
 
 @frozen
@@ -113,6 +122,18 @@ class Routes:
             if (method, self._known(meant)) in self._routes:
                 return meant
         return None
+
+
+class OneAnswer:
+    """Where all routes lead to the same answer."""
+
+    def __init__(self, routes: Routes, answer: Answer) -> None:
+        self._routes = routes
+        self._end = DeadEnd(answer, logged=False)
+
+    def find(self, method: bytes, target: bytes) -> DeadEnd | None:
+        """As Routes.find."""
+        return None if self._routes.find(method, target) is None else self._end
 
 
 def _start(path: bytes) -> bytes:

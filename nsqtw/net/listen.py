@@ -24,6 +24,8 @@ _HIGHEST_PORT = 65535
 _EVERYWHERE_IPV6 = "::"
 _EVERYWHERE = ("0.0.0.0", _EVERYWHERE_IPV6)
 _NUMBER = re.compile(r"[+-]?[0-9]+")
+UNIX_MODE = 0o660
+"""Who may connect to a unix socket: user and group of the broker."""
 UNIX_PORT = -1
 """Where a port number is asked for, a unix socket has this one (nsqd specification 3.5)."""
 
@@ -31,7 +33,8 @@ UNIX_PORT = -1
 class Listener:
     """
     A bound socket. `address` is where it really listens, with the real port for a port 0; `port` is that
-    port, or UNIX_PORT. Raises OptionError when the address cannot be had.
+    port, or UNIX_PORT; `is_local` says that only this machine can reach it. Raises OptionError when the address cannot
+    be had.
     """
 
     def __init__(self, address: str) -> None:
@@ -42,9 +45,11 @@ class Listener:
         self._socket.setblocking(False)
         if self._socket.family == socket.AF_UNIX:
             self.address, self.port = address, UNIX_PORT
+            self.is_local = True
         else:
             host, self.port = self._socket.getsockname()[:2]
             self.address = join_host_port(host, self.port)
+            self.is_local = is_loopback(host)
 
     def serve(self, reactor: Any, factory: IProtocolFactory) -> IListeningPort:
         """Accept connections from now on. The socket is Twisted's: to stop, stop the port. Called once."""
@@ -76,6 +81,12 @@ def join_host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether an address, or the name `localhost`, is this machine's own."""
+    name = host.lower().removeprefix("::ffff:").rstrip(".")
+    return name in ("localhost", "::1") or (name.startswith("127.") and name.replace(".", "").isdecimal())
+
+
 def _bound_socket(address: str) -> socket.socket:
     if not address:
         raise OSError("missing address")
@@ -105,6 +116,9 @@ def _bind(family: socket.AddressFamily, where: Any) -> socket.socket:
         if everywhere:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind(where)
+        if family == socket.AF_UNIX:
+            # Nobody can connect before the next line, whatever umask the process has.
+            os.chmod(where, UNIX_MODE)
         bound.listen(BACKLOG)
     except OSError:
         bound.close()

@@ -1,6 +1,10 @@
 """
 TCP (and unix socket) connections: the first four bytes choose the protocol, everything else is the session's.
 
+An upgrade that the session asks for (nsqtw.upgrades) is done here: TLS becomes the transport, and a compression stands
+between that and the session. A compressed chunk is given to the session in pieces, each when it wants data, TURN_BYTES
+of them in a turn.
+
 Back-pressure runs both ways. When the transport has enough to write the session is told to deliver nothing; when
 the session does not want data the transport is not read from.
 
@@ -10,9 +14,8 @@ the session does not want data the transport is not read from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.protocol import Factory, Protocol, connectionDone
@@ -22,17 +25,28 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from nsqtw.core.broker import Broker
-from nsqtw.interfaces import IProtocol, IProtocolFactory
+from nsqtw.errors import BrokenStream
+from nsqtw.interfaces import ICountedProtocol, IProtocol, IProtocolFactory
+from nsqtw.net.gate import Refusal
+from nsqtw.net.limits import Limits
+from nsqtw.net.peer import address_text
 from nsqtw.net.pump import Pump
+from nsqtw.net.stall import Stall
+from nsqtw.net.unfinished import SMALL_BYTES
 from nsqtw.protocols.frames import ERROR, frame
+from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
+
+if TYPE_CHECKING:
+    from nsqtw.net.tls_settings import TlsSettings
 
 MAGIC_BYTES = 4
 END_SECONDS = 5.0
 """How long a connection that is being closed may take to read what was written to it."""
 READ_BYTES = 256 * 1024
 """Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
-_IPV4_MAPPED = "::ffff:"
-"""What an IPv6 socket puts before the address of a client that comes over IPv4."""
+TURN_BYTES = 1024 * 1024
+"""Decompressed bytes that a session is given in one turn."""
+_TOO_MANY = frame(ERROR, b"E_TOO_MANY_CONNECTIONS too many connections")
 
 _log = Logger()
 
@@ -43,15 +57,28 @@ class BrokerConnection(Protocol):
 
     transport: Any
 
-    def __init__(self, factory: BrokerFactory) -> None:
+    def __init__(self, factory: BrokerFactory, address: Any) -> None:
         self._factory = factory
+        self._limits = factory.limits
+        self._address = address
         self._pump = factory.pump
         self._session: IProtocol | None = None
         self._magic = b""
         self._remote = ""
         self._reading = True
         self._is_plain = False
+        self._compression: Compression | None = None
+        self._holds_data = False
+        """Whether the compression has, or may have, something for the session."""
+        self._has_ended = False
+        """Whether the peer sends no more, which the session is told after what is held."""
         self._end: Any = None
+        self._began = 0.0
+        self._stall = Stall()
+        self._counted: Any = None
+        """The session, if it says what it keeps."""
+        self._holds = False
+        """Whether what it keeps is counted."""
 
     # -- from the transport
 
@@ -64,6 +91,8 @@ class BrokerConnection(Protocol):
         self._is_plain = isinstance(self.transport, SocketConnection)
         self.transport.registerProducer(self, True)
         self._factory.connections.add(self)
+        self._began = self._pump.now()
+        self._limits.rounds.join(self)
         _log.info("TCP: new client({client})", client=self._remote)
 
     def dataReceived(self, data: bytes) -> None:
@@ -73,14 +102,21 @@ class BrokerConnection(Protocol):
             if session is None:
                 return
             data = self._magic[MAGIC_BYTES:]
+        elif self._compression is not None:
+            self._compression.feed(data)
+            self._decompress(session, self._compression)
+            return
         session.receive_data(data, self._pump.now())
         self._pump.took(len(data))
+        self._weigh()
         self._regulate(session)
 
     def readConnectionLost(self) -> None:
         if self._session is None:
             self._log_no_magic("unexpected EOF" if self._magic else "EOF")
             self.disconnect()
+        elif self._holds_data:
+            self._has_ended = True
         else:
             self._session.receive_end(self._pump.now())
 
@@ -91,6 +127,9 @@ class BrokerConnection(Protocol):
         if self._end is not None and self._end.active():
             self._end.cancel()
         self._factory.connections.discard(self)
+        self._limits.rounds.leave(self)
+        self._limits.unfinished.drop(self)
+        self._limits.gate.leave(self._address)
         broke = isinstance(reason.value, ConnectionLost)
         if self._session is not None:
             broke = broke and not self._session.closing
@@ -111,6 +150,8 @@ class BrokerConnection(Protocol):
         if self._session is not None:
             self._session.resume_delivery(self._pump.now())
             self._regulate(self._session)
+            if self._holds_data:
+                self._pump.changed(self)
             self._pump.wake()
 
     def stopProducing(self) -> None:
@@ -123,16 +164,25 @@ class BrokerConnection(Protocol):
         session = self._session
         if session is None:
             return
-        out = session.data_to_send()
+        out: list[Any] = session.data_to_send()
+        while out and type(out[-1]) is not bytes:
+            upgrade = out.pop()
+            if out:
+                self._write(b"".join(out))
+            self._upgrade(upgrade)
+            out = session.data_to_send()
         if out:
             self._write(out[0] if len(out) == 1 else b"".join(out))
         if session.closing:
             self.disconnect()
+        elif self._holds_data and self._compression is not None:
+            self._decompress(session, self._compression)
         else:
             self._regulate(session)
 
     def abort(self) -> None:
         """End at once, whatever there is to write."""
+        self._limits.rounds.leave(self)
         self.transport.abortConnection()
 
     def disconnect(self) -> None:
@@ -142,13 +192,51 @@ class BrokerConnection(Protocol):
             self.transport.unregisterProducer()
             self.transport.loseConnection()
 
+    # -- from the limits
+
+    def look(self, now: float) -> None:
+        """Rounds API"""
+        options = self._limits.options
+        if self._session is None and self._end is None:
+            if 0 < options.magic_timeout <= now - self._began:
+                self._limits.turned_away.note("magic-timeout", self._remote)
+                self._log_no_magic("i/o timeout")
+                self.disconnect()
+        elif options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
+            self._limits.turned_away.note("write-timeout", self._remote)
+            self.abort()
+
+    def give_up(self) -> None:
+        """Unfinished API"""
+        self._holds = False
+        if self._session is not None:
+            self._limits.turned_away.note("max-unfinished-size", self._remote)
+            self._session.receive_end(self._pump.now())
+            self._pump.changed(self)
+
+    def ignore(self) -> None:
+        """Whatever still comes, it is not looked at."""
+        self.dataReceived = _ignore  # type: ignore[method-assign]
+        self.transport.pauseProducing()
+
     # -- inside
+
+    def _weigh(self) -> None:
+        """Have it counted what the session keeps of a command that has come in part."""
+        if self._counted is None:
+            return
+        held = self._counted.unfinished_bytes
+        if self._holds or held > SMALL_BYTES:
+            self._holds = held > SMALL_BYTES
+            self._limits.unfinished.hold(self, held)
 
     def _write(self, data: bytes) -> None:
         """
         Write to the socket at once, as long as nothing waits to be written before it. Handing it to the reactor costs
         two more system calls and another round, which for an OK is more than making it.
         """
+        if self._compression is not None:
+            data = self._compression.compress(data)
         transport = self.transport
         if self._is_plain and not (transport.TLS or transport.dataBuffer or transport._tempDataBuffer):
             written = transport.writeSomeData(data)
@@ -156,6 +244,42 @@ class BrokerConnection(Protocol):
                 data = data[written:]
         if data:
             transport.write(data)
+
+    def _upgrade(self, upgrade: Upgrade) -> None:
+        if isinstance(upgrade, Compress):
+            self._compression = upgrade.compression
+        else:
+            self._start_tls(upgrade)
+
+    def _start_tls(self, start: StartTls) -> None:
+        assert self._factory.tls is not None, "a broker without a certificate offers no TLS"
+        below, self.transport = self.transport, self._factory.tls.transport(self, start, connects=False)
+        self._is_plain = False
+        self._reading = False
+        self.transport.begin(below)
+
+    def _decompress(self, session: IProtocol, compression: Compression) -> None:
+        """Give the session what was read, as long as it wants data and this turn has room for it."""
+        self._holds_data = True
+        room = TURN_BYTES
+        try:
+            while room > 0 and session.wants_data and not session.closing:
+                piece = compression.read()
+                if not piece:
+                    self._holds_data = False
+                    break
+                room -= len(piece)
+                session.receive_data(piece, self._pump.now())
+                self._pump.took(len(piece))
+            self._weigh()
+        except BrokenStream as error:
+            _log.error("client({client}) - failed to read command - {error}", client=self._remote, error=error)
+            self._holds_data, self._has_ended = False, True
+        if (self._has_ended or compression.has_ended) and not self._holds_data:
+            session.receive_end(self._pump.now())
+        elif room <= 0:
+            self._pump.changed(self)
+        self._regulate(session)
 
     def _choose(self, data: bytes) -> IProtocol | None:
         """Make the session, once the magic is there."""
@@ -174,15 +298,17 @@ class BrokerConnection(Protocol):
         self._session = factory.session(
             self._factory.broker, self._remote, lambda: self._pump.changed(self), self._pump.now()
         )
+        self._counted = self._session if ICountedProtocol.providedBy(self._session) else None
         return self._session
 
     def _log_no_magic(self, error: str) -> None:
         _log.error("failed to read protocol version - {error}", client=self._remote, error=error)
 
     def _regulate(self, session: IProtocol) -> None:
-        """Read from the transport exactly when the session wants data."""
-        if session.wants_data != self._reading:
-            self._reading = session.wants_data
+        """Read from the transport exactly when the session wants data, and has had all there is."""
+        wants = session.wants_data and not self._holds_data
+        if wants != self._reading:
+            self._reading = wants
             if self._reading:
                 self.transport.resumeProducing()
             else:
@@ -194,21 +320,38 @@ class BrokerFactory(Factory):
 
     noisy = False
 
-    def __init__(self, reactor: Any, broker: Broker, pump: Pump, protocols: Mapping[bytes, IProtocolFactory]) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        broker: Broker,
+        pump: Pump,
+        protocols: Mapping[bytes, IProtocolFactory],
+        limits: Limits | None = None,
+    ) -> None:
         self.reactor = reactor
         self.broker = broker
         self.pump = pump
         self.protocols = protocols
+        self.limits = limits or Limits(broker, pump)
         self.connections: set[BrokerConnection] = set()
+        self.tls: TlsSettings | None = None
+        """What connections turn to TLS with; None without a certificate."""
         _keep_chunks_on_the_heap()
 
-    def buildProtocol(self, addr: Any) -> BrokerConnection:
-        return BrokerConnection(self)
+    def buildProtocol(self, addr: Any) -> BrokerConnection | Refusal:
+        if not self.limits.gate.enter(addr):
+            return Refusal(self.limits.gate, self.reactor, _TOO_MANY)
+        return BrokerConnection(self, addr)
 
     def disconnect_all(self) -> None:
         """The broker stops: every client sees the end of its connection."""
         for connection in list(self.connections):
             connection.disconnect()
+            connection.ignore()
+
+
+def _ignore(data: bytes) -> None:
+    """What comes while the broker stops."""
 
 
 def _keep_chunks_on_the_heap() -> None:
@@ -217,14 +360,3 @@ def _keep_chunks_on_the_heap() -> None:
     one was freed once in the process. For a PUB that waits for its OK that is a third of what it costs.
     """
     bytes(8 * READ_BYTES)
-
-
-def address_text(address: Any) -> str:
-    """`ip:port`, IPv6 in brackets, unless the client came over IPv4; `@` for a unix socket, whose peer has no name."""
-    if isinstance(address, IPv6Address):
-        if address.host.startswith(_IPV4_MAPPED):
-            return f"{address.host.removeprefix(_IPV4_MAPPED)}:{address.port}"
-        return f"[{address.host}]:{address.port}"
-    if isinstance(address, IPv4Address):
-        return f"{address.host}:{address.port}"
-    return "@"

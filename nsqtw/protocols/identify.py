@@ -11,9 +11,10 @@ import json
 import re
 from typing import Any
 
-from attrs import define
+from attrs import define, frozen
 
 from nsqtw import NSQ_VERSION
+from nsqtw.core.client import Client
 from nsqtw.errors import ClientError
 from nsqtw.gotext import json_text
 from nsqtw.options import Options
@@ -58,6 +59,16 @@ class Settings:
     """0: no heartbeats."""
     output_buffer_bytes: int = DEFAULT_OUTPUT_BUFFER_BYTES
     sample_rate: int = 0
+
+
+@frozen
+class Features:
+    """What a client and this broker agree on to begin now."""
+
+    tls: bool = False
+    snappy: bool = False
+    deflate: bool = False
+    deflate_level: int = _DEFAULT_DEFLATE_LEVEL
 
 
 def decode(body: bytes) -> dict[str, Any]:
@@ -122,23 +133,42 @@ def apply(fields: dict[str, Any], settings: Settings, options: Options) -> None:
         settings.msg_timeout = msg_timeout / 1000
 
 
-def answer(settings: Settings, options: Options) -> bytes:
+def negotiate(fields: dict[str, Any], client: Client, options: Options) -> Features:
     """
-    The negotiated features. TLS and compression are not there to be had, and are negotiated off.
+    What there is to begin of what the client asks for. What it began with an earlier IDENTIFY stays. ClientError when
+    it asks for both compressions.
     """
+    snappy, deflate = options.snappy and fields["snappy"], options.deflate and fields["deflate"]
+    if (snappy or client.snappy) and (deflate or client.deflate):
+        raise ClientError("E_IDENTIFY_FAILED", "cannot enable both deflate and snappy compression")
+    tls = bool(options.tls_cert) and fields["tls_v1"]
+    is_compressed = client.snappy or client.deflate  # and TLS belongs below that
+    level = fields["deflate_level"] if deflate and fields["deflate_level"] > 0 else _DEFAULT_DEFLATE_LEVEL
+    return Features(
+        tls=tls and not (client.tls or is_compressed),
+        snappy=snappy and not client.snappy,
+        deflate=deflate and not client.deflate,
+        deflate_level=min(level, options.max_deflate_level),
+    )
+
+
+def answer(
+    settings: Settings, features: Features, client: Client, options: Options, auth_required: bool = False
+) -> bytes:
+    """What was negotiated."""
     return json_text(
         {
             "max_rdy_count": options.max_rdy_count,
             "version": NSQ_VERSION,
             "max_msg_timeout": _ms(options.max_msg_timeout),
             "msg_timeout": _ms(settings.msg_timeout),
-            "tls_v1": False,
-            "deflate": False,
-            "deflate_level": min(options.max_deflate_level, _DEFAULT_DEFLATE_LEVEL),
+            "tls_v1": features.tls or client.tls,
+            "deflate": features.deflate or client.deflate,
+            "deflate_level": features.deflate_level,
             "max_deflate_level": options.max_deflate_level,
-            "snappy": False,
+            "snappy": features.snappy or client.snappy,
             "sample_rate": settings.sample_rate,
-            "auth_required": False,
+            "auth_required": auth_required,
             "output_buffer_size": settings.output_buffer_bytes,
             "output_buffer_timeout": _ms(settings.output_buffer_timeout),
             "topology_region": options.topology_region,

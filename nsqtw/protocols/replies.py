@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from nsqtw.upgrades import Upgrade
+
 
 class Place:
     """Where a reply goes once it is known: `fill` it once."""
@@ -18,11 +20,11 @@ class Place:
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
-        self.frames: bytes | None = None
+        self.frames: bytes | Upgrade | None = None
         self.count = 1
         self.is_last = False
 
-    def fill(self, frames: bytes, *, count: int = 1, is_last: bool = False) -> None:
+    def fill(self, frames: bytes | Upgrade, *, count: int = 1, is_last: bool = False) -> None:
         """The reply, or `count` of them. Nothing is written after the one that `is_last`."""
         self.frames, self.count, self.is_last = frames, count, is_last
         self._replies.settle()
@@ -34,7 +36,8 @@ class Replies:
     def __init__(self, changed: Callable[[], None], ended: Callable[[], None]) -> None:
         self._changed = changed
         self._ended = ended
-        self._out: list[bytes] = []
+        self._out: list[bytes | Upgrade] = []
+        self._has_upgrade = False
         self._places: deque[Place] = deque()
         self._is_paused = False
         self.unread_count = 0
@@ -60,6 +63,11 @@ class Replies:
         """Reply."""
         self.owe().fill(frames, is_last=is_last)
 
+    def add_upgrade(self, upgrade: Upgrade) -> None:
+        """Have the connection upgraded between what is written before and what is written after."""
+        self._has_upgrade = True
+        self.owe().fill(upgrade)
+
     def pass_by(self, frames: bytes) -> None:
         """Write something that is no reply."""
         self._out.append(frames)
@@ -77,9 +85,15 @@ class Replies:
                 self._ended()
         self._changed()
 
-    def take(self) -> list[bytes]:
-        """What is to be written now."""
+    def take(self) -> list[bytes | Upgrade]:
+        """What is to be written now: everything, or up to the first upgrade."""
         out, self._out = self._out, []
+        if self._has_upgrade:
+            for index, item in enumerate(out):
+                if not isinstance(item, bytes):
+                    self._out = out[index + 1 :]
+                    self._has_upgrade = False
+                    return out[: index + 1]
         return out
 
     def pause(self) -> None:

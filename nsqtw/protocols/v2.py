@@ -2,6 +2,7 @@
 NSQ's protocol V2, one session for one connection.
 
     IDENTIFY + json            -> OK, or json with feature_negotiation
+    AUTH + secret              -> json, perhaps later
     SUB <topic> <channel>      -> OK
     PUB <topic> + body         -> OK                 MPUB, DPUB <topic> <ms> alike
     RDY <n>                    -> messages, up to n unfinished at a time
@@ -13,8 +14,8 @@ NSQ's protocol V2, one session for one connection.
     _heartbeat_ every interval <- answered by any command
 
 Theory of operation. Every allowed (state, command) pair stands in one table, `_COMMANDS`. `Replies` keeps the order of
-the answers: a publish that is not committed yet has a place there. While a new channel is being saved no further
-command is looked at.
+the answers: a publish that is not committed yet has a place there. While a new channel is being saved, and while it is
+asked what the client may do (`v2_auth`), no further command is looked at.
 
 A mistake of the client is raised as ClientError and becomes an error frame here, in one place; a fatal one ends the
 session once it is written. See docs/protocol.md, and nsqd specification 1.
@@ -36,8 +37,8 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, ChannelFull, ClientError, Exiting, LineTooLong
-from nsqtw.interfaces import IProtocol, IProtocolFactory
+from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting, LineTooLong
+from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.protocols import identify
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.parameters import (
@@ -51,10 +52,14 @@ from nsqtw.protocols.parameters import (
     text_of,
     unparsed,
 )
-from nsqtw.protocols.replies import Replies
+from nsqtw.protocols.replies import Place, Replies
+from nsqtw.protocols.v2_auth import Badge
 from nsqtw.protocols.v2_codec import V2Codec
+from nsqtw.protocols.v2_half import Half
 from nsqtw.protocols.v2_publish import Publish
 from nsqtw.protocols.v2_trace import DEBUG, Identified, Trace
+from nsqtw.protocols.v2_upgrade import Upgrades
+from nsqtw.upgrades import Upgrade
 
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
 MAX_UNREAD_REPLIES = 1000
@@ -64,7 +69,7 @@ _NAMELESS = "insufficient number of parameters"
 _EXPERIMENT = "topology-aware-consumption"
 
 
-@implementer(IProtocol)
+@implementer(ICountedProtocol)
 class V2Session(Due):
     """One connection. See IProtocol for who calls what."""
 
@@ -75,7 +80,9 @@ class V2Session(Due):
         self._changed = changed
         self._codec = V2Codec(broker.options, self._check_body_command)
         self._settings = identify.Settings(broker.options.msg_timeout, broker.options.output_buffer_timeout)
+        self._half = Half(self._codec, self._settings, broker.options)
         self._identified = False
+        self._has_no_heartbeat = False
         self._state = INIT
         self._consumer: Consumer | None = None
         self._sample_rate = 0
@@ -83,7 +90,10 @@ class V2Session(Due):
         self._zone_local = self._region_local = False
         self._replies = Replies(changed, self._end)
         self._ending = False
-        self._birth_pending = False
+        self._is_waiting = False
+        """For a birth, or for what the client may do: until then no command is looked at."""
+        self._rests = False
+        """No further command is looked at in this turn, for it has had enough births."""
         self.flying_count = 0
         """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._stalled = False
@@ -96,6 +106,11 @@ class V2Session(Due):
         self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
         self._trace = Trace(broker.log, self.client)
         self._is_traced = False
+        self._badge: Badge | None = None
+        if broker.door is not None:
+            self._badge = Badge(self.client, broker.door, broker.log, self._refuse, self._wait, self._go_on)
+        self._upgrades = Upgrades(self.client, self._replies, broker.log, self._secured, self._fail)
+        self._commands, self._unknown = (_TLS_FIRST, _REFUSED) if broker.options.tls_required else (_COMMANDS, _UNKNOWN)
         broker.clients[id(self)] = self.client
         broker.agenda.at(self._next_heartbeat, self)
 
@@ -107,26 +122,36 @@ class V2Session(Due):
 
     @property
     def wants_data(self) -> bool:
-        return not (self._birth_pending or self.flying_count) and self._replies.unread_count < MAX_UNREAD_REPLIES
+        waits = self._is_waiting or self.flying_count or self._upgrades.is_pending
+        return not waits and self._replies.unread_count < MAX_UNREAD_REPLIES
 
     def receive_data(self, chunk: bytes, now: float) -> None:
-        if not self._ending:
+        if not (self._ending or self._upgrades.is_pending):
+            if self._has_no_heartbeat:
+                self._await_rest(now)
             self._codec.feed(chunk)
             self._is_traced = self._options.log_level <= DEBUG
             self._run_commands(now)
             if self._is_traced and self._consumer is not None:
                 self._trace.state()
 
+    @property
+    def unfinished_bytes(self) -> int:
+        return self._codec.pending_bytes
+
     def receive_end(self, now: float) -> None:
         error = self._codec.interrupted()
         if error is not None and not self._ending:
             self._refuse(error)
         self._end()
+        self._codec.forget()
 
-    def data_to_send(self) -> list[bytes]:
+    def data_to_send(self) -> list[bytes | Upgrade]:
         out = self._replies.take()
+        if self._upgrades.is_pending:
+            self._upgrades.taken()
         if self._options.log_level <= DEBUG and self._consumer is not None:
-            self._trace.written(out)
+            self._trace.written(item for item in out if isinstance(item, bytes))
             self._trace.state()
         return out
 
@@ -149,6 +174,8 @@ class V2Session(Due):
         self._codec.forget()
         self.due_at = 0.0  # nothing it is still on the agenda for concerns it
         self._broker.clients.pop(id(self), None)
+        if self._badge is not None:
+            self._badge.take_off()
         self._log("info", "PROTOCOL(V2): [{client}] exiting ioloop")
         if self._failure:
             self._log("error", "client({client}) - {error}", error=self._failure)
@@ -160,26 +187,32 @@ class V2Session(Due):
 
     def fall_due(self, now: float) -> float | None:
         """Heartbeats, a client that is silent for too long, and commands that waited for a birth."""
-        if not self._birth_pending:
+        if self._rests:
+            self._rests = self._is_waiting = False
+            self._changed()
+        if not self._is_waiting:
             self._run_commands(now)
-        if self._birth_pending or self._replies.are_owed:
-            self._last_command = now  # it is us who take long
-        if now >= self._deadline and not self._ending:
+        if self._replies.are_owed or not self.wants_data:
+            self._last_command = now  # it is us who take long, or it reads too slowly, which is for the edge to judge
+        deadline = self._half.deadline(self._last_command)
+        if now >= deadline and not (self._ending or self._half.still_comes(self._last_command, now)):
             self._failure = "failed to read command - i/o timeout"
             self.receive_end(now)
         if self._ending:
             return None
         if now >= self._next_heartbeat:
-            self._replies.pass_by(HEARTBEAT)
+            if not self._upgrades.is_pending:
+                self._replies.pass_by(HEARTBEAT)
             self._next_heartbeat = now + self._beat
-        next_due = min(self._next_heartbeat, self._deadline)
+        next_due = min(self._next_heartbeat, self._half.deadline(self._last_command))
         return next_due if next_due < inf else None
 
-    @property
-    def _deadline(self) -> float:
-        """When a client that has completed no command by then is silent for too long."""
-        interval = self._settings.heartbeat_interval
-        return self._last_command + 2 * interval if interval else inf
+    def _await_rest(self, now: float) -> None:
+        """Without heartbeats nobody looks at a command that ends in the middle, unless it is on the agenda."""
+        if not self._codec.is_inside:
+            self._last_command = now
+        if self._options.body_timeout:
+            self._broker.agenda.at(now + self._options.body_timeout, self)
 
     # -- replies
 
@@ -190,11 +223,24 @@ class V2Session(Due):
             self._failure = error.log_text
         return frame(ERROR, error.frame_data)
 
-    def _refuse(self, error: ClientError) -> None:
-        """Answer with an error; after a fatal one the session ends."""
+    def _fail(self, error: ClientError) -> bytes:
+        """The session ends with this error, whose frame the connection writes by itself."""
+        self._end()
+        return self.error_frame(error)
+
+    def _refuse(self, error: ClientError, place: Place | None = None) -> None:
+        """Answer with an error, in `place` or behind all replies; after a fatal one the session ends."""
         if error.fatal:
             self._end()
-        self._replies.add(self.error_frame(error), is_last=error.fatal)
+        (place or self._replies.owe()).fill(self.error_frame(error), is_last=error.fatal)
+
+    def _wait(self) -> None:
+        self._is_waiting = True
+
+    def _go_on(self) -> None:
+        """What was waited for has come: look at the next command."""
+        self._is_waiting = False
+        self._broker.agenda.at(self._last_command, self)
 
     def _end(self) -> None:
         """Nothing more is read, done or delivered; what is owed is still written."""
@@ -207,7 +253,10 @@ class V2Session(Due):
 
     def _run_commands(self, now: float) -> None:
         try:
-            while not (self._ending or self._birth_pending):
+            if self._badge is not None and (parked := self._badge.take_parked()) is not None and not self._ending:
+                verb, params, payload = parked
+                _COMMANDS[verb][1](self, verb, params, payload, now)
+            while not (self._ending or self._is_waiting):
                 command = self._codec.next_command()
                 if command is None:
                     return
@@ -215,9 +264,9 @@ class V2Session(Due):
                 verb, params, payload = command
                 if self._is_traced:
                     self._trace.command(verb, params, payload)
-                states, handler = _COMMANDS.get(verb, _UNKNOWN)
+                states, handler = self._commands.get(verb, self._unknown)
                 if self._state not in states:
-                    raise _wrong_state(verb)
+                    raise self._wrong_state(verb)
                 handler(self, verb, params, payload, now)
         except ClientError as error:
             self._refuse(error)
@@ -229,9 +278,9 @@ class V2Session(Due):
         """What has to be right before the body of a command is read."""
         if self._is_traced:
             self._trace.body_begins(verb, params)
-        states, _ = _COMMANDS[verb]
+        states, _ = self._commands.get(verb, self._unknown)
         if self._state not in states:
-            raise _wrong_state(verb)
+            raise self._wrong_state(verb)
         if verb == b"AUTH" and params:
             raise ClientError("E_INVALID", "AUTH invalid number of parameters")
         if verb in (b"IDENTIFY", b"AUTH"):
@@ -242,7 +291,8 @@ class V2Session(Due):
         code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
         checked_name(params[0], code, f"{name} topic name")
         if verb == b"MPUB":
-            self._topic(verb, params[0])
+            if self._badge is None or self._badge.admits_now(verb, params[0]):
+                self._topic(verb, params[0])
         elif verb == b"DPUB":
             self._delay_ms(params[1])
 
@@ -263,14 +313,26 @@ class V2Session(Due):
                 self._region_local = client.topology_region == self._options.topology_region
             self._beat = settings.heartbeat_interval or inf
             self._next_heartbeat = now + self._beat
-        self._broker.agenda.at(min(self._next_heartbeat, self._deadline), self)
-        if fields["feature_negotiation"]:
-            self._replies.add(frame(RESPONSE, identify.answer(settings, self._options)))
-        else:
+        self._has_no_heartbeat = not settings.heartbeat_interval
+        self._broker.agenda.at(min(self._next_heartbeat, self._half.deadline(now)), self)
+        if not fields["feature_negotiation"]:
             self._replies.add(OK)
+            return
+        features = identify.negotiate(fields, client, self._options)
+        answer = identify.answer(settings, features, client, self._options, self._badge is not None)
+        self._replies.add(frame(RESPONSE, answer))
+        self._upgrades.begin(features)
+        if self._upgrades.is_pending:
+            self._codec.forget()
+
+    def _secured(self) -> None:
+        """The connection is TLS now."""
+        self._commands, self._unknown = _COMMANDS, _UNKNOWN
 
     def _on_auth(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
+        if self._badge is None:
+            raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
+        self._badge.show(payload[0], self._replies.owe)
 
     def _on_sub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         if not self._settings.heartbeat_interval:
@@ -279,6 +341,8 @@ class V2Session(Due):
             raise ClientError("E_INVALID", f"SUB {_NAMELESS}")
         topic_name = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
         channel_name = checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
+        if self._badge is not None and self._badge.must_wait(verb, params, payload, params[1], now):
+            return
         consumer = Consumer(self.client, self._broker.agenda, self._replies.pass_by, self._end, self._msg_timeout)
         consumer.touch_timeout = self._settings.msg_timeout
         consumer.sample_rate = self._sample_rate
@@ -291,27 +355,28 @@ class V2Session(Due):
             limit = self._options.max_channel_consumers
             text = f"SUB failed consumers for {topic_name}:{channel_name} exceeds limit of {limit}"
             raise ClientError("E_SUB_FAILED", text) from None
-        except (Exiting, BackendError) as error:
+        except (Exiting, BackendError, CapReached) as error:
             raise ClientError("E_SUB_FAILED", f"SUB failed {error}") from None
         self._consumer = consumer
         self._set_state(SUBSCRIBED)
         if channel.is_saved:
             self._replies.add(OK)
         else:
-            self._birth_pending = True
+            self._is_waiting = True
             self._broker.save(self._channel_saved)
 
     def _channel_saved(self, error: Exception | None) -> None:
         """The channel survives a crash from now on: only now SUB is answered, and the next command looked at."""
-        self._birth_pending = False
+        self._go_on()
         if error is None:
             self._replies.add(OK)
-            self._broker.agenda.at(self._last_command, self)
         else:
             self._refuse(ClientError("E_SUB_FAILED", f"SUB failed {error}"))
 
     def _on_pub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """PUB, a run of them, MPUB, or DPUB."""
+        if self._badge is not None and self._badge.must_wait(verb, params, payload, b"", now):
+            return
         delay_ms = self._delay_ms(params[1]) if verb == b"DPUB" else 0
         place = self._replies.owe()
         publish = Publish(self, place, verb.decode(), params[0].decode(), len(payload))
@@ -390,22 +455,35 @@ class V2Session(Due):
         assert channel is not None, "a subscriber has a channel"
         return channel
 
+    def _wrong_state(self, verb: bytes) -> ClientError:
+        text, shown = "cannot {} in current state", verb.decode() if verb in _COMMANDS else hidden(verb)
+        if verb not in self._commands:
+            text += " (TLS required)"
+        return ClientError("E_INVALID", text.format(text_of(verb)), logged=text.format(shown))
+
     def _set_state(self, state: int) -> None:
         self._state = self.client.state = state
 
     def _topic(self, verb: bytes, name: bytes) -> Topic:
+        topic = self._broker.topics.get(name.decode())
+        return self._new_topic(verb.decode(), name.decode()) if topic is None else topic
+
+    def _new_topic(self, command: str, name: str) -> Topic:
         try:
-            return self._broker.topic(name.decode())
-        except (Exiting, BackendError) as error:
-            command = verb.decode()
+            topic = self._broker.topic(name)
+        except (Exiting, BackendError, CapReached) as error:
             raise ClientError(f"E_{command}_FAILED", f"{command} failed {error}") from None
+        if self._broker.caps.is_full:
+            self._rests = self._is_waiting = True
+            self._broker.agenda.at(self._last_command, self)
+        return topic
 
     def _delay_ms(self, parameter: bytes) -> int:
         """The delay of a DPUB. ClientError."""
         number = decimal(parameter)
         if number is None:
             raise unparsed("DPUB could not parse timeout", parameter)
-        longest_ns = round(self._options.max_req_timeout * 1e9)
+        longest_ns = round(self._options.longest_delay * 1e9)
         if not 0 <= duration_ns(number) <= longest_ns:
             text = f"DPUB timeout {number} out of range 0-{longest_ns // 10**6}"
             raise ClientError("E_INVALID", text)
@@ -438,6 +516,9 @@ _COMMANDS: dict[bytes, tuple[frozenset[int], _Handler]] = {
     b"NOP": (_ANY, V2Session._on_nop),
 }
 _UNKNOWN: tuple[frozenset[int], _Handler] = (_ANY, V2Session._on_unknown)
+_TLS_FIRST = {b"IDENTIFY": _COMMANDS[b"IDENTIFY"]}
+"""What a client may do where TLS is required, before it has it."""
+_REFUSED: tuple[frozenset[int], _Handler] = (frozenset(), V2Session._on_unknown)
 
 
 @provider(IProtocolFactory)
@@ -452,7 +533,3 @@ class V2Factory:
     def session(broker: Any, remote_address: str, changed: Callable[[], None], now: float) -> V2Session:
         """A session for a connection whose magic is taken off."""
         return V2Session(broker, remote_address, changed, now)
-
-
-def _wrong_state(verb: bytes) -> ClientError:
-    return ClientError("E_INVALID", f"cannot {verb.decode()} in current state")

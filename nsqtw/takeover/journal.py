@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from attrs import evolve, field, frozen
 
+from nsqtw.backends.files import create_private
 from nsqtw.takeover import JOURNAL_FILE
 
 _SCHEMA = """
@@ -49,6 +50,7 @@ class Journal:
 
     def __init__(self, directory: str) -> None:
         self._path = os.path.join(directory, JOURNAL_FILE)
+        create_private(self._path)
         self._connection = sqlite3.connect(self._path, isolation_level=None)
         self._connection.execute("PRAGMA synchronous = EXTRA")
         self._connection.execute(_SCHEMA)

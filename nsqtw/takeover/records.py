@@ -20,6 +20,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from nsqtw.backends.diskqueue import HEAD, Record
+from nsqtw.backends.files import create_private
 
 TOPIC = -1
 """The number of the queue with what no channel was given yet."""
@@ -81,6 +82,7 @@ class Records:
     def __init__(self, directory: str) -> None:
         self._path = os.path.join(directory, SCRATCH_FILE)
         remove_scratch(directory)
+        create_private(self._path)
         self._connection = sqlite3.connect(self._path, isolation_level=None)
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE", "page_size = 8192"):
             self._connection.execute(f"PRAGMA {pragma}")

@@ -23,14 +23,19 @@ class DataPath:
         self.limit = limit
         self.files = files
         self.reports: list[tuple[str, str, int, int, str]] = []
+        self.notes: list[tuple[str, str]] = []
+        """What was done that costs no message: where, and what."""
         self.open()
 
     def open(self) -> None:
         self.backend = DiskBackend(str(self.directory), self.limit, self.report, self.files)
         self.queue = self.backend.queue("t")
 
-    def report(self, *damage) -> None:
-        self.reports.append(damage)
+    def report(self, topic: str, where: str, first: int, last: int, why: str) -> None:
+        if last < first:
+            self.notes.append((where, why))
+        else:
+            self.reports.append((topic, where, first, last, why))
 
     def close(self) -> None:
         self.backend.close()

@@ -300,3 +300,24 @@ def test_the_last_file_vanishes(path: DataPath) -> None:
     assert path.commit(make_segment(1)) is None
     assert path.sequences() == [1]
     assert path.damaged() == [(0, 0)]
+
+
+@pytest.mark.parametrize("operation", ["open", "write", "sync"])
+def test_after_a_failure_an_empty_commit_finds_out_whether_it_is_over(
+    path: DataPath, files: FaultyFiles, operation: str
+) -> None:
+    """It leaves nothing behind; and while nothing failed it does nothing."""
+    path.commit(make_segment(0), durable=True)
+    files.space = 0
+    assert isinstance(path.commit(make_segment(1)), BackendFull)
+    with pytest.raises(BackendFull):
+        path.backend.commit([], True)
+    files.heal()
+    files.fail(operation, errno.EIO)
+    with pytest.raises(BackendError, match="write to the data path: input/output error"):
+        path.backend.commit([], True)
+    assert path.backend.commit([], True) == {}
+    before = len(files.trace)
+    assert path.backend.commit([], True) == {}
+    assert operations(files, before) == []
+    assert [entry.name for entry in path.directory.iterdir()] == ["t"]

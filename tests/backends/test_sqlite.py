@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nsqtw.backends.sqlite import SqliteBackend, SqliteFactory
+from nsqtw.backends.sqlite_row import WRONG_NUMBERS
 from nsqtw.backends.sqlite_schema import VERSION
 from nsqtw.errors import BackendError, BackendFull, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueueFactory
@@ -82,7 +83,51 @@ def test_a_flipped_bit_costs_one_segment_and_is_reported_once(
     change(tmp_path, "UPDATE segment SET frames = zeroblob(length(frames)) WHERE first = 2")
     for _ in range(2):
         assert list(messages(read_all(queue))) == [0, 1, 5]
-    assert reports == [("t", "messages.db segment 2", 2, 4, "the checksum does not match")]
+    assert reports == [("t", "messages.db segment 2", 2, 4, "the checksum of the frames is wrong")]
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        ("crc = CAST(x'ff' AS TEXT)", "the database is damaged there"),
+        ("first = 'two'", WRONG_NUMBERS),
+        ("delay = -1", WRONG_NUMBERS),
+        ("first = 3", WRONG_NUMBERS),
+        ("first = 1", WRONG_NUMBERS),
+    ],
+)
+def test_numbers_of_a_row_that_are_damaged_cost_its_segment(
+    tmp_path: Path, backend: SqliteBackend, reports: list[tuple[Any, ...]], damage: str, why: str
+) -> None:
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(0, 2), make_segment(2, 3), make_segment(5, 1)])], False)
+    change(tmp_path, f"UPDATE segment SET {damage} WHERE first = 2")
+    assert list(messages(read_all(queue))) == [0, 1, 5]
+    assert [(report[3], report[4]) for report in reports] == [(4, why)]
+
+
+@pytest.mark.parametrize("damage", ["first = 'two'", "first = 0", "delay = -1", "last = 9007199254740000"])
+def test_a_row_that_is_damaged_is_not_cut(tmp_path: Path, backend: SqliteBackend, damage: str) -> None:
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(2, 20)])], False)
+    change(tmp_path, f"UPDATE segment SET {damage}")
+    queue.trim(1 << 53, [3])
+    assert read_all(queue) == []
+    with sqlite3.connect(tmp_path / "messages.db") as connection:
+        assert connection.execute("SELECT count(*) FROM segment").fetchone() == (1,)
+    connection.close()
+
+
+def test_the_row_of_a_topic_that_is_damaged_costs_nothing(tmp_path: Path, backend: SqliteBackend) -> None:
+    backend.commit([(backend.queue("t"), [make_segment(0, 2), make_segment(2, 3)])], False)
+    size = backend.queue("t").size
+    backend.close()
+    change(tmp_path, "UPDATE topic SET end_sequence = 'far', bytes = 1.5")
+    backend = SqliteBackend(str(tmp_path), no_report)
+    queue = backend.queue("t")
+    assert (queue.first, queue.end, queue.size) == (0, 5, size)
+    assert list(messages(read_all(queue))) == [0, 1, 2, 3, 4]
+    backend.close()
 
 
 def test_a_damaged_page_costs_what_is_on_it(tmp_path: Path, reports: list[tuple[Any, ...]]) -> None:
@@ -219,3 +264,35 @@ class TestSqliteFailingCommit(FailingCommitContract):
 
     def _writer(self, backend: Any) -> sqlite3.Connection:
         return backend._writer
+
+
+def test_after_a_failed_sync_the_log_of_changes_is_left(tmp_path: Path, backend: SqliteBackend) -> None:
+    """What the next commit writes must not stand behind something that may not be there."""
+
+    class Failing:
+        """The writer, whose COMMIT fails once as when the disk fails to sync."""
+
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self._connection, self.statements, self.fails = connection, list[str](), True
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            self.statements.append(statement)
+            if statement == "COMMIT" and self.fails:
+                self.fails = False
+                failure = sqlite3.OperationalError("disk I/O error")
+                failure.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+                raise failure
+            return self._connection.execute(statement, *values)
+
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(0)])], False)
+    writer = backend._writer = Failing(backend._writer)  # type: ignore[assignment]
+    assert set(backend.commit([(queue, [make_segment(1)])], True)) == {queue}
+    assert (queue.end, list(messages(read_all(queue)))) == (1, [0])
+    for first in (1, 2):
+        assert backend.commit([(queue, [make_segment(first)])], True) == {}
+    assert writer.statements.count("PRAGMA wal_checkpoint(TRUNCATE)") == 1
+    assert list(messages(read_all(queue))) == [0, 1, 2]

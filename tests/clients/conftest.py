@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import Certificates
 from tests.process import NOTHING, NsqdProcess
 
 TOPIC = "of-clients"
@@ -25,6 +26,16 @@ LAST = b"after the heartbeats"
 ALL = [*SINGLES, *MULTIPLE, LATER, LAST]
 HEARTBEAT_SECONDS = 1
 """As short as may be negotiated."""
+
+UPGRADES: dict[str, dict[str, bool]] = {
+    "plain": {},
+    "snappy": {"snappy": True},
+    "deflate": {"deflate": True},
+    "tls": {"tls_v1": True},
+    "tls-snappy": {"tls_v1": True, "snappy": True},
+    "tls-deflate": {"tls_v1": True, "deflate": True},
+}
+"""What a client may ask for when it identifies itself, by what the tests call it."""
 
 Deliveries = dict[str, list[tuple[bytes, int]]]
 """By channel: body and attempts of every message, each time it came."""
@@ -40,8 +51,11 @@ def wants_again(channel: str, body: bytes, attempts: int) -> bool:
     return channel == "picky" and body in MULTIPLE and attempts == 1
 
 
-def assert_all_is_done(nsqd: NsqdProcess, delivered: Deliveries) -> None:
-    """Everything came as often as it should, and the broker sees it so too."""
+def assert_all_is_done(nsqd: NsqdProcess, delivered: Deliveries, upgrade: str) -> None:
+    """Everything came as often as it should, through what was asked for, and the broker sees it so too."""
+    for layer, line in (("tls", "TLS"), ("snappy", "snappy"), ("deflate", "deflate (level 6)")):
+        upgraded = nsqd.said().count(f"upgrading connection to {line}\n")
+        assert upgraded == (1 + len(CHANNELS) if layer in upgrade.split("-") else 0)
     assert {channel: sorted(those) for channel, those in delivered.items()} == {
         channel: sorted(those) for channel, those in DELIVERED.items()
     }
@@ -53,10 +67,16 @@ def assert_all_is_done(nsqd: NsqdProcess, delivered: Deliveries) -> None:
     assert requeued == {"plain": 0, "picky": len(MULTIPLE)}
 
 
+@pytest.fixture(params=UPGRADES)
+def upgrade(request: pytest.FixtureRequest) -> str:
+    """Each of them."""
+    return str(request.param)
+
+
 @pytest.fixture
-def nsqd(tmp_path: Path) -> Iterator[NsqdProcess]:
+def nsqd(tmp_path: Path, certificates: Certificates) -> Iterator[NsqdProcess]:
     """A broker with the topic and the channels, which must stop cleanly after all that was done with it."""
-    process = NsqdProcess(tmp_path)
+    process = NsqdProcess(tmp_path, *certificates.server.flags(), "--https-address=")
     try:
         process.start()
         process.create(TOPIC, *CHANNELS)

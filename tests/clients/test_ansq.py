@@ -87,4 +87,4 @@ async def dialogue(port: int) -> Deliveries:
 
 def test_it_publishes_and_consumes(nsqd: NsqdProcess) -> None:
     delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port), PATIENCE_SECONDS))
-    assert_all_is_done(nsqd, delivered)
+    assert_all_is_done(nsqd, delivered, "plain")

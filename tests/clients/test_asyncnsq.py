@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import asyncnsq
+import pytest
 from asyncnsq.tcp.connection import TcpConnection
 from asyncnsq.tcp.reader import Reader
 from asyncnsq.tcp.writer import Writer
@@ -19,6 +20,7 @@ from tests.clients.conftest import (
     MULTIPLE,
     SINGLES,
     TOPIC,
+    UPGRADES,
     Deliveries,
     assert_all_is_done,
     wants_again,
@@ -56,13 +58,13 @@ async def consume(reader: Reader, channel: str, count: int) -> list[tuple[bytes,
     return seen
 
 
-async def dialogue(port: int) -> Deliveries:
-    heartbeat = {"heartbeat_interval": HEARTBEAT_SECONDS * 1000}
+async def dialogue(port: int, features: dict[str, bool]) -> Deliveries:
+    asked = {"heartbeat_interval": HEARTBEAT_SECONDS * 1000, **features}
     readers: dict[str, Reader] = {}
     for channel in CHANNELS:
-        readers[channel] = await asyncnsq.create_reader([f"{HOST}:{port}"], max_in_flight=10, **heartbeat)
+        readers[channel] = await asyncnsq.create_reader([f"{HOST}:{port}"], max_in_flight=10, **asked)
         await readers[channel].subscribe(TOPIC, channel)
-    writer: Writer = await asyncnsq.create_writer(HOST, port, **heartbeat)
+    writer: Writer = await asyncnsq.create_writer(HOST, port, **asked)
     connections = [writer._conn, *(one for reader in readers.values() for one in reader._connections.values())]
     hearts = [Heart(connection) for connection in connections]
     for body in SINGLES:
@@ -82,6 +84,8 @@ async def dialogue(port: int) -> Deliveries:
     return delivered
 
 
-def test_it_publishes_and_consumes(nsqd: NsqdProcess) -> None:
-    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port), PATIENCE_SECONDS))
-    assert_all_is_done(nsqd, delivered)
+@pytest.mark.parametrize("upgrade", ["plain", "snappy", "deflate"])
+def test_it_publishes_and_consumes(nsqd: NsqdProcess, upgrade: str) -> None:
+    features = UPGRADES[upgrade]
+    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port, features), PATIENCE_SECONDS))
+    assert_all_is_done(nsqd, delivered, upgrade)

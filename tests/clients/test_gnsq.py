@@ -2,17 +2,19 @@
 gnsq, for gevent.
 
 gevent brings its own event loop and would like to be everywhere, so the client runs in a process of its own: this
-module, with a port as its argument. It prints what was delivered.
+module, with a port, the name of an upgrade and a file of authorities as its arguments. It prints what was delivered.
 """
 
 from __future__ import annotations
 
 import ast
+import ssl
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tests.certificates import Certificates
 from tests.clients.conftest import (
     CHANNELS,
     DELIVERED,
@@ -23,6 +25,7 @@ from tests.clients.conftest import (
     MULTIPLE,
     SINGLES,
     TOPIC,
+    UPGRADES,
     Deliveries,
     assert_all_is_done,
     wants_again,
@@ -36,10 +39,45 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent.parent
 
 
+class UpgradedProducer:
+    """
+    Publishes over one connection of gnsq's. Its Producer takes the OK to an upgrade for the answer to a publish, and
+    ends with a KeyError, whichever the broker is.
+    """
+
+    def __init__(self, port: int, features: dict[str, Any]) -> None:
+        import gnsq
+
+        self._connection = gnsq.NsqdTCPClient(HOST, port, heartbeat_interval=HEARTBEAT_SECONDS, **features)
+        self.on_response = self._connection.on_response
+
+    def start(self) -> None:
+        self._connection.connect()
+        self._connection.identify()
+
+    def publish(self, topic: str, body: bytes, defer: int | None = None) -> None:
+        self._connection.publish(topic, body, defer)
+        self.await_response(b"OK")
+
+    def multipublish(self, topic: str, bodies: list[bytes]) -> None:
+        self._connection.multipublish(topic, bodies)
+        self.await_response(b"OK")
+
+    def await_response(self, wanted: bytes) -> None:
+        while self._connection.read_response()[1] != wanted:
+            pass
+
+    def close(self) -> None:
+        self._connection.close_stream()
+
+    def join(self) -> None:
+        """Nothing runs."""
+
+
 class Clients:
     """A producer, and a consumer of each channel; one for the whole process."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, features: dict[str, Any]) -> None:
         import gnsq
         from gevent.event import Event
 
@@ -47,9 +85,13 @@ class Clients:
         self.delivered: Deliveries = {channel: [] for channel in CHANNELS}
         self._changed = Event()
         self._alive: set[object] = set()
-        self.producer: Producer = gnsq.Producer(address, heartbeat_interval=HEARTBEAT_SECONDS)
+        self.producer: Producer | UpgradedProducer
+        if len(features) > 1:
+            self.producer = UpgradedProducer(port, features)
+        else:
+            self.producer = gnsq.Producer(address, heartbeat_interval=HEARTBEAT_SECONDS)
         self.consumers: list[Consumer] = [
-            gnsq.Consumer(TOPIC, channel, address, max_in_flight=10, heartbeat_interval=HEARTBEAT_SECONDS)
+            gnsq.Consumer(TOPIC, channel, address, max_in_flight=10, heartbeat_interval=HEARTBEAT_SECONDS, **features)
             for channel in CHANNELS
         ]
         for client in (self.producer, *self.consumers):
@@ -70,6 +112,8 @@ class Clients:
             self._await_change()
 
     def await_heartbeats(self) -> None:
+        if isinstance(self.producer, UpgradedProducer):
+            self.producer.await_response(HEARTBEAT)
         while len(self._alive) < 1 + len(self.consumers):
             self._await_change()
 
@@ -90,8 +134,9 @@ class Clients:
             message.requeue(backoff=False)
 
 
-def dialogue(port: int) -> Deliveries:
-    clients = Clients(port)
+def dialogue(port: int, upgrade: str, authority: str) -> Deliveries:
+    trust = {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": authority}
+    clients = Clients(port, {**UPGRADES[upgrade], "tls_options": trust})
     for body in SINGLES:
         clients.producer.publish(TOPIC, body)
     clients.producer.multipublish(TOPIC, MULTIPLE)
@@ -104,9 +149,10 @@ def dialogue(port: int) -> Deliveries:
     return clients.delivered
 
 
-def test_it_publishes_and_consumes(nsqd: NsqdProcess) -> None:
+def test_it_publishes_and_consumes(nsqd: NsqdProcess, upgrade: str, certificates: Certificates) -> None:
+    authority = certificates.authority.certificate
     client = subprocess.run(
-        [sys.executable, "-m", "tests.clients.test_gnsq", str(nsqd.tcp_port)],
+        [sys.executable, "-m", "tests.clients.test_gnsq", str(nsqd.tcp_port), upgrade, authority],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -114,8 +160,8 @@ def test_it_publishes_and_consumes(nsqd: NsqdProcess) -> None:
         check=False,
     )
     assert client.returncode == 0, client.stderr
-    assert_all_is_done(nsqd, ast.literal_eval(client.stdout))
+    assert_all_is_done(nsqd, ast.literal_eval(client.stdout), upgrade)
 
 
 if __name__ == "__main__":
-    print(dialogue(int(sys.argv[1])))
+    print(dialogue(int(sys.argv[1]), *sys.argv[2:]))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Any
 
 import nsq
 
+from tests.certificates import Certificates
 from tests.clients.conftest import (
     CHANNELS,
     DELIVERED,
@@ -18,6 +20,7 @@ from tests.clients.conftest import (
     MULTIPLE,
     SINGLES,
     TOPIC,
+    UPGRADES,
     Deliveries,
     assert_all_is_done,
     wants_again,
@@ -29,8 +32,8 @@ from tests.wire import HOST, PATIENCE_SECONDS
 class Writer(nsq.Writer):
     """Publishes; knows whether a heartbeat has come."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__([address], heartbeat_interval=HEARTBEAT_SECONDS)
+    def __init__(self, address: str, features: dict[str, Any]) -> None:
+        super().__init__([address], heartbeat_interval=HEARTBEAT_SECONDS, **features)
         self.has_beaten = asyncio.Event()
 
     def heartbeat(self, conn: nsq.AsyncConn) -> None:
@@ -50,7 +53,7 @@ class Writer(nsq.Writer):
 class Reader(nsq.Reader):
     """Consumes a channel; knows what came, and whether a heartbeat has."""
 
-    def __init__(self, address: str, channel: str) -> None:
+    def __init__(self, address: str, channel: str, features: dict[str, Any]) -> None:
         super().__init__(
             TOPIC,
             channel,
@@ -58,6 +61,7 @@ class Reader(nsq.Reader):
             nsqd_tcp_addresses=[address],
             max_in_flight=10,
             heartbeat_interval=HEARTBEAT_SECONDS,
+            **features,
         )
         self.has_beaten = asyncio.Event()
         self.seen: list[tuple[bytes, int]] = []
@@ -80,10 +84,10 @@ class Reader(nsq.Reader):
             await self._changed.wait()
 
 
-async def dialogue(port: int) -> Deliveries:
+async def dialogue(port: int, features: dict[str, Any]) -> Deliveries:
     address = f"{HOST}:{port}"
-    readers = [Reader(address, channel) for channel in CHANNELS]
-    writer = Writer(address)
+    readers = [Reader(address, channel, features) for channel in CHANNELS]
+    writer = Writer(address, features)
     clients: list[Writer | Reader] = [writer, *readers]
     await writer.is_connected()
     for body in SINGLES:
@@ -103,6 +107,8 @@ async def dialogue(port: int) -> Deliveries:
     return {reader.channel: reader.seen for reader in readers}
 
 
-def test_it_publishes_and_consumes(nsqd: NsqdProcess) -> None:
-    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port), PATIENCE_SECONDS))
-    assert_all_is_done(nsqd, delivered)
+def test_it_publishes_and_consumes(nsqd: NsqdProcess, upgrade: str, certificates: Certificates) -> None:
+    trust = {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": certificates.authority.certificate}
+    features = {**UPGRADES[upgrade], "tls_options": trust}
+    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port, features), PATIENCE_SECONDS))
+    assert_all_is_done(nsqd, delivered, upgrade)

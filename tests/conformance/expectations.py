@@ -39,11 +39,6 @@ class Row:
 
 
 OPEN = (
-    Row("auth/*", "AUTH is not built yet", but=("auth/disabled",)),
-    Row("deflate/*", "compression is not built yet"),
-    Row("snappy/*", "compression is not built yet", but=("snappy/not_negotiated",)),
-    Row("identify/deflate_and_snappy", "compression is not built yet"),
-    Row("tls/*", "TLS is not built yet", but=("tls/optional",)),
     Row("lookup_client/*", "nsqd does not talk to nsqlookupd yet", but=("lookup_client/unreachable",)),
     Row("lookupd_http/*", "there is no nsqlookupd yet", outcome=Outcome.NOT_PLAYED),
     Row("lookupd_tcp/*", "there is no nsqlookupd yet", outcome=Outcome.NOT_PLAYED),
@@ -57,6 +52,7 @@ ON_PURPOSE = (
     Row("memory/deferred_no_memory", "deferred messages keep their time when the memory queue is full"),
     Row("memory/deferred_overflow", "deferred messages keep their time when the memory queue is full"),
     Row("restart/kill_memory_lost", "SIGKILL loses nothing that was answered"),
+    Row("config_keys/defaults", "TLS is 1.2 or better unless asked lower"),
 )
 """At nsqd's default options: better than nsqd, see docs/compatibility.md. With --nsq-compat they have to pass."""
 

@@ -65,9 +65,9 @@ def test_a_failed_flight_tells_everybody_on_it_and_nobody_else() -> None:
     world.land()
     world.backend.commit = commit
     assert [str(answer) for answer in answers] == ["no space"]
-    assert world.broker.health == "NOK - no space"
+    assert str(world.broker.health) == "NOK - no space"
     world.land()
-    assert (later, world.broker.health) == ([None], "OK")
+    assert (later, str(world.broker.health)) == ([None], "OK")
     world.lands_at_once = True
     assert world.reader().bodies() == [b"b"]
 
@@ -155,7 +155,7 @@ def test_a_sync_that_fails_is_told_to_the_operator_and_to_nobody_else() -> None:
     world.backend.commit = lambda writes, durable: {queue: BackendError("bad sector")}
     world.wait(2.1)
     assert world.lines[-1] == ("error", "NSQ: what was stored may not survive a power loss - bad sector")
-    assert world.broker.health == "OK"
+    assert str(world.broker.health) == "OK"
 
 
 def test_the_birth_of_a_channel_somebody_waits_for_is_durable() -> None:
@@ -182,3 +182,17 @@ def test_a_sync_that_cannot_even_be_tried_is_told_too() -> None:
     world.backend.commit = broken
     world.wait(2.1)
     assert world.lines[-1] == ("error", "NSQ: what was stored may not survive a power loss - the medium is gone")
+
+
+def test_class_os_is_synced_in_a_backend_that_works_in_the_thread_too() -> None:
+    world = World(sync_timeout=2.0)
+    world.backend.in_thread = True
+    made = commits(world)
+    world.put(b"a")
+    world.turn()
+    world.wait(1.9)
+    assert made == [([1], False)]
+    world.wait(0.2)
+    assert made[1:] == [([], True)]
+    world.wait(10.0)
+    assert len(made) == 2

@@ -90,13 +90,13 @@ def test_while_commits_fail_publishes_go_on_until_the_memory_for_it_is_full() ->
     world.turn()
     world.wait(1.0)
     assert answers == [[None]] * 3
-    assert world.broker.health == "NOK - no space"
+    assert str(world.broker.health) == "NOK - no space"
     refused = world.put(b"more")
     world.turn()
     assert [str(answer) for answer in refused] == ["no space"]
     heal()
     world.wait(1.0)
-    assert world.broker.health == "OK"
+    assert str(world.broker.health) == "OK"
     assert world.put(b"again") == []
     world.turn()
     assert reader.channel.depth == 10
@@ -146,10 +146,10 @@ def test_a_backend_that_raises_what_it_should_not_loses_nothing_once_it_works_ag
     world.turn()
     commit, world.backend.commit = world.backend.commit, commit_badly
     world.wait(1.0)
-    assert world.broker.health == "NOK - RuntimeError: unforeseen"
+    assert str(world.broker.health) == "NOK - RuntimeError: unforeseen"
     world.backend.commit = commit
     world.wait(1.0)
-    assert world.broker.health == "OK"
+    assert str(world.broker.health) == "OK"
     world.put(b"b")
     world.turn()
     world.backend.commit = commit_badly

@@ -179,7 +179,7 @@ def test_a_failed_write_fails_nothing_else_and_is_tried_again() -> None:
     world.topic("a").pause()
     world.broker.save(answers.append)
     world.save()
-    assert (answers, world.broker.health, world.broker.save_is_urgent) == ([None], "OK", False)
+    assert (answers, str(world.broker.health), world.broker.save_is_urgent) == ([None], "OK", False)
     world.wait(RETRY_SECONDS)
     world.save()
     world.why = ""

@@ -27,11 +27,11 @@ def test_a_publish_whose_commit_fails_is_answered_with_the_error_and_never_deliv
     answers, more_answers = world.put(b"lost"), world.put(b"lost too")
     world.turn()
     assert [str(answer) for answer in answers + more_answers] == ["no space", "no space"]
-    assert world.broker.health == "NOK - no space"
+    assert str(world.broker.health) == "NOK - no space"
     world.backend.commit = commit
     world.put(b"after")
     assert reader.bodies() == [b"before", b"after"]
-    assert world.broker.health == "OK"
+    assert str(world.broker.health) == "OK"
     world.save()
     world.crash()
     assert world.reader().bodies() == [b"before", b"after"]

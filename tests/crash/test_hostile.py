@@ -99,8 +99,8 @@ def test_a_wrong_magic(nsqd: NsqdProcess, magic: bytes) -> None:
         ),
         (command(b"IDENTIFY", TOO_LARGE), b"E_BAD_BODY IDENTIFY body too big 2147483647 > 5242880"),
         (command(b"IDENTIFY", sized(b"{")), b"E_BAD_BODY IDENTIFY failed to decode JSON body"),
-        (command(b"IDENTIFY", sized(b"[" * 100_000)), b"E_BAD_BODY IDENTIFY failed to decode JSON body"),
-        (command(b"IDENTIFY", sized(b'{"a":' * 100_000)), b"E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (command(b"IDENTIFY", sized(b"[" * 60_000)), b"E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (command(b"IDENTIFY", sized(b'{"a":' * 12_000)), b"E_BAD_BODY IDENTIFY failed to decode JSON body"),
         (
             command(b"IDENTIFY", sized(b'{"msg_timeout":1%s}' % (5000 * b"0"))),
             b"E_BAD_BODY IDENTIFY failed to decode JSON body",

@@ -14,7 +14,9 @@ import pytest
 
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry, encode_entries, encode_head, encode_header
 from nsqtw.backends.positions import Positions
+from nsqtw.backends.sqlite import SqliteBackend
 from nsqtw.core.cut import Cut, HeldRow, SavedCursor, SavedTopic
+from nsqtw.core.held import all_rows
 from nsqtw.core.segment import Segment
 from nsqtw.fsck.data_path import check_data_path
 from nsqtw.fsck.log_file import ReadOnly
@@ -52,6 +54,9 @@ def save(directory: Path, *topics: SavedTopic, next_block: int = 7) -> None:
 def saved(directory: Path):
     positions = Positions(str(directory / "positions.db"))
     found = positions.load()
+    for topic in found.topics:
+        for cursor in topic.cursors:
+            cursor.held = list(all_rows(positions, topic.name, cursor.name))
     positions.close(found.clean_stop)
     return found
 
@@ -249,12 +254,15 @@ def test_a_topic_that_only_one_of_them_knows(data_path: Path) -> None:
     assert found == [("unknown topic", "v"), ("missing messages", "u")]
 
 
-def test_messages_that_another_backend_has_are_not_missed(data_path: Path) -> None:
-    """The backend `sqlite` keeps all in one file, which is not looked into."""
+def test_messages_of_the_other_backend_are_compared_too(data_path: Path) -> None:
+    """The backend `sqlite` keeps all in one file."""
     save(data_path, topic("u"))
     (data_path / "messages.db").touch()
+    assert whats(findings(data_path)) == ["missing messages"]
+    backend = SqliteBackend(str(data_path), lambda *damage: None)
+    backend.commit([(backend.queue("u"), [make_segment(0, 6)])], False)
+    backend.close()
     assert findings(data_path) == []
-    assert check_data_path(str(data_path)).unchecked == [str(data_path / "messages.db")]
 
 
 def test_what_an_ephemeral_topic_left_is_removed(data_path: Path) -> None:

@@ -137,18 +137,32 @@ class Case:
     """What is found after a repair."""
     again: list[bytes] = field(factory=list)
     """What `read` gets though it had finished it."""
+    warned: str | None = None
+    """What the log says that costs no message by itself."""
 
 
 LOST_AT_THE_END = ["positions outside the log", "missing messages"]
 CHECKSUM = "are lost: the checksum of the frames is wrong"
 NO_RECORD = "are lost: no record where one should start"
-SET_ASIDE = r"ERROR: NSQ: positions.db was damaged and is set aside - channels start at the oldest message kept"
+GONE = r"ERROR: NSQ: /.*/positions.db {} - channels start at the oldest message kept$"
+SET_ASIDE = GONE.format(r"was damaged: positions.db: .*; it is set aside as /.*/positions.db.damaged.1")
+SHORTER = r"TOPIC\(t\): the log ends at \d+, positions.db knew it up to \d+; messages lost: \d+$"
+BEFORE = r"are lost: some of them are in none of its files, the first of which is /.*\.log: \d+ messages?$"
+PART = r"in /.*/t before /.*\.log are lost: a file, or a part of the one before, is missing: \d+ messages?$"
+CUT_OFF = r"TOPIC\(t\): /.*\.log at \d+: the last \d+ bytes are no whole record and are cut off$"
 
 CASES = {
-    "a torn tail": Case(cut(2, -10), ["torn tail", *LOST_AT_THE_END], BODIES[:-1], left=LOST_AT_THE_END),
-    "the last record": Case(flipped(2, -1), ["torn tail", *LOST_AT_THE_END], BODIES[:-1], left=LOST_AT_THE_END),
+    "a torn tail": Case(
+        cut(2, -10), ["torn tail", *LOST_AT_THE_END], BODIES[:-1], SHORTER, left=LOST_AT_THE_END, warned=CUT_OFF
+    ),
+    "the last record": Case(
+        flipped(2, -1), ["torn tail", *LOST_AT_THE_END], BODIES[:-1], SHORTER, left=LOST_AT_THE_END, warned=CUT_OFF
+    ),
     "bytes behind the last record": Case(
-        lambda data_path: os.truncate(logs(data_path)[2], record_at(len(LAST)) + 100), ["torn tail"], BODIES
+        lambda data_path: os.truncate(logs(data_path)[2], record_at(len(LAST)) + 100),
+        ["torn tail"],
+        BODIES,
+        warned=r"at \d+: the last 100 bytes are no whole record and are cut off",
     ),
     "a bit of a body": Case(
         flipped(1, record_at(6) - 1),
@@ -181,11 +195,13 @@ CASES = {
     "the header of an older file": Case(flipped(1, 20), ["damaged header"], BODIES),
     "the header of the last file": Case(flipped(2, 20), ["damaged header"], BODIES),
     "the first file is missing": Case(
-        missing_log(0), ["missing messages"], [*MIDDLE, *LAST], left=["missing messages"]
+        missing_log(0), ["missing messages"], [*MIDDLE, *LAST], BEFORE, left=["missing messages"]
     ),
-    "a file between is missing": Case(missing_log(1), ["missing messages"], [*FIRST, *LAST], left=["missing messages"]),
-    "the last file is missing": Case(missing_log(2), LOST_AT_THE_END, [*FIRST, *MIDDLE], left=LOST_AT_THE_END),
-    "all files are missing": Case(missing("t"), ["missing messages"], [], left=["missing messages"]),
+    "a file between is missing": Case(
+        missing_log(1), ["missing messages"], [*FIRST, *LAST], PART, left=["missing messages"]
+    ),
+    "the last file is missing": Case(missing_log(2), LOST_AT_THE_END, [*FIRST, *MIDDLE], SHORTER, left=LOST_AT_THE_END),
+    "all files are missing": Case(missing("t"), ["missing messages"], [], SHORTER, left=["missing messages"]),
     "an older file cut inside a record": Case(
         cut(1, record_at(5) + 9),
         ["damaged record", "missing messages"],
@@ -194,19 +210,32 @@ CASES = {
         left=["missing messages"],
     ),
     "an older file cut between records": Case(
-        cut(1, record_at(5)), ["missing messages"], [*FIRST, *MIDDLE[:5], *LAST], left=["missing messages"]
+        cut(1, record_at(5)), ["missing messages"], [*FIRST, *MIDDLE[:5], *LAST], PART, left=["missing messages"]
     ),
     "an older file is empty": Case(
         cut(1, 0), ["damaged header", "missing messages"], [*FIRST, *LAST], left=["missing messages"]
     ),
-    "the last file is empty": Case(cut(2, 0), ["no record", *LOST_AT_THE_END], [*FIRST, *MIDDLE], left=LOST_AT_THE_END),
+    "the last file is empty": Case(
+        cut(2, 0),
+        ["no record", *LOST_AT_THE_END],
+        [*FIRST, *MIDDLE],
+        SHORTER,
+        left=LOST_AT_THE_END,
+        warned="no record is whole in the last file, which is removed",
+    ),
     "positions.db is missing": Case(
-        missing("positions.db*"), ["no positions"], BODIES, again=BODIES, left=["no positions"]
+        missing("positions.db*"),
+        ["no positions"],
+        BODIES,
+        GONE.format("is missing"),
+        again=BODIES,
+        left=["no positions"],
     ),
     "positions.db is empty": Case(
         lambda data_path: missing("positions.db-*")(data_path) or os.truncate(data_path / "positions.db", 0),
         ["no positions"],
         BODIES,
+        GONE.format("is empty"),
         again=BODIES,
         left=["no positions"],
     ),
@@ -267,18 +296,23 @@ def test_a_start_with_damage(name: str, whole: Path, nsqd: NsqdProcess) -> None:
     if case.logged is None:
         assert lines == []
     else:
-        assert lines and all(re.search(case.logged, line) for line in lines)
+        assert lines and all(re.search(case.logged, line) for line in lines), lines
+    warnings = [line for line in nsqd.said().splitlines() if " WARNING: " in line]
+    assert len(warnings) == (case.warned is not None)
+    assert all(re.search(case.warned or "", line) for line in warnings), warnings
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_start_after_a_repair(name: str, whole: Path, nsqd: NsqdProcess) -> None:
-    """The same is delivered, nothing is complained of, and what was taken away is kept."""
+    """The same is delivered, what is missing is said until it is passed, and what was taken away is kept."""
     case = CASES[name]
     shutil.copytree(whole, nsqd.data_path, dirs_exist_ok=True)
     case.damage(nsqd.data_path)
     assert whats(mend(nsqd.data_path)) == case.left
     assert is_delivered(nsqd, case)
-    assert lost_lines(nsqd) == []
+    lines = lost_lines(nsqd)
+    assert bool(lines) <= bool(case.left)
+    assert all(re.search("|".join((SHORTER, BEFORE, PART, GONE.format("is (missing|empty)"))), line) for line in lines)
     assert findings(nsqd.data_path) == []
 
 

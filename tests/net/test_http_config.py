@@ -52,7 +52,7 @@ def test_an_empty_text_has_no_type() -> None:
         ("msg_timeout", {"msg_timeout": 1.5}, b"1500000000"),
         ("log_level", {}, b"2"),
         ("tls_required", {}, b"0"),
-        ("tls_min_version", {}, b"769"),
+        ("tls_min_version", {}, b"771"),
         ("deflate", {}, b"true"),
         ("nsqlookupd_tcp_addresses", {"lookupd_tcp_address": ("a:1", "b:2")}, b'["a:1","b:2"]'),
         ("auth_http_addresses", {}, b"[]"),

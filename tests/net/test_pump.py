@@ -178,7 +178,7 @@ def test_who_waits_for_a_save_gets_it_at_once_and_the_error_if_it_fails(house: H
     house.turn()
     house.writer.finish(BackendError("no space"))
     assert [str(answer) for answer in answers] == ["no space"]
-    assert house.broker.health == "NOK - no space"
+    assert str(house.broker.health) == "NOK - no space"
 
 
 def test_stopping_waits_for_the_last_save(house: House) -> None:

@@ -10,7 +10,9 @@ Dialogues with protocol V2: what clients send, and what they read.
 
 A `Stage` is a broker with the least edge there can be: it gives a session what was sent only while that wants data,
 asks it for something to write only when it said that it changed, and closes the connection when it is closing, which is
-what `END` stands for. `send` ends with a turn: commit, release, serve, write, and births are saved.
+what `END` stands for. An upgrade that a session asks for is done by being asked for, and read as `SNAPPY` or `DEFLATE`;
+after `TLS` the session waits for `secure` or `fail_to_secure`. `send` ends with a turn: commit, release, serve, write,
+and births are saved.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from typing import Any, NamedTuple
 from nsqtw.core.broker import Broker
 from nsqtw.errors import BackendError
 from nsqtw.net.writer import perform
+from nsqtw.protocols.compression import Snappy
 from nsqtw.protocols.v2 import V2Factory
+from nsqtw.upgrades import Secured, StartTls, Upgrade
 from tests.core.world import Message, World
 
 RESPONSE, ERROR, MESSAGE = 0, 1, 2
@@ -42,6 +46,9 @@ class Frame(NamedTuple):
 
 
 END = Frame(-1, b"the connection is closed")
+TLS = Frame(-2, b"from here on TLS")
+SNAPPY = Frame(-2, b"from here on snappy")
+DEFLATE = Frame(-2, b"from here on deflate")
 
 
 def response(data: bytes) -> Frame:
@@ -110,6 +117,7 @@ class Peer:
         self._changed = False
         self._inbox: list[Frame] = []
         self._messages: list[Message] = []
+        self._start_tls: StartTls | None = None
         self.session = V2Factory.session(stage.broker, address, self._has_changed, stage.now)
 
     # -- the client
@@ -141,6 +149,20 @@ class Peer:
         """Read everything the transport had."""
         self.session.resume_delivery(self._stage.now)
         self._is_read_from = self.session.wants_data
+        self._stage.turn()
+
+    def secure(self, common_name: str = "") -> None:
+        """The TLS handshake is done."""
+        assert self._start_tls is not None, "nobody asked for TLS"
+        self._start_tls.secured(Secured("TLS1.3", "Unknown 4865", common_name))
+        self._is_read_from = self.session.wants_data
+        self._stage.turn()
+
+    def fail_to_secure(self, reason: str) -> None:
+        """There is no TLS handshake."""
+        assert self._start_tls is not None, "nobody asked for TLS"
+        (frame,) = cut_frames(self._start_tls.failed(reason))
+        self._inbox.append(self._seen(frame))
         self._stage.turn()
 
     def subscribe(self, topic: bytes = b"t", channel: bytes = b"c", ready: int = 0) -> None:
@@ -182,13 +204,28 @@ class Peer:
         if not (self.connected and self._changed):
             return False
         self._changed = False
-        for frame in cut_frames(b"".join(self.session.data_to_send())):
-            self._inbox.append(self._seen(frame))
+        out = self.session.data_to_send()
+        while out and not isinstance(out[-1], bytes):
+            self._receive(out[:-1])
+            self._upgrade(out[-1])
+            out = self.session.data_to_send()
+        self._receive(out)
         self._is_read_from = self.session.wants_data
         if self.session.closing:
             self._lose()
             self._inbox.append(END)
         return True
+
+    def _receive(self, out: list[Any]) -> None:
+        for frame in cut_frames(b"".join(out)):
+            self._inbox.append(self._seen(frame))
+
+    def _upgrade(self, upgrade: Upgrade) -> None:
+        if isinstance(upgrade, StartTls):
+            self._start_tls = upgrade
+            self._inbox.append(TLS)
+        else:
+            self._inbox.append(SNAPPY if isinstance(upgrade.compression, Snappy) else DEFLATE)
 
     def _has_changed(self) -> None:
         self._changed = True

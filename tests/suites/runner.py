@@ -86,7 +86,7 @@ def _run_once(suite: Suite, where: Path, programs: Path, everything: bool) -> Re
     _assert_ports_are_free(suite)
     # What our own pytest was told is not meant for theirs.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment["PATH"] = f"{_on_path(suite, where, programs, everything)}:{environment['PATH']}"
+    environment["PATH"] = f"{_on_path(where, programs)}:{environment['PATH']}"
     started = time.monotonic()
     process = subprocess.Popen(
         suite.command(where, everything),
@@ -110,22 +110,14 @@ def _run_once(suite: Suite, where: Path, programs: Path, everything: bool) -> Re
     return Result(suite, suite.count(said), wanted, process.wait(), said, time.monotonic() - started)
 
 
-def _on_path(suite: Suite, where: Path, programs: Path, everything: bool) -> Path:
-    """
-    A directory with nothing but our programs. A suite that waits for an HTTPS port gets to read of one from a
-    script around nsqd, since this version announces none.
-    """
+def _on_path(where: Path, programs: Path) -> Path:
+    """A directory with nothing but our programs."""
     directory = where / "programs"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     for name in ("nsqd", "nsqlookupd"):
         if (programs / name).exists():
             (directory / name).symlink_to(programs / name)
-    if suite.waits_for_https and not everything:
-        (directory / "nsqd").unlink()
-        script = f"#!/bin/sh\necho 'HTTPS: listening on {HOST}:1' >&2\nexec '{programs / 'nsqd'}' \"$@\"\n"
-        (directory / "nsqd").write_text(script)
-        (directory / "nsqd").chmod(0o755)
     return directory
 
 

@@ -38,8 +38,6 @@ class Suite:
     """How many there are; all of them pass with nsqd 1.3.0."""
     ports: tuple[int, ...]
     """Where it starts servers, if not on ports that are free."""
-    waits_for_https: bool = False
-    """Whether it waits for nsqd to announce an HTTPS port, as it does with a certificate."""
 
     @property
     def passes(self) -> int:

@@ -9,10 +9,7 @@ from __future__ import annotations
 from .suite import HERE, MochaSuite, PytestSuite
 
 NO_LOOKUPD = "there is no nsqlookupd yet"
-NO_TLS = "TLS is not built yet"
-NO_COMPRESSION = "compression is not built yet"
 
-_UPGRADES = "tests/test_nsqd.py::test_socket_upgrades"
 _LOOKUPD = "tests/test_reader_lookupd.py"
 
 GNSQ = PytestSuite(
@@ -32,17 +29,8 @@ GNSQ = PytestSuite(
         "tests/test_consumer.py::test_lookupd": NO_LOOKUPD,
         "tests/test_lookupd.py::test_basic": NO_LOOKUPD,
         "tests/test_lookupd.py::test_lookup": NO_LOOKUPD,
-        # Of the three, the first asks for TLS, the second for deflate, the third for snappy.
-        f"{_UPGRADES}[True-True-True]": NO_TLS,
-        f"{_UPGRADES}[True-True-False]": NO_TLS,
-        f"{_UPGRADES}[True-False-True]": NO_TLS,
-        f"{_UPGRADES}[True-False-False]": NO_TLS,
-        f"{_UPGRADES}[False-True-True]": NO_COMPRESSION,
-        f"{_UPGRADES}[False-True-False]": NO_COMPRESSION,
-        f"{_UPGRADES}[False-False-True]": NO_COMPRESSION,
     },
     ports=(),
-    waits_for_https=True,
 )
 
 ANSQ = PytestSuite(
@@ -68,9 +56,5 @@ NSQJS = MochaSuite(
     tests=171,
     ports=(4150, 4151),
 )
-"""
-Where nsqd says that it does not do TLS, deflate or snappy, nsqjs goes on without, so its ten tests of them pass now
-and say nothing of these.
-"""
 
 SUITES = {suite.name: suite for suite in (GNSQ, ANSQ, NSQJS)}

@@ -46,14 +46,13 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return nsqd.parent
 
 
-def suite(script: str, *, tests: int = 2, ports: tuple[int, ...] = (), waits_for_https: bool = False) -> ShellSuite:
+def suite(script: str, *, tests: int = 2, ports: tuple[int, ...] = ()) -> ShellSuite:
     return ShellSuite(
         name="shell",
         version="1",
         requirements=(),
         tests=tests,
         ports=ports,
-        waits_for_https=waits_for_https,
         script=script,
     )
 
@@ -78,13 +77,6 @@ def test_our_nsqd_is_first_on_path(programs: Path) -> None:
     said = run(suite("nsqd --tcp-address=:0; nsqlookupd", tests=0), programs).said
     assert "nsqd --tcp-address=:0\n" in said
     assert "nsqlookupd: not found" in said or "nsqlookupd: command not found" in said
-
-
-def test_one_that_waits_for_https_reads_of_a_port_unless_all_is_run(programs: Path) -> None:
-    waiting = suite("nsqd -x 'a b'", tests=0, waits_for_https=True)
-    assert "HTTPS: listening on 127.0.0.1:1\n" in run(waiting, programs).said
-    assert "nsqd -x a b\n" in run(waiting, programs).said
-    assert "HTTPS" not in run(waiting, programs, everything=True).said
 
 
 def test_it_is_installed_again_when_it_has_changed(programs: Path) -> None:

@@ -2,7 +2,7 @@
 
 from twisted.application.service import ServiceMaker
 
-from nsqtw.plugins import BackendPlugin, ProtocolPlugin
+from nsqtw.plugins import AuthorizerPlugin, BackendPlugin, ProtocolPlugin
 
 nsq = ServiceMaker("nsqtw", "nsqtw.tap", "An NSQ-compatible message broker", "nsq")
 
@@ -32,4 +32,25 @@ v2 = ProtocolPlugin(
     summary="NSQ's protocol for producers and consumers",
     magic=b"  V2",
     dotted="nsqtw.protocols.v2.V2Factory",
+)
+
+allow_all = AuthorizerPlugin(
+    name="allow_all",
+    summary="any secret may do everything",
+    argument_format="",
+    dotted="nsqtw.auth.allow_all.AllowAllFactory",
+)
+
+static = AuthorizerPlugin(
+    name="static",
+    summary="grants from a TOML file with hashed secrets, read again on SIGHUP",
+    argument_format="the path of the file",
+    dotted="nsqtw.auth.static.StaticFactory",
+)
+
+http = AuthorizerPlugin(
+    name="http",
+    summary="asks auth servers over HTTP, nsqd's way",
+    argument_format="host:port or URL of an auth server, several with commas; --auth-http-address adds more",
+    dotted="nsqtw.auth.http.HttpFactory",
 )

@@ -1,0 +1,1 @@
+"""The authorizers that come with nsqtw: who may publish, subscribe and administrate."""

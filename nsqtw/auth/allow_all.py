@@ -1,0 +1,46 @@
+"""The authorizer that knows no wrong secret: for trying out, and for clients that insist on AUTH."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zope.interface import implementer, provider
+
+from nsqtw.auth.grants import Grant, Grants
+from nsqtw.errors import AuthError
+from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
+from nsqtw.rights import PERMISSIONS, Answer, Applicant
+
+_EVERYTHING = Grants([Grant(topic=".*", channels=(".*",), permissions=PERMISSIONS)])
+
+
+@implementer(IAuthorizer)
+class AllowAll:
+    """Whoever shows any secret may do everything."""
+
+    def authorize(self, applicant: Applicant, answer: Answer) -> Grants:
+        """IAuthorizer API."""
+        return _EVERYTHING
+
+    def reload(self) -> bool:
+        """IAuthorizer API. There is nothing to read."""
+        return False
+
+    def close(self) -> None:
+        """IAuthorizer API."""
+
+
+@provider(IAuthorizerFactory)
+class AllowAllFactory:
+    """Makes it."""
+
+    name = "allow_all"
+    summary = "any secret may do everything"
+    argument_format = ""
+
+    @staticmethod
+    def open(argument: str, options: Any, log: OperatorLog) -> AllowAll:
+        """IAuthorizerFactory API."""
+        if argument:
+            raise AuthError("--auth=allow_all takes no argument")
+        return AllowAll()

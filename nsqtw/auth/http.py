@@ -1,0 +1,309 @@
+"""
+The authorizer that asks auth servers over HTTP, as nsqd does (nsqd specification 1.11).
+
+    GET /auth?common_name=&remote_ip=10.0.0.1&secret=...&tls=false          or POST, the same as JSON
+
+Theory of operation. The servers are asked one after the other, from a random one on, until one gives rights; each has
+`--http-client-request-timeout` for all of its answer. A server is not trusted more than it must be: the answer is cut
+off at a size, never unpacked, and what is in it is bounded (`grants`). Redirects are followed as nsqd does, but not
+from HTTPS to HTTP, which would show the secret to the network.
+
+No secret gets into a log: not the URL that was asked, only the configured one, without what may be a password in it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import SplitResult, quote_plus, unquote, urljoin, urlsplit
+
+import attrs
+from treq.client import HTTPClient
+from twisted.internet.defer import Deferred, DeferredSemaphore
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
+from twisted.web.http import PotentialDataLoss
+from twisted.web.http_headers import Headers
+from twisted.web.iweb import IAgent
+from zope.interface import implementer, provider
+
+from nsqtw.auth.grants import Grants
+from nsqtw.auth.http_answer import MAX_ANSWER_BYTES, grants_in, https_port_in
+from nsqtw.auth.http_trust import TrustedServers
+from nsqtw.errors import AuthError, AuthRefused
+from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
+from nsqtw.masking import without_password
+from nsqtw.rights import Answer, Applicant
+
+MOST_REQUESTS = 256
+"""Applicants that are asked about at the same time; more wait for their turn."""
+
+_ACCEPT = "application/vnd.nsq; version=1.0"
+_SCHEMES = ("http", "https")
+_MOST_REDIRECTS = 10
+_AS_IT_WAS = (307, 308)
+_AS_GET = (301, 302, 303)
+_REFUSALS = (401, 403)
+_TELLING = ("twisted.internet", "OpenSSL", "service_identity")
+"""Where the errors of connections come from, whose text is about names and certificates."""
+
+
+@attrs.frozen
+class Request:
+    """What is asked: a method, a URL and perhaps a body."""
+
+    method: str
+    url: str = attrs.field(repr=False)
+    body: bytes | None = attrs.field(default=None, repr=False)
+
+
+@implementer(IAuthorizer)
+class HttpAuthorizer:
+    """Asks one of `addresses` of the auth servers. `agent` connects to them."""
+
+    def __init__(self, reactor: Any, addresses: Iterable[str], options: Any, agent: IAgent) -> None:
+        self._reactor = reactor
+        self._addresses = list(addresses)
+        self._method = options.auth_http_request_method
+        self._timeout = options.http_client_request_timeout
+        self._agent = _Unpacked(agent)
+        self._turns = DeferredSemaphore(MOST_REQUESTS)
+        self._random = random.SystemRandom()
+
+    async def authorize(self, applicant: Applicant, answer: Answer) -> Grants:
+        """IAuthorizer API."""
+        await self._turns.acquire()
+        try:
+            return await self._ask_any(applicant)
+        finally:
+            self._turns.release()
+
+    def reload(self) -> bool:
+        """IAuthorizer API. The servers say themselves, by the TTL, how long what they say holds."""
+        return False
+
+    def close(self) -> None:
+        """IAuthorizer API."""
+
+    # -- inside
+
+    async def _ask_any(self, applicant: Applicant) -> Grants:
+        said: list[str] = []
+        is_refused = True
+        start = self._random.randrange(len(self._addresses))
+        for address in self._addresses[start:] + self._addresses[:start]:
+            try:
+                return await self._ask(address, applicant)
+            except AuthError as error:
+                said.append(f"failed to auth against {without_password(address)} - {error}")
+                is_refused = is_refused and isinstance(error, AuthRefused)
+        raise (AuthRefused if is_refused else AuthError)("; ".join(said))
+
+    async def _ask(self, address: str, applicant: Applicant) -> Grants:
+        """What one server says. AuthError."""
+        asking = Deferred.fromCoroutine(self._exchange(first_request(address, self._method, applicant)))
+        asking.addTimeout(self._timeout, self._reactor, _too_late)
+        try:
+            return grants_in(await asking)
+        except AuthError:
+            raise
+        except Exception as failure:  # whatever went wrong with the connection
+            raise AuthError(reason_of(failure)) from None
+
+    async def _exchange(self, request: Request) -> bytes:
+        """The body of the answer, which is a good one."""
+        for _ in range(_MOST_REDIRECTS + 1):
+            status, headers, body = await self._send(request)
+            if status == 200:
+                return body
+            location = headers.getRawHeaders("Location", [""])[0]
+            if status in _AS_IT_WAS + _AS_GET and location:
+                request = redirected(request, location, status)
+            elif status == 403 and request.url.startswith("http:") and (port := https_port_in(body)):
+                request = over_https(request, port)
+            else:
+                raise (AuthRefused if status in _REFUSALS else AuthError)(f"got response {status}")
+        raise AuthError(f"stopped after {_MOST_REDIRECTS} redirects")
+
+    async def _send(self, request: Request) -> tuple[int, Headers, bytes]:
+        headers: dict[str | bytes, str | bytes] = {"Accept": _ACCEPT}
+        if request.body is not None:
+            headers["Content-Type"] = "application/json"
+        url, credentials = _without_credentials(request.url)
+        # A client of its own for each: what a server sets as a cookie is not for the next applicant.
+        response = await HTTPClient(self._agent).request(
+            request.method,
+            url,
+            headers=headers,
+            data=request.body,
+            auth=credentials,
+            allow_redirects=False,
+            unbuffered=True,
+            reactor=self._reactor,
+        )
+        return response.code, response.headers, await read_body(response)
+
+
+def first_request(address: str, method: str, applicant: Applicant) -> Request:
+    """What is asked about an applicant. An address with `://` is a URL, any other a host and perhaps a port."""
+    url = address if "://" in address else f"http://{address}/auth"
+    fields: dict[str, str | bytes] = {
+        "common_name": applicant.common_name,
+        "remote_ip": applicant.remote_ip,
+        "secret": applicant.secret,
+        "tls": "true" if applicant.is_tls else "false",
+    }
+    if method == "post":
+        values = {k: [v.decode("utf-8", "replace") if isinstance(v, bytes) else v] for k, v in fields.items()}
+        return Request("POST", url, json.dumps(values).encode())
+    return Request("GET", url + "?" + "&".join(f"{key}={quote_plus(value)}" for key, value in fields.items()))
+
+
+def redirected(request: Request, location: str, status: int) -> Request:
+    """What is asked next. AuthError when that would not do."""
+    try:
+        url = urljoin(request.url, location)
+    except ValueError:
+        raise AuthError("redirected to what is no URL") from None
+    parts = _split(url)
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        raise AuthError("redirected to what is no URL of HTTP")
+    if request.url.startswith("https:") and parts.scheme == "http":
+        raise AuthError("redirected from HTTPS to HTTP")
+    if status in _AS_GET:
+        return Request("GET", url)
+    return attrs.evolve(request, url=url)
+
+
+def over_https(request: Request, port: int) -> Request:
+    """The same on another port, with HTTPS."""
+    parts = _split(request.url)
+    user, at, _ = parts.netloc.rpartition("@")
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return attrs.evolve(request, url=parts._replace(scheme="https", netloc=f"{user}{at}{host}:{port}").geturl())
+
+
+def read_body(response: Any) -> Deferred[bytes]:
+    """The body of a response. AuthError when it has more than MAX_ANSWER_BYTES. Cancelling it ends the connection."""
+    body = _Body()
+    response.deliverBody(body)
+    return body.whole
+
+
+class _Body(Protocol):
+    """Takes a body in."""
+
+    def __init__(self) -> None:
+        self.whole: Deferred[bytes] = Deferred(lambda _: self._break_off())
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def dataReceived(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > MAX_ANSWER_BYTES and not self.whole.called:
+            self._pieces.clear()
+            self.whole.errback(AuthError(f"the answer has more than {MAX_ANSWER_BYTES} bytes"))
+            self._break_off()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self.whole.called:
+            return
+        if isinstance(reason.value, ResponseDone | PotentialDataLoss):
+            self.whole.callback(b"".join(self._pieces))
+        else:
+            self.whole.errback(reason)
+
+    def _break_off(self) -> None:
+        end = getattr(self.transport, "abortConnection", None) or getattr(self.transport, "loseConnection", None)
+        if end is not None:
+            end()
+
+
+@implementer(IAgent)
+class _Unpacked:
+    """
+    An agent that takes no compressed bodies: of those, few bytes could become very many. treq asks for them, and would
+    unpack what comes.
+    """
+
+    def __init__(self, agent: IAgent) -> None:
+        self._agent = agent
+
+    def request(self, method: bytes, uri: bytes, headers: Headers | None = None, bodyProducer: Any = None) -> Any:
+        headers = Headers() if headers is None else headers.copy()
+        headers.removeHeader(b"Accept-Encoding")
+        return self._agent.request(method, uri, headers, bodyProducer).addCallback(self._as_it_is)
+
+    @staticmethod
+    def _as_it_is(response: Any) -> Any:
+        response.headers.removeHeader(b"Content-Encoding")
+        return response
+
+
+def reason_of(failure: Exception) -> str:
+    """Why there is no answer, in words that repeat nothing of what was asked."""
+    reasons = getattr(failure, "reasons", None)
+    if reasons:
+        return reason_of(reasons[0].value)
+    kind = type(failure)
+    if isinstance(failure, OSError) or kind.__module__.startswith(_TELLING):
+        return str(failure) or kind.__name__
+    return kind.__name__
+
+
+def _too_late(outcome: object, seconds: float) -> None:
+    """Whatever a connection says when it is given up."""
+    raise AuthError(f"no answer in {seconds:g} s")
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises for one that is none
+    except ValueError:
+        raise AuthError("is no URL") from None
+    return parts
+
+
+def _without_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    """A URL, and apart from it the user and password it had."""
+    parts = _split(url)
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    name, _, password = user.partition(":")
+    return parts._replace(netloc=host).geturl(), (unquote(name), unquote(password))
+
+
+@provider(IAuthorizerFactory)
+class HttpFactory:
+    """Makes it."""
+
+    name = "http"
+    summary = "asks auth servers over HTTP, nsqd's way"
+    argument_format = "host:port or URL of an auth server, several with commas; --auth-http-address adds more"
+
+    @staticmethod
+    def open(argument: str, options: Any, log: OperatorLog) -> HttpAuthorizer:
+        """IAuthorizerFactory API."""
+        from twisted.internet import reactor
+
+        addresses = [one.strip() for one in argument.split(",") if one.strip()] + list(options.auth_http_address)
+        if not addresses:
+            raise AuthError("--auth=http needs the address of an auth server: --auth=http:HOST:PORT")
+        for address in addresses:
+            parts = _split(first_request(address, "post", Applicant(b"")).url)
+            if parts.scheme not in _SCHEMES or not parts.hostname:
+                raise AuthError(f"{without_password(address)!r} is no address of an auth server")
+        agent = Agent(  # type: ignore[no-untyped-call]
+            reactor,
+            TrustedServers(options.tls_root_ca_file, options.tls_min_version),
+            connectTimeout=options.http_client_connect_timeout,
+            pool=HTTPConnectionPool(reactor, persistent=False),  # type: ignore[no-untyped-call]
+        )
+        return HttpAuthorizer(reactor, addresses, options, agent)

@@ -1,0 +1,95 @@
+"""
+Hashes of secrets, as they stand in a file of grants.
+
+    scrypt:16384:8:1:<salt>:<hash>           cost, block size, parallelism
+    pbkdf2-sha256:600000:<salt>:<hash>       iterations
+
+Salt and hash are base64. Making one takes some 50 ms on purpose, and as long for whoever tries secrets. Secrets that
+share a salt are told apart with one such hash; `Recipe` is all of it but the hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from secrets import token_bytes
+
+import attrs
+
+from nsqtw.errors import AuthError
+
+SCRYPT, PBKDF2 = "scrypt", "pbkdf2-sha256"
+_DEFAULT_NUMBERS = (16384, 8, 1)
+_SALT_BYTES = 16
+_HASH_BYTES = range(16, 65)
+_MOST_MEMORY = 64 * 1024 * 1024
+_MOST_PARALLEL = 16
+_MOST_ITERATIONS = 2_000_000
+_SPARE_BYTES = 1024 * 1024
+
+
+@attrs.frozen
+class Recipe:
+    """How a secret is hashed."""
+
+    method: str
+    numbers: tuple[int, ...]
+    salt: bytes
+
+    @classmethod
+    def fresh(cls) -> Recipe:
+        """Ours, with a salt nobody has."""
+        return cls(SCRYPT, _DEFAULT_NUMBERS, token_bytes(_SALT_BYTES))
+
+    def hash(self, secret: bytes, size: int = 32) -> bytes:
+        """Takes long, and lets other threads work meanwhile."""
+        if self.method == PBKDF2:
+            return hashlib.pbkdf2_hmac("sha256", secret, self.salt, self.numbers[0], size)
+        n, r, p = self.numbers
+        memory = _scrypt_bytes(n, r, p) + _SPARE_BYTES
+        return hashlib.scrypt(secret, salt=self.salt, n=n, r=r, p=p, maxmem=memory, dklen=size)
+
+    def line(self, secret: bytes) -> str:
+        """The hash of a secret, as it stands in a file."""
+        numbers = map(str, self.numbers)
+        return ":".join([self.method, *numbers, _text(self.salt), _text(self.hash(secret))])
+
+
+def read_line(line: str) -> tuple[Recipe, bytes]:
+    """The recipe and the hash that a line says. AuthError, which does not repeat it."""
+    method, *rest = line.split(":")
+    *numbers, salt, hashed = rest if len(rest) > 1 else ("", "")
+    try:
+        recipe = Recipe(method, tuple(map(int, numbers)), _bytes(salt))
+        found = _bytes(hashed)
+    except (ValueError, Base64Error):
+        raise AuthError("is no hash of a secret; `nsqtw hash-secret` makes one") from None
+    if not _is_sound(recipe) or len(found) not in _HASH_BYTES:
+        raise AuthError(f"is no hash by {SCRYPT} or {PBKDF2} that can be used; `nsqtw hash-secret` makes one")
+    return recipe, found
+
+
+def _is_sound(recipe: Recipe) -> bool:
+    numbers = recipe.numbers
+    if not recipe.salt or not all(number > 0 for number in numbers):
+        return False
+    if recipe.method == PBKDF2:
+        return len(numbers) == 1 and numbers[0] <= _MOST_ITERATIONS
+    if recipe.method != SCRYPT or len(numbers) != len(_DEFAULT_NUMBERS):
+        return False
+    n, _, p = numbers
+    return n > 1 and n & (n - 1) == 0 and p <= _MOST_PARALLEL and _scrypt_bytes(*numbers) <= _MOST_MEMORY
+
+
+def _scrypt_bytes(n: int, r: int, p: int) -> int:
+    """The memory scrypt works in."""
+    return 128 * r * (n + p)
+
+
+def _bytes(text: str) -> bytes:
+    return b64decode(text.encode("ascii"), validate=True)
+
+
+def _text(raw: bytes) -> str:
+    return b64encode(raw).decode()

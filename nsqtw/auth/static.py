@@ -1,0 +1,137 @@
+"""
+The authorizer with a file of grants (`grants_file`), where secrets are hashed.
+
+Theory of operation. Hashing a secret takes some 50 ms, so it is done in a thread of its own, for one applicant after
+the other. Of a secret that was found right is remembered which line of the file it is, under a keyed digest that is of
+no use to who reads it later; from then on it costs two microseconds. A wrong one is not remembered: it is hashed each
+time, once for each recipe in the file, which is once when all were made with the same salt. What waits for the thread
+is bounded.
+
+A reload replaces the table. A secret whose line is still there is known by it, without being hashed again, and is worth
+what the file says now. One that is being hashed at that moment is looked up in the new table.
+"""
+
+from __future__ import annotations
+
+import hmac
+from concurrent.futures import ThreadPoolExecutor
+from secrets import token_bytes
+from threading import Lock
+from typing import Any
+
+from zope.interface import implementer, provider
+
+from nsqtw.auth.grants import Grants
+from nsqtw.auth.grants_file import Line, Table, read_grants
+from nsqtw.errors import AuthError, AuthRefused
+from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
+from nsqtw.rights import Answer, Applicant
+
+MOST_WAITING = 256
+"""Secrets that may wait to be hashed. With one recipe the last of them waits some 13 s."""
+
+_MANY_RECIPES = 8
+
+
+@implementer(IAuthorizer)
+class StaticAuthorizer:
+    """Lets in whom the file at `path` names."""
+
+    def __init__(self, path: str, log: OperatorLog) -> None:
+        self._path = path
+        self._log = log
+        self._key = token_bytes(32)
+        self._lock = Lock()
+        self._known: dict[bytes, Line] = {}
+        self._waiting: dict[bytes, list[Answer]] = {}
+        self._table: Table = {}
+        self._is_closed = False
+        self._read()
+        self._thread = ThreadPoolExecutor(1, "nsqtw-auth")
+
+    def authorize(self, applicant: Applicant, answer: Answer) -> Grants | None:
+        """IAuthorizer API."""
+        digest = hmac.digest(self._key, applicant.secret, "sha256")
+        with self._lock:
+            line = self._known.get(digest)
+            if line is not None:
+                return self._table[line]
+            if digest in self._waiting:
+                self._waiting[digest].append(answer)
+                return None
+            if len(self._waiting) >= MOST_WAITING:
+                raise AuthError(f"{MOST_WAITING} other secrets are being looked at")
+            self._waiting[digest] = [answer]
+        self._thread.submit(self._find, digest, applicant.secret)
+        return None
+
+    def reload(self) -> bool:
+        """IAuthorizer API."""
+        self._read()
+        return True
+
+    def close(self) -> None:
+        """IAuthorizer API. The process waits for no more than the hash that is being made."""
+        self._is_closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    # -- inside
+
+    def _read(self) -> None:
+        table = read_grants(self._path)
+        recipes = {line.recipe for line in table}
+        if len(recipes) > _MANY_RECIPES:
+            self._log(
+                "warn",
+                f"AUTH: the secrets in {self._path} have {len(recipes)} salts, and a wrong secret is hashed with each"
+                " of them: give them one with nsqtw hash-secret --salt-of",
+            )
+        with self._lock:
+            self._table = table
+            self._known = {digest: line for digest, line in self._known.items() if line in table}
+
+    def _find(self, digest: bytes, secret: bytes) -> None:
+        """In the thread."""
+        while True:
+            table = self._table
+            found = self._look_up(table, secret)
+            with self._lock:
+                if table is self._table:
+                    answers = self._waiting.pop(digest)
+                    if isinstance(found, Line):
+                        self._known[digest] = found
+                    break
+        outcome = table[found] if isinstance(found, Line) else found
+        for answer in answers:
+            answer(outcome)
+
+    def _look_up(self, table: Table, secret: bytes) -> Line | AuthError:
+        """The line that is about a secret. It takes as long for each, and for a wrong one."""
+        found: Line | None = None
+        try:
+            for recipe, size in {(line.recipe, len(line.hash)) for line in table}:
+                if self._is_closed:
+                    return AuthError("the broker stops")
+                hashed = recipe.hash(secret, size)
+                for line in table:
+                    if line.recipe == recipe and hmac.compare_digest(hashed, line.hash):
+                        found = line
+        except (ValueError, MemoryError) as failure:
+            return AuthError(f"a secret cannot be hashed: {type(failure).__name__}")
+        return found or AuthRefused("no client has this secret")
+
+
+@provider(IAuthorizerFactory)
+class StaticFactory:
+    """Makes it."""
+
+    name = "static"
+    summary = "grants from a TOML file with hashed secrets, read again on SIGHUP"
+    argument_format = "the path of the file"
+
+    @staticmethod
+    def open(argument: str, options: Any, log: OperatorLog) -> StaticAuthorizer:
+        """IAuthorizerFactory API."""
+        if not argument:
+            raise AuthError("--auth=static needs the path of a file of grants: --auth=static:PATH")
+        return StaticAuthorizer(argument, log)

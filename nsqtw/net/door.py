@@ -1,0 +1,165 @@
+"""
+Where rights are asked for: the authorizer that was chosen, and everything an authorizer need not know.
+
+Theory of operation. An authorizer may answer as it likes: at once, with a Deferred or coroutine, or by a call from any
+thread. A `_Question` makes of all of these one call in the reactor's thread. One that is never answered, fails or
+answers nonsense is as good as refused: the door stays shut.
+
+What an authorizer says of why it refuses is for the log. A client only learns that it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.python.threadable import isInIOThread
+
+from nsqtw.errors import AuthError
+from nsqtw.interfaces import IAuthorizer
+from nsqtw.rights import Answer, Applicant, Guest, Rights
+
+PATIENCE_SECONDS = 60.0
+"""How long an authorizer may take. The http one has bounds of its own."""
+
+_log = Logger()
+
+
+class Door:
+    """Asks `authorizer`. `now` is the broker's clock. See `nsqtw.rights.Door`."""
+
+    def __init__(self, reactor: Any, authorizer: IAuthorizer, now: Callable[[], float]) -> None:
+        self.now = now
+        self._reactor = reactor
+        self._authorizer = authorizer
+        self._guests: dict[Guest, None] = {}
+        self._is_shut = False
+
+    def ask(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
+        """Door API."""
+        question = _Question(self._reactor, answer)
+        if self._is_shut:
+            question.settle(AuthError("the broker stops"))
+            return question.forget
+        try:
+            said = self._authorizer.authorize(applicant, question.tell)
+        except AuthError as error:
+            question.settle(error)
+        except Exception as unforeseen:
+            question.settle(_unforeseen(Failure(unforeseen)))  # type: ignore[no-untyped-call]
+        else:
+            question.take(said)
+        return question.forget
+
+    def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
+        """Door API."""
+        try:
+            return bool(rights.allows(permission, topic, channel))
+        except Exception:
+            _log.failure("AUTH: an authorizer's rights cannot be looked at")
+            return False
+
+    def enter(self, guest: Guest) -> None:
+        """Door API."""
+        self._guests[guest] = None
+
+    def leave(self, guest: Guest) -> None:
+        """Door API."""
+        self._guests.pop(guest, None)
+
+    def reload(self) -> None:
+        """SIGHUP: what was granted may change. A mistake is said in the log, and everything stays as it is."""
+        try:
+            is_changed = self._authorizer.reload()
+        except AuthError as mistake:
+            _log.error("AUTH: not reloaded, what was read before holds: {error}", error=str(mistake))
+            return
+        except Exception:
+            _log.failure("AUTH: an authorizer cannot be reloaded")
+            return
+        if is_changed:
+            _log.info("AUTH: reloaded")
+            for guest in list(self._guests):
+                guest.reconsider()
+
+    def close(self) -> None:
+        """The broker stops: nobody is let in any more."""
+        self._is_shut = True
+        self._authorizer.close()
+
+
+class _Question:
+    """One applicant's question. `answer` is called once, in the reactor's thread, unless it is forgotten before."""
+
+    def __init__(self, reactor: Any, answer: Answer) -> None:
+        self._reactor = reactor
+        self._answer: Answer | None = answer
+        self._asked: Deferred[Any] | None = None
+        self._patience: Any = None
+
+    def take(self, said: Any) -> None:
+        """What the authorizer returned."""
+        if isinstance(said, Coroutine):
+            said = Deferred.fromCoroutine(said)
+        if isinstance(said, Deferred):
+            self._asked = said
+            said.addCallbacks(self.settle, lambda failure: self.settle(_unforeseen(failure)))
+        elif said is not None:
+            self.settle(said)
+        if self._answer is not None:
+            self._patience = self._reactor.callLater(PATIENCE_SECONDS, self._lose_patience)
+
+    def tell(self, outcome: Rights | AuthError) -> None:
+        """From any thread: the answer."""
+        if isInIOThread():  # type: ignore[no-untyped-call]
+            self.settle(outcome)
+        else:
+            self._reactor.callFromThread(self.settle, outcome)
+
+    def settle(self, outcome: Any) -> None:
+        """The answer."""
+        answer, self._answer = self._answer, None
+        self._relax()
+        if answer is None:
+            return
+        if not isinstance(outcome, AuthError) and not _are_rights(outcome):
+            outcome = AuthError(f"the authorizer answers with {type(outcome).__name__}, and no rights")
+        answer(outcome)
+
+    def forget(self) -> None:
+        """Nobody wants to know."""
+        self._answer = None
+        self._relax()
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            asked.cancel()
+
+    def _lose_patience(self) -> None:
+        answer, self._answer = self._answer, None
+        self.forget()
+        if answer is not None:
+            answer(AuthError(f"the authorizer has not answered in {PATIENCE_SECONDS:.0f} s"))
+
+    def _relax(self) -> None:
+        if self._patience is not None and self._patience.active():
+            self._patience.cancel()
+        self._patience = None
+
+
+def _are_rights(outcome: Any) -> bool:
+    return isinstance(getattr(outcome, "count", None), int) and callable(getattr(outcome, "allows", None))
+
+
+def _unforeseen(failure: Failure) -> AuthError:
+    """What an authorizer failed with. The log gets no more than the kind of it: the text could hold anything."""
+    if isinstance(failure.value, AuthError):
+        return failure.value
+    return AuthError(f"the authorizer failed: {type(failure.value).__name__}{_place(failure)}")
+
+
+def _place(failure: Failure) -> str:
+    frames = failure.frames
+    return f" in {frames[-1][1]}:{frames[-1][2]}" if frames else ""

@@ -1,0 +1,96 @@
+"""
+The certificate, and what is asked of clients: what new TLS connections are made with, until the files are read again.
+
+    --tls-client-auth-policy    ""              no certificate is asked for
+                                require         any will do
+                                require-verify  one that --tls-root-ca-file has signed, or else the system's authorities
+
+Connections of clients and of HTTPS have the same settings. A connection keeps those it began with.
+
+There is no resuming of sessions: a handshake costs little beside a connection that lives for hours, and a client whose
+certificate is not wanted any more must not come back with a ticket. Renegotiation, which only TLS 1.2 and older have,
+and compression in TLS are off. OpenSSL gives its buffers back in between: a connection that waits costs half as much.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from OpenSSL import SSL
+
+from nsqtw.certificates import check_certificates
+from nsqtw.errors import OptionError
+from nsqtw.net.tls import TlsTransport
+from nsqtw.option_values import REQUIRE, REQUIRE_VERIFY, TLS_VERSIONS
+from nsqtw.options import Options
+from nsqtw.upgrades import StartTls
+
+_MODERN = b"ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!aNULL"
+_OLD = b"DEFAULT:@SECLEVEL=0"
+"""For TLS 1.0 and 1.1, which need what is no longer thought secure."""
+
+
+class TlsSettings:
+    """Made from the options that name files. OptionError when these cannot be used."""
+
+    def __init__(self, options: Options, reactor: Any) -> None:
+        self._options = options
+        self._reactor = reactor
+        self._context = make_context(options)
+
+    def reload(self) -> None:
+        """Read the files again, for new connections. OptionError when they cannot be used; all stays as it was."""
+        self._context = make_context(self._options)
+
+    def transport(self, application: Any, start: StartTls, *, connects: bool) -> TlsTransport:
+        """A transport for `application`, which is told of its connection only if it `connects` with it."""
+        connection = SSL.Connection(self._context, None)
+        return TlsTransport(application, connection, start, self._reactor, connects=connects)
+
+
+def make_context(options: Options) -> SSL.Context:
+    """What the files and options say now, for OpenSSL. OptionError."""
+    check_certificates(options)
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    context.set_min_proto_version(options.tls_min_version)
+    is_old = options.tls_min_version < TLS_VERSIONS["tls1.2"]
+    context.set_cipher_list(_OLD if is_old else _MODERN)
+    context.set_options(
+        SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_TICKET | SSL.OP_CIPHER_SERVER_PREFERENCE
+    )
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)
+    try:
+        context.use_certificate_chain_file(options.tls_cert)
+        context.use_privatekey_file(options.tls_key)
+        context.check_privatekey()
+        _ask_for_certificates(context, options)
+    except SSL.Error as failure:
+        reason = str(failure.args[0][-1][-1]) if failure.args and failure.args[0] else str(failure)
+        text = f"tls: {options.tls_cert} and {options.tls_key} cannot be used: {reason}"
+        raise OptionError(f"failed to build TLS config - {text}") from failure
+    return context
+
+
+def _ask_for_certificates(context: SSL.Context, options: Options) -> None:
+    policy = options.tls_client_auth_policy
+    if policy not in (REQUIRE, REQUIRE_VERIFY):
+        return
+    if policy == REQUIRE_VERIFY:
+        if options.tls_root_ca_file:
+            context.load_verify_locations(options.tls_root_ca_file)
+            context.load_client_ca(options.tls_root_ca_file.encode())
+        else:
+            context.set_default_verify_paths()
+    verify = _verify if policy == REQUIRE_VERIFY else _accept
+    context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, verify)
+
+
+def _accept(connection: SSL.Connection, certificate: object, number: int, depth: int, good: int) -> bool:
+    return True
+
+
+def _verify(connection: SSL.Connection, certificate: object, number: int, depth: int, good: int) -> bool:
+    if not good:
+        connection.set_app_data(number)
+    return bool(good)

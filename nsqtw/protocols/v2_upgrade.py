@@ -1,0 +1,105 @@
+"""
+What follows an IDENTIFY that negotiates TLS or compression: upgrades, each answered with OK once it is done.
+
+    JSON, TLS, OK, snappy or deflate, OK        (nsqd specification 1.9)
+
+What a client sends before it has read the OK is dropped, as by nsqd: nothing that was sent in plain text is ever taken
+for something that came through TLS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nsqtw.core.client import Client
+from nsqtw.errors import ClientError
+from nsqtw.interfaces import OperatorLog
+from nsqtw.protocols.frames import OK
+from nsqtw.protocols.identify import Features
+from nsqtw.protocols.replies import Replies
+from nsqtw.upgrades import Compress, Compression, Secured, StartTls
+
+
+class Upgrades:
+    """
+    Those of one session. `secured` is called when it has become a TLS one; `refuse` makes an error frame and ends it.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        replies: Replies,
+        log: OperatorLog,
+        secured: Callable[[], None],
+        refuse: Callable[[ClientError], bytes],
+    ) -> None:
+        self._client = client
+        self._replies = replies
+        self._log = log
+        self._told = secured
+        self._refuse = refuse
+        self._features = Features()
+        self.is_pending = False
+        """Whether one was asked for that is not done yet."""
+
+    def begin(self, features: Features) -> None:
+        """Ask for all that was negotiated."""
+        self._features = features
+        if features.tls:
+            self.is_pending = True
+            self._say("TLS")
+            self._replies.add_upgrade(StartTls(self._secured, self._failed))
+        else:
+            self._compress()
+
+    def taken(self) -> None:
+        """The connection was told everything up to the next upgrade. Compressing needs no answer."""
+        if self._client.snappy or self._client.deflate:
+            self.is_pending = False
+
+    def _secured(self, secured: Secured) -> None:
+        client = self._client
+        client.tls = True
+        client.tls_version, client.tls_cipher_suite = secured.version, secured.cipher_suite
+        client.common_name = secured.common_name
+        self.is_pending = False
+        self._told()
+        self._replies.add(OK)
+        self._compress()
+
+    def _failed(self, reason: str) -> bytes:
+        return self._refuse(ClientError("E_IDENTIFY_FAILED", f"IDENTIFY failed {reason}"))
+
+    def _compress(self) -> None:
+        features, compression = self._features, None
+        if features.snappy:
+            self._say("snappy")
+            self._client.snappy = True
+            compression = _snappy()
+        elif features.deflate:
+            self._say(f"deflate (level {features.deflate_level})")
+            self._client.deflate = True
+            compression = _deflate(features.deflate_level)
+        if compression is not None:
+            self.is_pending = True
+            self._replies.add_upgrade(Compress(compression))
+            self._replies.add(OK)
+
+    def _say(self, what: str) -> None:
+        text = "PROTOCOL(V2): [{client}] upgrading connection to {upgrade}"
+        self._log("info", text, client=self._client.remote_address, upgrade=what)
+
+
+# Only who asks for compression waits for it.
+
+
+def _snappy() -> Compression:
+    from nsqtw.protocols.compression import Snappy
+
+    return Snappy()
+
+
+def _deflate(level: int) -> Compression:
+    from nsqtw.protocols.compression import Deflate
+
+    return Deflate(level)

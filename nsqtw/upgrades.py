@@ -1,0 +1,67 @@
+"""
+What a session may ask of its connection between two writes: from here on TLS, from here on compressed.
+
+    out list    [JSON]  StartTls        [OK]  Compress        [OK]  frames ...
+    on the wire  plain                  TLS                   compressed in TLS
+
+An upgrade is an item of the list that `IProtocol.data_to_send` returns, always the last one: what the session has to
+say after it is asked for once it is done, and goes through the new layer. Until then nothing is read for the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from attrs import frozen
+
+
+@frozen
+class Secured:
+    """What a TLS handshake has agreed on. Names are those of /stats."""
+
+    version: str
+    """`TLS1.3`"""
+    cipher_suite: str
+    common_name: str
+    """The subject CN of the client's certificate; empty without one. Verified only by the policy require-verify."""
+
+
+@frozen
+class StartTls:
+    """
+    From here on the connection is TLS. One of the two is called: `secured` when it is, `failed`, with the reason, when
+    it will not be; what that returns is written without TLS, and the connection closed.
+    """
+
+    secured: Callable[[Secured], None]
+    failed: Callable[[str], bytes]
+
+
+class Compression(Protocol):
+    """Both directions of one connection's compression."""
+
+    has_ended: bool
+    """Whether the peer has said, in the compressed stream, that nothing more will come."""
+
+    def compress(self, data: bytes) -> bytes:
+        """`data`, compressed, so that the peer can read all of it."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take what was read."""
+
+    def read(self) -> bytes:
+        """
+        The next piece of what was fed, of a bounded size; empty when there is none until more is fed. BrokenStream
+        when it cannot be decompressed.
+        """
+
+
+@frozen
+class Compress:
+    """From here on everything is compressed, in both directions."""
+
+    compression: Compression
+
+
+Upgrade = StartTls | Compress
