@@ -116,7 +116,7 @@ def test_who_may_only_publish_can_publish_and_look() -> None:
     web = GuardedWeb(p=grants("^t$", "^$", "publish"))
     for route in routes(web):
         reply = web.bearing("p", route.method.decode(), route.path.decode() + "?topic=t&channel=c", b"x")
-        may = route.path in (b"/ping", b"/info", b"/stats", b"/pub", b"/mpub")
+        may = route.path in (b"/ping", b"/info", b"/stats", b"/v2/openapi.json", b"/pub", b"/mpub")
         assert (reply.status == 200) is may, route
         assert may or reply.outcome == FORBIDDEN
     assert web.bearing("p", "POST", "/pub?topic=u", b"x").outcome == FORBIDDEN
@@ -133,6 +133,44 @@ def test_an_administrator_of_a_topic_is_none_of_the_broker() -> None:
     assert web.bearing("a", "GET", "/config/log_level?topic=t").outcome == FORBIDDEN
     assert web.bearing("a", "POST", "/pub?topic=t", b"x").outcome == FORBIDDEN
     assert web.bearing("all", "GET", "/config/log_level").status == 200
+
+
+def test_an_administrator_of_a_topic_moves_its_channels_and_says_what_it_keeps() -> None:
+    web = GuardedWeb(a=grants("^t$", "^c?$", "admin"), s=grants("^t$", "^c?$", "subscribe"))
+    seek, retention = "/v2/channel/seek?to=latest&topic={}&channel={}", "/v2/topic/retention?time=1h&topic={}"
+    assert web.bearing("a", "POST", "/topic/create?topic=t").status == 200
+    assert web.bearing("a", "POST", "/channel/create?topic=t&channel=c&start=earliest").status == 200
+    assert web.bearing("a", "POST", seek.format("t", "c")).status == 200
+    assert web.bearing("a", "POST", retention.format("t")).status == 200
+    for secret, target in (
+        ("a", seek.format("t", "d")),
+        ("a", seek.format("u", "c")),
+        ("a", retention.format("u")),
+        ("s", seek.format("t", "c")),
+        ("s", retention.format("t")),
+    ):
+        assert web.bearing(secret, "POST", target).outcome == FORBIDDEN, target
+
+
+def test_who_may_subscribe_may_look_at_what_would_come() -> None:
+    web = GuardedWeb(
+        all=grants(),
+        reader=grants("^t$", ".*", "subscribe"),
+        mail=grants("^t$", "^mail$", "subscribe"),
+        a=grants("^t$", ".*", "admin"),
+    )
+    for channel in ("mail", "audit"):
+        web.bearing("all", "POST", "/topic/create?topic=t")
+        web.bearing("all", "POST", f"/channel/create?topic=t&channel={channel}")
+    whole = [f"/v2/topic/{what}?topic=t" for what in ("log", "log/range", "messages")]
+    mail, audit = (f"/v2/channel/messages?topic=t&channel={channel}" for channel in ("mail", "audit"))
+    for target in (*whole, mail, audit):
+        assert web.bearing("reader", "GET", target).status == 200, target
+        assert web.bearing("reader", "GET", target.replace("=t", "=u")).outcome == FORBIDDEN, target
+        assert web.bearing("a", "GET", target).outcome == FORBIDDEN, target
+    assert web.bearing("mail", "GET", mail).status == 200
+    for target in (*whole, audit):
+        assert web.bearing("mail", "GET", target).outcome == FORBIDDEN, "what only others get"
 
 
 def test_a_channel_that_is_named_beside_does_not_help_with_a_topic() -> None:
