@@ -243,7 +243,9 @@ class HttpRequest:
             given = parameters(self.query)
         except Refused:  # which the handler finds, too
             given = {}
-        topic, channel = (*(given.get(name, "") for name in route.about), "")[:2]
+        # Bytes that are no UTF-8 are in no name, and patterns are not for them.
+        names = (given.get(name, "").encode("utf-8", "replace").decode() for name in route.about)
+        topic, channel = (*names, "")[:2]
         return topic, channel
 
     def _run(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.net import http_door
+from nsqtw.net.door import Door as HonestDoor
 from nsqtw.net.http_api import broker_site
 from nsqtw.net.http_routing import FREE, Route
 from nsqtw.rights import MAX_SECRET_BYTES, Answer, Applicant, Guest, Rights
@@ -57,6 +58,22 @@ class Door:
 
     def leave(self, guest: Guest) -> None:
         self.guests.remove(guest)
+
+
+class Knows:
+    """An authorizer that gives everybody the same."""
+
+    def __init__(self, given: Grants) -> None:
+        self._given = given
+
+    def authorize(self, applicant: Applicant, answer: Answer) -> Grants:
+        return self._given
+
+    def reload(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
 
 
 class GuardedWeb(Web):
@@ -140,6 +157,17 @@ def test_a_channel_that_is_named_beside_does_not_help_with_a_topic() -> None:
     web.broker.topic("t")
     assert web.bearing("a", "POST", "/topic/delete?topic=t&channel=c").outcome == FORBIDDEN
     assert "t" in web.broker.topics
+
+
+@pytest.mark.parametrize(
+    "target", ["/pub?topic=%ff", "/topic/create?topic=t%ed%a0%80", "/channel/create?topic=t&channel=%ff"]
+)
+def test_bytes_that_are_no_name_are_no_failure(target: str) -> None:
+    everything = Grants([Grant(".*", [".*"], EVERYTHING)])
+    web = GuardedWeb(a=everything)
+    web.broker.door = HonestDoor(web.pump.reactor, Knows(everything), web.pump.now)
+    web.site = broker_site(web.broker, web.pump, tcp_port=TCP_PORT, http_port=HTTP_PORT, version_line=VERSION_LINE)
+    assert web.bearing("a", "POST", target, b"x").status == 400
 
 
 def test_the_first_topic_counts_for_the_door_as_for_the_handler() -> None:

@@ -419,6 +419,27 @@ def test_the_name_in_a_certificate(
     assert guard.seen()["common_name"] == name
 
 
+@pytest.mark.parametrize(
+    ("was", "is_now"),
+    [
+        (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x03"),  # the version
+        (b"\x0c\x06friend", b"\x03\x06\x00riend"),  # the name as bits
+    ],
+    ids=["version 4", "bits"],
+)
+def test_a_certificate_that_cannot_be_read_has_no_name(
+    monkeypatch: pytest.MonkeyPatch, certificates: Certificates, tmp_path: Path, was: bytes, is_now: bytes
+) -> None:
+    """Without an authority to verify it nobody has looked at it before."""
+    guard = Guard(monkeypatch, certificates.server, tls_client_auth_policy="require")
+    sound = ssl.PEM_cert_to_DER_cert(Path(certificates.client.certificate).read_text())
+    assert sound.count(was) == 1
+    odd = tmp_path / "odd.crt"
+    odd.write_text(ssl.DER_cert_to_PEM_cert(sound.replace(was, is_now)))
+    guard.connect_securely(context(certificate=Pair(str(odd), certificates.client.key)))
+    assert guard.seen()["common_name"] == ""
+
+
 # -- what is off
 
 
