@@ -112,6 +112,15 @@ class HttpConnection(HTTPChannel):
                 data = data[written:]
         self.transport.write(data)
 
+    def hold(self) -> None:
+        """Read no more for now: nobody has shown yet that what comes is worth the memory."""
+        self._networkProducer.pauseProducing()
+
+    def go_on(self) -> None:
+        """Read again."""
+        if not self._waitingForTransport:
+            self._networkProducer.resumeProducing()
+
     # -- from HTTPChannel
 
     def headerReceived(self, line: bytes) -> bool:

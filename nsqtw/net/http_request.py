@@ -97,6 +97,8 @@ class HttpRequest:
             return refusal
         if found.too_big is not None and length is not None and length > found.limit:
             return found.too_big
+        if self._is_held and self._connection is not None:
+            self._connection.hold()
         self._limit = found.limit
         return None
 
@@ -216,7 +218,10 @@ class HttpRequest:
             self._is_held = False
             if not has_begun:
                 said.append(refusal)
-            elif not self.is_answered:
+                return
+            if self._connection is not None:
+                self._connection.go_on()
+            if not self.is_answered:
                 self._admit(refusal)
 
         self._is_held = True

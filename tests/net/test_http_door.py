@@ -269,6 +269,22 @@ def test_a_body_comes_in_while_the_door_is_asked() -> None:
     assert web.bodies() == [b"0123456789"]
 
 
+@pytest.mark.parametrize("secret", ["a", "wrong"])
+def test_nothing_more_is_read_until_the_door_has_answered(secret: str) -> None:
+    """Bodies of those who have no credential would fill the memory."""
+    web = GuardedWeb(a=grants())
+    web.door.held = []
+    browser = web.connect()
+    whole = request("POST", "/pub?topic=t", b"0123456789", Authorization=f"Bearer {secret}")
+    browser.send(whole[:-5])
+    assert browser.transport.producerState == "paused"
+    web.door.release()
+    assert browser.transport.producerState == "producing"
+    browser.send(whole[-5:])
+    assert [reply.status for reply in browser.read()] == [200 if secret == "a" else 401]
+    assert browser.ask("GET", "/ping").status == 200
+
+
 def test_one_that_is_refused_late_gets_its_answer_and_nothing_is_done() -> None:
     web = GuardedWeb()
     web.door.held = []

@@ -17,7 +17,7 @@ from twisted.logger import LogEvent
 from twisted.python.failure import Failure
 
 from nsqtw.errors import OptionError
-from nsqtw.net.tls import HANDSHAKE_SECONDS
+from nsqtw.net.tls import HANDSHAKE_SECONDS, MOST_ANSWERED_BYTES
 from nsqtw.net.tls_names import suite_name
 from nsqtw.net.tls_settings import TlsSettings
 from nsqtw.options import Options
@@ -242,6 +242,48 @@ def test_what_is_no_tls_any_more_ends_the_connection(guard: Guard) -> None:
     (line,) = [line for line in lines if line.startswith("error")]
     assert line.startswith("error: client(127.0.0.1:5) - failed to read command - ")
     assert not guard.broker.topics
+
+
+class Chatty:
+    """OpenSSL's connection to a peer that sends nothing but KeyUpdates."""
+
+    def __init__(self, real: SSL.Connection) -> None:
+        self._real = real
+        self._said = b""
+
+    def bio_write(self, data: bytes) -> None:
+        self._said += data
+
+    def recv(self, size: int) -> bytes:
+        raise SSL.WantReadError
+
+    def bio_read(self, size: int) -> bytes:
+        if not self._said:
+            raise SSL.WantReadError
+        said, self._said = self._said[:size], self._said[size:]
+        return said
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def test_what_tls_answers_by_itself_has_a_bound(guard: Guard) -> None:
+    """Back-pressure does not reach it: a client that never reads would have it all kept, before any AUTH."""
+    _, transport = guard.connect_securely()
+    tls = transport.protocol
+    tls._connection = Chatty(tls._connection)
+    written = len(transport.value())
+    for _ in range(MOST_ANSWERED_BYTES // 16384):
+        tls.dataReceived(b"x" * 16384)
+    assert not transport.aborting
+    with Log() as lines:
+        tls.dataReceived(b"x")
+        assert transport.aborting
+        assert len(transport.value()) - written == MOST_ANSWERED_BYTES + 1
+        transport.lose(ConnectionLost())
+        guard.settle()
+    (line,) = [line for line in lines if line.startswith("error")]
+    assert line.endswith(": tls: too many answers are asked for."), line
 
 
 def test_a_broker_that_stops_says_goodbye(guard: Guard) -> None:
