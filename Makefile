@@ -1,25 +1,32 @@
 # make run          a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data
 # make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
 # make test         everything that checks this code
+# make fuzz         hostile inputs that nobody tried before, for MINUTES=10; ONLY='http disk' for some targets
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
 # make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
+# make crash        brokers are made to crash, and what they promised is checked; MINUTES=60, SEED=1 as an earlier run
 # make bench        messages a second; PEER=/path/to/nsqd to compare
+# make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
 # make venv         only .venv with everything in it
 #
 # Needs python3 (3.11 or newer) and make. PYTHON=/path/to/python3 chooses another Python.
 
 VENV := .venv
 BIN := $(VENV)/bin
+MINUTES ?= 10
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 
 BROKER := $(VENV)/.installed-broker
 EVERYTHING := $(VENV)/.installed-everything
 
+# The same examples each time, of hypothesis and of the fuzzing: a red run is about the change.
+PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
+
 # Tests at the edge start processes and use sockets: a machine that stops one of them for half a minute fails them. So what
 # failed runs once more, alone. What fails twice has failed.
-AGAIN = { echo "Once more, by itself, what failed:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none; }
+AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --last-failed-no-failures=none; }
 
-.PHONY: run demo test conformance clients bench venv
+.PHONY: run demo test fuzz conformance clients crash bench bench-durability venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -33,11 +40,16 @@ run: $(BROKER)
 demo: $(EVERYTHING)
 	@$(BIN)/python -m contrib.demo $(if $(INPUT),--input '$(INPUT)')
 
+# What the crash tests do by chance is the same each time, unless CRASH_SEED says otherwise.
+test: export CRASH_SEED ?= 1
 test: $(EVERYTHING)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	@$(BIN)/python -m pytest || $(AGAIN)
+	@$(PYTEST) || $(AGAIN)
+
+fuzz: $(EVERYTHING)
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ONLY)
 
 conformance: $(EVERYTHING)
 	@$(BIN)/python -m tests.conformance $(foreach scenario,$(ONLY),'$(scenario)')
@@ -45,8 +57,14 @@ conformance: $(EVERYTHING)
 clients: $(EVERYTHING)
 	@$(BIN)/python -m tests.suites $(ONLY)
 
+crash: $(EVERYTHING)
+	@$(BIN)/python -m tests.crash $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
+
 bench: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench $(if $(PEER),--peer '$(PEER)')
+
+bench-durability: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench.durability $(if $(PEER),--peer '$(PEER)')
 
 venv: $(EVERYTHING)
 

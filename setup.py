@@ -19,6 +19,8 @@ TEST = [
     "pytest>=9,<10",
     "pytest-timeout>=2.3",
     "ruff>=0.17.5,<0.18",
+    # Requests made from our OpenAPI document.
+    "schemathesis>=4.32,<5",
     "setuptools>=77",
     "treq>=24.9",
     # Clients written by others: what they publish and consume is a test. python-snappy is for pynsq, gnsq, asyncnsq.

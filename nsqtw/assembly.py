@@ -21,6 +21,8 @@ from nsqtw.core.recovery import load
 from nsqtw.errors import AuthError, BackendError, OptionError
 from nsqtw.interfaces import IAuthorizer, IBackend, IPositions
 from nsqtw.net.door import Door
+from nsqtw.net.limits import Limits
+from nsqtw.net.open_files import Descriptors
 from nsqtw.net.pump import Pump
 from nsqtw.net.tcp import BrokerFactory
 from nsqtw.net.writer import WriterThread
@@ -69,6 +71,7 @@ class Parts:
     clients: BrokerFactory
     door: Door | None
     """Where rights are asked for, when there is an authorizer."""
+    limits: Limits
 
 
 def open_authorizer(options: Options) -> IAuthorizer | None:
@@ -107,6 +110,8 @@ def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuth
     path = os.path.join(storage.directory, POSITIONS_FILE)
     how_gone = _how_gone(path)
     saved = positions.load()
+    for odd in saved.odd:
+        log("error", f"NSQ: {POSITIONS_FILE} - {odd}")
     stored = backend.topics()
     if saved.lost:
         how_gone = f"was damaged: {saved.lost_how or 'it was set aside'}"
@@ -116,7 +121,7 @@ def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuth
         options,
         backend,
         storage.memory_backend,
-        reserve=positions.reserve,
+        positions=positions,
         log=log,
         start_time=int(time.time()),
         measure=measure(options),
@@ -130,7 +135,9 @@ def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuth
     load(broker, saved, stored, pump.now(), named)
     door = None if authorizer is None else Door(reactor, authorizer, pump.now)
     broker.door = door
-    return Parts(storage, broker, writer, pump, BrokerFactory(reactor, broker, pump, protocols()), door)
+    limits = Limits(broker, pump, Descriptors())
+    clients = BrokerFactory(reactor, broker, pump, protocols(), limits)
+    return Parts(storage, broker, writer, pump, clients, door, limits)
 
 
 def _how_gone(path: str) -> str:

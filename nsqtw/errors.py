@@ -7,6 +7,8 @@ Every error nsqtw raises on purpose, in one tree.
     ├── BrokenStream         what a peer sends cannot be decompressed: as if it could not be read any further
     ├── Exiting              the topic or channel is being deleted, or the broker stops
     ├── ChannelFull          the channel has as many consumers as it may have
+    ├── CapReached           the broker has as many topics or channels as it may have
+    ├── InvalidName          no topic or channel can have this name
     ├── BackendError         storage refused: text is what follows "PUB failed "
     │   └── BackendFull      ... because there is no space left
     ├── MetadataError        nsqd.dat is there and cannot be understood
@@ -81,6 +83,24 @@ class Exiting(NsqtwError):
 
 class ChannelFull(NsqtwError):
     """The channel already has `max-channel-consumers` consumers."""
+
+
+class CapReached(NsqtwError):
+    """The broker already has `max-topics` topics or `max-channels` channels; `what` says of which. For clients."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"{what} exceed limit of {limit}")
+        self.what = what
+
+
+class InvalidName(NsqtwError):
+    """
+    What was asked for cannot be the name of a topic or channel. Sessions look before and have words of their own for
+    it; this is for those that do not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("name is not valid")
 
 
 class BackendError(NsqtwError):

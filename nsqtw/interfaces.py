@@ -95,6 +95,14 @@ class IProtocol(Interface):
         """The connection is gone. The last call, whoever closed."""
 
 
+class ICountedProtocol(IProtocol):
+    """
+    A protocol that says what it keeps, which lets the edge bound it over all connections. Of others it is not known.
+    """
+
+    unfinished_bytes = Attribute("how many bytes are kept of commands that have come in part")
+
+
 class IBackendQueueFactory(Interface):
     """Opens a kind of storage. A plugin, chosen by `--backend=NAME` or `--backend=NAME:ARGUMENT`."""
 
@@ -199,7 +207,33 @@ class IPositions(Interface):
     """
 
     def load() -> Any:
-        """The last saved state, a `nsqtw.core.cut.Saved`. Called once, first."""
+        """
+        The last saved state, a `nsqtw.core.cut.Saved`, without the held rows of its cursors. Called once, first. Must
+        not take longer when there are more held rows. What makes no sense in what was saved is left out or mended, and
+        told in `Saved.odd`.
+        """
+
+    def held(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[Any]:
+        """
+        By the last saved cut: the held rows (`nsqtw.core.cut.HeldRow`) of a channel in the order of (due_ms, sequence),
+        the first `limit` of those behind `after`; [] for an unknown channel. In the reactor thread, also while a save
+        runs in the other, which it does not wait for: it takes a few milliseconds. BackendError.
+        """
+
+    def count_held(topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
+        """How many held rows of a channel are behind `after` and due at `until_ms`. Called as `held`."""
+
+    def count_held_below(topic: str, channel: str, sequence: int) -> int:
+        """How many held rows of a channel are under a sequence. Called as `held`."""
+
+    def forget_held(topic: str, channel: str, start: int) -> int:
+        """
+        Remove the held rows of a channel from the sequence `start` on; how many they were. At start, when nothing else
+        uses it. BackendError.
+        """
+
+    def forget_delays() -> None:
+        """Let all held rows be due at once. At start, when nothing else uses it. BackendError."""
 
     def reserve(next_block: int) -> None:
         """
@@ -212,9 +246,9 @@ class IPositions(Interface):
 
     def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
         """
-        By the last saved cut: the lowest `next` of the topic's cursors (`released` when it has none), and the
-        sequences under it that some channel still wants, ascending. None for an unknown topic.
-        The iterable may be lazy and must be used up before the next call.
+        By the last saved cut: the lowest `next` of the topic's cursors (`released` when it has none), or the floor of
+        what is retained when that is lower, and the sequences under it that some channel still wants, ascending. None
+        for an unknown topic. The iterable may be lazy and must be used up before the next call.
         """
 
     def close(clean: bool) -> None:

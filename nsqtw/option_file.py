@@ -129,6 +129,8 @@ def _load(path: str) -> dict[str, Any]:
         raise OptionError(f"failed to load config file {path} - {failure}") from failure
     except ValueError as failure:
         raise OptionError(f"failed to load config file {path} - toml: {failure}") from failure
+    except RecursionError as failure:
+        raise OptionError(f"failed to load config file {path} - toml: nested too deep") from failure
 
 
 def _field(option: Option) -> str:

@@ -169,7 +169,8 @@ def _part(fraction: str, unit: int) -> int:
     """What the digits behind a point are worth, in ns: in floats, and no more digits than 64 bits hold, as in Go."""
     while fraction and not _in_int64(int(fraction)):
         fraction = fraction[:-1]
-    return int(int(fraction or 0) * (unit / 10.0 ** len(fraction)))
+    scale = float(f"1e{len(fraction)}")  # infinite for very many digits, where 10.0**len would raise
+    return int(int(fraction or 0) * (unit / scale))
 
 
 def _in_int64(value: int) -> bool:

@@ -38,7 +38,7 @@ from nsqtw.option_values import (
     Kind,
     choice,
 )
-from nsqtw.topic_rules import DURABILITIES, TopicRule, durability_of
+from nsqtw.topic_rules import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
 
 CHECKS_BEFORE_TLS = range(3, 5)
 CHECKS_AFTER_TLS = range(8, 20)
@@ -220,7 +220,7 @@ class Options:
     max_msg_timeout: float = _option(DURATION, 900.0, "longest msg_timeout a consumer may ask for, and TOUCH may reach")
     max_msg_size: int = _option(INTEGER, 1_048_576, "bytes of the largest message")
     max_body_size: int = _option(INTEGER, 5_242_880, "bytes of the largest command body (MPUB, IDENTIFY, AUTH)")
-    max_req_timeout: float = _option(DURATION, 3_600.0, "longest delay of REQ and DPUB")
+    max_req_timeout: float = _option(DURATION, 3_600.0, "longest delay of REQ, and of DPUB unless that has its own")
 
     # What a client may ask for
     max_heartbeat_interval: float = _option(DURATION, 60.0, "longest heartbeat interval a client may ask for")
@@ -239,6 +239,59 @@ class Options:
         limit=_ABOVE_ZERO,
     )
     max_channel_consumers: int = _option(INTEGER, 0, "consumers of one channel; 0 for any number")
+
+    # What all clients together may take, and how long one may (ours)
+    max_topics: int = _option(
+        INTEGER, 0, "topics clients may make the broker have; 0 for any number", limit=_NOT_NEGATIVE
+    )
+    max_channels: int = _option(
+        INTEGER, 0, "channels, of all topics, clients may make the broker have; 0 for any number", limit=_NOT_NEGATIVE
+    )
+    max_connections: int = _option(
+        INTEGER,
+        0,
+        "connections over TCP, HTTP and HTTPS together; 0 for as many as open files allow",
+        limit=_NOT_NEGATIVE,
+    )
+    max_connections_per_address: int = _option(
+        INTEGER, 0, "connections, of any kind, of one IP address; 0 for any number", limit=_NOT_NEGATIVE
+    )
+    max_unfinished_size: int = _option(
+        INTEGER,
+        268_435_456,
+        "bytes kept of commands and requests that have come in part, over all connections; 0 for any number",
+        limit=_NOT_NEGATIVE,
+    )
+    magic_timeout: float = _option(
+        DURATION, 10.0, "time a TCP client has to say which protocol it speaks; 0 for any", limit=_NOT_NEGATIVE
+    )
+    http_header_timeout: float = _option(
+        DURATION, 10.0, "time for the head of an HTTP request; 0 for any", limit=_NOT_NEGATIVE
+    )
+    http_idle_timeout: float = _option(
+        DURATION, 600.0, "time between two HTTP requests on a connection; 0 for any", limit=_NOT_NEGATIVE
+    )
+    body_timeout: float = _option(
+        DURATION,
+        30.0,
+        "time in which a body must arrive, or --min-body-rate go on arriving; 0 for any",
+        limit=_NOT_NEGATIVE,
+    )
+    min_body_rate: int = _option(
+        INTEGER, 256, "bytes a second of a body that are enough to go on waiting for it", limit=_ABOVE_ZERO
+    )
+    write_timeout: float = _option(
+        DURATION,
+        120.0,
+        "time in which a client must read something of what waits for it; 0 for any",
+        limit=_NOT_NEGATIVE,
+    )
+    stop_timeout: float = _option(
+        DURATION,
+        4.0,
+        "time a stop waits for the disk; what is not stored then comes again, as after a crash; 0 for any",
+        limit=_NOT_NEGATIVE,
+    )
 
     # Statistics
     statsd_address: str = _option(TEXT, "", "host:port of a statsd, over UDP; empty for none")
@@ -305,8 +358,29 @@ class Options:
         "what OK means: the operating system has the message (os), it is on stable storage (fsync), or, nsqd's way, "
         "it may wait a second (memory)",
     )
+    retention_time: float = _option(
+        DURATION,
+        0.0,
+        "how long a topic keeps messages that are finished, for channels that are moved back and readers of its log; "
+        "0 for no limit by time, and with --retention-bytes 0 too, not at all",
+        limit=_NOT_NEGATIVE,
+    )
+    retention_bytes: int = _option(
+        INTEGER, 0, "how many bytes of finished messages a topic keeps; 0 for no limit by size", limit=_NOT_NEGATIVE
+    )
+    channel_start: str = _option(
+        choice(*STARTS),
+        LATEST,
+        "where a new channel starts: at what no channel was given yet (latest), or at the oldest kept (earliest)",
+    )
     keep_deferred: bool = _option(
         BOOLEAN, True, "deferred messages keep their time over a restart, and where nsqd would spill them to disk"
+    )
+    max_defer_timeout: float = _option(
+        DURATION,
+        0.0,
+        "longest delay of DPUB and of /pub?defer=, which may be days (240h); 0 for --max-req-timeout",
+        limit=_NOT_NEGATIVE,
     )
     requeue_on_disconnect: bool = _option(
         BOOLEAN, False, "what a consumer has in flight goes back to its channel at once when its connection ends"
@@ -331,9 +405,25 @@ class Options:
     topic_rules: tuple[TopicRule, ...] = ()
     """No option: what the file says of some topics, `[topic."orders.*"]`."""
 
+    @property
+    def longest_delay(self) -> float:
+        """Of a message that is published, in seconds."""
+        return self.max_defer_timeout or self.max_req_timeout
+
     def durability_of(self, topic: str) -> str:
         """The durability class of a topic, unless it was given another one while the broker ran."""
-        return durability_of(topic, self.topic_rules, self.durability)
+        durability: str = chosen("durability", topic, self.topic_rules, self.durability)
+        return durability
+
+    def retention_of(self, topic: str) -> Retention:
+        """How long a topic keeps what is finished, unless something else was said while the broker ran."""
+        time = chosen("retention_time", topic, self.topic_rules, self.retention_time)
+        return Retention(time, chosen("retention_bytes", topic, self.topic_rules, self.retention_bytes))
+
+    def channel_start_of(self, topic: str) -> str:
+        """Where a new channel of a topic starts, unless who makes it says."""
+        start: str = chosen("channel_start", topic, self.topic_rules, self.channel_start)
+        return start
 
     @property
     def authorizer(self) -> str:

@@ -14,13 +14,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from nsqtw.assembly import Parts, assemble, open_authorizer, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
+from nsqtw.net.open_files import raise_limit
 from nsqtw.net.steady import keep_steady
 from nsqtw.option_values import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
@@ -120,13 +121,14 @@ class BrokerService(Service):
         self._directory = options.data_path or os.getcwd()
         self._lock = -1
         self._parts: Parts
-        self._ports: list[tuple[str, str, IListeningPort]] = []
+        self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._statsd: Statsd | None = None
         self._tls: TlsSettings | None = None
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
         keep_steady(self._reactor)
+        raise_limit()
         with ExitStack() as undo:
             try:
                 tcp, http, https = self._prepare(undo)
@@ -216,6 +218,7 @@ class BrokerService(Service):
             http_port=http.port if http is not None else 0,
             version_line=version_line(),
             is_local=all(one.is_local for one in (http, https) if one is not None),
+            limits=parts.limits,
         )
         if http is not None:
             is_refused = self._options.tls_required == TLS_REQUIRED["true"]
@@ -227,28 +230,41 @@ class BrokerService(Service):
             self._listen("HTTPS", https, HttpsFactory(site, self._tls))
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
-        self._ports.append((name, listener.address, listener.serve(self._reactor, factory)))
+        self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
         _log.info("{server}: listening on {address}", server=name, address=listener.address)
 
     async def _stop(self) -> None:
         parts = self._parts
-        for name, address, port in self._ports:
+        for name, address, port, factory in self._ports:
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)
-            if name == "TCP":
-                parts.clients.disconnect_all()
+            factory.disconnect_all()
         if parts.door is not None:
             parts.door.close()
         _log.info("NSQ: closing topics")
-        await parts.pump.stop()
+        await self._store_all()
         _log.info("NSQ: stopping subsystems")
         if self._statsd is not None:
             await self._statsd.stop()
-        parts.writer.close()
-        parts.storage.close(parts.broker.health.is_good)
+        parts.limits.close()
         _log.info("QUEUESCAN: closing")
         os.close(self._lock)
         _log.info("NSQ: bye")
+
+    async def _store_all(self) -> None:
+        """Save everything and close the files. A disk that does not answer is not waited for for ever."""
+        stored = Deferred.fromCoroutine(self._store())
+        if self._options.stop_timeout:
+            stored.addTimeout(self._options.stop_timeout, self._reactor)
+        try:
+            await stored
+        except TimeoutError:
+            _log.error("NSQ: the disk takes longer than --stop-timeout - the next start takes this for a crash")
+
+    async def _store(self) -> None:
+        parts = self._parts
+        await parts.pump.stop()
+        await parts.writer.finish(lambda: parts.storage.close(parts.broker.health.is_good))
 
 
 def _reload_certificates(tls: TlsSettings) -> None:

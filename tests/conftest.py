@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -14,10 +13,10 @@ from tests.certificates import Certificates
 pytest.register_assert_rewrite("nsqtw.testing.contracts", "nsqtw.testing.authorizers")
 
 # How long examples take says how busy the machine is, not whether the code is right.
-# CI takes the same examples each time, so that a red run is about the change; runs by hand go on exploring.
-settings.register_profile(
-    "nsqtw", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
-)
+settings.register_profile("nsqtw", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make test` takes the same examples each time (--hypothesis-profile=same), so that a red run is about the change; runs
+# by hand go on exploring.
+settings.register_profile("same", settings.get_profile("nsqtw"), derandomize=True)
 settings.load_profile("nsqtw")
 
 

@@ -90,11 +90,13 @@ class NsqdProcess:
         self.tcp_port, self.http_port = (port.number for port in self._ports)
         self._stderr = directory / "stderr"
         self._process: subprocess.Popen[bytes] | None = None
+        self._open_files = 0
         self._command = [
             *self.program(),
             f"--tcp-address={HOST}:{self.tcp_port}",
             f"--http-address={HOST}:{self.http_port}",
             f"--data-path={self.data_path}",
+            f"--stop-timeout={PATIENCE_SECONDS:.0f}s",
             *flags,
         ]
 
@@ -109,7 +111,9 @@ class NsqdProcess:
         assert self._process is None, "it runs already"
         said = len(self.said())
         with self._stderr.open("ab") as stderr:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
+            self._process = subprocess.Popen(
+                self._limited(self._command), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
+            )
         wait_until(lambda: self._listens(self.said()[said:]), "nsqd listens")
 
     def kill(self) -> None:
@@ -134,10 +138,12 @@ class NsqdProcess:
 
     def close(self) -> None:
         """Leave no process and no port behind."""
-        if self._process is not None:
-            self.kill()
-        for port in self._ports:
-            port.release()
+        try:
+            if self._process is not None:
+                self.kill()
+        finally:
+            for port in self._ports:
+                port.release()
 
     @property
     def runs(self) -> bool:
@@ -249,7 +255,16 @@ class NsqdProcess:
         hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)[1]
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
 
+    def limit_open_files(self, count: int) -> None:
+        """From its next start on it may have so many files open."""
+        self._open_files = count
+
     # -- inside
+
+    def _limited(self, command: list[str]) -> list[str]:
+        if not self._open_files:
+            return command
+        return ["/bin/sh", "-c", f'ulimit -n {self._open_files} && exec "$@"', "sh", *command]
 
     def _listens(self, said: str) -> bool:
         assert self.runs, f"nsqd ended: {said[-2000:]}"

@@ -176,7 +176,10 @@ def test_nsqd_calls_its_options_by_other_names_when_it_cannot_read_them(tmp_path
             load(tmp_path, f"{key} = 1979-05-27").read(BY_KEY[key])
 
 
-@pytest.mark.parametrize("content", [b"= nonsense", b"\xff\xfe", b"a = 1\na = 2", b"a = 'x"])
+@pytest.mark.parametrize(
+    "content",
+    [b"= nonsense", b"\xff\xfe", b"a = 1\na = 2", b"a = 'x", pytest.param(b"a = " + b"[" * 100_000, id="deep")],
+)
 def test_a_file_that_is_no_toml_is_named(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=f"^failed to load config file {tmp_path}/nsqd.cfg - toml: .+"):
         load(tmp_path, content)

@@ -98,9 +98,34 @@ def test_lists_are_empty_and_have_keys_in_the_plural() -> None:
 
 def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
     machine = {"node-id", "broadcast-address"}
-    ours = {"backend", "durability", "keep-deferred", "requeue-on-disconnect", "nsq-compat", "log-format"}
+    ours = {
+        "backend",
+        "durability",
+        "keep-deferred",
+        "max-defer-timeout",
+        "requeue-on-disconnect",
+        "nsq-compat",
+        "log-format",
+        "retention-time",
+        "retention-bytes",
+        "channel-start",
+    }
     ours |= {"auth", "http-auth"}
-    assert set(BY_FLAG) == {*DEFAULTS, *LISTS, *machine, *ours}
+    limits = {
+        "max-topics",
+        "max-channels",
+        "max-connections",
+        "max-connections-per-address",
+        "max-unfinished-size",
+        "magic-timeout",
+        "http-header-timeout",
+        "http-idle-timeout",
+        "body-timeout",
+        "min-body-rate",
+        "write-timeout",
+        "stop-timeout",
+    }
+    assert set(BY_FLAG) == {*DEFAULTS, *LISTS, *machine, *ours, *limits}
 
 
 def test_the_node_id_comes_from_the_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +145,7 @@ def _example(option: Any) -> str:
         "tls_required": "tcp-https",
         "tls_min_version": "tls1.3",
         "durability": "memory",
+        "channel_start": "earliest",
         "log_format": "json",
         "http_auth": "off",
     }

@@ -87,7 +87,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Process] = []
 
     def start_one(*flags: str, program: list[str] | None = None) -> Process:
-        free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"]
+        free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0", "--stop-timeout=60s"]
         process = Process([*(program or [NSQD]), *free, *flags], tmp_path)
         started.append(process)
         return process
@@ -486,3 +486,35 @@ def test_what_was_left_open_is_filled_in_with_the_real_ports(
     options = Options(**{"broadcast_address": "host", **given})
     fill_in(options, *ports)
     assert filled == (options.broadcast_tcp_port, options.broadcast_http_port, options.statsd_prefix)
+
+
+SLOW_DISK = """
+import time
+from nsqtw.net import writer
+{what}
+from nsqtw.tap import main_nsqd
+main_nsqd()
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "writer.perform = lambda *given: time.sleep(1000)",
+        "from nsqtw.core.flight import Flight; Flight.commit = lambda *given: time.sleep(1000)",
+        "from nsqtw.assembly import Storage; Storage.close = lambda *given: time.sleep(1000)",
+    ],
+)
+def test_a_disk_that_does_not_answer_is_not_waited_for(start: Start, what: str) -> None:
+    broker = start("--stop-timeout=300ms", "--durability=fsync", program=[SLOW_DISK.format(what=what)])
+    broker.wait_for("HTTP: listening on ")
+    host, port = broker.addresses["TCP"].split(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(b"  V2PUB t\n\0\0\0\1x")
+        broker.wait_for("TOPIC(t): created")
+        broker.tell(signal.SIGTERM)
+        assert broker.end() == 0
+    late = "NSQ: the disk takes longer than --stop-timeout - the next start takes this for a crash"
+    assert [line for line in broker.lines if line.endswith(late)]
+    assert broker.lines[-1].endswith("NSQ: bye")
+    assert not [line for line in broker.lines if "Traceback" in line]

@@ -11,7 +11,7 @@ from nsqtw.errors import OptionError
 from nsqtw.option_file import config_text
 from nsqtw.option_sources import read_command_line, resolve
 from nsqtw.options import Options
-from nsqtw.topic_rules import TopicRule
+from nsqtw.topic_rules import Retention, TopicRule
 
 RULES = """
 durability = "memory"
@@ -36,6 +36,26 @@ def test_the_last_table_that_matches_a_topic_counts(tmp_path: Path) -> None:
     assert classes == {"orders.eu": "fsync", "orders.test": "os", "Orders.eu": "memory", "clicks": "memory"}
 
 
+def test_each_key_of_a_table_counts_by_itself(tmp_path: Path) -> None:
+    options = options_of(
+        tmp_path,
+        """
+        retention_bytes = 5000
+        [topic."*"]
+        retention_time = "24h"
+        [topic."orders.*"]
+        retention_bytes = 0
+        channel_start = "earliest"
+        [topic."orders.test"]
+        retention_time = 1500
+        """,
+    )
+    assert options.retention_of("clicks") == Retention(86400.0, 5000)
+    assert options.retention_of("orders.eu") == Retention(86400.0, 0)
+    assert options.retention_of("orders.test") == Retention(1.5, 0), "a bare number is milliseconds, as everywhere"
+    assert (options.channel_start_of("clicks"), options.channel_start_of("orders.eu")) == ("latest", "earliest")
+
+
 def test_a_flag_for_all_topics_leaves_the_tables_alone(tmp_path: Path) -> None:
     options = options_of(tmp_path, RULES, "--durability=os")
     assert (options.durability_of("orders.eu"), options.durability_of("clicks")) == ("fsync", "os")
@@ -47,6 +67,12 @@ def test_a_flag_for_all_topics_leaves_the_tables_alone(tmp_path: Path) -> None:
         ('[topic.a]\ndurability = "disk"', '[topic."a"] durability must be one of memory, os, fsync'),
         ("[topic.a]\ndurability = 1", '[topic."a"] durability must be one of memory, os, fsync'),
         ('[topic.a]\ndurabillity = "os"', "[topic.\"a\"] unknown key 'durabillity', did you mean 'durability'?"),
+        ('[topic.a]\nretention_time = "-1h"', '[topic."a"] retention_time must be a duration, 0 or more, such as 24h'),
+        ('[topic.a]\nretention_time = "1d"', '[topic."a"] retention_time must be a duration, 0 or more, such as 24h'),
+        ('[topic.a]\nretention_bytes = "1G"', '[topic."a"] retention_bytes must be a whole number, 0 or more'),
+        ("[topic.a]\nretention_bytes = -1", '[topic."a"] retention_bytes must be a whole number, 0 or more'),
+        ("[topic.a]\nretention_bytes = true", '[topic."a"] retention_bytes must be a whole number, 0 or more'),
+        ('[topic.a]\nchannel_start = "first"', '[topic."a"] channel_start must be one of earliest, latest'),
         ("topic = 5", 'topic must be tables, such as [topic."orders.*"]'),
         ("topic.a = 5", '[topic."a"] must be a table'),
     ],
@@ -58,7 +84,8 @@ def test_what_cannot_be_is_one_line(tmp_path: Path, text: str, said: str) -> Non
 
 
 def test_what_is_printed_is_read_back(tmp_path: Path) -> None:
-    rules = (TopicRule('odd "name" \\ ü.*', "fsync"), TopicRule("b"), TopicRule("c", "memory"))
+    kept = TopicRule("d", None, 90061.5, 0, "earliest")
+    rules = (kept, TopicRule('odd "name" \\ ü.*', "fsync"), TopicRule("b"), TopicRule("c", "memory"))
     text = config_text(Options(topic_rules=rules), {})
     assert loads(text)["topic"]["b"] == {}
     assert options_of(tmp_path, text).topic_rules == rules

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import snappy
 
 HOST = "127.0.0.1"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 """How long anything may take before a test gives up; a busy machine never needs so much."""
 
 MAGIC = b"  V2"
@@ -163,7 +163,7 @@ class Client:
                 return frame.data
             if frame.kind == ERROR:
                 raise Refused(frame.data.decode(errors="replace"))
-            self._early.append(_message(frame.data))
+            self._early.append(message_of(frame.data))
 
     def identify(self, **features: Any) -> dict[str, Any]:
         """What the broker negotiated."""
@@ -219,7 +219,7 @@ class Client:
         if frame.kind == ERROR:
             raise Refused(frame.data.decode(errors="replace"))
         assert frame.kind == MESSAGE, frame
-        return _message(frame.data)
+        return message_of(frame.data)
 
     def take(self, count: int) -> list[Message]:
         """The next `count` messages, not finished."""
@@ -252,6 +252,7 @@ class Client:
         return data
 
 
-def _message(data: bytes) -> Message:
+def message_of(data: bytes) -> Message:
+    """The message in a frame's data."""
     timestamp_ns, attempts, message_id = _MESSAGE.unpack_from(data)
     return Message(message_id, attempts, timestamp_ns, data[_MESSAGE.size :])

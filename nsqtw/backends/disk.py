@@ -96,7 +96,10 @@ class DiskBackend:
         """IBackend API. A directory is only made when something is committed."""
         queue = self._queues.get(topic)
         if queue is None:
-            directory = os.path.join(self.directory, directory_name(topic))
+            try:
+                directory = os.path.join(self.directory, directory_name(topic))
+            except ValueError as error:
+                raise BackendError(str(error)) from error
             log = open_log(topic, directory, self.files, self.open_files, self.report)
             queue = self._queues[topic] = DiskQueue(self, log)
         return queue

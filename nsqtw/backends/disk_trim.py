@@ -20,6 +20,7 @@ from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Head, decode_
 from nsqtw.backends.disk_log import TEMPORARY, Log
 from nsqtw.backends.disk_scan import Scan
 from nsqtw.backends.files import backend_error, write_all
+from nsqtw.backends.trim_pace import TrimPace
 from nsqtw.core.segment import Segment, only
 
 MOST_SPARES = 4
@@ -59,15 +60,18 @@ class LogTrim:
         self._limit = limit
         self._spares = spares
         self._forget = forget
+        self._pace = TrimPace()
 
     def trim(self, below: int, keep: Iterable[int]) -> None:
         """See `IBackendQueue.trim`."""
         log_files = self._log.snapshot().log_files
         closed = [(file, after.first) for file, after in pairwise(log_files) if after.first <= below]
-        if not closed:
+        if not closed or not self._pace.is_due(len(closed)):
             return
         try:
             wanted_of_each = list(zip(closed, _wanted_of_each(closed, keep), strict=True))
+            counts = [len(wanted) for _, wanted in wanted_of_each]
+            self._pace.looked_at(sum(counts), sum(map(bool, counts)))
             # Before anything is rewritten: on a full disk this makes the space for it.
             self._free([file for (file, _), wanted in wanted_of_each if not wanted])
             for (file, end), wanted in wanted_of_each:

@@ -20,73 +20,55 @@ from contextlib import contextmanager, suppress
 from heapq import merge
 from itertools import groupby
 from threading import Lock
-from typing import Any
 
 from zope.interface import implementer
 
 from nsqtw.backends.files import backend_error, create_private
-from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.backends.positions_ids import Ids
+from nsqtw.backends.positions_rows import (
+    LATEST_MS,
+    cursor_row,
+    held_row,
+    mend_held,
+    numbers_in,
+    read_topics,
+    topic_row,
+)
+from nsqtw.backends.positions_schema import VERSION, bring_up_to_date
+from nsqtw.core.cut import Cut, HeldRow, Saved, SavedTopic
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
 
-VERSION = 2
-"""The version of the schema below: raise it with every change, and keep reading the versions before."""
-
-_SCHEMA = """
-CREATE TABLE broker (
-    version INTEGER NOT NULL,
-    next_block INTEGER,                 -- blocks of sequences under this one are taken
-    clean_stop INTEGER NOT NULL         -- 1: the last process saved everything before it ended
-);
-CREATE TABLE topic (
-    id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
-    paused INTEGER NOT NULL,
-    released INTEGER NOT NULL,
-    released_total INTEGER NOT NULL,
-    end_sequence INTEGER NOT NULL,
-    put_total INTEGER NOT NULL,
-    dropped BLOB NOT NULL,              -- pairs of u64, little-endian: first sequence, one past the last
-    waiting BLOB NOT NULL,              -- triples of u64: first sequence, count, delay in ms
-    durability TEXT NOT NULL DEFAULT '' -- the class it was given while a broker ran; since version 2
-);
-CREATE TABLE cursor (
-    id INTEGER PRIMARY KEY,
-    topic INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    paused INTEGER NOT NULL,
-    next INTEGER NOT NULL,
-    taken_total INTEGER NOT NULL,
-    first_deliveries BLOB NOT NULL,     -- u64 each
-    UNIQUE (topic, name)
-);
-CREATE TABLE held (
-    cursor INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
-    attempts INTEGER NOT NULL,
-    due_ms INTEGER NOT NULL,
-    PRIMARY KEY (cursor, sequence)
-) WITHOUT ROWID;
-"""
-
 _PUT_TOPIC = """
-INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, released = excluded.released, released_total = excluded.released_total,
     end_sequence = excluded.end_sequence, put_total = excluded.put_total,
-    dropped = excluded.dropped, waiting = excluded.waiting, durability = excluded.durability
+    dropped = excluded.dropped, waiting = excluded.waiting, durability = excluded.durability,
+    retention_time = excluded.retention_time, retention_bytes = excluded.retention_bytes, floor = excluded.floor,
+    marks = excluded.marks, runs = excluded.runs
 """
-_MIGRATIONS = {1: "ALTER TABLE topic ADD COLUMN durability TEXT NOT NULL DEFAULT ''"}
-"""What leads from a version to the next one."""
 _PUT_CURSOR = """
-INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, next = excluded.next, taken_total = excluded.taken_total,
-    first_deliveries = excluded.first_deliveries
+    first_deliveries = excluded.first_deliveries, held_count = excluded.held_count,
+    replays = excluded.replays
 """
-
-_SHIFT_DUE = "UPDATE held SET due_ms = max(1, due_ms + ?) WHERE due_ms > 0"
+_PUT_HELD = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?)"
+_PUT_RUN = """
+WITH RECURSIVE run (sequence) AS (VALUES (?2) UNION ALL SELECT sequence + 1 FROM run WHERE sequence < ?3)
+INSERT OR REPLACE INTO held SELECT ?1, sequence, 0, ?4 FROM run
+"""
 
 _HELD_PAGE = """
 SELECT sequence FROM held WHERE cursor = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?
+"""
+_DUE_PAGE = """
+SELECT sequence, attempts, due_ms FROM held INDEXED BY held_due
+WHERE cursor = ? AND (due_ms, sequence) > (?, ?) ORDER BY due_ms, sequence LIMIT ?
+"""
+_COUNT_BELOW = "SELECT count(*) FROM held WHERE cursor = ? AND sequence < ?"
+_DUE_COUNT = """
+SELECT count(*) FROM held INDEXED BY held_due WHERE cursor = ? AND (due_ms, sequence) > (?, ?) AND due_ms <= ?
 """
 
 _DAMAGE_CODES = (
@@ -99,19 +81,28 @@ _DAMAGE_CODES = (
 """What opening and reading fail with when the file is not what we wrote. ERROR: a table or column is missing."""
 
 _FRESH = ".new"
+_MOST_PAGES_CHECKED = 4096
+"""16 MB, in which damage is looked for in some 50 ms."""
+_MOST_BLOCKS = 1 << 53
+_MOST_INTEGER = (1 << 63) - 1
 _PAGE_ROWS = 4096
 _BUSY_SECONDS = 1.0
 
 
 @implementer(IPositions)
 class Positions:
-    """The database at `path`. It may be used from several threads; `load` comes first."""
+    """
+    The database at `path`. It may be used from several threads; `load` comes first. What `held` and `count_held` read
+    they read by a connection of their own, for which a save is no obstacle.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
-        self._ids = _Ids()
+        self._reader: sqlite3.Connection | None = None
+        self._ids = Ids()
+        self._is_suspect = False
 
     def load(self) -> Saved:
         """IPositions API. BackendError when there is no way to have a database at this path."""
@@ -151,32 +142,67 @@ class Positions:
                 self._delete_topic(connection, topic)
             for topic, channel in cut.deleted_channels:
                 self._delete_channel(connection, topic, channel)
-            if cut.due_shift_ms:
-                connection.execute(_SHIFT_DUE, (cut.due_shift_ms,))
             self._put(connection, cut.topics)
+            if cut.wall_shift_ms is not None:
+                connection.execute("UPDATE broker SET wall_shift_ms = ?", (cut.wall_shift_ms,))
+            if self._is_suspect:
+                connection.execute("UPDATE broker SET suspect = 1")
 
     def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:
         """IPositions API. The iterable is lazy and may raise BackendError too."""
         with self._lock, self._reading() as connection:
-            row = connection.execute("SELECT id, released FROM topic WHERE name = ?", (topic,)).fetchone()
+            row = connection.execute("SELECT id, released, floor FROM topic WHERE name = ?", (topic,)).fetchone()
             if row is None:
                 return None
-            number, released = row
+            number, released, floor = row
             cursors = connection.execute(
                 "SELECT id, next, first_deliveries FROM cursor WHERE topic = ?", (number,)
             ).fetchall()
         below = min((following for _, following, _ in cursors), default=released)
+        below = below if floor is None else min(below, floor)
         first_deliveries = sorted(
-            {sequence for _, _, blob in cursors for sequence in _numbers(blob) if sequence < below}
+            {sequence for _, _, blob in cursors for sequence in numbers_in(blob) if sequence < below}
         )
         held = [self._held(number, below) for number, _, _ in cursors]
         return below, (sequence for sequence, _ in groupby(merge(first_deliveries, *held)))
+
+    def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[HeldRow]:
+        """IPositions API"""
+        number = self._ids.known_cursor(topic, channel)
+        with self._reading_held() as reader:
+            rows = reader.execute(_DUE_PAGE, (number, *_finite(after), limit)).fetchall()
+        return [held_row(*values) for values in rows]
+
+    def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
+        """IPositions API"""
+        number = self._ids.known_cursor(topic, channel)
+        with self._reading_held() as reader:
+            count: int = reader.execute(_DUE_COUNT, (number, *_finite(after), until_ms)).fetchone()[0]
+            return count
+
+    def count_held_below(self, topic: str, channel: str, sequence: int) -> int:
+        """IPositions API"""
+        number = self._ids.known_cursor(topic, channel)
+        with self._reading_held() as reader:
+            count: int = reader.execute(_COUNT_BELOW, (number, sequence)).fetchone()[0]
+            return count
+
+    def forget_held(self, topic: str, channel: str, start: int) -> int:
+        """IPositions API"""
+        with self._lock, self._transaction(durable=False) as connection:
+            bounds = (self._ids.known_cursor(topic, channel), start)
+            return connection.execute("DELETE FROM held WHERE cursor = ? AND sequence >= ?", bounds).rowcount
+
+    def forget_delays(self) -> None:
+        """IPositions API"""
+        with self._lock, self._transaction(durable=False) as connection:
+            connection.execute("UPDATE held SET due_ms = 0 WHERE due_ms > 0")
 
     def close(self, clean: bool) -> None:
         """IPositions API. BackendError when the note of a clean stop cannot be written; closed it is all the same."""
         with self._lock:
             try:
-                if clean and self._connection is not None:
+                if clean and self._connection is not None and not self._is_suspect:
                     with self._transaction(durable=True) as connection:
                         connection.execute("UPDATE broker SET clean_stop = 1")
             finally:
@@ -191,12 +217,13 @@ class Positions:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                connection.executescript(f"BEGIN;{_SCHEMA}INSERT INTO broker VALUES ({VERSION}, NULL, 0);COMMIT")
-            _migrate(connection)
+            bring_up_to_date(connection)
+            connection.execute("BEGIN IMMEDIATE")
             saved = _read(connection)
-            connection.execute("UPDATE broker SET clean_stop = 0")
+            connection.execute("UPDATE broker SET clean_stop = 0, suspect = 0")
+            connection.execute("COMMIT")
             self._ids.read(connection)
+            self._reader = _open_reader(path)
         except sqlite3.Error as error:
             if _is_damage(error):
                 raise _DamagedError(f"positions.db: {error}") from error
@@ -222,10 +249,12 @@ class Positions:
         return f"{self._path}.damaged.{number}"
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(sqlite3.Error):
-                connection.close()
+        connections = (self._reader, self._connection)
+        self._reader = self._connection = None
+        for connection in connections:
+            if connection is not None:
+                with suppress(sqlite3.Error):
+                    connection.close()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -234,6 +263,17 @@ class Positions:
         try:
             yield self._connection
         except sqlite3.Error as error:
+            raise _backend_error(error) from error
+
+    @contextmanager
+    def _reading_held(self) -> Iterator[sqlite3.Connection]:
+        """The connection for reading beside a save."""
+        if self._reader is None:
+            raise BackendError("the positions are closed")
+        try:
+            yield self._reader
+        except sqlite3.Error as error:
+            self._is_suspect = self._is_suspect or _is_damage(error)
             raise _backend_error(error) from error
 
     @contextmanager
@@ -256,24 +296,34 @@ class Positions:
     def _put(self, connection: sqlite3.Connection, topics: Iterable[SavedTopic]) -> None:
         topic_rows = []
         cursor_rows = []
-        emptied: list[tuple[int]] = []
+        emptied: list[tuple[int, int]] = []
         dropped: list[tuple[int, int]] = []
         held: list[tuple[int, int, int, int]] = []
+        runs: list[tuple[int, int, int, int]] = []
         for topic in topics:
             topic_id = self._ids.of_topic(topic.name)
-            topic_rows.append(_topic_row(topic_id, topic))
+            topic_rows.append(topic_row(topic_id, topic))
             for cursor in topic.cursors:
                 cursor_id = self._ids.of_cursor(topic.name, cursor.name)
-                cursor_rows.append(_cursor_row(cursor_id, topic_id, cursor))
+                cursor_rows.append(cursor_row(cursor_id, topic_id, cursor))
                 if cursor.emptied:
-                    emptied.append((cursor_id,))
+                    emptied.append((cursor_id, 0))
+                elif cursor.forgotten_from is not None:
+                    emptied.append((cursor_id, cursor.forgotten_from))
                 dropped += [(cursor_id, sequence) for sequence in cursor.dropped_rows]
                 held += [(cursor_id, row.sequence, row.attempts, row.due_ms) for row in cursor.held]
+                held += [(cursor_id, run.first, 0, run.due_ms) for run in cursor.runs if run.count == 1]
+                runs += [
+                    (cursor_id, run.first, run.first + run.count - 1, run.due_ms)
+                    for run in cursor.runs
+                    if run.count > 1
+                ]
         connection.executemany(_PUT_TOPIC, topic_rows)
         connection.executemany(_PUT_CURSOR, cursor_rows)
-        connection.executemany("DELETE FROM held WHERE cursor = ?", emptied)
+        connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence >= ?", emptied)
         connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence = ?", dropped)
-        connection.executemany("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?)", held)
+        connection.executemany(_PUT_HELD, held)
+        connection.executemany(_PUT_RUN, runs)
 
     def _delete_topic(self, connection: sqlite3.Connection, topic: str) -> None:
         for channel in self._ids.channels(topic):
@@ -300,128 +350,58 @@ class Positions:
             after = page[-1][0]
 
 
-class _Ids:
-    """The row ids of topics and cursors, so that saving needs no look-up. New ones are given out here."""
-
-    def __init__(self) -> None:
-        self._topics: dict[str, int] = {}
-        self._cursors: dict[str, dict[str, int]] = {}
-        self._next_topic = self._next_cursor = 1
-
-    def read(self, connection: sqlite3.Connection) -> None:
-        """Take them from the database: at start, and when a transaction failed."""
-        self._topics = {name: number for number, name in connection.execute("SELECT id, name FROM topic")}
-        self._cursors = {name: {} for name in self._topics}
-        rows = connection.execute("SELECT c.id, t.name, c.name FROM cursor c JOIN topic t ON t.id = c.topic")
-        for number, topic, channel in rows:
-            self._cursors[topic][channel] = number
-        self._next_topic = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
-        self._next_cursor = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM cursor").fetchone()[0]
-
-    def of_topic(self, topic: str) -> int:
-        number = self._topics.get(topic)
-        if number is None:
-            number = self._topics[topic] = self._next_topic
-            self._cursors[topic] = {}
-            self._next_topic += 1
-        return number
-
-    def of_cursor(self, topic: str, channel: str) -> int:
-        cursors = self._cursors[topic]
-        number = cursors.get(channel)
-        if number is None:
-            number = cursors[channel] = self._next_cursor
-            self._next_cursor += 1
-        return number
-
-    def channels(self, topic: str) -> list[str]:
-        return list(self._cursors.get(topic, ()))
-
-    def forget_topic(self, topic: str) -> None:
-        self._topics.pop(topic, None)
-        self._cursors.pop(topic, None)
-
-    def forget_cursor(self, topic: str, channel: str) -> int | None:
-        return self._cursors.get(topic, {}).pop(channel, None)
-
-
 class _DamagedError(BackendError):
     """The database is not what we wrote."""
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema of an older nsqtw up to VERSION."""
-    row = connection.execute("SELECT version FROM broker").fetchone()
-    version = row[0] if row else VERSION
-    while version in _MIGRATIONS:
-        step, version = _MIGRATIONS[version], version + 1
-        connection.executescript(f"BEGIN; {step}; UPDATE broker SET version = {version}; COMMIT")
-
-
 def _read(connection: sqlite3.Connection) -> Saved:
+    """All but the held rows; what is odd is mended. In a transaction."""
     try:
-        version, next_block, clean_stop = connection.execute(
-            "SELECT version, next_block, clean_stop FROM broker"
+        version, next_block, clean_stop, shift_ms, suspect = connection.execute(
+            "SELECT version, next_block, clean_stop, wall_shift_ms, suspect FROM broker"
         ).fetchone()
         if version > VERSION:
             raise BackendError(f"positions.db has schema version {version}; this nsqtw knows {VERSION}")
-        if not clean_stop and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise _DamagedError("positions.db: quick_check found damage")
-        return Saved(next_block=next_block, clean_stop=bool(clean_stop), topics=_read_topics(connection))
+        _check(connection, is_clean=clean_stop == 1, is_suspect=suspect != 0)
+        saved = Saved(next_block=next_block, clean_stop=clean_stop == 1, wall_shift_ms=shift_ms)
+        bounds = (("next_block", 0, _MOST_BLOCKS, None), ("wall_shift_ms", -LATEST_MS, LATEST_MS, 0))
+        for name, least, most, otherwise in bounds:
+            value = getattr(saved, name)
+            if value is not otherwise and (type(value) is not int or not least <= value <= most):
+                saved.odd.append(f"positions.db: {name} is {value!r}: it is left out"[:200])
+                setattr(saved, name, otherwise)
+        mend_held(connection, saved)
+        read_topics(connection, saved)
+        return saved
     except (TypeError, ValueError, KeyError, struct.error) as error:
         raise _DamagedError(f"positions.db: {error}") from error
 
 
-def _read_topics(connection: sqlite3.Connection) -> list[SavedTopic]:
-    topics: dict[int, SavedTopic] = {}
-    rows = connection.execute("SELECT * FROM topic ORDER BY id")
-    for number, name, paused, released, released_total, end, put_total, dropped, waiting, durability in rows:
-        topics[number] = SavedTopic(
-            name=name,
-            paused=bool(paused),
-            released=released,
-            released_total=released_total,
-            end=end,
-            put_total=put_total,
-            dropped=list(struct.iter_unpack("<2Q", dropped)),
-            waiting=[Waiting(*run) for run in struct.iter_unpack("<3Q", waiting)],
-            durability=durability,
-        )
-    cursors: dict[int, SavedCursor] = {}
-    for number, topic, name, paused, following, taken_total, first_deliveries in connection.execute(
-        "SELECT * FROM cursor ORDER BY id"
-    ):
-        cursors[number] = SavedCursor(
-            name=name,
-            paused=bool(paused),
-            next=following,
-            taken_total=taken_total,
-            first_deliveries=_numbers(first_deliveries),
-        )
-        topics[topic].cursors.append(cursors[number])
-    for number, sequence, attempts, due_ms in connection.execute("SELECT * FROM held"):
-        cursors[number].held.append(HeldRow(sequence, attempts, due_ms))
-    return list(topics.values())
+def _check(connection: sqlite3.Connection, *, is_clean: bool, is_suspect: bool) -> None:
+    """
+    Look for damage after a stop that was not clean: in all of a small database, or of one that was found damaged while
+    it was read; of a large one not in the held rows, of which there may be millions.
+    """
+    if is_clean and not is_suspect:
+        return
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    tables = [""] if is_suspect or pages <= _MOST_PAGES_CHECKED else ["('broker')", "('topic')", "('cursor')"]
+    for table in tables:
+        command = f"PRAGMA quick_check{table}" if table else "PRAGMA quick_check(1)"
+        if connection.execute(command).fetchone()[0] != "ok":
+            raise _DamagedError("positions.db: quick_check found damage")
 
 
-def _topic_row(number: int, topic: SavedTopic) -> tuple[Any, ...]:
-    dropped = _blob([end for run in topic.dropped for end in run])
-    waiting = _blob([number for run in topic.waiting for number in (run.first, run.count, run.delay_ms)])
-    totals = (topic.released, topic.released_total, topic.end, topic.put_total)
-    return (number, topic.name, topic.paused, *totals, dropped, waiting, topic.durability)
+def _open_reader(path: str) -> sqlite3.Connection:
+    reader = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    reader.execute("PRAGMA query_only = 1")
+    return reader
 
 
-def _cursor_row(number: int, topic: int, cursor: SavedCursor) -> tuple[Any, ...]:
-    first_deliveries = _blob(cursor.first_deliveries)
-    return (number, topic, cursor.name, cursor.paused, cursor.next, cursor.taken_total, first_deliveries)
-
-
-def _blob(numbers: list[int]) -> bytes:
-    return struct.pack(f"<{len(numbers)}Q", *numbers)
-
-
-def _numbers(blob: bytes) -> list[int]:
-    return list(struct.unpack(f"<{len(blob) // 8}Q", blob))
+def _finite(after: tuple[float, float]) -> tuple[int, int]:
+    """As SQLite compares it."""
+    due_ms, sequence = (int(number) if number < _MOST_INTEGER else _MOST_INTEGER for number in after)
+    return due_ms, sequence
 
 
 def _finish_setting_aside(path: str) -> bool:
@@ -437,7 +417,7 @@ def _finish_setting_aside(path: str) -> bool:
 
 def _is_damage(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", 0)
-    return code in _DAMAGE_CODES or code & 0xFF in _DAMAGE_CODES
+    return code in _DAMAGE_CODES or code & 0xFF in _DAMAGE_CODES or "decode" in str(error)
 
 
 def _backend_error(error: sqlite3.Error, where: str = "positions.db") -> BackendError:

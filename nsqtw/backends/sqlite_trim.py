@@ -13,6 +13,7 @@ from itertools import takewhile
 
 from nsqtw.backends.sqlite_row import COLUMNS, Row
 from nsqtw.backends.sqlite_schema import insert_segments
+from nsqtw.backends.trim_pace import TrimPace
 from nsqtw.core.segment import only
 
 _WORTH = 4
@@ -33,15 +34,19 @@ class Trim:
     def __init__(self, topic_id: int) -> None:
         self._topic_id = topic_id
         self._start = 0
+        self._pace = TrimPace()
 
     def trim(self, connection: sqlite3.Connection, below: int, keep: Iterable[int]) -> int:
         """See `IBackendQueue.trim`; in a transaction. Returns how many bytes of frames were freed."""
+        if not self._pace.is_due(0):
+            return 0
         rows = connection.execute(_BELOW, (self._topic_id, self._start, below, _AT_ONCE)).fetchall()
         self._start = int(rows[-1][2]) + 1 if len(rows) == _AT_ONCE else 0
         if not rows:
             return 0
         end = int(rows[-1][2]) + 1
         wanted = list(takewhile(lambda sequence: sequence < end, keep))
+        self._pace.looked_at(len(wanted), 0)
         freed = 0
         for row_id, first, last, size in rows:
             if type(first) is not int or type(last) is not int or first > last:

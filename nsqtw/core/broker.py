@@ -20,17 +20,19 @@ This module is hot, once per turn and topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from secrets import randbelow
 
 from attrs import define, field
 
 from nsqtw.core.agenda import Agenda
+from nsqtw.core.caps import Caps
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
 from nsqtw.core.health import Health
+from nsqtw.core.held import PAGE_ROWS, Pages
+from nsqtw.core.held_clock import HeldClock
 from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.late import LateCommit
 from nsqtw.core.latency import Measure
@@ -40,7 +42,7 @@ from nsqtw.core.segment import SEQUENCE_BITS
 from nsqtw.core.topic import Topic
 from nsqtw.core.wall import Wall
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
+from nsqtw.interfaces import IBackend, IBackendQueue, IPositions, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
 from nsqtw.rights import Door
@@ -69,8 +71,9 @@ class Save:
 
 class Broker:
     """
-    Everything a broker knows. `backend` keeps durable topics, `memory_backend` ephemeral ones; `reserve` makes durable
-    that sequences up to a block are taken (`IPositions.reserve`). `measure` is None when no latencies are measured.
+    Everything a broker knows. `backend` keeps durable topics, `memory_backend` ephemeral ones; `positions`
+    makes durable that blocks are taken, and has the held rows that are not in memory: of a channel about `page_rows` to
+    twice as many deferred ones are. `measure` is None when no latencies are measured.
     """
 
     def __init__(
@@ -79,10 +82,11 @@ class Broker:
         backend: IBackend,
         memory_backend: IBackend,
         *,
-        reserve: Callable[[int], None],
+        positions: IPositions,
         log: OperatorLog,
         start_time: int,
         measure: Measure | None = None,
+        page_rows: int = PAGE_ROWS,
     ) -> None:
         self.options = options
         self.node_id: int = options.node_id
@@ -93,20 +97,22 @@ class Broker:
         """Where rights are asked for; None: everybody may do everything."""
         self.agenda = Agenda(lambda: log("critical", "NSQ: something that was due failed"))
         self.naming = Naming(self)
+        self.caps = Caps(options)
         self.topics: dict[str, Topic] = {}
         self.clients: dict[int, Client] = {}
         self.stopping = False
         self.wall_offset_ns = 0
         """Wall clock minus the clock of `now`; the edge keeps it right with `follow_wall`."""
         self._wall = Wall()
-        self._due_shift_ms = 0
         self.to_commit: list[Topic] = []
         self.to_serve: dict[Channel, None] = {}
         self.touched: dict[Topic, None] = {}
         self.health = Health(self)
         self.backend = backend
         self._memory_backend = memory_backend
-        self._reserve = reserve
+        self.positions = positions
+        self.page_rows = page_rows
+        self.held_clock = HeldClock()
         self._cache = Cache()
         self._late = LateCommit(self)
         self.flights = Flights(self)
@@ -123,13 +129,14 @@ class Broker:
     def topic(self, name: str) -> Topic:
         """
         The topic of that name, created when there is none. Exiting while an older one is still being deleted
-        and when the broker stops; BackendError when its storage cannot be made.
+        and when the broker stops; BackendError when its storage cannot be made; InvalidName; CapReached.
         """
         found = self.topics.get(name)
         if found is not None:
             return found
         if name in self._dying or self.stopping:
             raise Exiting
+        self.caps.check_topic(name, len(self.topics))
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
         self.log("info", "TOPIC({topic}): created", topic=name)
         topic.touch()
@@ -163,6 +170,10 @@ class Broker:
         backend = self._memory_backend if in_memory else self.backend
         return Log(backend, backend.queue(name), self._cache, is_in_memory=in_memory)
 
+    def pages(self, topic: str, channel: str) -> Pages:
+        """The held rows of a channel that are saved."""
+        return Pages(self.positions, topic, channel)
+
     def move_out_of_memory(self, topic: Topic) -> None:
         """
         An ephemeral topic gets a durable channel, which may hold back more than memory has room for: from now on
@@ -182,11 +193,10 @@ class Broker:
         return int(now * 1e9) + self.wall_offset_ns
 
     def follow_wall(self, offset_ns: int, now: float) -> None:
-        """The wall clock is `offset_ns` ahead of the clock of `now`. When it jumped, saved due times go with it."""
+        """The wall clock is `offset_ns` ahead of the clock of `now`. What is saved says so (`held_clock`)."""
         self.wall_offset_ns = offset_ns
         jump_ms = self._wall.note(offset_ns, now)
         if jump_ms:
-            self._due_shift_ms += jump_ms
             text = "NSQ: the wall clock jumped by {seconds} s - what waits here goes by another clock"
             self.log("warn", text, seconds=round(jump_ms / 1000, 3))
 
@@ -243,7 +253,8 @@ class Broker:
         return bool(self.to_serve)
 
     def tick(self, now: float) -> float | None:
-        """Do what is due; returns when it is next needed."""
+        """Do what is due; returns when it is next needed. A turn begins with it."""
+        self.caps.begin_turn()
         return self.agenda.run(now)
 
     # -- saving
@@ -260,22 +271,17 @@ class Broker:
     @property
     def save_is_wanted(self) -> bool:
         """Something changed since the last cut."""
+        changed = self.touched or self._save_waiters or self._deleted_topics or self._deleted_channels
         return bool(
-            self.touched
-            or self._save_waiters
-            or self._deleted_topics
-            or self._deleted_channels
-            or self._due_shift_ms
-            or self.health.cannot_save
+            changed or self.health.cannot_save or self.held_clock.shift_to_save(self.wall_offset_ns) is not None
         )
 
     def begin_save(self, now: float) -> Save:
         """All that changed since the last time, as a job for the writer thread; then `end_save`. One at a time."""
-        wall_ms_at = self.wall_offset_ns / 1e6
         save = Save(Cut(), self._blocks_to_reserve(), self.naming.take(now), waiters=self._save_waiters)
         save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
         save.cut.deleted_channels = self._deleted_channels
-        save.cut.due_shift_ms, self._due_shift_ms = self._due_shift_ms, 0
+        save.cut.wall_shift_ms = self.held_clock.shift_to_save(self.wall_offset_ns)
         self._save_waiters, self._deleted_channels = [], []
         self._deleted_topics, self._deleted_queues = [], []
         touched, self.touched = self.touched, {}
@@ -286,7 +292,7 @@ class Broker:
             elif topic.ephemeral:
                 save.trims.append((topic.name, topic.log.queue, topic.unfinished()))
             else:
-                save.cut.topics.append(topic.saved(wall_ms_at))
+                save.cut.topics.append(topic.saved(now))
                 save.trims.append((topic.name, topic.log.queue, None))
         return save
 
@@ -296,11 +302,12 @@ class Broker:
         if error is None:
             self._reserved_blocks = max(self._reserved_blocks, save.reserve or 0)
             self._dying.difference_update(save.cut.deleted_topics)
+            if save.cut.wall_shift_ms is not None:
+                self.held_clock.saved(save.cut.wall_shift_ms)
         else:
             self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
             self._deleted_queues = save.deleted + self._deleted_queues
             self._deleted_channels = save.cut.deleted_channels + self._deleted_channels
-            self._due_shift_ms += save.cut.due_shift_ms
         if save.names is not None:
             self.naming.written(error or save.names_error)
         for saved in save.cut.topics:
@@ -341,7 +348,7 @@ class Broker:
     # -- inside
 
     def _reserve_up_to(self, block: int) -> None:
-        self._reserve(block)
+        self.positions.reserve(block)
         self._reserved_blocks = block
 
     def _blocks_to_reserve(self) -> int | None:

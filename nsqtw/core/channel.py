@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from itertools import groupby, repeat
 from random import randrange
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nsqtw.core.agenda import Due
 from nsqtw.core.consumer import FIRST, Consumer, Delivery
-from nsqtw.core.cursor import Cursor
+from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
 from nsqtw.core.fleeting import Fleeting
 from nsqtw.core.latency import Latencies
 from nsqtw.core.position import Position
@@ -34,8 +34,19 @@ if TYPE_CHECKING:
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
-RETRY_READ_SECONDS = 1.0
 SAMPLE_RANGE = 100
+READ_COST = 8 * 1024
+"""
+What a read of the medium for one message counts of the bytes a consumer gets in a turn: messages that fall due can be
+all over the log, and a read takes a millisecond or two.
+"""
+
+
+class Moved(NamedTuple):
+    """What a seek did to the number of a channel's unfinished messages."""
+
+    skipped: int
+    replayed: int
 
 
 class Channel(Due):
@@ -52,7 +63,7 @@ class Channel(Due):
         """Whether a crash would leave this channel in being."""
         self.consumers: list[Consumer] = []
         self.departed: list[Consumer] = []
-        self.cursor = None if self.ephemeral else Cursor(topic)
+        self.cursor = None if self.ephemeral else Cursor(topic, topic.pages(name), self._look_at)
         self.position: Position = self.cursor or Fleeting(topic.mem_queue_size, self._room)
         self.joined_total = topic.released_total
         self.requeue_count = 0
@@ -192,6 +203,24 @@ class Channel(Due):
 
     # -- administration
 
+    def seek(self, sequence: int) -> Moved:
+        """
+        Let a durable channel go on at `sequence`, from the oldest message kept to `released`. From there on everything
+        comes as if for the first time, and nothing of it is in flight any more. Moved forwards, it forgets all before
+        that place; moved backwards, it keeps what is unfinished before it. BackendError when nothing is changed.
+        """
+        assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        before, is_forwards = self._unfinished_count, sequence >= self.cursor.next
+        self.cursor.seek(sequence)
+        for consumer in self.consumers + self.departed:
+            consumer.forget(0 if is_forwards else sequence)
+        self.departed = [consumer for consumer in self.departed if consumer.in_flight]
+        more = self._unfinished_count - before
+        self.joined_total -= max(0, more)
+        self._touch()
+        self.wake()
+        return Moved(skipped=max(0, -more), replayed=max(0, more))
+
     def pause(self) -> None:
         """Deliver nothing until `unpause`."""
         self._set_paused(True)
@@ -229,7 +258,7 @@ class Channel(Due):
     def finished_below(self) -> int:
         """A sequence under which a durable channel has nothing unfinished."""
         assert self.cursor is not None, "an ephemeral channel keeps nothing back"
-        return min([self.cursor.next, *self.cursor.unfinished(), *self.first_deliveries()])
+        return min([self.cursor.lowest_unfinished, *self.first_deliveries()])
 
     # -- delivery
 
@@ -265,7 +294,7 @@ class Channel(Due):
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
         wanting = any(consumer.room > 0 for consumer in self.consumers)
         if self.position.depth > 0:
-            return wanting
+            return wanting and not self.position.is_being_saved
         self.topic.set_hungry(self, wanting)
         return False
 
@@ -289,7 +318,7 @@ class Channel(Due):
             if self._give_again(consumer, on_disk, now):
                 left -= 1
                 continue
-            span = self.position.peek()
+            span = self.position.peek(now)
             if span is None:
                 break
             segment, start, stop = span
@@ -325,7 +354,9 @@ class Channel(Due):
         Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts. `on_disk`
         is what `backend_depth` was.
         """
+        reads = self.topic.log.reads
         again = self.position.next_again()
+        consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
         if again is None:
             return False
         self._count(consumer, 1, on_disk)
@@ -382,6 +413,13 @@ class Channel(Due):
         self._touch()
         if not self.ephemeral:
             self.topic.change_names(at_once=True)
+
+    @property
+    def _unfinished_count(self) -> int:
+        return self.depth + self.in_flight_count + self.deferred_count
+
+    def _look_at(self, due: float) -> None:
+        self.topic.broker.agenda.at(due, self)
 
     def _touch(self) -> None:
         if self.cursor is not None:

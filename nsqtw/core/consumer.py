@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from nsqtw.core.agenda import Agenda, Due
 from nsqtw.core.client import Client
-from nsqtw.core.segment import Segment
+from nsqtw.core.segment import Segment, sequence_of
 
 if TYPE_CHECKING:
     from nsqtw.core.channel import Channel
@@ -153,6 +153,11 @@ class Consumer(Due):
         next_due = min((delivery.deadline for delivery in self.in_flight.values()), default=inf)
         return None if next_due == inf else next_due
 
-    def forget(self) -> None:
-        """The channel was emptied: nothing is in flight any more."""
-        self.in_flight.clear()
+    def forget(self, start: int = 0) -> None:
+        """The channel was emptied, or moved: nothing from the sequence `start` on is in flight any more."""
+        gone = [message_id for message_id in self.in_flight if sequence_of(message_id) >= start] if start else None
+        if gone is None:
+            self.in_flight.clear()
+        else:
+            for message_id in gone:
+                del self.in_flight[message_id]

@@ -2,16 +2,21 @@
 A durable channel's position: a place in the log, and the exceptions behind it.
 
 Theory of operation. `next` is the sequence below which everything was handed out. What is unfinished below it is
-either in flight on its first delivery, which the consumers' tables know, or has one *held* row here: requeued,
+either in flight on its first delivery, which the consumers' tables know, or has one *held* row (`core.held`): requeued,
 deferred, or in flight again. Everything else below `next` is finished; no list of finished messages exists.
 
 A requeued message waits in `_requeued` with a mark, a place that `next` has to reach first: min(released, next +
 mem_queue_size). So one message that fails for ever does not keep RDY 1 busy alone, and does not wait behind ten
-million others either. Marks never fall, so a queue in order of arrival is in order of marks.
+million others either. Marks never fall, so a queue in order of arrival is in order of marks. Deferred ones join the
+queue when they fall due, or, when that has a page of them, as they are asked for.
 
 Depth is counted, not subtracted from sequences, which have gaps: `taken_total` are the messages this cursor will not
 cut any more, of the topic's `released_total`. Deferred ones count as taken when they are released, and dropped
 ones when they are dropped.
+
+Deferred messages that are released ahead of `next` have held rows, so the log's records of them are passed over. A
+channel that was moved has no rows beyond the place it was moved to: below `_replays`, which is where `released` stood
+then, it takes deferred messages from the log too, none before its time, counted from when it was published.
 
 `changes()` gives what must be saved since the last time. A row that was born and finished in between leaves no
 trace in it.
@@ -20,68 +25,84 @@ trace in it.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nsqtw.core.consumer import FIRST, Delivery
 from nsqtw.core.cut import HeldRow, SavedCursor
+from nsqtw.core.held import Held, Pages
 from nsqtw.core.position import Again
 from nsqtw.core.segment import Segment, Span, sequence_of
+from nsqtw.errors import BackendError
 
 if TYPE_CHECKING:
     from nsqtw.core.topic import Topic
 
+RETRY_READ_SECONDS = 1.0
+_HELD_AT_ONCE = 1000
+"""Deferred messages of a replay that get held rows in one turn, about."""
+
 
 class Cursor:
-    """The position of one durable channel of `topic`. A new one starts at `released`."""
+    """
+    The position of one durable channel of `topic`. A new one starts at `released`. `pages` has its held rows that are
+    not in memory; None: all are. `look_at` has `fall_due` called.
+    """
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, pages: Pages | None, look_at: Callable[[float], None]) -> None:
         self._topic = topic
+        self._look_at = look_at
+        self._clock = topic.broker.held_clock
+        self._page_rows = topic.broker.page_rows
         self.next = topic.released
         self.taken_total = topic.released_total
         self.touched = True
         """Something changed since the last saved cut."""
         self._ahead: list[Segment] = []
-        self._held: dict[int, tuple[int, float]] = {}  # sequence -> attempts, due (0.0: not deferred)
+        self._held = Held(pages, self._page_rows)
         self._requeued: deque[tuple[int, int]] = deque()  # mark, sequence
+        self._is_restored = False  # and has not looked yet at what has become due since it was saved
         self._restored_count = 0  # how many of the oldest requeued ones nsqd would have read from disk
-        self._deferred: list[tuple[float, int]] = []  # heap of due, sequence
-        # sequence -> whether the last saved cut may have a row of it
-        self._changed: dict[int, bool] = {}
-        self._in_cut: dict[int, bool] = {}  # what `_changed` was when the cut that is being saved was made
-        self._emptied = False
+        self._replays = 0
 
     @property
     def depth(self) -> int:
-        return self._topic.released_total - self.taken_total + len(self._requeued)
+        return self._topic.released_total - self.taken_total + self._ready_again
 
     @property
     def backend_depth(self) -> int:
         unread = self._topic.released_total - self.taken_total
         in_memory = min(unread, self._topic.released_in_memory)
         room = self._topic.mem_queue_size - in_memory
-        in_memory += max(0, min(len(self._requeued) - self._restored_count, room))
+        in_memory += max(0, min(self._ready_again - self._restored_count, room))
         return max(0, self.depth - in_memory)
 
     @property
     def deferred_count(self) -> int:
-        return len(self._deferred)
+        return self._held.deferred_count
 
     @property
     def holds(self) -> bool:
         return bool(self._held)
 
+    @property
+    def is_being_saved(self) -> bool:
+        return self._held.is_blocked and not self._requeued and self.taken_total == self._topic.released_total
+
+    @property
+    def _ready_again(self) -> int:
+        """Messages that are ready and are not unread ones."""
+        return len(self._requeued) + self._held.due_behind_count
+
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
             if segment.delay_ms:
                 self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
-        return self._deferred[0][0] if self._deferred else None
+        return self._next_due(now)
 
     def hold_deferred(self, first: int, count: int, due: float) -> None:
         """Released messages that are to wait until `due`."""
-        for sequence in range(first, first + count):
-            self._hold(sequence, 0, due)
-            heappush(self._deferred, (due, sequence))
+        self._held.defer_run(first, count, self._clock.due_ms(due))
         self.taken_total += count
         self._touch()
 
@@ -90,15 +111,15 @@ class Cursor:
         self.taken_total += count
         self._touch()
 
-    def peek(self) -> Span | None:
+    def peek(self, now: float) -> Span | None:
         before = self.next
-        span = self._peek()
+        span = self._peek(now)
         if self.next != before:
             self._touch()  # a dropped range that is behind all cursors is forgotten: they must be saved with it
         return span
 
-    def _peek(self) -> Span | None:
-        released = self._topic.released
+    def _peek(self, now: float) -> Span | None:
+        released, most_taken = self._topic.released, self.taken_total + _HELD_AT_ONCE
         while self.next < released:
             segment = self._segment()
             if segment is None or segment.first >= released:
@@ -109,8 +130,10 @@ class Cursor:
             dropped, kept_again = self._topic.next_dropped(self.next)
             if dropped <= self.next:
                 self.next = max(self.next, kept_again)
-            elif segment.delay_ms:
+            elif segment.delay_ms and not self._is_due_again(segment, now):
                 self.next = segment.end
+                if self.taken_total >= most_taken:
+                    return None  # the rest in the next turn
             else:
                 return Span(segment, self.next - segment.first, min(segment.end, dropped) - segment.first)
         # Right unless messages were lost on the medium: then this is where the count is mended.
@@ -127,6 +150,9 @@ class Cursor:
         self._touch()
 
     def next_again(self) -> Again | None:
+        if self._held.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
+            self._held.read_on()
+            self._join_queue(self._held.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
         while self._requeued and self._requeued[0][0] <= self.next:
             _, sequence = self._requeued[0]
             found = self._topic.log.find(sequence)
@@ -134,107 +160,126 @@ class Cursor:
             if self._restored_count:
                 self._restored_count -= 1
             if found is not None:
-                return Again(sequence, self._held[sequence][0], *found)
+                return Again(sequence, self._held.attempts(sequence), *found)
             self._topic.lost(sequence)
             self.finish(sequence)
         return None
 
     def redelivered(self, again: Again) -> None:
-        self._hold(again.sequence, again.attempts + 1, 0.0)
-
-    def finish(self, sequence: int) -> None:
-        if self._held.pop(sequence, None) is None:
-            return
-        if self._changed.get(sequence) is False:
-            del self._changed[sequence]
-        else:
-            self._changed[sequence] = True
+        self._held.hold(again.sequence, again.attempts + 1)
         self._touch()
 
+    def finish(self, sequence: int) -> None:
+        if self._held.finish(sequence):
+            self._touch()
+
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
-        self._requeue(_sequence(message_id, delivery), delivery.attempts)
+        sequence = _sequence(message_id, delivery)
+        self._held.hold(sequence, delivery.attempts)
+        self._join_queue([sequence], self._mark())
+        self._touch()
 
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
-        sequence = _sequence(message_id, delivery)
-        self._hold(sequence, delivery.attempts, due)
-        heappush(self._deferred, (due, sequence))
+        self._held.defer(_sequence(message_id, delivery), delivery.attempts, self._clock.due_ms(due))
+        self._touch()
 
     def fall_due(self, now: float) -> float | None:
-        while self._deferred and self._deferred[0][0] <= now:
-            _, sequence = heappop(self._deferred)
-            self._requeue(sequence, self._held[sequence][0])
-        return self._deferred[0][0] if self._deferred else None
+        now_ms = self._clock.ms_at(now)
+        mark = self.next if self._is_restored else self._mark()
+        self._join_queue(self._held.take_due(now_ms), mark)
+        try:
+            while self._held.is_low and len(self._requeued) < self._page_rows and self._held.read_on():
+                self._join_queue(self._held.take_due(now_ms), mark)
+            self._held.count_due(now_ms)
+        except BackendError as error:
+            self._topic.read_failed(error)
+            return now + RETRY_READ_SECONDS
+        if self._is_restored:
+            self._is_restored = False
+            self._restored_count = self._ready_again
+        return self._next_due(now)
 
     def empty(self) -> None:
         self.next = self._topic.released
         self.taken_total = self._topic.released_total
         self._ahead.clear()
-        self._held.clear()
+        self.forget_held()
+
+    def forget_held(self) -> None:
+        """Requeued and deferred messages are as good as finished."""
+        self._held.forget()
         self._requeued.clear()
+        self._is_restored = False
         self._restored_count = 0
-        self._deferred.clear()
-        self._changed.clear()
-        self._emptied = True
         self._touch()
 
-    def unfinished(self) -> list[int]:
-        """The sequences with a held row, in any order."""
-        return list(self._held)
+    def seek(self, sequence: int) -> None:
+        """See `Channel.seek`. BackendError when it cannot be counted what comes then; nothing is changed."""
+        topic = self._topic
+        unread = topic.reading.count(sequence, topic.released)
+        if sequence >= self.next:
+            self.forget_held()
+        else:
+            self._held.forget_from(sequence)
+            # What is left is served at once: marks far ahead would have it wait for all that is replayed.
+            self._requeued = deque((sequence, other) for _, other in self._requeued if other < sequence)
+            self._restored_count = min(self._restored_count, len(self._requeued))
+        self.next, self._replays = sequence, topic.released
+        self.taken_total = topic.released_total - unread
+        self._ahead.clear()
+        self._touch()
 
-    def changes(self, name: str, first_deliveries: list[int], wall_ms_at: float) -> SavedCursor:
+    def held_rows(self, now: float, *, deferred: bool, limit: int) -> list[HeldRow]:
         """
-        What changed since the last call, to be saved. `wall_ms_at` + 1000 * moment is the wall clock in ms.
+        Some of the held rows, by when they are due, for looking at: deferred ones, or those that are ready and those in
+        flight again. BackendError.
         """
-        saved = SavedCursor(name, next=self.next, taken_total=self.taken_total, emptied=self._emptied)
+        return self._held.some(self._clock.ms_at(now), deferred=deferred, limit=limit)
+
+    def due_at(self, row: HeldRow) -> float:
+        """When a deferred row is due, in the clock of `now`."""
+        return self._clock.moment(row.due_ms)
+
+    @property
+    def replays(self) -> int:
+        """Below this sequence deferred messages are taken from the log."""
+        return self._replays
+
+    def held_in_memory(self) -> list[int]:
+        """The sequences of the held rows in memory, in any order: of an ephemeral topic's channel these are all."""
+        return self._held.sequences
+
+    @property
+    def lowest_unfinished(self) -> int:
+        """Under it nothing is unfinished but first deliveries, and what was there when the process started."""
+        return int(min(self.next, self._held.lowest))
+
+    def changes(self, name: str, first_deliveries: list[int]) -> SavedCursor:
+        """What changed since the last call, to be saved."""
+        saved = SavedCursor(name, next=self.next, taken_total=self.taken_total)
         saved.first_deliveries = first_deliveries
-        for sequence in self._changed:
-            row = self._held.get(sequence)
-            if row is None:
-                saved.dropped_rows.append(sequence)
-            else:
-                attempts, due = row
-                saved.held.append(HeldRow(sequence, attempts, round(wall_ms_at + due * 1000) if due else 0))
-        self._in_cut, self._changed = self._changed, {}
-        self._emptied = self.touched = False
+        saved.replays = self._replays if self.next < self._replays else 0
+        self._held.changes(saved)
+        self.touched = False
         return saved
 
     def end_of_save(self, saved: SavedCursor, *, failed: bool) -> None:
         """What `changes` gave last is saved; or it `failed`, and the next cut must have it."""
-        in_cut, self._in_cut = self._in_cut, {}
-        if not failed:
-            return
-        for sequence, may_be_saved in in_cut.items():
-            if may_be_saved or sequence in self._held:
-                self._changed[sequence] = may_be_saved
-            else:
-                self._changed.pop(sequence, None)
-        self._emptied = self._emptied or saved.emptied
-        self._touch()
+        self._held.end_of_save(saved, failed=failed)
+        if failed:
+            self._touch()
 
-    def restore(self, saved: SavedCursor, wall_ms_at: float) -> None:
+    def restore(self, saved: SavedCursor) -> None:
         """
-        Become what was saved. What was in flight comes back first; `wall_ms_at` as in `changes`. `emptied`
-        and `dropped_rows` say which of the rows that are saved are void.
+        Become what was saved. What was in flight comes back first. `emptied` says that the held rows that are saved are
+        void.
         """
-        self.next, self.taken_total = saved.next, saved.taken_total
-        rows = {row.sequence: row for row in saved.held}
+        self.next, self.taken_total, self._replays = saved.next, saved.taken_total, saved.replays
+        self._held.restore(saved)
         for sequence in sorted(saved.first_deliveries):
-            if sequence not in rows:
-                self._hold(sequence, 1, 0.0)
-                self._requeued.append((self.next, sequence))
-        for row in sorted(saved.held, key=lambda row: row.sequence):
-            if row.due_ms:
-                due = (row.due_ms - wall_ms_at) / 1000
-                self._held[row.sequence] = (row.attempts, due)
-                self._deferred.append((due, row.sequence))
-            else:
-                self._held[row.sequence] = (row.attempts, 0.0)
-                self._requeued.append((self.next, row.sequence))
-        self._restored_count = len(self._requeued)
-        heapify(self._deferred)
-        for sequence in saved.dropped_rows:
-            self._changed[sequence] = True
-        self._emptied = saved.emptied
+            self._held.hold(sequence, 1)
+            self._requeued.append((self.next, sequence))
+        self._is_restored = True
         self._touch()
 
     def _segment(self) -> Segment | None:
@@ -248,16 +293,29 @@ class Cursor:
         self._ahead.reverse()
         return self._ahead[-1] if self._ahead else None
 
-    def _requeue(self, sequence: int, attempts: int) -> None:
-        self._hold(sequence, attempts, 0.0)
-        mark = min(self._topic.released, self.next + max(1, self._topic.mem_queue_size))
-        self._requeued.append((mark, sequence))
+    def _is_due_again(self, segment: Segment, now: float) -> bool:
+        """
+        Whether deferred messages are to be taken from the log. Those of a replay that are not due yet are held from
+        now on.
+        """
+        if self.next >= self._replays:
+            return False
+        wall_ns = segment.timestamp_ns + segment.delay_ms * 10**6
+        due = (wall_ns - self._topic.broker.wall_offset_ns) / 1e9
+        if due > now:
+            self.hold_deferred(self.next, segment.end - self.next, due)
+            self._look_at(due)
+        return due <= now
 
-    def _hold(self, sequence: int, attempts: int, due: float) -> None:
-        if sequence not in self._changed:
-            self._changed[sequence] = sequence in self._held
-        self._held[sequence] = (attempts, due)
-        self._touch()
+    def _join_queue(self, sequences: list[int], mark: int) -> None:
+        self._requeued.extend([(mark, sequence) for sequence in sequences])
+
+    def _mark(self) -> int:
+        return min(self._topic.released, self.next + max(1, self._topic.mem_queue_size))
+
+    def _next_due(self, now: float) -> float | None:
+        due_ms = self._held.next_due_ms(self._clock.ms_at(now))
+        return None if due_ms is None else self._clock.moment(due_ms)
 
     def _touch(self) -> None:
         self.touched = True

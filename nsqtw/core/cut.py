@@ -6,8 +6,8 @@ flight on their first delivery, and held rows for every other unfinished message
 below `next` is finished. `released` and the cursors of a topic belong together and are saved in one
 transaction: apart from each other they lose messages.
 
-Only what changed since the last cut is in it; held rows come as differences. Wall-clock times are in
-milliseconds, because a monotonic clock means nothing to the next process.
+Only what changed since the last cut is in it; held rows come as differences. Their times are in milliseconds of the
+held clock (`core.held_clock`), because a monotonic clock means nothing to the next process.
 """
 
 from __future__ import annotations
@@ -22,12 +22,24 @@ class HeldRow:
     sequence: int
     attempts: int
     due_ms: int
-    """When it may be delivered, wall clock; 0: at once."""
+    """When it may be delivered, held clock; 0: at once."""
+
+
+@define(frozen=True)
+class HeldRun:
+    """Held rows of consecutive sequences that were never delivered and are due together."""
+
+    first: int
+    count: int
+    due_ms: int
 
 
 @define
 class SavedCursor:
-    """A channel as it is saved. In a cut `held` are the rows to write; when loaded, all there are."""
+    """
+    A channel as it is saved. In a cut `held` and `runs` are the rows to write; when loaded there are none: they stay
+    in positions.db until they are asked for.
+    """
 
     name: str
     paused: bool = False
@@ -36,10 +48,17 @@ class SavedCursor:
     first_deliveries: list[int] = field(factory=list)
     """Sequences in flight on their first delivery, in any order."""
     held: list[HeldRow] = field(factory=list)
+    runs: list[HeldRun] = field(factory=list)
+    held_count: int = 0
+    """How many held rows there are in all, with those of this cut."""
     dropped_rows: list[int] = field(factory=list)
     """In a cut: sequences whose held rows are to be removed."""
     emptied: bool = False
     """In a cut: remove all held rows first."""
+    replays: int = 0
+    """Below this sequence, deferred messages that it comes to have no held row of their own (see `core.cursor`)."""
+    forgotten_from: int | None = None
+    """In a cut: first remove the held rows from this sequence on."""
 
 
 @define(frozen=True)
@@ -49,6 +68,15 @@ class Waiting:
     first: int
     count: int
     delay_ms: int
+
+
+def add_waiting(runs: list[Waiting], run: Waiting) -> None:
+    """Append a run, or let the last one be longer by it."""
+    last = runs[-1] if runs else None
+    if last is not None and (last.first + last.count, last.delay_ms) == (run.first, run.delay_ms):
+        runs[-1] = Waiting(last.first, last.count + run.count, run.delay_ms)
+    else:
+        runs.append(run)
 
 
 @define
@@ -69,6 +97,16 @@ class SavedTopic:
     waiting: list[Waiting] = field(factory=list)
     durability: str = ""
     """The class it was given while a broker ran; "" for the one that the options say."""
+    retention_time: float | None = None
+    """How long it was told to keep what is finished while a broker ran; None: what the options say."""
+    retention_bytes: int | None = None
+    """How many bytes of that, likewise."""
+    floor: int | None = None
+    """From this sequence on everything is kept; None: nothing is kept because of its age."""
+    marks: list[tuple[int, int, int]] = field(factory=list)
+    """See `core.retention.Ages.saved`."""
+    runs: list[tuple[int, int]] = field(factory=list)
+    """See `core.runs.Runs.saved`."""
     cursors: list[SavedCursor] = field(factory=list)
 
 
@@ -79,13 +117,14 @@ class Cut:
     deleted_topics: list[str] = field(factory=list)
     deleted_channels: list[tuple[str, str]] = field(factory=list)
     topics: list[SavedTopic] = field(factory=list)
-    due_shift_ms: int = 0
-    """How far the wall clock was set forward since the last cut: first, due times saved before become so much later."""
     durable: bool = False
     """Whether it has to be on stable storage when it is saved."""
+    wall_shift_ms: int | None = None
+    """How far the wall clock is ahead of the held clock; None: as it was."""
 
     def __bool__(self) -> bool:
-        return bool(self.deleted_topics or self.deleted_channels or self.topics or self.due_shift_ms)
+        changed = self.deleted_topics or self.deleted_channels or self.topics
+        return bool(changed) or self.wall_shift_ms is not None
 
 
 @define
@@ -98,6 +137,12 @@ class Saved:
     topics: list[SavedTopic] = field(factory=list)
     lost: bool = False
     """The saved state was there and could not be used: it was set aside."""
+    wall_shift_ms: int = 0
+    """How far the wall clock was ahead of the held clock (see `core.held_clock`)."""
+    odd: list[str] = field(factory=list)
+    """What made no sense in it and was left out or mended, a sentence for the operator each."""
+    lost_topics: list[NamedTopic] = field(factory=list)
+    """Topics whose state made no sense, and was removed: only their names are known."""
     lost_how: str = field(default="", eq=False)
     """Why it could not be used, and where it is now."""
 

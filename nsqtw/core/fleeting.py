@@ -24,6 +24,7 @@ class Fleeting:
 
     backend_depth = 0
     holds = False
+    is_being_saved = False
 
     def __init__(self, mem_queue_size: int, room: Callable[[], int]) -> None:
         self.dropped_count = 0
@@ -58,7 +59,7 @@ class Fleeting:
                 self.dropped_count += segment.count - fitting
         return self._deferred[0][0] if self._deferred else None
 
-    def peek(self) -> Span | None:
+    def peek(self, now: float) -> Span | None:
         if not self._unread:
             return None
         segment, start, stop = self._unread[0]

@@ -77,6 +77,7 @@ class LateCommit(Due):
                 self._bytes += sum(len(segment.frames) for segment in waiting[topic])
             else:
                 topic.log.committed(waiting[topic])
+                topic.reading.tell()
         if failed:
             self.error = next(iter(failed.values()))
             self._broker.health.note_commit(self.error)
@@ -92,7 +93,9 @@ class LateCommit(Due):
         self.flush()
 
     def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
-        """The segments that some durable channel, or the first one to come, still wants."""
+        """The segments that some durable channel, or the first one to come, still wants; all when they are retained."""
+        if topic.reading.retained.is_on:
+            return segments
         cursors = [channel for channel in topic.channels.values() if channel.cursor is not None]
         if not cursors:
             return [segment for segment in segments if segment.end > topic.released]

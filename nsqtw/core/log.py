@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from operator import attrgetter
 
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, merge
 from nsqtw.interfaces import IBackend, IBackendQueue
@@ -80,6 +81,8 @@ class Log:
         self.is_in_memory = is_in_memory
         self.end: int = queue.end
         self._cache = cache
+        self.reads = 0
+        """How often the backend was read."""
         self._tail: list[Segment] = []
         self._firsts: list[int] = []
         self._start = 0
@@ -127,14 +130,30 @@ class Log:
                 return self._some_of_tail(start)
         return [segment for segment in block if segment.end > sequence]
 
+    def read(self, sequence: int, limit: int) -> list[Segment]:
+        """
+        As `following`, about `limit` bytes, and for a reader who comes once: what is read from the backend is not kept
+        in memory, and small segments stay as they are.
+        """
+        tail, start = self._tail, self._start
+        if start < len(tail) and sequence >= self._firsts[start]:
+            place = bisect_right(self._firsts, sequence, start) - 1
+            return self._some_of_tail(place + (tail[place].end <= sequence), limit)
+        return self._stored(sequence, limit) or self._some_of_tail(start, limit)
+
     def find(self, sequence: int) -> tuple[Segment, int] | None:
         """
         The segment that contains `sequence` and its index in there; None when it is not there any more.
         BackendError when the medium fails.
         """
-        found = self.following(sequence)
-        if found and found[0].first <= sequence:
-            return found[0], sequence - found[0].first
+        segments, firsts, start = self._tail, self._firsts, self._start
+        if start >= len(segments) or sequence < firsts[start]:
+            segments = self._cache.block(self, sequence) or self._read(sequence, SEGMENT_BYTES)
+            place = bisect_right(segments, sequence, key=_first) - 1
+        else:
+            place = bisect_right(firsts, sequence, start) - 1
+        if place >= 0 and sequence < segments[place].end:
+            return segments[place], sequence - segments[place].first
         return None
 
     def move(self, backend: IBackend, name: str) -> None:
@@ -155,24 +174,30 @@ class Log:
         self._start = 0
         self._cache.forget_blocks(self)
 
-    def _some_of_tail(self, place: int) -> list[Segment]:
+    def _some_of_tail(self, place: int, limit: int = SEGMENT_BYTES) -> list[Segment]:
         """About SEGMENT_BYTES of it: who holds on to them keeps them in memory."""
         stop, held = place, 0
-        while stop < len(self._tail) and held < SEGMENT_BYTES:
+        while stop < len(self._tail) and held < limit:
             held += len(self._tail[stop].frames)
             stop += 1
         return self._tail[place:stop]
 
     def _read(self, sequence: int, limit: int) -> list[Segment]:
-        """A block from the backend, up to where the tail begins, small segments merged."""
-        read = self.queue.read(sequence, limit)
-        if self._start < len(self._tail):
-            border = self._firsts[self._start]
-            read = [segment for segment in read if segment.first < border]
-        block = merge(read)
+        """A block from the backend, small segments merged."""
+        self.reads += 1
+        block = merge(self._stored(sequence, limit))
         if block:
             self._cache.keep_block(self, sequence, block)
         return block
 
+    def _stored(self, sequence: int, limit: int) -> list[Segment]:
+        """What the backend has, up to where the tail begins."""
+        read = self.queue.read(sequence, limit)
+        if self._start < len(self._tail):
+            border = self._firsts[self._start]
+            read = [segment for segment in read if segment.first < border]
+        return read
 
+
+_first = attrgetter("first")
 _FORGOTTEN = Segment(0, 0, 0, b"")

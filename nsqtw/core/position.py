@@ -42,12 +42,16 @@ class Position(Protocol):
     def holds(self) -> bool:
         """Whether a finished redelivery has to be told to `finish`."""
 
+    @property
+    def is_being_saved(self) -> bool:
+        """Whether all that could be delivered is on its way to positions.db: `fall_due` sees when it can be had."""
+
     def release(self, segments: list[Segment], now: float) -> float | None:
         """
         The topic released these; when some of them are deferred, the earliest moment one becomes due.
         """
 
-    def peek(self) -> Span | None:
+    def peek(self, now: float) -> Span | None:
         """The unread messages that come next, as far as they lie in one segment. BackendError."""
 
     def advance(self, count: int) -> None:

@@ -19,11 +19,15 @@ from attrs import evolve
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.cut import NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.log import Log
-from nsqtw.core.segment import Segment
+from nsqtw.core.retention import Ages, Mark, limits_of
+from nsqtw.core.runs import Runs
+from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.core.topic import Topic
-from nsqtw.interfaces import ICountedQueue
+from nsqtw.interfaces import ICountedQueue, IPositions
 from nsqtw.names import is_ephemeral
+from nsqtw.options import Options
 
 _READ_BYTES = 1 << 20
 
@@ -33,11 +37,13 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
     Make the topics of `broker`: those that were saved, those in `stored`, the names its backend has something of, and
     those that `nsqd.dat` has `named`. BackendError when a log cannot be opened or read.
     """
-    wall_ms_at = broker.wall_offset_ns / 1e6
+    broker.held_clock.start(broker.wall_offset_ns, saved.wall_shift_ms)
+    if not broker.options.keep_deferred:
+        broker.positions.forget_delays()
     known = {topic.name: topic for topic in saved.topics}
     for name in filter(is_ephemeral, stored):
         broker.backend.queue(name).delete()
-    wanted = {topic.name: topic for topic in named}
+    wanted = _union(named, saved.lost_topics)
     durable = [name for name in dict.fromkeys([*known, *stored, *wanted]) if not is_ephemeral(name)]
     logs = {name: broker.open_log(name) for name in durable}
     broker.start_blocks(saved.next_block, max((log.end for log in logs.values()), default=0))
@@ -46,20 +52,57 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
             broker.log("info", f"TOPIC({name}): created")
         asked = wanted.get(name, NamedTopic(name))
         state = known.get(name) or SavedTopic(name, asked.paused, released=log.queue.first, end=log.queue.first)
+        if not _is_possible(state, saved.next_block):
+            broker.log(
+                "error", f"TOPIC({name}): what was saved of it makes no sense - starts at the oldest message kept"
+            )
+            state = _from_the_oldest(state, log)
         _add_channels(broker, state, asked)
         owed, saved_end = _owed(state), state.end
-        mend(state, log)
+        mend(state, log, broker.positions)
         if saved_end > log.end and owed > _owed(state):
             _tell_loss(broker, name, log, saved_end, owed - _owed(state))
         elif name in known and ICountedQueue.providedBy(log.queue):
             log.queue.check(_start(state), owed)
-        _count_beyond(state, log)
+        _count_beyond(state, log, broker.options)
         if not broker.options.keep_deferred:
             _forget_delays(state)
         topic = broker.topics[name] = Topic(broker, name, log)
-        topic.restore(state, now, wall_ms_at)
+        topic.restore(state, now)
     for asked in wanted.values():
         _add_ephemeral(broker, asked, now)
+    broker.caps.are_on = True
+
+
+def _union(named: Iterable[NamedTopic], others: Iterable[NamedTopic]) -> dict[str, NamedTopic]:
+    """All of these by their names, with the channels of both."""
+    found = {topic.name: topic for topic in named}
+    for other in others:
+        topic = found.get(other.name, other)
+        known = {channel.name for channel in topic.channels}
+        more = tuple(channel for channel in other.channels if channel.name not in known)
+        found[other.name] = evolve(topic, channels=topic.channels + more)
+    return found
+
+
+def _is_possible(state: SavedTopic, next_block: int | None) -> bool:
+    """
+    Whether numbers that were saved together go together. No sequence can be in a block nobody was given; after a power
+    loss a cursor may well be beyond what is released.
+    """
+    limit = SEQUENCE_MASK if next_block is None else next_block * BLOCK_SIZE
+    return (
+        state.released_total <= state.put_total
+        and max([state.released, *(cursor.next for cursor in state.cursors)]) <= limit
+        and all(cursor.taken_total <= state.released_total for cursor in state.cursors)
+    )
+
+
+def _from_the_oldest(state: SavedTopic, log: Log) -> SavedTopic:
+    """The same topic with its channels, which have read nothing."""
+    first = log.queue.first
+    cursors = [SavedCursor(cursor.name, cursor.paused, next=first, emptied=True) for cursor in state.cursors]
+    return SavedTopic(state.name, state.paused, released=first, end=first, durability=state.durability, cursors=cursors)
 
 
 def _add_channels(broker: Broker, state: SavedTopic, asked: NamedTopic) -> None:
@@ -84,12 +127,12 @@ def _add_ephemeral(broker: Broker, asked: NamedTopic, now: float) -> None:
                 channel.pause()
 
 
-def mend(state: SavedTopic, log: Log) -> None:
+def mend(state: SavedTopic, log: Log, positions: IPositions) -> None:
     """Let `state` refer to nothing that its log has not got. BackendError when that cannot be read."""
     if log.queue.first == log.queue.end:
         _forget_messages(state, log)
     elif log.end < state.end:
-        _count_again(state, log)
+        _count_again(state, log, positions)
 
 
 def _start(state: SavedTopic) -> int:
@@ -111,29 +154,36 @@ def _tell_loss(broker: Broker, topic: str, log: Log, saved_end: int, count: int)
     broker.log(level, text, topic=topic, end=log.end, saved_end=saved_end, count=count)
 
 
-def _count_beyond(state: SavedTopic, log: Log) -> None:
+def _count_beyond(state: SavedTopic, log: Log, options: Options) -> None:
     """Add to `state` what the log has beyond the end that was saved."""
+    limits = limits_of(state.name, (state.retention_time, state.retention_bytes), options)
+    runs, ages = Runs(state.end, state.runs), Ages(limits, state.end, map(Mark._make, state.marks))
+    runs.cut(log.end)
+    ages.cut(log.end)
     while read := log.queue.read(state.end, _READ_BYTES):
+        for segment in read:
+            runs.took(segment.first, segment.count)
+            ages.took(segment)
         state.put_total += sum(segment.count for segment in read)
         state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms]
         state.end = read[-1].end
+    state.runs, state.marks = runs.saved(), [*ages.saved()]
 
 
 def _forget_delays(state: SavedTopic) -> None:
     """What was deferred is to be delivered at once."""
     state.waiting = [evolve(waiting, delay_ms=0) for waiting in state.waiting]
-    for cursor in state.cursors:
-        cursor.held = [evolve(row, due_ms=0) for row in cursor.held]
 
 
-def _count_again(state: SavedTopic, log: Log) -> None:
+def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
     """The log ends before the end that was saved: what is gone is not counted, and nobody waits for it."""
     state.waiting = [waiting for waiting in state.waiting if waiting.first < log.end]
     for cursor in state.cursors:
-        cursor.dropped_rows += [row.sequence for row in cursor.held if row.sequence >= log.end]
-        cursor.held = [row for row in cursor.held if row.sequence < log.end]
+        cursor.held_count -= positions.forget_held(state.name, cursor.name, log.end)
         cursor.first_deliveries = [sequence for sequence in cursor.first_deliveries if sequence < log.end]
+        cursor.next = min(cursor.next, log.end)
         cursor.taken_total = state.released_total
+    state.released = min(state.released, log.end)
     state.put_total = state.released_total
     sequence = min([state.released, *(cursor.next for cursor in state.cursors)])
     while read := log.queue.read(sequence, _READ_BYTES):
@@ -141,13 +191,13 @@ def _count_again(state: SavedTopic, log: Log) -> None:
         for segment in read:
             state.put_total += max(0, segment.end - max(segment.first, state.released))
             for cursor in state.cursors:
-                if not segment.delay_ms:
-                    cursor.taken_total -= _unread(segment, cursor.next, state)
+                stop = min(cursor.replays, state.released) if segment.delay_ms else state.released
+                cursor.taken_total -= _unread(segment, cursor.next, stop, state)
 
 
-def _unread(segment: Segment, start: int, state: SavedTopic) -> int:
-    """How many messages of a segment a cursor at `start` still has to read of what is released."""
-    low, high = max(segment.first, start), min(segment.end, state.released)
+def _unread(segment: Segment, start: int, stop: int, state: SavedTopic) -> int:
+    """How many messages of a segment a cursor at `start` still has to read up to `stop`."""
+    low, high = max(segment.first, start), min(segment.end, stop)
     dropped = sum(max(0, min(high, stop) - max(low, first)) for first, stop in state.dropped)
     return max(0, high - low) - dropped
 
@@ -159,8 +209,8 @@ def _forget_messages(state: SavedTopic, log: Log) -> None:
     state.waiting.clear()
     state.dropped.clear()
     for cursor in state.cursors:
-        cursor.next = log.end
+        cursor.next, cursor.replays = log.end, 0
         cursor.taken_total = state.released_total
-        cursor.emptied = bool(cursor.held)
-        cursor.held.clear()
+        cursor.emptied = cursor.held_count > 0
+        cursor.held_count = 0
         cursor.first_deliveries.clear()

@@ -101,6 +101,13 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
     }
     if topic.durability != "os":
         found["durability"] = topic.durability
+    limits = topic.reading.retained.limits
+    if limits:
+        found["retention"] = {
+            "time_ms": round(limits.time * 1000),
+            "bytes": limits.bytes,
+            "earliest": topic.reading.kept_from,
+        }
     return found
 
 

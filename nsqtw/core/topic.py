@@ -14,17 +14,20 @@ This module is hot, once per publish command and per segment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting, add_waiting
+from nsqtw.core.held import Pages
 from nsqtw.core.intake import Intake
 from nsqtw.core.log import Log
+from nsqtw.core.reading import Reading
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import Waiter
 from nsqtw.names import is_ephemeral
+from nsqtw.topic_rules import EARLIEST
 
 if TYPE_CHECKING:
     from nsqtw.core.broker import Broker
@@ -53,6 +56,7 @@ class Topic:
         self.message_bytes = 0
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""
+        self.reading = Reading(self)
         self._intake = Intake(broker)
         self._waiting: list[Waiting] = []
         self._dropped: list[tuple[int, int]] = []
@@ -114,11 +118,15 @@ class Topic:
         self._count(segments)
         self.log.append(segments, pinned=pinned)
         self.put_total += sum(segment.count for segment in segments)
-        self._waiting += [Waiting(s.first, s.count, s.delay_ms) for s in segments if s.delay_ms]
+        self.reading.took(segments, now)
+        for segment in segments:
+            if segment.delay_ms:
+                add_waiting(self._waiting, Waiting(segment.first, segment.count, segment.delay_ms))
         if self.flows:
             self._release(segments, now)
         if self.log.is_in_memory:
             self.log.queue.trim(*self.unfinished())
+        self.reading.tell()
         self.touch()
 
     @property
@@ -128,10 +136,11 @@ class Topic:
 
     # -- channels
 
-    def channel(self, name: str, now: float) -> Channel:
+    def channel(self, name: str, now: float, start: str = "") -> Channel:
         """
         The channel of that name, created when there is none: it starts at `released`, the first one so gets
-        what the topic kept. Whoever must rely on its birth waits for `broker.save`. Exiting; BackendError when an
+        what the topic kept; or at the oldest message kept, when `start`, or else the options, say "earliest". Whoever
+        must rely on its birth waits for `broker.save`. Exiting; InvalidName; CapReached; BackendError when an
         ephemeral topic cannot move its log out of memory for it.
         """
         found = self.channels.get(name)
@@ -139,11 +148,15 @@ class Topic:
             return found
         if self.exiting:
             raise Exiting
+        self.broker.caps.check_channel(name)
         if self.ephemeral and not is_ephemeral(name):
             self.broker.move_out_of_memory(self)
         channel = Channel(self, name)
         kept = self._kept() if channel.ephemeral and not self.paused else []
+        if (start or self.broker.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
+            channel.seek(self.reading.kept_from)
         self.channels[name] = channel
+        self.broker.caps.channel_count += 1
         self.broker.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
         self._release_kept(kept, now)
         self.touch()
@@ -154,6 +167,7 @@ class Topic:
     def delete_channel(self, name: str) -> None:
         """Remove a channel and everything in it, and disconnect its consumers. KeyError. Saved with the next cut."""
         channel = self.channels.pop(name)
+        self.broker.caps.channel_count -= 1
         if not self.exiting:
             self.broker.log("info", "TOPIC({topic}): deleting channel {channel}", topic=self.name, channel=name)
         self.broker.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
@@ -198,7 +212,7 @@ class Topic:
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
         dropped = self.depth
-        if self.channels and self.log.end > self.released:
+        if (self.channels or self.reading.retained.is_on) and self.log.end > self.released:
             self._dropped.append((self.released, self.log.end))
         for channel in self.channels.values():
             channel.joined_total += dropped
@@ -217,6 +231,7 @@ class Topic:
             waiter(Exiting())
         for name in list(self.channels):
             self.delete_channel(name)
+        self.reading.tell()
         self.log.close()
 
     def say_closing(self) -> None:
@@ -226,6 +241,10 @@ class Topic:
             self.broker.log("info", "CHANNEL({channel}): closing", topic=self.name, channel=name)
 
     # -- for channels and cursors
+
+    def pages(self, channel: str) -> Pages | None:
+        """Where the held rows of a durable channel are that are not in memory. Those of an ephemeral topic all are."""
+        return None if self.ephemeral else self.broker.pages(self.name, channel)
 
     def touch(self) -> None:
         """Something changed that the next cut should have."""
@@ -253,6 +272,12 @@ class Topic:
             if sequence < stop:
                 return start, stop
         return self.released, self.released
+
+    def dropped_between(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The dropped ranges between two sequences, as far as they lie there."""
+        for first, end in self._dropped:
+            if start < end and first < stop:
+                yield max(first, start), min(end, stop)
 
     def lost(self, sequence: int) -> None:
         """An unfinished message is not in the log any more."""
@@ -282,14 +307,11 @@ class Topic:
         for channel in self.channels.values():
             if channel.cursor is not None:
                 below = min(below, channel.cursor.next)
-                keep.update(channel.cursor.unfinished(), channel.first_deliveries())
+                keep.update(channel.cursor.held_in_memory(), channel.first_deliveries())
         return below, sorted(keep)
 
-    def saved(self, wall_ms_at: float) -> SavedTopic:
-        """What changed since the last cut (see `Cursor.changes` for the clock)."""
-        cursors = [channel.cursor for channel in self.channels.values() if channel.cursor is not None]
-        lowest = min((cursor.next for cursor in cursors), default=self.released)
-        self._dropped = [(start, stop) for start, stop in self._dropped if stop > lowest]
+    def saved(self, now: float) -> SavedTopic:
+        """What changed since the last cut."""
         saved = SavedTopic(
             self.name,
             paused=self.paused,
@@ -297,14 +319,17 @@ class Topic:
             released_total=self.released_total,
             end=self.log.end,
             put_total=self.put_total,
-            dropped=list(self._dropped),
             waiting=list(self._waiting),
             durability=self._given_durability,
         )
+        self.reading.save_into(saved, self.broker.timestamp_ns(now) // 10**6)
+        lowest = self.reading.kept_from
+        self._dropped = [(start, stop) for start, stop in self._dropped if stop > lowest]
+        saved.dropped = list(self._dropped)
         self._in_cut.clear()
         for channel in self.channels.values():
             if channel.cursor is not None and channel.cursor.touched:
-                cursor = channel.cursor.changes(channel.name, channel.first_deliveries(), wall_ms_at)
+                cursor = channel.cursor.changes(channel.name, channel.first_deliveries())
                 cursor.paused = channel.paused
                 saved.cursors.append(cursor)
                 self._in_cut.append((channel, cursor))
@@ -320,7 +345,7 @@ class Topic:
         if failed:
             self.touch()
 
-    def restore(self, saved: SavedTopic, now: float, wall_ms_at: float) -> None:
+    def restore(self, saved: SavedTopic, now: float) -> None:
         """
         Become what was saved. What was put and not released goes to the channels now, deferred messages counted
         from their publish time.
@@ -336,16 +361,18 @@ class Topic:
             channel = self.channels[cursor.name] = Channel(self, cursor.name)
             channel.paused = cursor.paused
             channel.is_saved = True
+            self.broker.caps.channel_count += 1
             if channel.cursor is not None:
-                channel.cursor.restore(cursor, wall_ms_at)
+                channel.cursor.restore(cursor)
         if self.flows:
             for waiting in self._waiting:
-                self._hold_back(waiting, self._published(waiting, now, wall_ms_at))
+                self._hold_back(waiting, self._published(waiting, now))
             self._waiting.clear()
             self.released, self.released_total = self.log.end, self.put_total
         for channel in self.channels.values():
             channel.joined_total = self.released_total
             channel.await_deferred(now)
+        self.reading.restore(saved, now)
         self.touch()
 
     # -- inside
@@ -387,6 +414,7 @@ class Topic:
             if channel.ephemeral:
                 channel.release(kept, now)
             channel.wake()
+        self.reading.tell()
 
     def _kept(self) -> list[Segment]:
         """What is not released yet, as far as an ephemeral channel could take it. BackendError."""
@@ -413,10 +441,10 @@ class Topic:
                 channel.cursor.hold_deferred(waiting.first, waiting.count, due)
                 self.broker.agenda.at(due, channel)
 
-    def _published(self, waiting: Waiting, now: float, wall_ms_at: float) -> float:
-        """When deferred messages were published, in the clock of `now`."""
-        found = self.log.find(waiting.first)
-        return now if found is None else found[0].timestamp_ns / 1e9 - wall_ms_at / 1000
+    def _published(self, waiting: Waiting, now: float) -> float:
+        """When deferred messages were published, the last of them, in the clock of `now`."""
+        found = self.log.find(waiting.first + waiting.count - 1)
+        return now if found is None else (found[0].timestamp_ns - self.broker.wall_offset_ns) / 1e9
 
     def _count(self, segments: list[Segment]) -> None:
         """Messages that were accepted."""

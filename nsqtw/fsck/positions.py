@@ -23,6 +23,7 @@ from attrs import define, field
 from nsqtw.assembly import POSITIONS_FILE
 from nsqtw.backends.positions import Positions
 from nsqtw.core.cut import Saved, SavedCursor, SavedTopic
+from nsqtw.core.held import all_rows
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.fsck.finding import Finding
 from nsqtw.fsck.topic_log import TopicLog
@@ -45,6 +46,8 @@ class PositionsCheck:
     """Why a start would fail: a newer nsqtw wrote it."""
     problems: list[str] = field(factory=list)
     """What SQLite's own check says."""
+    odd: list[str] = field(factory=list)
+    """What makes no sense in it, and what a start makes of that."""
 
     def findings(self, has_logs: bool) -> Iterator[Finding]:
         """What is wrong with the database itself. `has_logs`: some topic has messages."""
@@ -60,6 +63,8 @@ class PositionsCheck:
         elif self.problems:
             costs = f"{'; '.join(self.problems)}; all in it can still be read"
             yield Finding("damaged positions", self.path, costs, "writes it anew and sets the old one aside")
+        for costs in self.odd:
+            yield Finding("odd positions", self.path, costs)
 
 
 def check_positions(directory: str) -> PositionsCheck:
@@ -85,8 +90,11 @@ def check_positions(directory: str) -> PositionsCheck:
         except BackendError as refusal:
             found.refusal = str(refusal)
             return found
+        if not saved.lost:
+            found.saved = saved
+            found.odd = saved.odd
+            _read_held(positions, saved)
         positions.close(False)
-        found.saved = None if saved.lost else saved
     return found
 
 
@@ -101,6 +109,14 @@ def compare(path: str, saved: Saved, logs: dict[str, TopicLog]) -> Iterator[Find
         log = logs.get(topic.name, TopicLog(topic.name, ""))
         if log.is_known:
             yield from _compare_topic(path, topic, log)
+
+
+def _read_held(positions: Positions, saved: Saved) -> None:
+    """Fill in the held rows, all of them. BackendError."""
+    for topic in saved.topics:
+        for cursor in topic.cursors:
+            cursor.held = list(all_rows(positions, topic.name, cursor.name))
+            cursor.held_count = len(cursor.held)
 
 
 def _compare_topic(path: str, topic: SavedTopic, log: TopicLog) -> Iterator[Finding]:
@@ -135,10 +151,11 @@ def _count(log: TopicLog, low: int, high: int) -> int:
 
 
 def _unread(topic: SavedTopic, cursor: SavedCursor, log: TopicLog) -> int:
-    """Released messages a cursor has not come to: deferred and dropped ones count as taken."""
-    unread = log.at_once.count(cursor.next, topic.released)
+    """Released messages a cursor has not come to: dropped ones count as taken, and deferred ones but in a replay."""
+    unread = log.at_once.count(cursor.next, topic.released) + log.deferred.count(cursor.next, cursor.replays)
     for first, stop in topic.dropped:
         unread -= log.at_once.count(max(first, cursor.next), min(stop, topic.released))
+        unread -= log.deferred.count(max(first, cursor.next), min(stop, cursor.replays))
     return unread
 
 

@@ -2,44 +2,48 @@
 POST /topic/... and /channel/...: create, delete, empty, pause and unpause; and what nsqd has not got, under /v2.
 
 What is answered with success survives a crash: it is answered when the broker has saved it. What is ephemeral is
-never saved and answered at once. Words and order of the refusals are nsqd's, also where /topic and /channel have
-different ones for the same mistake (nsqd specification 3.8).
+never saved and answered at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from twisted.logger import Logger
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
-from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, Exiting
-from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import DONE, EXITING, INTERNAL_ERROR, INVALID_REQUEST, Answer, Refused, failure
-from nsqtw.net.http_query import parameters
+from nsqtw.errors import BackendError, CapReached, Exiting
+from nsqtw.names import is_ephemeral
+from nsqtw.net.http_answers import DONE, EXITING, INTERNAL_ERROR, INVALID_REQUEST, Answer, Refused, cap_reached, failure
+from nsqtw.net.http_names import (
+    Parameters,
+    channel_named,
+    durable_topic,
+    names,
+    topic_name,
+    topic_named,
+    valid_topic_name,
+)
+from nsqtw.net.http_query import parameters, whole_number
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
-from nsqtw.topic_rules import DURABILITIES
+from nsqtw.option_values import parse_duration
+from nsqtw.topic_rules import DURABILITIES, STARTS, is_retention_time
 
-_MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
-_MISSING_CHANNEL = failure(400, "MISSING_ARG_CHANNEL")
-_INVALID_TOPIC = failure(400, "INVALID_TOPIC")
-_INVALID_ARG_TOPIC = failure(400, "INVALID_ARG_TOPIC")
-_INVALID_ARG_CHANNEL = failure(400, "INVALID_ARG_CHANNEL")
+_MISSING_RETENTION = failure(400, "MISSING_ARG_TIME_OR_BYTES")
+_INVALID_TIME = failure(400, "INVALID_TIME")
 _INVALID_CLASS = failure(400, "INVALID_CLASS")
-_TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
-_CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
+_INVALID_START = failure(400, "INVALID_START")
+_EPHEMERAL_CHANNEL = failure(400, "EPHEMERAL_CHANNEL")
 
 _DEFAULT = "default"
-"""The durability class that the options say."""
+"""What the options say."""
 _CLASSES = (*DURABILITIES, _DEFAULT)
 
-_Parameters = Mapping[str, str]
-_Change = Callable[[_Parameters], bool]
+_Change = Callable[[Parameters], bool]
 """Changes something and returns whether it is ephemeral. Refused, Exiting, BackendError."""
 
 _log = Logger()
@@ -61,6 +65,7 @@ class Administration:
             b"/topic/pause": self._pause_topic,
             b"/topic/unpause": self._unpause_topic,
             b"/v2/topic/durability": self._set_durability,
+            b"/v2/topic/retention": self._set_retention,
             b"/channel/create": self._create_channel,
             b"/channel/delete": self._delete_channel,
             b"/channel/empty": self._empty_channel,
@@ -86,6 +91,8 @@ class Administration:
             is_ephemeral = change(parameters(request.query))
         except Exiting:
             return EXITING
+        except CapReached as error:
+            return cap_reached(error)
         except BackendError as error:
             return _failed(request, error)
         finally:
@@ -97,102 +104,99 @@ class Administration:
 
     # -- topics
 
-    def _create_topic(self, given: _Parameters) -> bool:
-        return self._broker.topic(_valid_topic_name(given)).ephemeral
+    def _create_topic(self, given: Parameters) -> bool:
+        return self._broker.topic(valid_topic_name(given)).ephemeral
 
-    def _delete_topic(self, given: _Parameters) -> bool:
-        topic = self._topic(_topic_name(given))
+    def _delete_topic(self, given: Parameters) -> bool:
+        topic = topic_named(self._broker, topic_name(given))
         self._broker.delete_topic(topic.name)
         return topic.ephemeral
 
-    def _empty_topic(self, given: _Parameters) -> bool:
-        topic = self._topic(_valid_topic_name(given))
+    def _empty_topic(self, given: Parameters) -> bool:
+        topic = topic_named(self._broker, valid_topic_name(given))
         topic.empty()
         return topic.ephemeral
 
-    def _pause_topic(self, given: _Parameters) -> bool:
-        topic = self._topic(_topic_name(given))
+    def _pause_topic(self, given: Parameters) -> bool:
+        topic = topic_named(self._broker, topic_name(given))
         topic.pause()
         return topic.ephemeral
 
-    def _unpause_topic(self, given: _Parameters) -> bool:
-        topic = self._topic(_topic_name(given))
+    def _unpause_topic(self, given: Parameters) -> bool:
+        topic = topic_named(self._broker, topic_name(given))
         topic.unpause(self._pump.now())
         return topic.ephemeral
 
-    def _set_durability(self, given: _Parameters) -> bool:
-        topic = self._topic(_topic_name(given))
+    def _set_durability(self, given: Parameters) -> bool:
+        topic = topic_named(self._broker, topic_name(given))
         durability = given.get("class", "")
         if durability not in _CLASSES:
             raise Refused(_INVALID_CLASS)
         topic.set_durability("" if durability == _DEFAULT else durability)
         return topic.ephemeral
 
+    def _set_retention(self, given: Parameters) -> bool:
+        topic = durable_topic(self._broker, given)
+        time, size = topic.reading.retained.given
+        if "time" in given:
+            time = _retention_time(given["time"])
+        if "bytes" in given:
+            size = _retention_bytes(given["bytes"])
+        if not {"time", "bytes"} & set(given):
+            raise Refused(_MISSING_RETENTION)
+        topic.reading.retained.give((time, size), self._pump.now())
+        topic.reading.tell()
+        topic.touch()
+        return False
+
     # -- channels
 
-    def _create_channel(self, given: _Parameters) -> bool:
-        topic_name, name = _names(given)
-        return _is_ephemeral(self._topic(topic_name).channel(name, self._pump.now()))
+    def _create_channel(self, given: Parameters) -> bool:
+        topic, name = names(given)
+        start = given.get("start", "")
+        if start and start not in STARTS:
+            raise Refused(_INVALID_START)
+        if start and is_ephemeral(name):
+            raise Refused(_EPHEMERAL_CHANNEL)
+        return _is_ephemeral(topic_named(self._broker, topic).channel(name, self._pump.now(), start))
 
-    def _delete_channel(self, given: _Parameters) -> bool:
-        channel = self._channel(given)
+    def _delete_channel(self, given: Parameters) -> bool:
+        channel = channel_named(self._broker, given)
         channel.topic.delete_channel(channel.name)
         return _is_ephemeral(channel)
 
-    def _empty_channel(self, given: _Parameters) -> bool:
-        channel = self._channel(given)
+    def _empty_channel(self, given: Parameters) -> bool:
+        channel = channel_named(self._broker, given)
         channel.empty()
         return _is_ephemeral(channel)
 
-    def _pause_channel(self, given: _Parameters) -> bool:
-        channel = self._channel(given)
+    def _pause_channel(self, given: Parameters) -> bool:
+        channel = channel_named(self._broker, given)
         channel.pause()
         return _is_ephemeral(channel)
 
-    def _unpause_channel(self, given: _Parameters) -> bool:
-        channel = self._channel(given)
+    def _unpause_channel(self, given: Parameters) -> bool:
+        channel = channel_named(self._broker, given)
         channel.unpause()
         return _is_ephemeral(channel)
 
-    # -- inside
 
-    def _topic(self, name: str) -> Topic:
-        topic = self._broker.topics.get(name)
-        if topic is None:
-            raise Refused(_TOPIC_NOT_FOUND)
-        return topic
-
-    def _channel(self, given: _Parameters) -> Channel:
-        topic_name, name = _names(given)
-        channel = self._topic(topic_name).channels.get(name)
-        if channel is None:
-            raise Refused(_CHANNEL_NOT_FOUND)
-        return channel
+def _retention_time(text: str) -> float | None:
+    """Seconds; None for what the options say. Refused."""
+    if text == _DEFAULT:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except ValueError:
+        seconds = -1.0
+    if not is_retention_time(seconds):
+        raise Refused(_INVALID_TIME)
+    return seconds
 
 
-def _topic_name(given: _Parameters) -> str:
-    if "topic" not in given:
-        raise Refused(_MISSING_TOPIC)
-    return given["topic"]
-
-
-def _valid_topic_name(given: _Parameters) -> str:
-    name = _topic_name(given)
-    if not is_valid_name(name):
-        raise Refused(_INVALID_TOPIC)
-    return name
-
-
-def _names(given: _Parameters) -> tuple[str, str]:
-    """The topic and the channel."""
-    topic = _topic_name(given)
-    if not is_valid_name(topic):
-        raise Refused(_INVALID_ARG_TOPIC)
-    if "channel" not in given:
-        raise Refused(_MISSING_CHANNEL)
-    if not is_valid_name(given["channel"]):
-        raise Refused(_INVALID_ARG_CHANNEL)
-    return topic, given["channel"]
+def _retention_bytes(text: str) -> int | None:
+    """Bytes; None for what the options say. Refused."""
+    return None if text == _DEFAULT else whole_number({"bytes": text}, "bytes", 0)
 
 
 def _is_ephemeral(channel: Channel) -> bool:

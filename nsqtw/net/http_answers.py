@@ -20,7 +20,7 @@ from typing import Any
 
 from twisted.web.http import datetimeToString
 
-from nsqtw.errors import NsqtwError
+from nsqtw.errors import CapReached, NsqtwError
 from nsqtw.gotext import json_text
 
 _TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
@@ -38,6 +38,7 @@ _REASONS = {
     403: b"Forbidden",
     404: b"Not Found",
     405: b"Method Not Allowed",
+    408: b"Request Timeout",
     413: b"Request Entity Too Large",
     417: b"Expectation Failed",
     431: b"Request Header Fields Too Large",
@@ -94,9 +95,19 @@ def document(value: Any) -> Answer:
     return Answer(200, json_text(value), _JSON, _NSQ)
 
 
+def binary(body: bytes, content_type: bytes, *headers: tuple[bytes, bytes]) -> Answer:
+    """Success, as bytes of some format."""
+    return Answer(200, body, (b"Content-Type", content_type), _NSQ, *headers)
+
+
 def failure(status: int, message: str, *headers: tuple[bytes, bytes]) -> Answer:
     """An error that is one word: `{"message":"..."}`."""
     return Answer(status, json_text({"message": message}), *headers, _JSON, _NSQ)
+
+
+def cap_reached(error: CapReached) -> Answer:
+    """The broker takes no more of these."""
+    return failure(503, f"TOO_MANY_{error.what.upper()}")
 
 
 def plain(status: int, message: str) -> Answer:
@@ -150,6 +161,9 @@ MALFORMED = plain(400, "400 Bad Request")
 NO_HOST = plain(400, "400 Bad Request: missing required Host header")
 BAD_HOST = plain(400, "400 Bad Request: malformed Host header")
 UNEXPECTED = Answer(417)
+TIMED_OUT = failure(408, "REQUEST_TIMEOUT")
+TOO_MUCH_UNFINISHED = failure(503, "TOO_MANY_UNFINISHED_REQUESTS")
+TOO_MANY_CONNECTIONS = failure(503, "TOO_MANY_CONNECTIONS")
 HEADERS_TOO_LARGE = plain(431, "431 Request Header Fields Too Large")
 
 _date_second = 0

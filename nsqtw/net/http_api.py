@@ -3,6 +3,9 @@ The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
 
     GET    /ping  /info  /stats                                             http_stats
     POST   /pub  /mpub                                                      http_publish
+    GET    /v2/topic/log  /v2/topic/log/range                               http_log
+    POST   /v2/channel/seek                                                 http_replay
+    GET    /v2/channel/messages  /v2/topic/messages                         http_replay
     POST   /topic/{create,delete,empty,pause,unpause}?topic=                http_admin
     POST   /channel/{create,delete,empty,pause,unpause}?topic=&channel=     http_admin
     GET    /config/:opt                                                     http_config
@@ -10,6 +13,7 @@ The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
     GET    /debug/pprof/...                                                 http_debug
     PUT    /debug/setblockrate                                              http_debug
     POST   /debug/freememory                                                http_debug
+    GET    /v2/openapi.json                                                 openapi
 
 Theory of operation. There is one table of routes and no tree of resources. A request (http_request) looks its route
 up when its headers are there, takes in as much of its body as the route allows, and calls the handler once. The
@@ -26,18 +30,25 @@ What a request asks stands in its query, never in a form in its body.
 
 from __future__ import annotations
 
+from typing import Any
+
 from twisted.web.http import HTTPFactory
 
 from nsqtw.core.broker import Broker
+from nsqtw.net.gate import Refusal
 from nsqtw.net.http_admin import Administration
-from nsqtw.net.http_answers import tls_required
+from nsqtw.net.http_answers import TOO_MANY_CONNECTIONS, Answer, tls_required
 from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_door import HttpDoor
+from nsqtw.net.http_log import LogReading
 from nsqtw.net.http_publish import Publishing
+from nsqtw.net.http_replay import Replay
+from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import ANY_RIGHT, FREE, OneAnswer, Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
+from nsqtw.net.limits import Limits
 from nsqtw.net.pump import Pump
 
 
@@ -50,12 +61,29 @@ class HttpFactory(HTTPFactory):
     noisy = False
     protocol = HttpConnection  # type: ignore[assignment]
 
-    def __init__(self, routes: Routes | OneAnswer, pump: Pump, door: HttpDoor | None, is_local: bool) -> None:
+    def __init__(
+        self, routes: Routes | OneAnswer, pump: Pump, limits: Limits, door: HttpDoor | None, is_local: bool
+    ) -> None:
         super().__init__(timeout=None)  # type: ignore[arg-type]
         self.routes = routes
         self.pump = pump
+        self.limits = limits
         self.door = door
         self.is_local = is_local
+        self.connections: set[HttpConnection] = set()
+
+    def buildProtocol(self, addr: Any) -> Any:
+        if not self.limits.gate.enter(addr):
+            answer = TOO_MANY_CONNECTIONS.encode(b"HTTP/1.1", kept=False)
+            return Refusal(self.limits.gate, self.pump.reactor, answer)
+        connection: Any = super().buildProtocol(addr)
+        connection.address = addr
+        return connection
+
+    def disconnect_all(self) -> None:
+        """The broker stops: who waits for an answer gets it, and every client sees the end of its connection."""
+        for connection in list(self.connections):
+            connection.stop()
 
     def startFactory(self) -> None:
         """Without the access log of twisted.web and its timer."""
@@ -72,14 +100,16 @@ def broker_site(
     http_port: int,
     version_line: str,
     is_local: bool = False,
+    limits: Limits | None = None,
 ) -> HttpFactory:
     """
     The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how
-    the text of /stats starts; `is_local`: only this machine can connect.
+    the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has.
     """
     door = None if broker.door is None or broker.options.http_is_open else HttpDoor(broker.door)
+    limits = limits or Limits(broker, pump)
     publishing = Publishing(broker, pump)
-    inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port))
+    inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port), limits)
     return HttpFactory(
         Routes(
             [
@@ -88,11 +118,15 @@ def broker_site(
                 Route(b"GET", b"/stats", inspection.stats, needs=ANY_RIGHT),
                 *publishing.routes(),
                 *Administration(broker, pump).routes(),
+                *LogReading(broker, pump).routes(),
+                *Replay(broker, pump).routes(),
                 *Configuration(broker.options).routes(),
                 *Debugging(pump.reactor).routes(),
+                Route(b"GET", b"/v2/openapi.json", _api, needs=ANY_RIGHT),
             ]
         ),
         pump,
+        limits,
         door,
         is_local,
     )
@@ -101,4 +135,11 @@ def broker_site(
 def refusing_site(site: HttpFactory, https_port: int) -> HttpFactory:
     """Refuses whatever `site` would serve: what is served, HTTPS serves, on that port, 0 for none."""
     assert isinstance(site.routes, Routes), "a site that serves"
-    return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump, None, site.is_local)
+    return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump, site.limits, None, site.is_local)
+
+
+def _api(request: HttpRequest) -> Answer:
+    # No start waits for the document.
+    from nsqtw.net.openapi import served
+
+    return served(request)

@@ -7,9 +7,13 @@ twisted.web's HTTP connection, where NSQ's clients expect another behaviour.
 - HTTP/1.1 needs a Host.
 - HTTP/1.0 with `Connection: keep-alive` is kept.
 - A client that ends its side of the connection after its request still gets the answer.
-- There is no idle timeout. nsqd has none: publishers keep connections open for hours, and one that is closed while
-  the next publish is on its way makes the client guess whether it arrived. A peer that is gone is found by TCP's
-  keep-alive probes.
+- How long a client may take for what is in `http_patience`. The time between two requests is long: publishers keep
+  connections open, and one that is closed while the next publish is on its way makes the client guess whether it
+  arrived.
+- What two readers of HTTP could understand in different ways is refused, for one of them may be a proxy that decides
+  who may ask what: trailers that are no header fields, other transfer codings, chunks in HTTP/1.0 or behind bare LFs.
+  A request whose lines end with a bare LF is the last one of its connection.
+- The next request waits until the client has read most of the answers before it.
 
 Twisted tells the request line only once the body is there, so `_command`, `_path` and `_version` are read here;
 and `_respondToBadRequestAndDisconnect` is the only door to what is answered to a client that speaks no HTTP.
@@ -23,13 +27,25 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.internet.protocol import connectionDone
 from twisted.protocols.basic import LineReceiver
-from twisted.web.http import HTTPChannel
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel, _ChunkedTransferDecoder, _MalformedChunkedDataError
 from zope.interface import implementer
 
-from nsqtw.net.http_answers import BAD_HOST, HEADERS_TOO_LARGE, MALFORMED, NO_HOST, UNEXPECTED, Answer
+from nsqtw.net.http_answers import (
+    BAD_HOST,
+    HEADERS_TOO_LARGE,
+    MALFORMED,
+    NO_HOST,
+    TOO_MUCH_UNFINISHED,
+    UNEXPECTED,
+    Answer,
+)
+from nsqtw.net.http_patience import ANSWER, BODY, DROPPED, HEAD, IDLE, Patience
 from nsqtw.net.http_request import HttpRequest
-from nsqtw.net.tcp import address_text
+from nsqtw.net.peer import address_text
+from nsqtw.net.unfinished import SMALL_BYTES
 from nsqtw.rights import Applicant
 
 if TYPE_CHECKING:
@@ -40,7 +56,10 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+\-.:;=@\[\]_~]*")
 _FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
 _LENGTH_FIELDS = frozenset((b"Content-Length", b"Transfer-Encoding"))
+_LONGEST_LENGTH = 256
+"""Bytes of a field that says how long the body is."""
 _LONGEST_HEAD = 1024 * 1024 + 4096
+_MOST_FIELDS = 5000
 _REMEMBERED = 256
 _LONGEST_REMEMBERED = 256
 
@@ -55,7 +74,16 @@ class HttpConnection(HTTPChannel):
     transport: Any
     peer_is_done = False
     """Whether the client sends no more. It may still read, or be gone."""
+    address: Any = None
+    """Where it comes from."""
     _is_over = False
+    _has_bare_lines = False
+    _holds = False
+    """Whether what it keeps of an unfinished request is counted."""
+    _field_count = 0
+    _served_count = 0
+    _done_and_unread: HttpRequest | None = None
+    """A request that is answered, while the client has not read the answers; the next one waits behind it."""
     _write_some: Callable[[bytes], object] | None = None
 
     # -- from the transport
@@ -65,14 +93,30 @@ class HttpConnection(HTTPChannel):
             end = data.find(b"\n")
             if end >= 0 and (data[end - 1 : end] or self._buffer[-1:]) != b"\r":
                 self.delimiter = b"\n"
+                self._has_bare_lines = True
                 self.lineReceived = self._bare_line_received  # type: ignore[method-assign]
         LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]
+        requests = self.requests
+        if self._holds or len(self._buffer) > SMALL_BYTES or (requests and not requests[-1].is_complete):
+            self._weigh()
 
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]
         if hasattr(self.transport, "setTcpKeepAlive"):
             self.transport.setTcpKeepAlive(True)
         self._write_some = getattr(self.transport, "writeSomeData", None)
+        limits = self.factory.limits
+        self._patience = Patience(self, limits, self.factory.pump.now())
+        limits.rounds.join(self)
+        self.factory.connections.add(self)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        limits = self.factory.limits
+        limits.rounds.leave(self)
+        self.factory.connections.discard(self)
+        limits.unfinished.drop(self)
+        limits.gate.leave(self.address)
+        super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
     def readConnectionLost(self) -> None:
         self.peer_is_done = True
@@ -84,6 +128,76 @@ class HttpConnection(HTTPChannel):
 
     def writeConnectionLost(self) -> None:
         """Only we end the writing side, and then the whole connection."""
+
+    def resumeProducing(self) -> None:
+        super().resumeProducing()  # type: ignore[no-untyped-call]
+        request, self._done_and_unread = self._done_and_unread, None
+        if request is not None:
+            self.requestDone(request)
+
+    # -- from the limits
+
+    def look(self, now: float) -> None:
+        """Rounds API"""
+        self._patience.look(now)
+
+    def abort(self) -> None:
+        """End at once."""
+        self.factory.limits.rounds.leave(self)
+        self.transport.abortConnection()
+
+    def leave(self) -> None:
+        """End between two requests."""
+        self._is_over = True
+        self.dataReceived = _ignore  # type: ignore[method-assign]
+        self.loseConnection()  # type: ignore[no-untyped-call]
+
+    def stop(self) -> None:
+        """The broker stops: answer what was asked for, and read nothing more."""
+        if self.stage[0] == ANSWER:
+            self.persistent = False
+        else:
+            self.leave()
+
+    def give_up(self) -> None:
+        """Unfinished API"""
+        self.factory.limits.turned_away.note("max-unfinished-size", self.remote)
+        self.refuse(TOO_MUCH_UNFINISHED)
+
+    def refuse(self, answer: Answer) -> None:
+        """Nothing more is waited for. Who has sent nothing of a request is not answered."""
+        request = self._last_request()
+        if request is not None:
+            request.forget()
+            self._end(request, answer)
+        elif self._buffer:
+            self._buffer = b""
+            self._end(None, answer)
+        else:
+            self.abort()
+
+    @property
+    def remote(self) -> str:
+        """Where it comes from, for people."""
+        return address_text(self.address)
+
+    @property
+    def stage(self) -> tuple[int, int]:
+        """What is waited for, and how many requests were served before."""
+        request = self._last_request()
+        if self._is_over or (request is not None and request.is_complete):
+            part = ANSWER
+        elif self.line_mode:
+            part = HEAD if request is not None or self._buffer or not self._served_count else IDLE
+        else:
+            part = BODY if request is not None and request.awaits_body else DROPPED
+        return part, self._served_count
+
+    @property
+    def received_bytes(self) -> int:
+        """How much of the body has come that is read now."""
+        request = self._last_request()
+        return request.size if request is not None else 0
 
     # -- from requests
 
@@ -129,7 +243,14 @@ class HttpConnection(HTTPChannel):
             self._respondToBadRequestAndDisconnect()
             return False
         name, value = found
-        if name in _LENGTH_FIELDS and not self._maybeChooseTransferDecoder(name, value):  # type: ignore[no-untyped-call]
+        if name in _LENGTH_FIELDS and len(value) > _LONGEST_LENGTH:
+            self._respondToBadRequestAndDisconnect()  # int() raises for numbers of some thousand digits
+            return False
+        if name in _LENGTH_FIELDS and not self._choose_decoder(name, value):
+            return False
+        self._field_count += 1
+        if self._field_count > _MOST_FIELDS:
+            self._end(self._last_request(), HEADERS_TOO_LARGE)
             return False
         fields = self.requests[-1].requestHeaders
         fields[name] = b"%s, %s" % (fields[name], value) if name in fields else value
@@ -138,8 +259,11 @@ class HttpConnection(HTTPChannel):
     def allHeadersReceived(self) -> None:
         request: HttpRequest = self.requests[-1]
         fields, version = request.requestHeaders, self._version
-        self.persistent = _persists(fields.get(b"Connection"), version)
+        self._field_count = 0
+        self.persistent = _persists(fields.get(b"Connection"), version) and not self._has_bare_lines
         mistake = _mistake(fields, version)
+        if self.length is None and (self._has_bare_lines or version != b"HTTP/1.1"):
+            mistake = MALFORMED
         if mistake is not None:
             self._end(request, mistake)
             return
@@ -157,6 +281,11 @@ class HttpConnection(HTTPChannel):
     def requestDone(self, request: HttpRequest) -> None:
         if self._is_over:
             return
+        if self._waitingForTransport and self.persistent:  # else nothing follows
+            self._done_and_unread = request
+            self._networkProducer.pauseProducing()
+            return
+        self._served_count += 1
         super().requestDone(request)  # type: ignore[no-untyped-call]
         if self.peer_is_done:
             self._leave_when_done()
@@ -175,9 +304,31 @@ class HttpConnection(HTTPChannel):
 
     # -- inside
 
+    def _choose_decoder(self, name: bytes, value: bytes) -> bool:
+        """Content-Length and Transfer-Encoding say how the body ends: one of them, once, and no coding but chunks."""
+        if name == b"Transfer-Encoding" and value.lower() != b"chunked":
+            self._respondToBadRequestAndDisconnect()
+            return False
+        if not self._maybeChooseTransferDecoder(name, value):  # type: ignore[no-untyped-call]
+            return False
+        if self.length is None:
+            self._transferDecoder = _Chunks(self.requests[-1].handleContentChunk, self._finishRequestBody)
+        return True
+
+    def _weigh(self) -> None:
+        """Have it counted what is kept of a request that is not complete."""
+        request = self._last_request()
+        held = len(self._buffer) + self._receivedHeaderSize
+        if request is not None:
+            held = 0 if request.is_complete else held + request.kept_bytes
+        if self._holds or held > SMALL_BYTES:
+            self._holds = held > SMALL_BYTES
+            self.factory.limits.unfinished.hold(self, held)
+
     def _break_off(self, request: HttpRequest) -> None:
         """The body of a request is no good from here on. It is answered, and nothing follows."""
         self.persistent = False
+        self.dataReceived = _ignore  # type: ignore[method-assign]
         request.break_off()
 
     def _bare_line_received(self, line: bytes) -> None:
@@ -191,6 +342,7 @@ class HttpConnection(HTTPChannel):
         """Answer, unless that is done, and close."""
         self.persistent = False
         self._is_over = True
+        self.dataReceived = _ignore  # type: ignore[method-assign]
         if request is None:
             self.send(answer.encode(b"HTTP/1.1", kept=False))
         elif not request.is_answered:
@@ -201,6 +353,21 @@ class HttpConnection(HTTPChannel):
         """The peer sends no more: close, unless a request is still to be answered, or that is done already."""
         if self.persistent and not (self.requests and self.requests[-1].is_complete):
             self.loseConnection()  # type: ignore[no-untyped-call]
+
+
+class _Chunks(_ChunkedTransferDecoder):
+    """Chunks; behind them nobody looks at the fields, but they must be some, or another reader may see another end."""
+
+    def _dataReceived_TRAILER(self) -> bool:
+        count = len(self._trailerHeaders)
+        goes_on = super()._dataReceived_TRAILER()
+        if len(self._trailerHeaders) > count and _FIELD.fullmatch(self._trailerHeaders[-1]) is None:
+            raise _MalformedChunkedDataError("A trailer is no header field")
+        return goes_on
+
+
+def _ignore(data: bytes) -> None:
+    """What comes behind the end."""
 
 
 def _read_field(line: bytes) -> tuple[bytes, bytes] | None:

@@ -15,21 +15,21 @@ This module is hot, once per request.
 from __future__ import annotations
 
 import re
-import struct
 
 from twisted.logger import Logger
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, ClientError, Exiting
+from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import EXITING, INTERNAL_ERROR, OK, Answer, Refused, failure, text
+from nsqtw.net.http_answers import EXITING, INTERNAL_ERROR, OK, Answer, Refused, cap_reached, failure, text
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
 from nsqtw.option_values import whole_nanoseconds
-from nsqtw.protocols.v2_codec import Limits, check_count, check_size, equal_messages
+from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, equal_messages, unpack_size
+from nsqtw.protocols.v2_codec import Limits
 from nsqtw.rights import PUBLISH
 from nsqtw.topic_rules import DURABILITIES
 
@@ -46,7 +46,6 @@ _TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in 
 _NS_PER_MS = 10**6
 _INT64 = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _BINARY = {"true": True, "1": True, "false": False, "0": False}
-_SIZE = struct.Struct(">i")
 
 _log = Logger()
 
@@ -58,7 +57,7 @@ class Publishing:
         self._broker = broker
         self._pump = pump
         self._limits = broker.options
-        self._longest_delay_ns = whole_nanoseconds(broker.options.max_req_timeout)
+        self._longest_delay_ns = whole_nanoseconds(broker.options.longest_delay)
 
     def routes(self) -> list[Route]:
         """/pub and /mpub. No line for each of them in the log."""
@@ -132,6 +131,8 @@ class Publishing:
             topic = self._broker.topic(name)
         except (Exiting, BackendError):
             raise Refused(EXITING) from None
+        except CapReached as error:
+            raise Refused(cap_reached(error)) from None
         self._pump.wake()
         return topic
 
@@ -176,17 +177,17 @@ class _EndsEarly(ClientError):
 
 def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     """As `binary_messages`. ClientError."""
-    if len(body) < _SIZE.size:
+    if len(body) < SIZE_BYTES:
         raise _EndsEarly("E_BAD_BODY", "failed to read message count")
-    count = _SIZE.unpack_from(body)[0]
+    count = unpack_size(body)[0]
     check_count(count, limits.max_body_size)
-    messages = equal_messages(body, _SIZE.size, count, limits.max_msg_size) or []
-    offset = _SIZE.size + sum(map(len, messages)) + _SIZE.size * len(messages)
+    messages = equal_messages(body, SIZE_BYTES, count, limits.max_msg_size) or []
+    offset = SIZE_BYTES + sum(map(len, messages)) + SIZE_BYTES * len(messages)
     for index in range(len(messages), count):
-        start = offset + _SIZE.size
+        start = offset + SIZE_BYTES
         if start > len(body):
             raise _EndsEarly("E_BAD_MESSAGE", f"failed to read message({index}) body size")
-        size = _SIZE.unpack_from(body, offset)[0]
+        size = unpack_size(body, offset)[0]
         check_size(index, size, limits.max_msg_size)
         offset = start + size
         if offset > len(body):

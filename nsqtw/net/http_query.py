@@ -10,11 +10,12 @@ from urllib.parse import unquote_to_bytes
 
 from twisted.logger import Logger
 
-from nsqtw.net.http_answers import INVALID_REQUEST, Refused
+from nsqtw.net.http_answers import INVALID_REQUEST, Refused, failure
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _REMEMBERED = 256
 _LONGEST_REMEMBERED = 1024
+_MOST_DIGITS = 18
 
 _log = Logger()
 
@@ -29,6 +30,16 @@ def parameters(query: bytes) -> Mapping[str, str]:
     except ValueError as mistake:
         _log.error("failed to parse request params - {error}", error=mistake)
         raise Refused(INVALID_REQUEST) from None
+
+
+def whole_number(given: Mapping[str, str], name: str, default: int, lowest: int = 0) -> int:
+    """A parameter that is a number, of at most 18 digits. Refused."""
+    text = given.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) >= lowest):
+        raise Refused(failure(400, f"INVALID_{name.upper()}"))
+    return int(text)
 
 
 def is_escaped(text: bytes) -> bool:

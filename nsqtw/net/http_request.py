@@ -35,7 +35,7 @@ from nsqtw.net.http_door import secret_in
 from nsqtw.net.http_origin import sent_by_a_page
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_routing import BODY_IGNORED, FREE, Route
-from nsqtw.net.tcp import address_text
+from nsqtw.net.peer import address_text
 from nsqtw.rights import Applicant
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class HttpRequest:
         self._method = self._version = b""
         self._route: Route | None = None
         self._limit = BODY_IGNORED
-        self._pieces: list[bytes] = []
+        self._body: bytes | bytearray = b""
         self._began = 0.0
         self._is_logged = False
         self._later: Answer | None = None
@@ -105,7 +105,12 @@ class HttpRequest:
     def handleContentChunk(self, data: bytes) -> None:
         """A part of the body."""
         if self.size <= self._limit:
-            self._pieces.append(data)
+            if not self.size:
+                self._body = data
+            else:
+                if isinstance(self._body, bytes):
+                    self._body = bytearray(self._body)
+                self._body += data
             self.size += len(data)
             if self.size > self._limit:
                 self.is_overlong = True
@@ -157,7 +162,16 @@ class HttpRequest:
     @property
     def body(self) -> bytes:
         """The body; of one that is overlong, one byte or more beyond what the route allows."""
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        return bytes(self._body)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of it in memory."""
+        return len(self._body)
+
+    def forget(self) -> None:
+        """Keep nothing more of the body."""
+        self._body, self._limit = b"", BODY_IGNORED
 
     @property
     def is_patient(self) -> bool:

@@ -20,11 +20,13 @@ from nsqtw.net.go_time import duration_text, local_time_text
 from nsqtw.net.http_answers import Answer, document, plain, text
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
+from nsqtw.net.limits import Limits
 from nsqtw.net.process_memory import memory
 from nsqtw.net.pump import Pump
 from nsqtw.options import hostname
 
 _OFF = ("false", "0")
+_ON = ("true", "1")
 _NS = 10**9
 _LATENCY_UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "us"))
 
@@ -44,8 +46,9 @@ class Identity:
 class Inspection:
     """Tells of `broker`."""
 
-    def __init__(self, broker: Broker, pump: Pump, identity: Identity) -> None:
+    def __init__(self, broker: Broker, pump: Pump, identity: Identity, limits: Limits) -> None:
         self._broker = broker
+        self._limits = limits
         self._pump = pump
         self._identity = identity
 
@@ -86,6 +89,8 @@ class Inspection:
             include_clients=given.get("include_clients") not in _OFF,
             memory=memory() if given.get("include_mem") not in _OFF else None,
         )
+        if given.get("include_limits") in _ON or self._limits.turned_away.counts:
+            found["limits"] = self._limits.document()
         if given.get("format") == "json":
             return document(found)
         return text(stats_text(found, self._identity.version_line, time.time_ns()).encode("utf-8", "replace"))

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
-from nsqtw.net.tcp import address_text
+from nsqtw.net.peer import address_text
 from nsqtw.net.tls import TlsTransport
 from nsqtw.net.tls_names import NOT_TLS
 from nsqtw.net.tls_settings import TlsSettings
@@ -41,6 +41,10 @@ class HttpsFactory(Factory):
 
         transport = self._tls.transport(connection, StartTls(_begins, failed), connects=True)
         return transport
+
+    def disconnect_all(self) -> None:
+        """The broker stops. The connections are the HTTP factory's."""
+        self._http.disconnect_all()
 
 
 def _begins(secured: Secured) -> None:

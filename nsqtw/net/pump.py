@@ -64,6 +64,8 @@ class Pump:
         self._saving = False
         self._flying = False
         self._stopped: Deferred[None] | None = None
+        self._is_over = False
+        """Everything is saved: what is stored is being closed, and nothing is done any more but to write answers."""
         set_clock(broker, self.now())
 
     def now(self) -> float:
@@ -133,12 +135,14 @@ class Pump:
     def _work(self, now: float) -> bool:
         """Do what the turn is for; returns whether there is more to do in the next one."""
         broker = self._broker
-        set_clock(broker, now)
-        broker.tick(now)
-        if broker.to_commit:
-            broker.commit(now)
-        self._fly(now)
-        more = bool(broker.to_serve) and broker.serve(now)
+        more = False
+        if not self._is_over:
+            set_clock(broker, now)
+            broker.tick(now)
+            if broker.to_commit:
+                broker.commit(now)
+            self._fly(now)
+            more = bool(broker.to_serve) and broker.serve(now)
         changed, self._changed = self._changed, {}
         for connection in changed:
             try:
@@ -146,7 +150,8 @@ class Pump:
             except Exception:
                 _log.failure("a connection failed to write")
                 connection.abort()
-        return bool(more or self._changed or broker.to_commit or broker.to_serve)
+        more = more or bool(not self._is_over and (broker.to_commit or broker.to_serve))
+        return more or bool(self._changed)
 
     def _fly(self, now: float) -> None:
         if not self._flying and (flight := self._broker.flights.begin(now)) is not None:
@@ -166,7 +171,7 @@ class Pump:
     def _save(self, now: float) -> None:
         broker = self._broker
         due = broker.save_is_urgent or (broker.save_is_wanted and now >= self._last_save + SAVE_SECONDS)
-        if due and not self._saving:
+        if due and not self._saving and not self._is_over:
             self._saving = True
             self._last_save = now
             self._writer.save(broker.begin_save(now), self._saved)
@@ -177,8 +182,9 @@ class Pump:
         if self._stopped is not None and not (self._broker.save_is_urgent and error is None):
             if self._timer is not None and self._timer.active():
                 self._timer.cancel()
-            self._stopped.callback(None)
-            self._stopped = None
+            self._is_over = True
+            stopped, self._stopped = self._stopped, None
+            stopped.callback(None)
         self.wake()
 
     def _arm(self, now: float) -> None:
@@ -187,7 +193,7 @@ class Pump:
         if self._broker.save_is_wanted and not self._saving:
             save_at = self._last_save + SAVE_SECONDS
             when = save_at if when is None else min(when, save_at)
-        if when is None or self._stopped is not None:
+        if when is None or self._stopped is not None or self._is_over:
             return
         delay = max(0.0, when - now)
         if self._timer is None or not self._timer.active():

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.protocol import Factory, Protocol, connectionDone
@@ -27,8 +26,13 @@ from zope.interface import implementer
 
 from nsqtw.core.broker import Broker
 from nsqtw.errors import BrokenStream
-from nsqtw.interfaces import IProtocol, IProtocolFactory
+from nsqtw.interfaces import ICountedProtocol, IProtocol, IProtocolFactory
+from nsqtw.net.gate import Refusal
+from nsqtw.net.limits import Limits
+from nsqtw.net.peer import address_text
 from nsqtw.net.pump import Pump
+from nsqtw.net.stall import Stall
+from nsqtw.net.unfinished import SMALL_BYTES
 from nsqtw.protocols.frames import ERROR, frame
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 
@@ -42,8 +46,7 @@ READ_BYTES = 256 * 1024
 """Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
 TURN_BYTES = 1024 * 1024
 """Decompressed bytes that a session is given in one turn."""
-_IPV4_MAPPED = "::ffff:"
-"""What an IPv6 socket puts before the address of a client that comes over IPv4."""
+_TOO_MANY = frame(ERROR, b"E_TOO_MANY_CONNECTIONS too many connections")
 
 _log = Logger()
 
@@ -54,8 +57,10 @@ class BrokerConnection(Protocol):
 
     transport: Any
 
-    def __init__(self, factory: BrokerFactory) -> None:
+    def __init__(self, factory: BrokerFactory, address: Any) -> None:
         self._factory = factory
+        self._limits = factory.limits
+        self._address = address
         self._pump = factory.pump
         self._session: IProtocol | None = None
         self._magic = b""
@@ -68,6 +73,12 @@ class BrokerConnection(Protocol):
         self._has_ended = False
         """Whether the peer sends no more, which the session is told after what is held."""
         self._end: Any = None
+        self._began = 0.0
+        self._stall = Stall()
+        self._counted: Any = None
+        """The session, if it says what it keeps."""
+        self._holds = False
+        """Whether what it keeps is counted."""
 
     # -- from the transport
 
@@ -80,6 +91,8 @@ class BrokerConnection(Protocol):
         self._is_plain = isinstance(self.transport, SocketConnection)
         self.transport.registerProducer(self, True)
         self._factory.connections.add(self)
+        self._began = self._pump.now()
+        self._limits.rounds.join(self)
         _log.info("TCP: new client({client})", client=self._remote)
 
     def dataReceived(self, data: bytes) -> None:
@@ -95,6 +108,7 @@ class BrokerConnection(Protocol):
             return
         session.receive_data(data, self._pump.now())
         self._pump.took(len(data))
+        self._weigh()
         self._regulate(session)
 
     def readConnectionLost(self) -> None:
@@ -113,6 +127,9 @@ class BrokerConnection(Protocol):
         if self._end is not None and self._end.active():
             self._end.cancel()
         self._factory.connections.discard(self)
+        self._limits.rounds.leave(self)
+        self._limits.unfinished.drop(self)
+        self._limits.gate.leave(self._address)
         broke = isinstance(reason.value, ConnectionLost)
         if self._session is not None:
             broke = broke and not self._session.closing
@@ -165,6 +182,7 @@ class BrokerConnection(Protocol):
 
     def abort(self) -> None:
         """End at once, whatever there is to write."""
+        self._limits.rounds.leave(self)
         self.transport.abortConnection()
 
     def disconnect(self) -> None:
@@ -174,7 +192,43 @@ class BrokerConnection(Protocol):
             self.transport.unregisterProducer()
             self.transport.loseConnection()
 
+    # -- from the limits
+
+    def look(self, now: float) -> None:
+        """Rounds API"""
+        options = self._limits.options
+        if self._session is None and self._end is None:
+            if 0 < options.magic_timeout <= now - self._began:
+                self._limits.turned_away.note("magic-timeout", self._remote)
+                self._log_no_magic("i/o timeout")
+                self.disconnect()
+        elif options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
+            self._limits.turned_away.note("write-timeout", self._remote)
+            self.abort()
+
+    def give_up(self) -> None:
+        """Unfinished API"""
+        self._holds = False
+        if self._session is not None:
+            self._limits.turned_away.note("max-unfinished-size", self._remote)
+            self._session.receive_end(self._pump.now())
+            self._pump.changed(self)
+
+    def ignore(self) -> None:
+        """Whatever still comes, it is not looked at."""
+        self.dataReceived = _ignore  # type: ignore[method-assign]
+        self.transport.pauseProducing()
+
     # -- inside
+
+    def _weigh(self) -> None:
+        """Have it counted what the session keeps of a command that has come in part."""
+        if self._counted is None:
+            return
+        held = self._counted.unfinished_bytes
+        if self._holds or held > SMALL_BYTES:
+            self._holds = held > SMALL_BYTES
+            self._limits.unfinished.hold(self, held)
 
     def _write(self, data: bytes) -> None:
         """
@@ -217,6 +271,7 @@ class BrokerConnection(Protocol):
                 room -= len(piece)
                 session.receive_data(piece, self._pump.now())
                 self._pump.took(len(piece))
+            self._weigh()
         except BrokenStream as error:
             _log.error("client({client}) - failed to read command - {error}", client=self._remote, error=error)
             self._holds_data, self._has_ended = False, True
@@ -243,6 +298,7 @@ class BrokerConnection(Protocol):
         self._session = factory.session(
             self._factory.broker, self._remote, lambda: self._pump.changed(self), self._pump.now()
         )
+        self._counted = self._session if ICountedProtocol.providedBy(self._session) else None
         return self._session
 
     def _log_no_magic(self, error: str) -> None:
@@ -264,23 +320,38 @@ class BrokerFactory(Factory):
 
     noisy = False
 
-    def __init__(self, reactor: Any, broker: Broker, pump: Pump, protocols: Mapping[bytes, IProtocolFactory]) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        broker: Broker,
+        pump: Pump,
+        protocols: Mapping[bytes, IProtocolFactory],
+        limits: Limits | None = None,
+    ) -> None:
         self.reactor = reactor
         self.broker = broker
         self.pump = pump
         self.protocols = protocols
+        self.limits = limits or Limits(broker, pump)
         self.connections: set[BrokerConnection] = set()
         self.tls: TlsSettings | None = None
         """What connections turn to TLS with; None without a certificate."""
         _keep_chunks_on_the_heap()
 
-    def buildProtocol(self, addr: Any) -> BrokerConnection:
-        return BrokerConnection(self)
+    def buildProtocol(self, addr: Any) -> BrokerConnection | Refusal:
+        if not self.limits.gate.enter(addr):
+            return Refusal(self.limits.gate, self.reactor, _TOO_MANY)
+        return BrokerConnection(self, addr)
 
     def disconnect_all(self) -> None:
         """The broker stops: every client sees the end of its connection."""
         for connection in list(self.connections):
             connection.disconnect()
+            connection.ignore()
+
+
+def _ignore(data: bytes) -> None:
+    """What comes while the broker stops."""
 
 
 def _keep_chunks_on_the_heap() -> None:
@@ -289,14 +360,3 @@ def _keep_chunks_on_the_heap() -> None:
     one was freed once in the process. For a PUB that waits for its OK that is a third of what it costs.
     """
     bytes(8 * READ_BYTES)
-
-
-def address_text(address: Any) -> str:
-    """`ip:port`, IPv6 in brackets, unless the client came over IPv4; `@` for a unix socket, whose peer has no name."""
-    if isinstance(address, IPv6Address):
-        if address.host.startswith(_IPV4_MAPPED):
-            return f"{address.host.removeprefix(_IPV4_MAPPED)}:{address.port}"
-        return f"[{address.host}]:{address.port}"
-    if isinstance(address, IPv4Address):
-        return f"{address.host}:{address.port}"
-    return "@"

@@ -30,7 +30,7 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from nsqtw.net.tcp import address_text
+from nsqtw.net.peer import address_text
 from nsqtw.net.tls_names import NOT_TLS, described, reason_of
 from nsqtw.upgrades import Secured, StartTls
 

@@ -3,14 +3,19 @@ The writer thread: positions, names, deletion, trimming, and the commits that ta
 reactor.
 
 One thread, one job at a time, in order. A job is a `Save` of the broker's, or a `Flight`. Trimming follows the saved
-state, so it is right for the running broker and for the one that comes after a crash.
+state, so it is right for the running broker and for the one that comes after a crash. The thread is a daemon: a process
+that ends does not wait for a medium that does not answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from nsqtw.core.broker import Save
 from nsqtw.core.cut import NamedTopic
@@ -37,19 +42,52 @@ class WriterThread:
         self._positions = positions
         self._log = log
         self._write_names = write_names
-        self._thread = ThreadPoolExecutor(1, "nsqtw-writer")
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: Thread | None = None
 
     def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
         """Do it soon; `done(save, error)` is called in the reactor thread."""
-        self._thread.submit(self._perform, save, done)
+        self._submit(lambda: self._perform(save, done))
 
     def commit(self, flight: Flight, landed: Landed) -> None:
         """Do it soon; `landed(flight, failed)` is called in the reactor thread."""
-        self._thread.submit(lambda: self._reactor.callFromThread(landed, flight, flight.commit(self._log)))
+        self._submit(lambda: self._reactor.callFromThread(landed, flight, flight.commit(self._log)))
+
+    def finish(self, last: Callable[[], None]) -> Deferred[None]:
+        """Do everything that was started and then this, and end the thread. Fires when that is done, or has failed."""
+        done: Deferred[None] = Deferred()
+
+        def job() -> None:
+            try:
+                last()
+            except Exception:
+                failure = Failure()  # type: ignore[no-untyped-call]
+                self._reactor.callFromThread(done.errback, failure)
+            else:
+                self._reactor.callFromThread(done.callback, None)
+
+        self._submit(job)
+        self._jobs.put(None)
+        return done
 
     def close(self) -> None:
         """Wait for what was started, and end the thread."""
-        self._thread.shutdown()
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        if self._thread is None:  # not before there is something to do: a process may fork once more before
+            self._thread = Thread(target=self._work, name="nsqtw-writer", daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except Exception:  # the next job may go well
+                self._log("critical", "NSQ: a job of the writer thread failed")
 
     def _perform(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
         try:

@@ -37,8 +37,8 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, ChannelFull, ClientError, Exiting, LineTooLong
-from nsqtw.interfaces import IProtocol, IProtocolFactory
+from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting, LineTooLong
+from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.protocols import identify
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.parameters import (
@@ -55,6 +55,7 @@ from nsqtw.protocols.parameters import (
 from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.v2_auth import Badge
 from nsqtw.protocols.v2_codec import V2Codec
+from nsqtw.protocols.v2_half import Half
 from nsqtw.protocols.v2_publish import Publish
 from nsqtw.protocols.v2_trace import DEBUG, Identified, Trace
 from nsqtw.protocols.v2_upgrade import Upgrades
@@ -73,7 +74,7 @@ _NAMELESS = "insufficient number of parameters"
 _EXPERIMENT = "topology-aware-consumption"
 
 
-@implementer(IProtocol)
+@implementer(ICountedProtocol)
 class V2Session(Due):
     """One connection. See IProtocol for who calls what."""
 
@@ -84,7 +85,9 @@ class V2Session(Due):
         self._changed = changed
         self._codec = V2Codec(broker.options, self._check_body_command)
         self._settings = identify.Settings(broker.options.msg_timeout, broker.options.output_buffer_timeout)
+        self._half = Half(self._codec, self._settings, broker.options)
         self._identify_count = 0
+        self._has_no_heartbeat = False
         self._state = INIT
         self._consumer: Consumer | None = None
         self._sample_rate = 0
@@ -94,6 +97,8 @@ class V2Session(Due):
         self._ending = False
         self._is_waiting = False
         """For a birth, or for what the client may do: until then no command is looked at."""
+        self._rests = False
+        """No further command is looked at in this turn, for it has had enough births."""
         self.flying_count = 0
         """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._stalled = False
@@ -127,17 +132,24 @@ class V2Session(Due):
 
     def receive_data(self, chunk: bytes, now: float) -> None:
         if not (self._ending or self._upgrades.is_pending):
+            if self._has_no_heartbeat:
+                self._await_rest(now)
             self._codec.feed(chunk)
             self._is_traced = self._options.log_level <= DEBUG
             self._run_commands(now)
             if self._is_traced and self._consumer is not None:
                 self._trace.state()
 
+    @property
+    def unfinished_bytes(self) -> int:
+        return self._codec.pending_bytes
+
     def receive_end(self, now: float) -> None:
         error = self._codec.interrupted()
         if error is not None and not self._ending:
             self._refuse(error)
         self._end()
+        self._codec.forget()
 
     def data_to_send(self) -> list[bytes | Upgrade]:
         out = self._replies.take()
@@ -180,11 +192,15 @@ class V2Session(Due):
 
     def fall_due(self, now: float) -> float | None:
         """Heartbeats, a client that is silent for too long, and commands that waited for a birth."""
+        if self._rests:
+            self._rests = self._is_waiting = False
+            self._changed()
         if not self._is_waiting:
             self._run_commands(now)
-        if self._is_waiting or self._replies.are_owed or self._upgrades.is_pending:
-            self._last_command = now  # it is us who take long
-        if now >= self._deadline and not self._ending:
+        if self._replies.are_owed or not self.wants_data:
+            self._last_command = now  # it is us who take long, or it reads too slowly, which is for the edge to judge
+        deadline = self._half.deadline(self._last_command)
+        if now >= deadline and not (self._ending or self._half.still_comes(self._last_command, now)):
             self._failure = "failed to read command - i/o timeout"
             self.receive_end(now)
         if self._ending:
@@ -193,14 +209,15 @@ class V2Session(Due):
             if not self._upgrades.is_pending:
                 self._replies.pass_by(HEARTBEAT)
             self._next_heartbeat = now + self._beat
-        next_due = min(self._next_heartbeat, self._deadline)
+        next_due = min(self._next_heartbeat, self._half.deadline(self._last_command))
         return next_due if next_due < inf else None
 
-    @property
-    def _deadline(self) -> float:
-        """When a client that has completed no command by then is silent for too long."""
-        interval = self._settings.heartbeat_interval
-        return self._last_command + 2 * interval if interval else inf
+    def _await_rest(self, now: float) -> None:
+        """Without heartbeats nobody looks at a command that ends in the middle, unless it is on the agenda."""
+        if not self._codec.is_inside:
+            self._last_command = now
+        if self._options.body_timeout:
+            self._broker.agenda.at(now + self._options.body_timeout, self)
 
     # -- replies
 
@@ -303,7 +320,8 @@ class V2Session(Due):
                 self._region_local = client.topology_region == self._options.topology_region
             self._beat = settings.heartbeat_interval or inf
             self._next_heartbeat = now + self._beat
-        self._broker.agenda.at(min(self._next_heartbeat, self._deadline), self)
+        self._has_no_heartbeat = not settings.heartbeat_interval
+        self._broker.agenda.at(min(self._next_heartbeat, self._half.deadline(now)), self)
         if not fields["feature_negotiation"]:
             self._replies.add(OK)
             return
@@ -344,7 +362,7 @@ class V2Session(Due):
             limit = self._options.max_channel_consumers
             text = f"SUB failed consumers for {topic_name}:{channel_name} exceeds limit of {limit}"
             raise ClientError("E_SUB_FAILED", text) from None
-        except (Exiting, BackendError) as error:
+        except (Exiting, BackendError, CapReached) as error:
             raise ClientError("E_SUB_FAILED", f"SUB failed {error}") from None
         self._consumer = consumer
         self._set_state(SUBSCRIBED)
@@ -454,18 +472,25 @@ class V2Session(Due):
         self._state = self.client.state = state
 
     def _topic(self, verb: bytes, name: bytes) -> Topic:
+        topic = self._broker.topics.get(name.decode())
+        return self._new_topic(verb.decode(), name.decode()) if topic is None else topic
+
+    def _new_topic(self, command: str, name: str) -> Topic:
         try:
-            return self._broker.topic(name.decode())
-        except (Exiting, BackendError) as error:
-            command = verb.decode()
+            topic = self._broker.topic(name)
+        except (Exiting, BackendError, CapReached) as error:
             raise ClientError(f"E_{command}_FAILED", f"{command} failed {error}") from None
+        if self._broker.caps.is_full:
+            self._rests = self._is_waiting = True
+            self._broker.agenda.at(self._last_command, self)
+        return topic
 
     def _delay_ms(self, parameter: bytes) -> int:
         """The delay of a DPUB. ClientError."""
         number = decimal(parameter)
         if number is None:
             raise unparsed("DPUB could not parse timeout", parameter)
-        longest_ns = round(self._options.max_req_timeout * 1e9)
+        longest_ns = round(self._options.longest_delay * 1e9)
         if not 0 <= duration_ns(number) <= longest_ns:
             text = f"DPUB timeout {number} out of range 0-{longest_ns // 10**6}"
             raise ClientError("E_INVALID", text)

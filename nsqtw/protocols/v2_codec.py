@@ -3,7 +3,7 @@ Cuts a V2 client's bytes into commands.
 
     line := bytes up to and including LF, at most 16384; one CR before the LF is dropped; split at single spaces
     body := int32 size | size bytes                                   after IDENTIFY, AUTH, PUB, DPUB
-    MPUB := int32 total | int32 count | count x (int32 size | size bytes)     total is checked, never relied on
+    MPUB := int32 total | int32 count | count x (int32 size | size bytes)     see below
 
 Theory of operation. The codec walks over its buffer with an offset and never re-slices it. Input that ends in the
 middle of a command waits; how much a body still needs is remembered, so that a large one arriving in many pieces is
@@ -11,18 +11,19 @@ joined once. Two runs are taken as one command, because they are what a busy con
 PUB after PUB to the same topic.
 
 What must be checked before a body is read (state, parameters) is the session's business: it gives a `check`. The
-limits of bodies are checked here, as soon as the bytes that break them are there (nsqd specification 1.6).
+limits of bodies are checked here, as soon as the bytes that break them are there (nsqd specification 1.6). The total of
+an MPUB is checked and, as in nsqd, never relied on: what really is in the body is held to the same limit.
 
 This module is hot, once per command or run.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from nsqtw.errors import ClientError, LineTooLong
+from nsqtw.protocols.mpub import SIZE_BYTES, HalfMpub, check_count, check_size, check_total, equal_messages, unpack_size
 from nsqtw.rights import MAX_SECRET_BYTES
 
 MAX_LINE_BYTES = 16384
@@ -31,11 +32,11 @@ MAX_DOCUMENT_BYTES = MAX_SECRET_BYTES
 Bytes of the largest body of IDENTIFY and AUTH, whatever --max-body-size says: the first is read as JSON at once, the
 second kept as long as the connection lives.
 """
-_SIZE = struct.Struct(">i")
-_SIZE_BYTES = _SIZE.size
 _FIN_BYTES = len(b"FIN 0123456789abcdef\n")
 # How many FINs are looked at together: more and more, so that a single one among other commands costs little.
 _FIRST_WINDOW = 8
+_MOST_USED_BYTES = 16384
+"""Bytes that were taken and may stay in the buffer while a body is waited for: dropping them copies the others."""
 
 
 class Limits(Protocol):
@@ -70,9 +71,8 @@ class V2Codec:
         self._line: bytes = b""
         self._params: list[bytes] = []  # of the command whose body is being read; verb first
         self._stage = ""
-        self._messages: list[bytes] = []  # of an MPUB that is not complete
+        self._mpub = HalfMpub()
         self._expected = 0
-        self._equal = True  # its messages had one size so far
         self._readers: dict[bytes, Callable[[], list[bytes] | None]] = {
             b"IDENTIFY": self._read_document,
             b"AUTH": self._read_document,
@@ -91,7 +91,17 @@ class V2Codec:
         self._buffer, self._offset = b"", 0
         self._pieces.clear()
         self._pieces_bytes = 0
-        self._messages.clear()
+        self._mpub.forget()
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether a command has begun that is not complete."""
+        return bool(self._params) or self.pending_bytes > 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are kept of what is not done yet."""
+        return len(self._buffer) - self._offset + self._pieces_bytes + self._mpub.held
 
     def next_command(self) -> Command | None:
         """The next complete command; None when there is none yet. ClientError, LineTooLong."""
@@ -112,6 +122,8 @@ class V2Codec:
             self._check(self._params[0], self._params[1:])
         payload = self._readers[self._params[0]]()
         if payload is None:
+            if self._offset > _MOST_USED_BYTES:
+                self._drop_used()
             return None
         params, self._params, self._stage, self._needed = self._params, [], "", 0
         if params[0] == b"PUB":
@@ -135,6 +147,10 @@ class V2Codec:
         self._pieces.clear()
         self._pieces_bytes = 0
 
+    def _drop_used(self) -> None:
+        """Keep nothing of what was taken: a connection may be silent for long after much."""
+        self._buffer, self._offset = self._buffer[self._offset :], 0
+
     def _need(self, count: int, stage: str) -> bool:
         """Whether `count` more bytes are there; if not, what is being waited for."""
         lacking = self._offset + count - len(self._buffer)
@@ -145,8 +161,8 @@ class V2Codec:
         return False
 
     def _take_size(self) -> int:
-        size: int = _SIZE.unpack_from(self._buffer, self._offset)[0]
-        self._offset += _SIZE_BYTES
+        size: int = unpack_size(self._buffer, self._offset)[0]
+        self._offset += SIZE_BYTES
         return size
 
     def _take(self, count: int) -> bytes:
@@ -164,6 +180,8 @@ class V2Codec:
             if len(self._buffer) - start >= MAX_LINE_BYTES:
                 raise LineTooLong
             self._needed = 0
+            if start:
+                self._drop_used()
             return False
         self._line = self._buffer[start : stop + 1]
         self._offset = stop + 1
@@ -191,7 +209,7 @@ class V2Codec:
     def _read_document(self) -> list[bytes] | None:
         """IDENTIFY and AUTH."""
         if not self._expected:
-            if not self._need(_SIZE_BYTES, "body size"):
+            if not self._need(SIZE_BYTES, "body size"):
                 return None
             name, size, limit = self._params[0].decode(), self._take_size(), self._limits.max_body_size
             if size > min(limit, MAX_DOCUMENT_BYTES):
@@ -208,7 +226,7 @@ class V2Codec:
     def _read_message(self) -> list[bytes] | None:
         """PUB and DPUB."""
         if not self._expected:
-            if not self._need(_SIZE_BYTES, "message body size"):
+            if not self._need(SIZE_BYTES, "message body size"):
                 return None
             name, size, limit = self._params[0].decode(), self._take_size(), self._limits.max_msg_size
             if size <= 0:
@@ -225,9 +243,9 @@ class V2Codec:
         """Add the messages of all complete PUBs with the same line that follow; what is not plain is left."""
         line, limit = self._line, self._limits.max_msg_size
         buffer, offset, end = self._buffer, self._offset, len(self._buffer)
-        head = len(line) + _SIZE_BYTES
+        head = len(line) + SIZE_BYTES
         while buffer.startswith(line, offset) and end - offset >= head:
-            size = _SIZE.unpack_from(buffer, offset + len(line))[0]
+            size = unpack_size(buffer, offset + len(line))[0]
             stop = offset + head + size
             if not 0 < size <= limit or stop > end:
                 break
@@ -236,90 +254,73 @@ class V2Codec:
         self._offset = offset
 
     def _read_messages(self) -> list[bytes] | None:
-        """MPUB. What was read stays in `_messages` until the last message is there."""
-        if not self._expected:
-            if not self._need(_SIZE_BYTES, "body size"):
+        """MPUB. What was read is in `_mpub` until the last message is there."""
+        half = self._mpub
+        if not half.expected and not (self._need(SIZE_BYTES, "body size") and self._start_mpub()):
+            return None
+        start = self._offset
+        messages: list[bytes] = []
+        while half.count + len(messages) < half.expected:
+            if not (half.is_equal and self._take_equal_messages(messages)) and not self._take_messages(messages):
+                half.add(messages, self._buffer, start, self._offset)
                 return None
-            if not self._start_mpub():
-                return None
-        while len(self._messages) < self._expected:
-            if not (self._equal and self._take_equal_messages()) and not self._take_one_message():
-                return None
-        messages, self._messages, self._expected, self._equal = self._messages, [], 0, True
-        return messages
+        return half.finish(messages)
 
     def _start_mpub(self) -> bool:
         """The total size and the count; taken together, once both are there."""
-        total: int = _SIZE.unpack_from(self._buffer, self._offset)[0]
+        total: int = unpack_size(self._buffer, self._offset)[0]
         limit = self._limits.max_body_size
         if total <= 0:
             raise ClientError("E_BAD_BODY", f"MPUB invalid body size {total}")
-        if total > limit:
-            raise ClientError("E_BAD_BODY", f"MPUB body too big {total} > {limit}")
-        if not self._need(2 * _SIZE_BYTES, "message count"):
+        check_total(total, limit)
+        if not self._need(2 * SIZE_BYTES, "message count"):
             return False
-        self._offset += _SIZE_BYTES
+        self._offset += SIZE_BYTES
         count = self._take_size()
         check_count(count, limit)
-        self._expected = count
+        self._mpub.begin(count)
         return True
 
-    def _take_one_message(self) -> bool:
-        index = len(self._messages)
-        if not self._need(_SIZE_BYTES, f"message({index}) body size"):
-            return False
-        size: int = _SIZE.unpack_from(self._buffer, self._offset)[0]
-        check_size(index, size, self._limits.max_msg_size)
-        if not self._need(_SIZE_BYTES + size, "message body"):
-            return False
-        self._offset += _SIZE_BYTES
-        self._messages.append(self._take(size))
+    def _take_messages(self, messages: list[bytes]) -> bool:
+        """One after the other, as long as they are there; whether that was all of them."""
+        half, limits, buffer, offset, total = self._mpub, self._limits, self._buffer, self._offset, self._mpub.total
+        end, longest, limit = len(buffer), limits.max_msg_size, limits.max_body_size
+        for index in range(half.count + len(messages), half.expected):
+            start = offset + SIZE_BYTES
+            if start > end:
+                return self._await_message(offset, total, SIZE_BYTES, f"message({index}) body size")
+            size: int = unpack_size(buffer, offset)[0]
+            check_size(index, size, longest)
+            stop = start + size
+            if total + stop - offset > limit:
+                check_total(total + stop - offset, limit)
+            if stop > end:
+                return self._await_message(offset, total, SIZE_BYTES + size, "message body")
+            messages.append(buffer[start:stop])
+            total += stop - offset
+            offset = stop
+        self._offset, half.total = offset, total
         return True
 
-    def _take_equal_messages(self) -> bool:
+    def _await_message(self, offset: int, total: int, count: int, stage: str) -> bool:
+        """The message at `offset` is not there yet."""
+        self._offset, self._mpub.total = offset, total
+        return self._need(count, stage)
+
+    def _take_equal_messages(self, messages: list[bytes]) -> bool:
         """All messages that are there at once, when they have one size: no look at each of them."""
-        lacking = self._expected - len(self._messages)
+        half = self._mpub
+        lacking = half.expected - half.count - len(messages)
         taken = equal_messages(self._buffer, self._offset, lacking, self._limits.max_msg_size)
         if taken is None:
-            self._equal = False
+            half.is_equal = False
             return False
-        self._messages += taken
-        self._offset += sum(map(len, taken)) + _SIZE_BYTES * len(taken)
+        taken_bytes = sum(map(len, taken)) + SIZE_BYTES * len(taken)
+        half.total += taken_bytes
+        check_total(half.total, self._limits.max_body_size)
+        messages += taken
+        self._offset += taken_bytes
         return bool(taken)
-
-
-def check_count(count: int, max_body_size: int) -> None:
-    """The count of an MPUB. ClientError."""
-    if not 0 < count <= (max_body_size - _SIZE_BYTES) // (_SIZE_BYTES + 1):
-        raise ClientError("E_BAD_BODY", f"MPUB invalid message count {count}")
-
-
-def check_size(index: int, size: int, max_msg_size: int) -> None:
-    """The size of one message of an MPUB. ClientError."""
-    if size <= 0:
-        raise ClientError("E_BAD_MESSAGE", f"MPUB invalid message({index}) body size {size}")
-    if size > max_msg_size:
-        raise ClientError("E_BAD_MESSAGE", f"MPUB message too big {size} > {max_msg_size}")
-
-
-def equal_messages(buffer: bytes, offset: int, count: int, max_msg_size: int) -> list[bytes] | None:
-    """
-    The complete ones of `count` size-prefixed messages from `offset` on, or None when they do not all have the size
-    of the first one, or that is not allowed. Strided slices compare all the sizes: 4 calls instead of `count`.
-    """
-    if len(buffer) - offset < _SIZE_BYTES:
-        return []
-    size: int = _SIZE.unpack_from(buffer, offset)[0]
-    if not 0 < size <= max_msg_size:
-        return None
-    stride = _SIZE_BYTES + size
-    count = min(count, (len(buffer) - offset) // stride)
-    end = offset + count * stride
-    for place in range(_SIZE_BYTES):
-        if buffer[offset + place : end : stride] != buffer[offset + place : offset + place + 1] * count:
-            return None
-    # One unpack of them all takes 21 ns a message of 200 bytes, slicing each 89; the struct module keeps its formats.
-    return list(struct.unpack_from(f"{_SIZE_BYTES}x{size}s" * count, buffer, offset))
 
 
 def _all_plain(run: bytes, count: int) -> bool:

@@ -133,7 +133,7 @@ class _Import:
         elif begun.was_empty and log.queue.first != log.queue.end:
             log.queue.delete()
             log = self._broker.open_log(name)
-        mend(state, log)
+        mend(state, log, self._broker.positions)
         with closing(Bodies(self._directory, queues)) as bodies:
             topic_import = TopicImport(state, log.queue, begun.log_end, records, bodies)
             for number in topic_import.wishes.forgiven:
@@ -178,6 +178,9 @@ class _Import:
 
     def _save(self, states: Sequence[SavedTopic]) -> None:
         """Save topics with their cursors, on stable storage when this returns."""
+        for state in states:
+            for cursor in state.cursors:
+                cursor.held_count += len(cursor.held)
         self._positions.save(Cut(topics=list(states)))
         # Reserving is durable, and with it what was saved before.
         self._positions.reserve(self._saved.next_block or 0)
@@ -186,7 +189,7 @@ class _Import:
                 self._known[state.name] = state
                 self._saved.topics.append(state)
             for cursor in state.cursors:
-                cursor.dropped_rows.clear()
+                cursor.held.clear()
                 cursor.emptied = False
 
     def _put_away(self, topics: Sequence[LeftTopic]) -> None:
@@ -224,7 +227,7 @@ def _told(figures: Figures, state: SavedTopic) -> str:
     if figures.own:
         told += f", {figures.own} of them not handed to any channel yet"
     depths = [
-        f"{cursor.name} {state.released_total - cursor.taken_total + len(cursor.held)}" for cursor in state.cursors
+        f"{cursor.name} {state.released_total - cursor.taken_total + cursor.held_count}" for cursor in state.cursors
     ]
     return f"{told}; left to read for its channels: {', '.join(depths) or 'none yet'}"
 

@@ -10,9 +10,11 @@ Files that fail when told to, and that can be crashed at any step.
     for step in range(len(files.trace) + 1):
         files.crash(elsewhere, step)         what was on disk when the process was killed then
         files.crash(elsewhere, step, power_loss=True)    ... and what was there when the machine lost power
+        files.crash(elsewhere, step, power_loss=True, chance=Random(seed))     ... or may have been there
 
 A power loss here is the worst one the rules allow: of a file only what was synced is left, of a directory only
-the names it had when the directory was synced.
+the names it had when the directory was synced. With `chance` more of it is left: of a directory the names up to some
+change, as a journal keeps them, and of a file any of the blocks written since it was synced.
 """
 
 from __future__ import annotations
@@ -21,11 +23,16 @@ import errno
 import os
 from collections.abc import Sequence
 from copy import deepcopy
+from random import Random
 from typing import NamedTuple
 
 from attrs import define, field
 
 from nsqtw.backends.files import FILE_MODE, Files
+
+_BLOCK_BYTES = 512
+"""What a disk writes whole or not at all."""
+_SURVIVES = 0.5
 
 
 class Step(NamedTuple):
@@ -75,10 +82,18 @@ class FaultyFiles(Files):
         self._faults.clear()
         self.space = None
 
-    def crash(self, directory: str, steps: int, *, torn: int | None = None, power_loss: bool = False) -> None:
+    def crash(
+        self,
+        directory: str,
+        steps: int,
+        *,
+        torn: int | None = None,
+        power_loss: bool = False,
+        chance: Random | None = None,
+    ) -> None:
         """
         Make `directory`, which is new, what the watched one was after so many steps. With `torn` the next step, a
-        write, was done up to that byte.
+        write, was done up to that byte. With `chance` a power loss leaves some of what was not synced.
         """
         image = deepcopy(self._at_start)
         for step in self.trace[:steps]:
@@ -86,7 +101,9 @@ class FaultyFiles(Files):
         if torn is not None:
             step = self.trace[steps]
             image.take(step._replace(data=step.data[:torn]))
-        image.root.write_to(directory, power_loss=power_loss)
+        if power_loss:
+            image.root.lose_power(chance)
+        image.root.write_to(directory)
 
     def open(self, path: str, *, create: bool = False, mode: int = FILE_MODE) -> int:
         self._meet("open")
@@ -181,21 +198,58 @@ class _File:
     number: int
     content: bytearray
     synced: bytes
+    unsynced: list[Step] = field(factory=list)
 
-    def write_to(self, path: str, *, power_loss: bool) -> None:
+    def write(self, position: int, data: bytes) -> None:
+        self.content.extend(bytes(max(0, position - len(self.content))))
+        self.content[position : position + len(data)] = data
+
+    def truncate(self, size: int) -> None:
+        del self.content[size:]
+        self.content.extend(bytes(size - len(self.content)))
+
+    def lose_power(self, chance: Random | None) -> None:
+        self.content = bytearray(self.synced)
+        for step in self.unsynced if chance is not None else ():
+            assert chance is not None
+            if step.operation == "truncate":
+                if chance.random() < _SURVIVES:
+                    self.truncate(step.position)
+                continue
+            for start in range(0, len(step.data), _BLOCK_BYTES):
+                if chance.random() < _SURVIVES:
+                    self.write(step.position + start, step.data[start : start + _BLOCK_BYTES])
+
+    def write_to(self, path: str) -> None:
         with open(path, "wb") as file:
-            file.write(self.synced if power_loss else self.content)
+            file.write(self.content)
 
 
 @define
 class _Directory:
     names: dict[str, _File | _Directory] = field(factory=dict)
     synced: dict[str, _File | _Directory] = field(factory=dict)
+    unsynced: list[dict[str, _File | _Directory | None]] = field(factory=list)
+    """Each change of names since: what they became, None for a name that is gone."""
 
-    def write_to(self, path: str, *, power_loss: bool) -> None:
+    def change(self, names: dict[str, _File | _Directory | None]) -> None:
+        for name, entry in names.items():
+            if entry is None:
+                del self.names[name]
+            else:
+                self.names[name] = entry
+
+    def lose_power(self, chance: Random | None) -> None:
+        self.names = dict(self.synced)
+        for change in self.unsynced[: chance.randint(0, len(self.unsynced))] if chance is not None else ():
+            self.change(change)
+        for entry in self.names.values():
+            entry.lose_power(chance)
+
+    def write_to(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
-        for name, entry in (self.synced if power_loss else self.names).items():
-            entry.write_to(os.path.join(path, name), power_loss=power_loss)
+        for name, entry in self.names.items():
+            entry.write_to(os.path.join(path, name))
 
 
 class _Image:
@@ -217,39 +271,48 @@ class _Image:
         getattr(self, f"_{step.operation}")(step)
 
     def _create(self, step: Step) -> None:
-        directory, name = self._parent(step.path)
-        directory.names[name] = self._new_file(b"")
+        self._change(step.path, self._new_file(b""))
 
     def _write(self, step: Step) -> None:
-        content = self._files[step.file].content
-        content.extend(bytes(max(0, step.position - len(content))))
-        content[step.position : step.position + len(step.data)] = step.data
+        file = self._files[step.file]
+        file.write(step.position, step.data)
+        file.unsynced.append(step)
 
     def _truncate(self, step: Step) -> None:
-        content = self._files[step.file].content
-        del content[step.position :]
-        content.extend(bytes(step.position - len(content)))
+        file = self._files[step.file]
+        file.truncate(step.position)
+        file.unsynced.append(step)
 
     def _sync(self, step: Step) -> None:
         file = self._files[step.file]
         file.synced = bytes(file.content)
+        file.unsynced.clear()
 
     def _sync_directory(self, step: Step) -> None:
         directory = self._directory(step.path)
         directory.synced = dict(directory.names)
+        directory.unsynced.clear()
 
     def _make_directory(self, step: Step) -> None:
-        directory, name = self._parent(step.path)
-        directory.names[name] = _Directory()
+        self._change(step.path, _Directory())
 
     def _rename(self, step: Step) -> None:
         directory, name = self._parent(step.path)
+        entry = directory.names[name]
         new_directory, new_name = self._parent(step.new_path)
-        new_directory.names[new_name] = directory.names.pop(name)
+        assert new_directory is directory, "a rename from one directory to another"
+        self._note(directory, {name: None, new_name: entry})
 
     def _unlink(self, step: Step) -> None:
-        directory, name = self._parent(step.path)
-        del directory.names[name]
+        self._change(step.path, None)
+
+    def _change(self, path: str, entry: _File | _Directory | None) -> None:
+        directory, name = self._parent(path)
+        self._note(directory, {name: entry})
+
+    def _note(self, directory: _Directory, names: dict[str, _File | _Directory | None]) -> None:
+        directory.change(names)
+        directory.unsynced.append(names)
 
     def _directory(self, path: str) -> _Directory:
         directory = self.root

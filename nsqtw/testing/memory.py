@@ -1,16 +1,51 @@
-"""Positions without a database, for tests of what saves and loads them."""
+"""Storage without files, for tests of what uses it: positions, and a backend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from typing import Any
 
 from attrs import evolve
 from zope.interface import implementer
 
+from nsqtw.backends.dummy import DummyBackend
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic
+from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IPositions
+from nsqtw.interfaces import IBackendQueue, IPositions
+
+
+class MemoryBackend(DummyBackend):
+    """
+    Keeps messages in memory over a close: `MemoryBackend(before)` is what the next process finds of what was committed
+    with `before`.
+    """
+
+    def __init__(self, before: MemoryBackend | None = None) -> None:
+        super().__init__()
+        self.failure: BackendError | None = None
+        """What commits fail with, as long as it is there."""
+        self.good = 0
+        """How many queues of a commit are stored before it fails."""
+        if before is not None:
+            self._queues = before._queues
+
+    def topics(self) -> list[str]:
+        """IBackend API"""
+        return sorted(name for name, queue in self._queues.items() if queue.size)
+
+    def commit(
+        self, writes: Sequence[tuple[IBackendQueue, Sequence[Segment]]], durable: bool
+    ) -> dict[Any, BackendError]:
+        """IBackend API"""
+        if self.failure is None:
+            return super().commit(writes, durable)
+        super().commit(writes[: self.good], durable)
+        return {queue: self.failure for queue, _ in writes[self.good :]}
+
+    def close(self) -> None:
+        """IBackend API"""
 
 
 @implementer(IPositions)
@@ -23,11 +58,13 @@ class MemoryPositions:
     def __init__(self, before: MemoryPositions | None = None) -> None:
         self.failure: BackendError | None = None
         """What reserve and save raise, as long as it is there."""
+        self.read_failure: BackendError | None = None
+        """What held and count_held raise."""
         self.saved: Saved = Saved() if before is None else deepcopy(before.saved)
 
     def load(self) -> Saved:
         """IPositions API"""
-        loaded = deepcopy(self.saved)
+        loaded = evolve(self.saved, topics=[_without_rows(topic) for topic in self.saved.topics])
         self.saved.clean_stop = False
         return loaded
 
@@ -45,33 +82,84 @@ class MemoryPositions:
         for name, channel in cut.deleted_channels:
             if name in topics:
                 topics[name].cursors = [cursor for cursor in topics[name].cursors if cursor.name != channel]
-        if cut.due_shift_ms:
-            for cursor in [cursor for topic in topics.values() for cursor in topic.cursors]:
-                cursor.held = [_shifted(row, cut.due_shift_ms) for row in cursor.held]
         for topic in cut.topics:
             topics[topic.name] = _merged_topic(topics.get(topic.name), topic)
         self.saved.topics = list(topics.values())
+        if cut.wall_shift_ms is not None:
+            self.saved.wall_shift_ms = cut.wall_shift_ms
 
     def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:
         """IPositions API"""
         for saved in self.saved.topics:
             if saved.name == topic:
                 below = min((cursor.next for cursor in saved.cursors), default=saved.released)
+                below = below if saved.floor is None else min(below, saved.floor)
                 wanted = {sequence for cursor in saved.cursors for sequence in _unfinished(cursor)}
                 return below, iter(sorted(sequence for sequence in wanted if sequence < below))
         return None
 
+    def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[HeldRow]:
+        """IPositions API"""
+        self._fail_to_read()
+        return [row for row in self._held(topic, channel) if (row.due_ms, row.sequence) > after][:limit]
+
+    def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
+        """IPositions API"""
+        self._fail_to_read()
+        rows = self._held(topic, channel)
+        return sum((row.due_ms, row.sequence) > after and row.due_ms <= until_ms for row in rows)
+
+    def count_held_below(self, topic: str, channel: str, sequence: int) -> int:
+        """IPositions API"""
+        self._fail_to_read()
+        return sum(row.sequence < sequence for row in self._held(topic, channel))
+
+    def forget_held(self, topic: str, channel: str, start: int) -> int:
+        """IPositions API"""
+        count = 0
+        for cursor in self._cursors(topic, channel):
+            count += sum(row.sequence >= start for row in cursor.held)
+            cursor.held = [row for row in cursor.held if row.sequence < start]
+        return count
+
+    def forget_delays(self) -> None:
+        """IPositions API"""
+        for topic in self.saved.topics:
+            for cursor in topic.cursors:
+                cursor.held = [evolve(row, due_ms=0) for row in cursor.held]
+
     def close(self, clean: bool) -> None:
         """IPositions API"""
         self.saved.clean_stop = clean
+
+    def _held(self, topic: str, channel: str) -> list[HeldRow]:
+        rows = [row for cursor in self._cursors(topic, channel) for row in cursor.held]
+        return sorted(rows, key=lambda row: (row.due_ms, row.sequence))
+
+    def _cursors(self, topic: str, channel: str) -> list[SavedCursor]:
+        cursors = [cursor for saved in self.saved.topics if saved.name == topic for cursor in saved.cursors]
+        return [cursor for cursor in cursors if cursor.name == channel]
+
+    def _fail_to_read(self) -> None:
+        if self.read_failure is not None:
+            raise self.read_failure
 
     def _fail(self) -> None:
         if self.failure is not None:
             raise self.failure
 
 
+def _without_rows(topic: SavedTopic) -> SavedTopic:
+    """As it is loaded, nothing of it shared."""
+    cursors = [
+        evolve(cursor, first_deliveries=list(cursor.first_deliveries), held=[], held_count=len(cursor.held))
+        for cursor in topic.cursors
+    ]
+    return evolve(topic, dropped=list(topic.dropped), waiting=list(topic.waiting), cursors=cursors)
+
+
 def _merged_topic(old: SavedTopic | None, new: SavedTopic) -> SavedTopic:
-    merged = deepcopy(new)
+    merged = evolve(new, dropped=list(new.dropped), waiting=list(new.waiting))
     cursors = {cursor.name: cursor for cursor in old.cursors} if old is not None else {}
     for cursor in new.cursors:
         cursors[cursor.name] = _merged_cursor(cursors.get(cursor.name), cursor)
@@ -80,19 +168,19 @@ def _merged_topic(old: SavedTopic | None, new: SavedTopic) -> SavedTopic:
 
 
 def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
-    merged = deepcopy(new)
     held = {row.sequence: row for row in old.held} if old is not None and not new.emptied else {}
+    if new.forgotten_from is not None:
+        held = {sequence: row for sequence, row in held.items() if sequence < new.forgotten_from}
     for sequence in new.dropped_rows:
         held.pop(sequence, None)
     held.update({row.sequence: row for row in new.held})
-    merged.held = sorted(held.values(), key=lambda row: row.sequence)
-    merged.dropped_rows = []
-    merged.emptied = False
+    for run in new.runs:
+        held.update({run.first + n: HeldRow(run.first + n, 0, run.due_ms) for n in range(run.count)})
+    rows = sorted(held.values(), key=lambda row: row.sequence)
+    first_deliveries = list(new.first_deliveries)
+    merged = evolve(new, first_deliveries=first_deliveries, held=rows, runs=[], dropped_rows=[], emptied=False)
+    merged.forgotten_from = None
     return merged
-
-
-def _shifted(row: HeldRow, shift_ms: int) -> HeldRow:
-    return evolve(row, due_ms=max(1, row.due_ms + shift_ms)) if row.due_ms else row
 
 
 def _unfinished(cursor: SavedCursor) -> list[int]:

@@ -7,10 +7,11 @@ import os
 
 from nsqtw.backends.disk import DiskBackend
 from nsqtw.backends.positions import Positions
+from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IPositions
 from nsqtw.testing.contracts import BackendContract, FailingCommitContract, PositionsContract
 from nsqtw.testing.files import FaultyFiles
-from nsqtw.testing.memory import MemoryPositions
+from nsqtw.testing.memory import MemoryBackend, MemoryPositions
 
 
 def no_report(*damage: object) -> None:
@@ -61,6 +62,32 @@ class TestDiskThatCannotWrite(DiskThatFails):
 class TestDiskThatCannotOpenFiles(DiskThatFails):
     max_bytes_per_file = 1
     operation = "open"
+
+
+class TestMemory(BackendContract):
+    """The fake does what the real ones do."""
+
+    before: MemoryBackend | None = None
+
+    def make_backend(self, directory: str) -> IBackend:
+        self.before = MemoryBackend(self.before)
+        return self.before
+
+
+class TestMemoryThatFails(FailingCommitContract):
+    before: MemoryBackend | None = None
+
+    def make_backend(self, directory: str) -> IBackend:
+        self.before = MemoryBackend(self.before)
+        return self.before
+
+    def break_commits(self, backend: IBackend, good: int) -> None:
+        assert isinstance(backend, MemoryBackend)
+        backend.failure, backend.good = BackendError("told to fail"), good
+
+    def mend_commits(self, backend: IBackend) -> None:
+        assert isinstance(backend, MemoryBackend)
+        backend.failure = None
 
 
 class TestPositions(PositionsContract):

@@ -13,18 +13,32 @@ import errno
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from nsqtw.backends.files import Files
 from nsqtw.core.segment import Segment
 from nsqtw.testing.contracts import make_segment, messages, read_all
 from nsqtw.testing.files import FaultyFiles
 from tests.backends.data_path import DataPath
 
+_SOME = 4
+"""Of every so many first crashes one is taken: each has second ones."""
 Messages = dict[int, tuple[int, bytes]]
+
+
+class Unhurried(Files):
+    """Files that are not waited for: what a sync is good for shows in the traces."""
+
+    def sync(self, fd: int) -> None:
+        pass
+
+    def sync_directory(self, path: str) -> None:
+        pass
 
 
 class Life:
@@ -75,11 +89,23 @@ class Life:
                 size = len(self.files.trace[step].data)
                 yield from ((step, torn) for torn in sorted({1, 63, 65, 100, 105, size // 2, size - 1}) if torn < size)
 
-    def check(self, directory: Path, step: int, torn: int | None, *, power_loss: bool) -> None:
+    def check(
+        self,
+        directory: Path,
+        step: int,
+        torn: int | None = None,
+        *,
+        power_loss: bool = False,
+        chance: Random | None = None,
+    ) -> None:
         """Crash there, open what is left, and go on with it."""
         shutil.rmtree(directory, ignore_errors=True)
-        self.files.crash(str(directory), step, torn=torn, power_loss=power_loss)
-        path = DataPath(directory, self.path.limit)
+        self.files.crash(str(directory), step, torn=torn, power_loss=power_loss, chance=chance)
+        self.check_opened(directory, step, power_loss=power_loss)
+
+    def check_opened(self, directory: Path, step: int, *, power_loss: bool) -> None:
+        """What is left of a crash after a step is opened, has what it must have, and goes on."""
+        path = DataPath(directory, self.path.limit, Unhurried())
         found = messages(read_all(path.queue))
         needed = self.needed(step, power_loss=power_loss)
         assert needed <= found.keys(), f"lost {sorted(needed - found.keys())} at step {step}"
@@ -143,6 +169,31 @@ def test_a_power_loss_at_any_step_loses_nothing_durable(life: Life, tmp_path: Pa
     """All that was committed as durable, or before something that was, is there."""
     for step in range(len(life.files.trace) + 1):
         life.check(tmp_path / "after", step, None, power_loss=True)
+
+
+def test_a_power_loss_that_left_some_of_what_was_not_synced(life: Life, tmp_path: Path) -> None:
+    """Blocks of a file in any order, so with holes, and names without content: nothing durable is lost by it."""
+    for step in range(len(life.files.trace) + 1):
+        life.check(tmp_path / "after", step, power_loss=True, chance=Random(step))
+
+
+@pytest.mark.parametrize("power_loss", [False, True], ids=["killed", "power loss"])
+def test_a_recovery_may_be_interrupted_at_any_step(life: Life, tmp_path: Path, power_loss: bool) -> None:
+    """What the first crash had to leave, the second one leaves."""
+    interrupted = 0
+    for step, torn in [*life.crashes()][::_SOME]:
+        first, second = tmp_path / "first", tmp_path / "second"
+        shutil.rmtree(first, ignore_errors=True)
+        chance = Random(step) if power_loss else None
+        life.files.crash(str(first), step, torn=torn, power_loss=power_loss, chance=chance)
+        recovering = FaultyFiles(str(first))
+        DataPath(first, life.path.limit, recovering)
+        for again in range(1, len(recovering.trace)):
+            interrupted += 1
+            shutil.rmtree(second, ignore_errors=True)
+            recovering.crash(str(second), again, power_loss=power_loss)
+            life.check_opened(second, step, power_loss=power_loss)
+    assert interrupted
 
 
 def test_a_deletion_interrupted_at_any_step_is_finished(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from nsqtw.backends.positions import VERSION, Positions
+from nsqtw.backends.positions import Positions
+from nsqtw.backends.positions_schema import VERSION
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic
+from nsqtw.core.held import all_rows
 from nsqtw.errors import BackendError, BackendFull
 
 
@@ -33,6 +35,9 @@ def load(path: str) -> Saved:
     """What the next process finds."""
     positions = Positions(path)
     saved = positions.load()
+    for topic in saved.topics:
+        for cursor in topic.cursors:
+            cursor.held = list(all_rows(positions, topic.name, cursor.name))
     positions.close(False)
     return saved
 
@@ -48,7 +53,9 @@ def killed(path: str, to: Path) -> str:
 def cut(number: int) -> Cut:
     """One that is consistent in itself: everything in it is `number`."""
     held = [HeldRow(number, number, number)]
-    cursors = [SavedCursor(name, next=number, taken_total=number, held=held, emptied=True) for name in ("c", "d")]
+    cursors = [
+        SavedCursor(name, next=number, taken_total=number, held=held, held_count=1, emptied=True) for name in ("c", "d")
+    ]
     return Cut(topics=[SavedTopic(name, released=number, put_total=number, cursors=cursors) for name in ("s", "t")])
 
 
@@ -124,11 +131,22 @@ def test_a_damaged_database_is_set_aside(positions: Positions, path: str, tmp_pa
         "DROP TABLE held",
         "ALTER TABLE cursor DROP COLUMN next",
         "DELETE FROM broker",
-        "UPDATE topic SET dropped = x'0102'",
-        "UPDATE cursor SET first_deliveries = x'010203'",
         "UPDATE cursor SET topic = 99 WHERE id = 1",
-        "INSERT INTO held VALUES (99, 1, 1, 1)",
+        "UPDATE topic SET name = x'ff' WHERE id = 1",
+        "UPDATE topic SET name = CAST(x'ff' AS TEXT) WHERE id = 1",
+        "UPDATE cursor SET name = 7 || x'ff' WHERE id = 1",
         "UPDATE broker SET version = 'x'",
+        # SQLite has no checksums: a bit that flips in a row is no damage to it. And large numbers would be worked on.
+        "UPDATE broker SET next_block = 1 << 60",
+        "UPDATE broker SET next_block = zeroblob(4000)",
+        "UPDATE topic SET name = '../t' WHERE id = 1",
+        "UPDATE topic SET name = CAST(x'ff' AS TEXT) WHERE id = 1",
+        "UPDATE topic SET released = 1.5",
+        "UPDATE topic SET put_total = -1",
+        "UPDATE topic SET durability = 'forever'",
+        "UPDATE topic SET waiting = x'000000000000000000000000000000400000000000000000'",
+        "UPDATE cursor SET first_deliveries = x'ffffffffffffffff'",
+        "UPDATE held SET due_ms = 9223372036854775807",
     ],
 )
 def test_a_database_that_makes_no_sense_is_set_aside(positions: Positions, path: str, change: str) -> None:
@@ -171,19 +189,38 @@ def test_a_later_version_is_not_touched(positions: Positions, path: str) -> None
     connection.close()
 
 
-def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: str) -> None:
-    """Version 1 knew no durability class of a topic's own."""
+_TO_3 = "; ".join(
+    f"ALTER TABLE topic DROP COLUMN {column}"
+    for column in ("retention_time", "retention_bytes", "floor", "marks", "runs")
+)
+_TO_2 = (
+    "DROP INDEX held_due; ALTER TABLE cursor DROP COLUMN held_count; ALTER TABLE broker DROP COLUMN suspect;"
+    "ALTER TABLE broker DROP COLUMN wall_shift_ms"
+)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: str, version: int) -> None:
+    """Version 1 knew no durability class of a topic's own, version 2 no pages of held rows, version 3 no retention."""
     positions.save(cut(1))
     positions.close(False)
     connection = sqlite3.connect(path)
-    columns = "id, name, paused, released, released_total, end_sequence, put_total, dropped, waiting"
-    connection.executescript(
-        f"CREATE TABLE older AS SELECT {columns} FROM topic; DROP TABLE topic; ALTER TABLE older RENAME TO topic;"
-        "UPDATE broker SET version = 1"
-    )
+    connection.executescript(f"{_TO_3}; ALTER TABLE cursor DROP COLUMN replays; UPDATE broker SET version = 3")
+    if version < 3:
+        connection.executescript(f"{_TO_2}; UPDATE broker SET version = 2")
+    if version < 2:
+        columns = "id, name, paused, released, released_total, end_sequence, put_total, dropped, waiting"
+        connection.executescript(
+            f"CREATE TABLE older AS SELECT {columns} FROM topic; DROP TABLE topic; ALTER TABLE older RENAME TO topic;"
+            "UPDATE broker SET version = 1"
+        )
     connection.close()
     for _ in range(2):
-        assert numbers(load(path)) == {1}
+        saved = load(path)
+        assert numbers(saved) == {1}
+        assert [cursor.held_count for topic in saved.topics for cursor in topic.cursors] == [1, 1, 1, 1]
+        assert [(topic.floor, topic.marks, topic.runs) for topic in saved.topics] == [(None, [], [])] * 2
+        assert saved.odd == []
 
 
 def test_there_is_no_way_to_have_one(tmp_path: Path) -> None:
@@ -268,8 +305,9 @@ def test_a_full_disk(positions: Positions, path: str) -> None:
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
     large = cut(2)
+    rows = [HeldRow(n, 1, 0) for n in range(5000)]
     large.deleted_topics = ["t"]
-    large.topics.append(SavedTopic("new", cursors=[SavedCursor("e", held=[HeldRow(n, 1, 0) for n in range(5000)])]))
+    large.topics.append(SavedTopic("new", cursors=[SavedCursor("e", held=rows, held_count=5000)]))
     for _ in range(2):
         with pytest.raises(BackendFull, match="full"):
             positions.save(large)

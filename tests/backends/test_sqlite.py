@@ -85,6 +85,50 @@ def test_a_flipped_bit_costs_one_segment_and_is_reported_once(
     assert reports == [("t", "messages.db segment 2", 2, 4, "the checksum of the frames is wrong")]
 
 
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        ("crc = CAST(x'ff' AS TEXT)", "the database is damaged there"),
+        ("first = 'two'", "its numbers are damaged"),
+        ("delay = -1", "its numbers are damaged"),
+        ("first = 3", "its sequences are damaged"),
+        ("first = 1", "its sequences are damaged"),
+    ],
+)
+def test_numbers_of_a_row_that_are_damaged_cost_its_segment(
+    tmp_path: Path, backend: SqliteBackend, reports: list[tuple[Any, ...]], damage: str, why: str
+) -> None:
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(0, 2), make_segment(2, 3), make_segment(5, 1)])], False)
+    change(tmp_path, f"UPDATE segment SET {damage} WHERE first = 2")
+    assert list(messages(read_all(queue))) == [0, 1, 5]
+    assert [(report[3], report[4]) for report in reports] == [(4, why)]
+
+
+@pytest.mark.parametrize("damage", ["first = 'two'", "first = 0", "delay = -1", "last = 9007199254740000"])
+def test_a_row_that_is_damaged_is_not_cut(tmp_path: Path, backend: SqliteBackend, damage: str) -> None:
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(2, 20)])], False)
+    change(tmp_path, f"UPDATE segment SET {damage}")
+    queue.trim(1 << 53, [3])
+    assert read_all(queue) == []
+    with sqlite3.connect(tmp_path / "messages.db") as connection:
+        assert connection.execute("SELECT count(*) FROM segment").fetchone() == (1,)
+    connection.close()
+
+
+def test_the_row_of_a_topic_that_is_damaged_costs_nothing(tmp_path: Path, backend: SqliteBackend) -> None:
+    backend.commit([(backend.queue("t"), [make_segment(0, 2), make_segment(2, 3)])], False)
+    size = backend.queue("t").size
+    backend.close()
+    change(tmp_path, "UPDATE topic SET end_sequence = 'far', bytes = 1.5")
+    backend = SqliteBackend(str(tmp_path), no_report)
+    queue = backend.queue("t")
+    assert (queue.first, queue.end, queue.size) == (0, 5, size)
+    assert list(messages(read_all(queue))) == [0, 1, 2, 3, 4]
+    backend.close()
+
+
 def test_a_damaged_page_costs_what_is_on_it(tmp_path: Path, reports: list[tuple[Any, ...]]) -> None:
     """Every message outside it is still delivered."""
     backend = SqliteBackend(str(tmp_path), no_report)

@@ -3,12 +3,11 @@
 """
 
 import argparse
-import os
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from . import report
@@ -16,20 +15,10 @@ from .cases import CASES, Case, Figure, Size
 from .errors import BenchError
 from .report import Summary
 from .server import Broker, default_executable, running
+from .sides import Side, measure
 
 FULL = Size(seconds=3.0, messages=400_000)
 QUICK = Size(seconds=0.25, messages=20_000)
-
-
-@dataclass(frozen=True)
-class Side:
-    """
-    One of the brokers compared: its executable and the flags it gets besides addresses and data path.
-    """
-
-    name: str
-    executable: Path
-    flags: list[str]
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
@@ -69,23 +58,6 @@ def _brokers(sides: list[Side], shared: bool) -> Iterator[dict[str, Broker | Non
         }
 
 
-def _measure(case: Case, side: Side, broker: Broker | None, topic: str, size: Size) -> Figure:
-    """
-    One run on one side, with the shared ``broker`` or else with one of its own.
-    """
-    try:
-        if broker is not None:
-            figure = case.measure(broker, topic, size)
-            broker.delete(topic)
-            return figure
-        # What the run before left in the page cache must not be written during this one.
-        os.sync()
-        with running(side.executable, side.flags) as own:
-            return case.measure(own, topic, size)
-    except BenchError as error:
-        raise BenchError(f"{case.name}, {side.name}: {error}") from error
-
-
 def _compare(cases: list[Case], sides: list[Side], size: Size, rounds: int, shared: bool) -> report.Results:
     """
     Measure every case on the sides in turn, ``rounds`` times, and print its rows when it is done.
@@ -97,7 +69,7 @@ def _compare(cases: list[Case], sides: list[Side], size: Size, rounds: int, shar
             for number in range(rounds):
                 for side in sides:
                     topic = f"{case.name}.{number}"
-                    figures[side.name].append(_measure(case, side, brokers[side.name], topic, size))
+                    figures[side.name].append(measure(case, side, brokers[side.name], topic, size))
             results[case.name] = {name: Summary.of(figures[name]) for name in figures}
             print("\n".join(report.lines(case, results[case.name])), flush=True)
     return results

@@ -161,6 +161,12 @@ CASES = (
         _publishing(lambda broker, topic: plan.pub(broker.tcp_port, topic, 8)),
     ),
     Case(
+        "pub-64",
+        "PUB 200 B, 64 connections, each waits for OK",
+        "in",
+        _publishing(lambda broker, topic: plan.pub(broker.tcp_port, topic, 64)),
+    ),
+    Case(
         "pub-pipelined",
         "PUB 200 B, 1 connection, 200 unanswered",
         "in",

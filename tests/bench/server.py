@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,15 @@ class Broker:
         self.pid = process.pid
         self.tcp_port = self._port("TCP")
         self.http_port = self._port("HTTP")
+
+    def end(self, number: signal.Signals) -> float:
+        """
+        Send a signal and wait for the end of the process; the seconds it took.
+        """
+        start = time.monotonic()
+        self._process.send_signal(number)
+        self._process.wait()
+        return time.monotonic() - start
 
     def _port(self, listener: str) -> int:
         pattern = re.compile(rf"{listener}: listening on 127\.0\.0\.1:(\d+)")
@@ -171,29 +181,47 @@ class Broker:
 
 
 @contextmanager
+def directory() -> Iterator[Path]:
+    """
+    Room for brokers that follow each other on one data path; thrown away afterwards.
+    """
+    workspace = Path(tempfile.mkdtemp(prefix="nsqtw-bench-"))
+    (workspace / "data").mkdir()
+    try:
+        yield workspace
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+
+
+@contextmanager
+def started(executable: Path, flags: list[str], workspace: Path) -> Iterator[Broker]:
+    """
+    A broker on free ports with the data that is in ``workspace``. Afterwards it is killed.
+
+    Raises `BrokerFailed` when it cannot be started or does not name its ports.
+    """
+    command = [str(executable), "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"]
+    with (workspace / "stderr").open("wb") as log:
+        try:
+            process = subprocess.Popen(
+                [*command, f"--data-path={workspace / 'data'}", *flags], stderr=log, stdout=log, cwd=workspace
+            )
+        except OSError as error:
+            raise BrokerFailed(f"cannot start {executable}: {error.strerror}") from error
+    try:
+        yield Broker(process, workspace)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
 def running(executable: Path, flags: list[str]) -> Iterator[Broker]:
     """
     A broker on free ports with an empty data path. Afterwards it is killed and its data thrown away.
 
     Raises `BrokerFailed` when it cannot be started or does not name its ports.
     """
-    workspace = Path(tempfile.mkdtemp(prefix="nsqtw-bench-"))
-    data_path = workspace / "data"
-    data_path.mkdir()
-    command = [str(executable), "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"]
-    try:
-        with (workspace / "stderr").open("wb") as log:
-            try:
-                process = subprocess.Popen(
-                    [*command, f"--data-path={data_path}", *flags], stderr=log, stdout=log, cwd=workspace
-                )
-            except OSError as error:
-                raise BrokerFailed(f"cannot start {executable}: {error.strerror}") from error
-        try:
-            yield Broker(process, workspace)
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    finally:
-        shutil.rmtree(workspace, ignore_errors=True)
+    with directory() as workspace, started(executable, flags, workspace) as broker:
+        yield broker

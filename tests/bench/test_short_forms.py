@@ -20,6 +20,14 @@ def test_every_case_of_the_bench_counts_right() -> None:
         assert work in table
 
 
+def test_durability_is_measured_side_by_side() -> None:
+    table = run("tests.bench.durability", "--quick", "--side", "dummy", "--side", "sqlite, fsync")
+    head, line, *rows = [line for line in table.splitlines() if line.startswith("|")]
+    assert "PUB 200 B, 64 connections" in head and set(line) <= set("| -")
+    assert [row.split(" | ")[0] for row in rows] == ["| dummy", "| sqlite, fsync"]
+    assert all(row.count(" ± ") == 3 for row in rows)
+
+
 @pytest.mark.parametrize(
     "case",
     [

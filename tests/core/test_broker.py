@@ -85,11 +85,12 @@ def test_blocks_that_cannot_be_reserved_fail_the_publish_that_needed_them() -> N
     def refuse(block: int) -> None:
         raise BackendError("no space")
 
-    world.broker._reserve = refuse
+    reserve = world.positions.reserve
+    world.positions.reserve = refuse  # type: ignore[method-assign]
     answers = world.put(b"a")
     world.turn()
     assert [str(answer) for answer in answers] == ["no space"]
-    world.broker._reserve = world.positions.reserve
+    world.positions.reserve = reserve  # type: ignore[method-assign]
     assert world.put(b"b") == []
     world.turn()
     assert world.topic().depth == 1

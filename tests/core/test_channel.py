@@ -261,7 +261,7 @@ def test_rows_that_were_never_saved_are_not_remembered_for_deletion() -> None:
         (message,) = reader.read()
         reader.finish(message.id)
     assert reader.channel.cursor is not None
-    assert reader.channel.cursor._changed == {}
+    assert reader.channel.cursor._held._changed == {}
 
 
 def test_a_paused_channel_delivers_nothing_but_times_out_what_is_in_flight() -> None:

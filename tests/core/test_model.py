@@ -16,11 +16,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from nsqtw.core.broker import Save
 from nsqtw.errors import BackendError
 from tests.core.world import Message, Reader, World
 
 READY, FLIGHT, DEFERRED = "ready", "in flight", "deferred"
-DELAY = 30.0
+REPLAYED = "replayed"
+"""Published deferred and not due, in a channel that was moved: ready until the channel comes to it, then deferred."""
+FOR_EVER = 1e9
+DELAYS = (20.0, 30.0, 45.0, 200.0)
 MEM_QUEUE_SIZE = 3
 LONGER_THAN_ANY_TIMEOUT = 70.0
 CHANNELS = ("one", "two", "three")
@@ -51,6 +55,10 @@ class ModelTopic:
     waiting: dict[bytes, float] = field(factory=dict)
     """Body -> delay in seconds."""
     channels: dict[str, ModelChannel] = field(factory=dict)
+    history: dict[bytes, float] = field(factory=dict)
+    """What was released, in order: body -> when a replay may deliver it."""
+    due: dict[bytes, float] = field(factory=dict)
+    """The same of all that was published."""
 
     @property
     def is_held(self) -> bool:
@@ -60,9 +68,15 @@ class ModelTopic:
         if self.is_held:
             return
         for body, delay in self.waiting.items():
+            self.history[body] = self.due[body]
             for channel in self.channels.values():
                 channel.messages[body] = ModelMessage(DEFERRED, due=now + delay) if delay else ModelMessage(READY)
         self.waiting.clear()
+
+    def replay(self, bodies: list[bytes], now: float) -> dict[bytes, ModelMessage]:
+        """These messages as they are in a channel that was moved before them."""
+        due = {body: self.history[body] for body in bodies}
+        return {body: ModelMessage(REPLAYED if due[body] > now else READY, due=due[body]) for body in bodies}
 
 
 class Histories(RuleBasedStateMachine):
@@ -80,8 +94,17 @@ class Histories(RuleBasedStateMachine):
         self.saved = deepcopy(self.model)
         self.world.save()
 
-    @initialize(keep_deferred=st.booleans(), requeue_on_disconnect=st.booleans())
-    def choose_options(self, keep_deferred: bool, requeue_on_disconnect: bool) -> None:
+    @initialize(
+        keep_deferred=st.booleans(),
+        requeue_on_disconnect=st.booleans(),
+        page_rows=st.sampled_from([1, 2, 3, 1024]),
+        retains=st.booleans(),
+    )
+    def choose_options(self, keep_deferred: bool, requeue_on_disconnect: bool, page_rows: int, retains: bool) -> None:
+        if retains:
+            self.world.options.retention_time = FOR_EVER
+            self.world.topic().reading.retained.give((None, None), self.world.now)
+        self.world.page_rows = self.world.broker.page_rows = page_rows
         self.world.options.keep_deferred = keep_deferred
         self.world.options.requeue_on_disconnect = requeue_on_disconnect
 
@@ -91,9 +114,9 @@ class Histories(RuleBasedStateMachine):
     def publish(self, count: int, size: int) -> None:
         self._publish(count, size, 0.0)
 
-    @rule(count=st.integers(1, 3))
-    def publish_deferred(self, count: int) -> None:
-        self._publish(count, 0, DELAY)
+    @rule(count=st.integers(1, 8), delay=st.sampled_from(DELAYS))
+    def publish_deferred(self, count: int, delay: float) -> None:
+        self._publish(count, 0, delay)
 
     def _publish(self, count: int, size: int, delay: float) -> None:
         bodies = [b"%d:" % (self.serial + n) + b"x" * size for n in range(count)]
@@ -106,6 +129,7 @@ class Histories(RuleBasedStateMachine):
         self.accepted += count
         for body in bodies:
             self.model.waiting[body] = delay
+            self.model.due[body] = self.world.now + delay if delay else 0.0
             self.since_save.append((body, delay, self.world.now))
         self.model.release(self.world.now)
         self._deliveries()
@@ -135,6 +159,63 @@ class Histories(RuleBasedStateMachine):
         self.model.channels[name] = ModelChannel()
         self.model.release(self.world.now)
         self._save()
+
+    @precondition(lambda self: self.world.options.retention_time)
+    @rule(name=st.sampled_from(CHANNELS))
+    def create_channel_at_earliest(self, name: str) -> None:
+        if name not in self.model.channels:
+            self.world.topic().channel(name, self.world.now, "earliest")
+            self.model.channels[name] = ModelChannel(messages=self._replayed(0))
+            self.model.release(self.world.now)
+            self._save()
+
+    @rule(name=st.sampled_from(CHANNELS))
+    def seek_latest(self, name: str) -> None:
+        if name in self.model.channels:
+            self._seek(name, self.world.topic().released, len(self.model.history))
+
+    @precondition(lambda self: self.world.options.retention_time and self.model.history)
+    @rule(name=st.sampled_from(CHANNELS), data=st.data())
+    def seek(self, name: str, data: st.DataObject) -> None:
+        if name in self.model.channels:
+            place = data.draw(st.integers(0, len(self.model.history) - 1))
+            body = list(self.model.history)[place]
+            self._seek(name, self._sequences()[body], place)
+
+    @precondition(lambda self: self.world.options.retention_time and self.model.history)
+    @rule(name=st.sampled_from(CHANNELS))
+    def seek_earliest_and_crash(self, name: str) -> None:
+        if name in self.model.channels:
+            self._seek(name, self.world.topic().reading.kept_from, 0)
+            self.crash()
+
+    def _seek(self, name: str, sequence: int, place: int) -> None:
+        """Move a channel to a place in what was released. Nothing is forgotten but what is said to be skipped."""
+        self._save()
+        channel, model = self.world.channel(name), self.model.channels[name]
+        is_forwards = channel.cursor.next <= sequence
+        before = len(model.messages)
+        bodies = list(self.model.history)
+        kept = {} if is_forwards else {b: m for b, m in model.messages.items() if b not in bodies[place:]}
+        moved = channel.seek(sequence)
+        model.messages = kept | self._replayed(place)
+        for of, _, inbox in self.readers.values():
+            if of == name:
+                for body in set(inbox) - set(kept):
+                    del inbox[body]
+        assert moved.replayed - moved.skipped == len(model.messages) - before
+        self._save()
+
+    def _replayed(self, place: int) -> dict[bytes, ModelMessage]:
+        return self.model.replay(list(self.model.history)[place:], self.world.now)
+
+    def _sequences(self) -> dict[bytes, int]:
+        """All that can be read of the log, which must be just what was released."""
+        reading = self.world.topic().reading
+        found = {m.body: m for part in reading.read(0, 1 << 40).parts for m in _messages_of([part])}
+        published = [*self.model.history, *([] if self.model.channels or self.model.paused else self.model.waiting)]
+        assert list(found) == published
+        return {body: int(message.id, 16) & ((1 << 53) - 1) for body, message in found.items()}
 
     @rule(name=st.sampled_from(CHANNELS), ready=st.integers(0, 8))
     def subscribe(self, name: str, ready: int) -> None:
@@ -209,8 +290,12 @@ class Histories(RuleBasedStateMachine):
     # -- what becomes of messages
 
     @precondition(lambda self: any(inbox for _, _, inbox in self.readers.values()))
-    @rule(data=st.data(), action=st.sampled_from(["finish", "requeue", "defer", "touch"]))
-    def act(self, data: st.DataObject, action: str) -> None:
+    @rule(
+        data=st.data(),
+        action=st.sampled_from(["finish", "requeue", "defer", "touch"]),
+        delay=st.sampled_from(DELAYS),
+    )
+    def act(self, data: st.DataObject, action: str, delay: float) -> None:
         name, reader, inbox = data.draw(st.sampled_from([entry for entry in self.readers.values() if entry[2]]))
         message = inbox[data.draw(st.sampled_from(sorted(inbox)))]
         messages = self.model.channels[name].messages
@@ -221,22 +306,69 @@ class Histories(RuleBasedStateMachine):
             assert reader.touch(message.id) is None
             return
         else:
-            assert reader.requeue(message.id, DELAY if action == "defer" else 0.0) is None
+            assert reader.requeue(message.id, delay if action == "defer" else 0.0) is None
             state = DEFERRED if action == "defer" else READY
-            messages[message.body] = ModelMessage(state, message.attempts, self.world.now + DELAY)
+            messages[message.body] = ModelMessage(state, message.attempts, self.world.now + delay)
         del inbox[message.body]
         self._deliveries()
 
     @rule()
     def long_wait(self) -> None:
         self.world.wait(LONGER_THAN_ANY_TIMEOUT)
+        self._look_again()
         for channel in self.model.channels.values():
             for message in channel.messages.values():
-                if message.state in (FLIGHT, DEFERRED):
+                if message.state == FLIGHT:
                     message.state = READY
+        self._fall_due()
         for _, _, inbox in self.readers.values():
             inbox.clear()
         self._deliveries()
+
+    @rule()
+    def wait_while_saving(self) -> None:
+        """A slow disk: messages fall due while the rows they are in may be saved or not."""
+        save = self._begin_save()
+        self._shorter_wait(25.0)
+        self.world.broker.end_save(save, None)
+        self.long_wait()
+
+    @rule()
+    def crash_when_saved(self) -> None:
+        """Nobody was told that it is."""
+        self._begin_save()
+        self.crash()
+
+    def _begin_save(self) -> Save:
+        self._deliveries()
+        save = self.world.begin_save()
+        self.world.positions.save(save.cut)
+        self.saved = deepcopy(self.model)
+        self.since_save = []
+        return save
+
+    @rule(seconds=st.sampled_from([10.0, 30.0]))
+    def wait_while_nothing_can_be_read(self, seconds: float) -> None:
+        self.world.positions.read_failure = BackendError("EIO")
+        self._shorter_wait(seconds)
+        self.world.positions.read_failure = None
+        self.long_wait()
+
+    def _shorter_wait(self, seconds: float) -> None:
+        """Shorter than any timeout."""
+        self.world.wait(seconds)
+        self._fall_due()
+        self._deliveries()
+
+    def _look_again(self) -> None:
+        """A broker that had no room for what falls due looks ten times a second."""
+        self.world.wait(0.2)
+
+    def _fall_due(self) -> None:
+        for channel in self.model.channels.values():
+            for message in channel.messages.values():
+                if message.state in (DEFERRED, REPLAYED) and message.due <= self.world.now:
+                    message.state = READY
 
     # -- saving and dying
 
@@ -268,6 +400,7 @@ class Histories(RuleBasedStateMachine):
         _cut_tail(queue, end)
         self.world.crash()
         self.saved.waiting = {b: d for b, d in self.saved.waiting.items() if b not in gone}
+        self.saved.history = {b: due for b, due in self.saved.history.items() if b not in gone}
         for channel in self.saved.channels.values():
             channel.messages = {b: m for b, m in channel.messages.items() if b not in gone}
         self._restored([entry for entry in self.since_save if entry[0] not in gone])
@@ -303,6 +436,7 @@ class Histories(RuleBasedStateMachine):
                     message.state = READY
         for body, delay, published in since:
             self.model.waiting[body] = delay
+            self.model.due[body] = published + delay if delay else 0.0
             if not self.model.paused and self.model.channels and delay:
                 self.model.waiting[body] = max(published + delay - now, 1e-9)
         if not keeps:
@@ -322,11 +456,14 @@ class Histories(RuleBasedStateMachine):
             channel = self.model.channels[name]
             for message in reader.read():
                 known = channel.messages[message.body]
-                assert known.state == READY, (message, known)
+                assert known.state == READY or (known.state == REPLAYED and self._may_be_due(known)), (message, known)
                 assert message.attempts == known.attempts + 1
                 assert not channel.paused
                 channel.messages[message.body] = ModelMessage(FLIGHT, message.attempts, reader=number)
                 inbox[message.body] = message
+
+    def _may_be_due(self, message: ModelMessage) -> bool:
+        return message.due <= self.world.now + 1e-3 or not self.world.options.keep_deferred
 
     def _pick(self, data: st.DataObject) -> tuple[int, tuple[str, Reader, dict[bytes, Message]]]:
         number = data.draw(st.sampled_from(sorted(self.readers)))
@@ -342,7 +479,11 @@ class Histories(RuleBasedStateMachine):
             channel = topic.channels[name]
             assert channel.paused == model.paused
             found = (channel.depth, channel.in_flight_count, channel.deferred_count)
-            assert found == (model.count(READY), model.count(FLIGHT), model.count(DEFERRED)), name
+            if model.count(REPLAYED):
+                assert channel.in_flight_count == model.count(FLIGHT)
+                assert sum(found) == len(model.messages)
+            else:
+                assert found == (model.count(READY), model.count(FLIGHT), model.count(DEFERRED)), name
 
     @invariant()
     def nobody_ready_waits_for_a_message_that_is_there(self) -> None:
@@ -357,8 +498,8 @@ class Histories(RuleBasedStateMachine):
         for name in list(self.model.channels):
             self.pause_channel(name, False)
             self.subscribe(name, 2500)
-        self.long_wait()
-        self.long_wait()
+        for _ in range(4):
+            self.long_wait()
         for name, channel in self.model.channels.items():
             assert channel.count(FLIGHT) == len(channel.messages), name
             assert self.world.topic().channels[name].in_flight_count == len(channel.messages)

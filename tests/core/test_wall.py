@@ -59,4 +59,5 @@ def test_what_is_deferred_keeps_its_time_over_a_jump_and_a_crash(jump: int) -> N
     world.save()
     (saved,) = world.positions.saved.topics
     (row,) = saved.cursors[0].held
-    assert row.due_ms == (WALL_NS + jump) // 1_000_000 + (START + 60) * 1000
+    assert row.due_ms == WALL_NS // 1_000_000 + (START + 60) * 1000
+    assert world.positions.saved.wall_shift_ms == jump // 1_000_000

@@ -16,6 +16,7 @@ from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cut import NamedTopic, Saved
 from nsqtw.core.flight import Flight
+from nsqtw.core.held import PAGE_ROWS
 from nsqtw.core.segment import BODY_AT, ID_AT
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
@@ -95,14 +96,17 @@ class Reader:
 class World:
     """One broker and what survives its crashes."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, page_rows: int = PAGE_ROWS, **options: Any) -> None:
         self.options = Options(**{"node_id": 617, **options})
         self.now = START
+        self.wall_ns = WALL_NS
+        """What the wall clock of the next process is ahead of `now`."""
         self.damage: list[tuple[str, str, int, int, str]] = []
         self.lines: list[tuple[str, str]] = []
         self.written: list[list[NamedTopic]] = []
         """What nsqd.dat was made to name, each time."""
         self.positions = MemoryPositions()
+        self.page_rows = page_rows
         self.lands_at_once = True
         self.flight: Flight | None = None
         """The one on its way, when flights do not land at once."""
@@ -124,12 +128,13 @@ class World:
             self.options,
             self.backend,
             memory,
-            reserve=self.positions.reserve,
+            positions=self.positions,
             log=self.log,
             start_time=1,
             measure=measure(self.options),
+            page_rows=self.page_rows,
         )
-        broker.wall_offset_ns = WALL_NS
+        broker.wall_offset_ns = self.wall_ns
         recovery.load(broker, saved, self.stored(), self.now, named)
         self.broker = broker
         self.turn()

@@ -32,9 +32,7 @@ class Stored(DataPath):
         saved = self.positions.load()
         stored = self.backend.topics()
         memory = DummyFactory().open("", "", self.options, self.report)
-        self.broker = Broker(
-            self.options, self.backend, memory, reserve=self.positions.reserve, log=self.log, start_time=1
-        )
+        self.broker = Broker(self.options, self.backend, memory, positions=self.positions, log=self.log, start_time=1)
         self.broker.wall_offset_ns = WALL_NS
         recovery.load(self.broker, saved, stored, self.now, named)
         self.turn()

@@ -16,6 +16,7 @@ from nsqtw.backends.disk_format import HEADER_BYTES, Entry, encode_entries, enco
 from nsqtw.backends.positions import Positions
 from nsqtw.backends.sqlite import SqliteBackend
 from nsqtw.core.cut import Cut, HeldRow, SavedCursor, SavedTopic
+from nsqtw.core.held import all_rows
 from nsqtw.core.segment import Segment
 from nsqtw.fsck.data_path import check_data_path
 from nsqtw.fsck.log_file import ReadOnly
@@ -53,6 +54,9 @@ def save(directory: Path, *topics: SavedTopic, next_block: int = 7) -> None:
 def saved(directory: Path):
     positions = Positions(str(directory / "positions.db"))
     found = positions.load()
+    for topic in found.topics:
+        for cursor in topic.cursors:
+            cursor.held = list(all_rows(positions, topic.name, cursor.name))
     positions.close(found.clean_stop)
     return found
 

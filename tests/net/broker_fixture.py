@@ -109,6 +109,15 @@ class Web:
 
     def __init__(self, **options: Any) -> None:
         self.world = World(**options)
+        self._serve()
+
+    def crash(self) -> None:
+        """The process is gone, after everything was saved; another one starts."""
+        self.world.save()
+        self.world.crash()
+        self._serve()
+
+    def _serve(self) -> None:
         self.clock = Clock()
         self.writer = Writer(self.world)
         self.pump = WorldPump(self.clock, self.world, self.writer)

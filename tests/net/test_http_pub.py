@@ -106,6 +106,12 @@ def test_a_body_whose_chunks_are_none_is_an_error_of_its_own_and_ends_the_connec
     assert browser.is_closed
 
 
+def test_a_message_may_be_deferred_by_days() -> None:
+    web = Web(max_defer_timeout=240 * 3600.0)
+    assert web.post("/pub?topic=t&defer=864000000", b"x").outcome == OK
+    assert web.post("/pub?topic=t&defer=864000001", b"x").outcome == (400, "INVALID_DEFER")
+
+
 def test_a_deferred_message_comes_when_its_time_has_come() -> None:
     web = Web()
     reader = web.world.reader()

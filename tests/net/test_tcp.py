@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import struct
+from collections.abc import Iterator
 
 import pytest
+from twisted.internet.protocol import Protocol
+from twisted.internet.tcp import Connection
 from twisted.internet.testing import StringTransport
+from zope.interface import Interface
 
+from nsqtw.net.stall import Stall, unread_bytes
 from nsqtw.net.tcp import END_SECONDS, BrokerConnection, BrokerFactory
+from nsqtw.net.unfinished import Unfinished
 from nsqtw.protocols.v2 import V2Factory
 from tests.net.test_pump import House
+from tests.wire import PATIENCE_SECONDS
 
 OK = b"\0\0\0\6\0\0\0\0OK"
 
@@ -176,3 +184,155 @@ def test_one_that_ends_in_time_is_forgotten(edge: Edge) -> None:
     connection.connectionLost()
     edge.reactor.advance(END_SECONDS + 1)
     assert not transport.aborting
+
+
+# -- limits
+
+
+def pass_time(edge: Edge, seconds: float) -> None:
+    for _ in range(int(seconds * 2)):
+        edge.reactor.advance(0.5)
+
+
+@pytest.mark.parametrize("said", [b"", b"  V"])
+def test_the_magic_must_be_there_in_time(edge: Edge, said: bytes) -> None:
+    connection, transport = edge.connect()
+    connection.dataReceived(said)
+    pass_time(edge, 9.5)
+    assert not transport.disconnecting
+    pass_time(edge, 3)
+    assert (transport.value(), transport.disconnecting) == (b"", True)
+    pass_time(edge, END_SECONDS)
+    assert transport.aborting
+    assert edge.factory.limits.turned_away.counts == {"magic-timeout": 1}
+
+
+def test_behind_the_magic_a_client_may_be_silent(edge: Edge) -> None:
+    connection, transport = edge.connect()
+    connection.dataReceived(b"  V2")
+    pass_time(edge, 50)
+    assert not (transport.disconnecting or transport.aborting)
+
+
+def test_half_commands_have_a_common_bound(edge: Edge) -> None:
+    edge.factory.limits.unfinished = Unfinished(100_000)
+    half = b"  V2MPUB t\n" + struct.pack(">iii", 90_000, 2, 80_000) + b"x" * 40_000
+    pairs = [edge.connect() for _ in range(3)]
+    for connection, _ in pairs:
+        connection.dataReceived(half)
+    edge.settle()
+    gone, *others = (transport for _, transport in pairs)
+    assert gone.value().endswith(b"E_BAD_MESSAGE MPUB failed to read message body")
+    assert gone.disconnecting
+    assert not any(transport.disconnecting for transport in others)
+    assert edge.factory.limits.unfinished.total == 80_008
+    for connection, transport in pairs[1:]:
+        connection.dataReceived(b"x" * 40_000 + body(b"y"))
+        edge.settle()
+        assert transport.value() == OK
+    assert edge.factory.limits.unfinished.total == 0
+    assert edge.factory.limits.turned_away.counts == {"max-unfinished-size": 1}
+
+
+def test_what_a_lost_connection_kept_is_not_counted_any_more(edge: Edge) -> None:
+    connection, _ = edge.connect()
+    connection.dataReceived(b"  V2PUB t\n" + struct.pack(">i", 90_000) + b"x" * 40_000)
+    assert edge.factory.limits.unfinished.total == 40_000
+    connection.connectionLost()
+    assert edge.factory.limits.unfinished.total == 0
+    assert edge.factory.limits.gate.count == 0
+
+
+def test_a_protocol_that_does_not_say_what_it_keeps_is_let_be(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsqtw.net.tcp.ICountedProtocol", Interface)
+    connection, transport = edge.connect()
+    connection.dataReceived(b"  V2PUB t\n" + struct.pack(">i", 90_000) + b"x" * 90_000)
+    edge.settle()
+    assert transport.value() == OK
+
+
+# -- readers
+
+
+class Reading:
+    """A connection over real sockets whose peer reads when the test says so, and the time of the test."""
+
+    def __init__(self) -> None:
+        self.stall = Stall()
+        self.now = 0.0
+        ours, self.peer = socket.socketpair()
+        ours.setblocking(False)
+        self.peer.settimeout(PATIENCE_SECONDS)
+        self.transport = Connection(ours, Protocol(), FakeReactor())
+        while True:
+            try:
+                ours.send(b"x" * 65536)
+            except BlockingIOError:
+                break
+
+    def lasts(self, seconds: float) -> float:
+        self.now += seconds
+        return self.stall.lasts(self.transport, self.now)
+
+    def close(self) -> None:
+        self.peer.close()
+        self.transport.socket.close()
+
+
+class FakeReactor:
+    def addWriter(self, writer: object) -> None: ...
+
+    def removeWriter(self, writer: object) -> None: ...
+
+    def addReader(self, reader: object) -> None: ...
+
+
+@pytest.fixture
+def reading() -> Iterator[Reading]:
+    one = Reading()
+    yield one
+    one.close()
+
+
+def test_who_reads_nothing_is_stuck(reading: Reading) -> None:
+    assert reading.lasts(1) == 0
+    assert [reading.lasts(10) for _ in range(3)] == [10, 20, 30]
+    reading.transport.write(b"x" * 1000)
+    assert reading.lasts(10) == 40
+
+
+def test_who_reads_a_little_now_and_then_is_not(reading: Reading) -> None:
+    reading.transport.write(b"x" * 1_000_000)
+    reading.lasts(1)
+    for _ in range(3):
+        assert reading.lasts(50) <= 50
+        reading.peer.recv(65536)
+        assert reading.lasts(1) == 0
+
+
+def test_who_has_nothing_to_read_is_not_either() -> None:
+    ours, peer = socket.socketpair()
+    transport = Connection(ours, Protocol(), FakeReactor())
+    assert unread_bytes(transport) == 0
+    stall = Stall()
+    assert [stall.lasts(transport, now) for now in (0.0, 100.0, 200.0)] == [0, 0, 0]
+    ours.close()
+    peer.close()
+    assert unread_bytes(StringTransport()) == 0
+
+
+def test_who_is_stuck_is_cut_off(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    unread = {"bytes": 1000}
+    monkeypatch.setattr("nsqtw.net.stall.unread_bytes", lambda transport: unread["bytes"])
+    connection, transport = edge.connect()
+    connection.dataReceived(b"  V2")
+    for number in range(4):
+        unread["bytes"] -= number // 2
+        connection.dataReceived(b"NOP\n")
+        pass_time(edge, 50)
+    assert not transport.aborting
+    for _ in range(2):
+        connection.dataReceived(b"NOP\n")
+        pass_time(edge, 40)
+    assert transport.aborting
+    assert edge.factory.limits.turned_away.counts == {"write-timeout": 1}

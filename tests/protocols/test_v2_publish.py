@@ -151,6 +151,17 @@ def test_a_deferred_message_comes_after_its_delay() -> None:
     client.expect(message(b"later"))
 
 
+def test_publishing_may_have_a_longest_delay_of_its_own() -> None:
+    """Of days; REQ keeps its own bound."""
+    stage = Stage(max_req_timeout=10.0, max_defer_timeout=240 * 3600.0)
+    client = stage.connect()
+    client.subscribe(ready=10)
+    client.send(dpub(864_000_000, b"x"))
+    client.expect(OK)
+    client.send(dpub(864_000_001, b"x"))
+    client.expect(error(b"E_INVALID DPUB timeout 864000001 out of range 0-864000000"), END)
+
+
 def test_the_longest_delay_is_taken() -> None:
     stage = Stage(max_req_timeout=10.0)
     client = stage.connect()

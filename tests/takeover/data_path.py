@@ -15,6 +15,7 @@ from nsqtw.backends.positions import Positions
 from nsqtw.core import recovery
 from nsqtw.core.broker import Broker
 from nsqtw.errors import NsqtwError
+from nsqtw.interfaces import IBackend
 from nsqtw.takeover import is_due
 from nsqtw.takeover.run import take_over
 from tests.core.world import WALL_NS, Message, World
@@ -32,20 +33,25 @@ class DataPath(World):
         """What the process does at its start. NsqtwError, with nothing left open."""
         path = str(self.directory)
         self.positions = Positions(os.path.join(path, POSITIONS_FILE))
-        self.backend = DiskBackend(path, self.options.max_bytes_per_file, self.report)
+        try:
+            self.backend = self.open_backend(path)
+        except NsqtwError:
+            self.positions.close(False)
+            raise
         try:
             self._load(path)
         except NsqtwError:
             self.close()
             raise
 
+    def open_backend(self, path: str) -> IBackend:
+        return DiskBackend(path, self.options.max_bytes_per_file, self.report)
+
     def _load(self, path: str) -> None:
         saved = self.positions.load()
         stored = self.backend.topics()
         memory = DummyFactory().open("", "", self.options, self.report)
-        self.broker = Broker(
-            self.options, self.backend, memory, reserve=self.positions.reserve, log=self.log, start_time=1
-        )
+        self.broker = Broker(self.options, self.backend, memory, positions=self.positions, log=self.log, start_time=1)
         self.broker.wall_offset_ns = WALL_NS
         if is_due(path):
             named = metadata.read(os.path.join(path, metadata.METADATA_FILE), self.log) or []

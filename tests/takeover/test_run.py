@@ -301,7 +301,7 @@ def test_a_known_channel_that_wants_all_that_comes_goes_on_from_where_it_stands(
     data_path.start()
     cursor = data_path.channel().cursor
     assert cursor is not None
-    assert not cursor.unfinished()
+    assert not cursor.held_in_memory()
     assert data_path.bodies() == Counter([b"released"]) + bodies(TEN)
     data_path.topic().unpause(data_path.now)
     assert data_path.bodies() == Counter([b"held back"])

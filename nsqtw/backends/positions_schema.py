@@ -1,0 +1,99 @@
+"""
+The tables of `positions.db`, and how those of an older nsqtw become these.
+
+Held rows are found in two orders: by sequence, when files are trimmed, and by when they are due, when a channel wants
+the next ones. The index of the second order has all of a row in it, so reading a page touches nothing else.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+VERSION = 4
+"""The version of the schema below: raise it with every change, and keep reading the versions before."""
+
+_HELD_INDEX = "CREATE INDEX held_due ON held (cursor, due_ms, sequence, attempts)"
+
+_SCHEMA = f"""
+CREATE TABLE broker (
+    version INTEGER NOT NULL,
+    next_block INTEGER,                 -- blocks of sequences under this one are taken
+    clean_stop INTEGER NOT NULL,        -- 1: the last process saved everything before it ended
+    wall_shift_ms INTEGER NOT NULL DEFAULT 0,   -- how far the wall clock is ahead of due_ms; since version 3
+    suspect INTEGER NOT NULL DEFAULT 0  -- 1: damage was met, the next start looks through all of it; since version 3
+);
+CREATE TABLE topic (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    paused INTEGER NOT NULL,
+    released INTEGER NOT NULL,
+    released_total INTEGER NOT NULL,
+    end_sequence INTEGER NOT NULL,
+    put_total INTEGER NOT NULL,
+    dropped BLOB NOT NULL,              -- pairs of u64, little-endian: first sequence, one past the last
+    waiting BLOB NOT NULL,              -- triples of u64: first sequence, count, delay in ms
+    durability TEXT NOT NULL DEFAULT '',-- the class it was given while a broker ran; since version 2
+    retention_time REAL,                -- seconds to keep what is finished, likewise; all from here on since version 4
+    retention_bytes INTEGER,
+    floor INTEGER,                      -- from this sequence on everything is kept; NULL: not because of its age
+    marks BLOB NOT NULL DEFAULT x'',    -- triples of u64: first sequence, ms, bytes
+    runs BLOB NOT NULL DEFAULT x''      -- pairs of u64: first sequence, messages before it
+);
+CREATE TABLE cursor (
+    id INTEGER PRIMARY KEY,
+    topic INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    paused INTEGER NOT NULL,
+    next INTEGER NOT NULL,
+    taken_total INTEGER NOT NULL,
+    first_deliveries BLOB NOT NULL,     -- u64 each
+    held_count INTEGER NOT NULL DEFAULT 0,      -- its rows in held; since version 3
+    replays INTEGER NOT NULL DEFAULT 0, -- below it deferred messages it comes to have no row; since version 4
+    UNIQUE (topic, name)
+);
+CREATE TABLE held (
+    cursor INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    due_ms INTEGER NOT NULL,
+    PRIMARY KEY (cursor, sequence)
+) WITHOUT ROWID;
+{_HELD_INDEX};                          -- since version 3
+"""
+
+_MIGRATIONS = {
+    1: "ALTER TABLE topic ADD COLUMN durability TEXT NOT NULL DEFAULT ''",
+    2: f"""
+        ALTER TABLE broker ADD COLUMN wall_shift_ms INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE broker ADD COLUMN suspect INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE cursor ADD COLUMN held_count INTEGER NOT NULL DEFAULT 0;
+        UPDATE cursor SET held_count = (SELECT count(*) FROM held WHERE held.cursor = cursor.id);
+        {_HELD_INDEX}
+    """,
+    3: """
+        ALTER TABLE topic ADD COLUMN retention_time REAL;
+        ALTER TABLE topic ADD COLUMN retention_bytes INTEGER;
+        ALTER TABLE topic ADD COLUMN floor INTEGER;
+        ALTER TABLE topic ADD COLUMN marks BLOB NOT NULL DEFAULT x'';
+        ALTER TABLE topic ADD COLUMN runs BLOB NOT NULL DEFAULT x'';
+        ALTER TABLE cursor ADD COLUMN replays INTEGER NOT NULL DEFAULT 0
+    """,
+}
+"""What leads from a version to the next one. From 2 it reads all held rows, once: about a second for a million."""
+
+
+def bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Make the tables when there are none; bring those of an older nsqtw up to VERSION. sqlite3.Error."""
+    if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        broker = f"INSERT INTO broker (version, clean_stop) VALUES ({VERSION}, 0)"
+        connection.executescript(f"BEGIN;{_SCHEMA}{broker};COMMIT")
+    row = connection.execute("SELECT version FROM broker").fetchone()
+    version = row[0] if row else VERSION
+    while version in _MIGRATIONS:
+        step, version = _MIGRATIONS[version], version + 1
+        try:
+            connection.executescript(f"BEGIN; {step}; UPDATE broker SET version = {version}; COMMIT")
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise

@@ -1,0 +1,29 @@
+"""How often a topic is trimmed whose unfinished messages are very many."""
+
+from __future__ import annotations
+
+_AT_EACH_CALL = 10_000
+
+
+class TrimPace:
+    """
+    Trims are asked for once a second or so, and each looks at all that is still wanted below, which may be millions of
+    deferred messages. The more the last one looked at, the more calls are passed over, so that over time a call looks
+    at no more than some ten thousand.
+    """
+
+    def __init__(self) -> None:
+        self._passes = 0
+        self._kept_count = -1
+
+    def is_due(self, kept_count: int) -> bool:
+        """Whether to trim now, where `kept_count` files could be freed: always when these became more."""
+        if self._passes and kept_count <= self._kept_count:
+            self._passes -= 1
+            return False
+        return True
+
+    def looked_at(self, wanted_count: int, kept_count: int) -> None:
+        """So many wanted messages were looked at, and so many files are kept for them."""
+        self._passes = wanted_count // _AT_EACH_CALL
+        self._kept_count = kept_count

@@ -1,0 +1,50 @@
+"""
+The clock in which held messages are due: milliseconds that never jump.
+
+While a broker runs it goes with the monotonic clock. Its reading is saved as a wall-clock time and the *shift*, how far
+the wall clock is ahead of it: so rows that were saved before the wall clock jumped are right without being written
+again, in this process and in the next one. What the wall clock does while no broker runs shifts what is due.
+"""
+
+from __future__ import annotations
+
+from math import ceil, floor
+
+_ENOUGH_MS = 10
+"""A smaller shift than this is not worth a write."""
+_DIGITS = 3
+"""A float's own rounding, under a microsecond, neither makes a message late by a millisecond nor early."""
+
+
+class HeldClock:
+    """Moments are seconds in the clock of `now`."""
+
+    def __init__(self) -> None:
+        self._base_ms = 0
+        self._saved_shift_ms = 0
+
+    def start(self, wall_offset_ns: int, shift_ms: int) -> None:
+        """Go on from what was saved: the wall clock is `shift_ms` ahead, and `wall_offset_ns` ahead of `now`."""
+        self._base_ms = wall_offset_ns // 10**6 - shift_ms
+        self._saved_shift_ms = shift_ms
+
+    def ms_at(self, moment: float) -> int:
+        """What this clock shows at a moment: for asking what is due."""
+        return floor(round(moment * 1000, _DIGITS)) + self._base_ms
+
+    def due_ms(self, moment: float) -> int:
+        """What this clock shows when the moment has come, never 0: for saying when something is due."""
+        return max(1, ceil(round(moment * 1000, _DIGITS)) + self._base_ms)
+
+    def moment(self, due_ms: int) -> float:
+        """When this clock shows `due_ms`."""
+        return (due_ms - self._base_ms) / 1000
+
+    def shift_to_save(self, wall_offset_ns: int) -> int | None:
+        """How far the wall clock is ahead now; None when that was saved."""
+        shift_ms = wall_offset_ns // 10**6 - self._base_ms
+        return None if abs(shift_ms - self._saved_shift_ms) < _ENOUGH_MS else shift_ms
+
+    def saved(self, shift_ms: int) -> None:
+        """It is saved."""
+        self._saved_shift_ms = shift_ms

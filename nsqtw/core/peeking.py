@@ -1,0 +1,143 @@
+"""
+Looking at messages without taking them: what waits in a topic, and what a durable channel has ready, deferred or in
+flight. Nothing is changed by it, no attempt counted.
+
+What is looked at is bounded three times: `limit` messages, so many bytes of them, and so many bytes of log that are
+walked over to find them. Then `more` says that there may be others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from nsqtw.core.consumer import Consumer, Delivery
+from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
+
+if TYPE_CHECKING:
+    from nsqtw.core.channel import Channel
+    from nsqtw.core.topic import Topic
+
+READY, DEFERRED, IN_FLIGHT = STATES = ("ready", "deferred", "in_flight")
+MOST_BYTES = 1024 * 1024
+MOST_WALKED_BYTES = 8 * MOST_BYTES
+
+
+@define
+class Peeked:
+    """One message. Moments are in the clock of `now`."""
+
+    frame: bytes
+    attempts: int
+    """Deliveries so far."""
+    due: float | None = None
+    """When a deferred message becomes ready."""
+    delivery: Delivery | None = None
+    consumer: Consumer | None = None
+    """Who has it in flight."""
+
+    @property
+    def id(self) -> bytes:
+        return self.frame[ID_AT:BODY_AT]
+
+    @property
+    def timestamp_ns(self) -> int:
+        return timestamp_ns_of(self.frame)
+
+    @property
+    def body(self) -> bytes:
+        return self.frame[BODY_AT:]
+
+
+@define
+class Peek:
+    """What was found."""
+
+    messages: list[Peeked] = field(factory=list)
+    more: bool = False
+
+
+def peek_topic(topic: Topic, limit: int) -> Peek:
+    """What waits in a topic for its channels. BackendError."""
+    return _collect(_frames(topic, topic.released, topic.log.end, limit), limit)
+
+
+def peek_channel(channel: Channel, state: str, limit: int, now: float) -> Peek:
+    """What a durable channel has in one of STATES: ready as they would come, the others in no order. BackendError."""
+    if state == IN_FLIGHT:
+        return _collect(_in_flight(channel), limit)
+    if state == DEFERRED:
+        return _collect(_held(channel, now, limit, deferred=True), limit)
+    return _collect(_ready(channel, now, limit), limit)
+
+
+def _collect(found: Iterator[Peeked | None], limit: int) -> Peek:
+    """None stands for what could not be looked at."""
+    peek, size = Peek(), 0
+    for message in found:
+        if message is None or len(peek.messages) == limit or size >= MOST_BYTES:
+            peek.more = True
+            break
+        peek.messages.append(message)
+        size += len(message.frame)
+    return peek
+
+
+def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
+    """Requeued ones, and then those that nobody has had."""
+    cursor, topic = channel.cursor, channel.topic
+    assert cursor is not None, "an ephemeral channel is not looked into"
+    yield from _held(channel, now, limit, deferred=False)
+    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, topic.broker.timestamp_ns(now))
+
+
+def _held(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
+    cursor = channel.cursor
+    assert cursor is not None, "an ephemeral channel is not looked into"
+    in_flight = set() if deferred else set(_sequences_in_flight(channel))
+    for row in cursor.held_rows(now, deferred=deferred, limit=limit + 1 + len(in_flight)):
+        found = None if row.sequence in in_flight else channel.topic.log.find(row.sequence)
+        if found is not None:
+            segment, index = found
+            yield Peeked(segment.cut(index, index + 1), row.attempts, cursor.due_at(row) if deferred else None)
+
+
+def _in_flight(channel: Channel) -> Iterator[Peeked | None]:
+    for consumer in channel.consumers + channel.departed:
+        for message_id, delivery in consumer.in_flight.items():
+            found = channel.topic.log.find(sequence_of(message_id))
+            if found is not None:
+                segment, index = found
+                frame = segment.cut(index, index + 1)
+                yield Peeked(frame, delivery.attempts, delivery=delivery, consumer=consumer)
+
+
+def _sequences_in_flight(channel: Channel) -> Iterator[int]:
+    for consumer in channel.consumers + channel.departed:
+        yield from map(sequence_of, consumer.in_flight)
+
+
+def _frames(
+    topic: Topic, start: int, stop: int, limit: int, replays: int | None = None, wall_ns: int = 0
+) -> Iterator[Peeked | None]:
+    """
+    Messages from the log nobody has had. Deferred ones only of a replay and when their time has come; without `replays`
+    all of them.
+    """
+    walked = 0
+    for segment in topic.reading.segments(start, stop):
+        if walked >= MOST_WALKED_BYTES:
+            yield None
+            return
+        walked += len(segment.frames)
+        if segment.delay_ms and replays is not None and not _is_due_again(segment, replays, wall_ns):
+            continue
+        for index in islice(range(segment.count), limit + 1):
+            yield Peeked(segment.cut(index, index + 1), 0)
+
+
+def _is_due_again(segment: Segment, replays: int, wall_ns: int) -> bool:
+    return segment.first < replays and segment.timestamp_ns + segment.delay_ms * 10**6 <= wall_ns

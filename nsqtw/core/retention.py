@@ -1,0 +1,211 @@
+"""
+How long a topic keeps what is finished.
+
+Theory of operation. The *floor* is the sequence from which on everything is kept, finished or not; trim never passes
+it. `Ages` finds it without looking into the log: it has a mark for about every sixty-fourth of what is to be kept, and
+a mark knows how much was stored before it and until when that was published. The floor is the last mark under which
+all is older, or further back, than the limits ask for. So somewhat more is kept than was asked for, and never less:
+time and bytes are counted from the floor's mark, and a clock that was set back makes messages look younger, not older.
+
+With both limits, what either of them gives up is given up. What was there when retention was switched on counts as
+published at that moment.
+
+`Retained` keeps the ages of one topic right, also when nobody publishes: it is called when the floor moves with time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from nsqtw.core.agenda import Due
+from nsqtw.core.segment import Segment
+from nsqtw.options import Options
+from nsqtw.topic_rules import Retention
+
+if TYPE_CHECKING:
+    from nsqtw.core.topic import Topic
+
+Given = tuple[float | None, int | None]
+"""Time, in seconds, and bytes that were given to a topic while a broker ran; None: what the options say."""
+
+_MARKS = 64
+"""How many marks there are about, for each limit, in what is kept."""
+_SHORTEST_SECONDS = 0.05
+"""Between two looks for a floor that moves with time."""
+_MS = 1000
+
+
+class Mark(NamedTuple):
+    """A place in the log."""
+
+    sequence: int
+    until_ms: int
+    """Everything before it was published until then, wall clock."""
+    size: int
+    """Bytes of frames stored before it, counted from some moment on."""
+
+
+class Ages:
+    """The marks of a log that ends at `end`, as far as `limits` need them; from what `saved` gave, or from nothing."""
+
+    def __init__(self, limits: Retention, end: int, saved: Iterable[Mark] = ()) -> None:
+        self.limits = limits
+        *marks, self._end = [*saved] or [Mark(end, 0, 0)]
+        self._marks = deque(marks if limits else ())
+
+    @property
+    def floor(self) -> int | None:
+        """From here on everything is kept; None: nothing is kept because of its age."""
+        return self._marks[0].sequence if self._marks else None
+
+    def start(self, first: int, end: int, size: int, wall_ms: int) -> None:
+        """
+        Keep what is there from `first` to `end`, of about `size` bytes, as if it were published now; unless that was
+        begun before.
+        """
+        if self.limits and not self._marks:
+            self._marks.append(Mark(first, 0, 0))
+            self._end = Mark(end, wall_ms, size)
+            if end > first:
+                self._marks.append(self._end)
+
+    def took(self, segment: Segment) -> None:
+        """A segment was appended."""
+        if not self._marks:
+            return
+        limits, end, last = self.limits, self._end, self._marks[-1]
+        published_ms = segment.timestamp_ns // 10**6
+        if (limits.time and (published_ms - last.until_ms) * _MARKS >= limits.time * _MS) or (
+            limits.bytes and (end.size - last.size) * _MARKS >= limits.bytes
+        ):
+            self._marks.append(Mark(segment.first, end.until_ms, end.size))
+        self._end = Mark(segment.end, max(end.until_ms, published_ms), end.size + len(segment.frames))
+
+    def expire(self, wall_ms: int) -> bool:
+        """Move the floor as far as the limits allow now. Returns whether it moved."""
+        marks, floor = self._marks, self.floor
+        while len(marks) > 1 and self._is_over(marks[1], wall_ms):
+            marks.popleft()
+        if len(marks) == 1 and marks[0].sequence < self._end.sequence and self._is_over(self._end, wall_ms):
+            marks[0] = self._end
+        return self.floor != floor
+
+    @property
+    def next_expiry_ms(self) -> int | None:
+        """When the floor moves with time alone, wall clock; None: it does not."""
+        if not (self.limits.time and self._marks):
+            return None
+        if len(self._marks) > 1:
+            following = self._marks[1]
+        elif self._marks[0].sequence < self._end.sequence:
+            following = self._end
+        else:
+            return None
+        return following.until_ms + round(self.limits.time * _MS)
+
+    def cut(self, end: int) -> None:
+        """The log ends at `end`, which is earlier than was saved."""
+        if end >= self._end.sequence:
+            return
+        while self._marks and self._marks[-1].sequence > end:
+            self._marks.pop()
+        self._end = self._end._replace(sequence=end)
+        if self.limits and not self._marks:
+            self._marks.append(self._end)
+
+    def saved(self) -> list[Mark]:
+        """What makes the same marks again."""
+        return [*self._marks, self._end] if self._marks else []
+
+    def _is_over(self, mark: Mark, wall_ms: int) -> bool:
+        limits = self.limits
+        if limits.time and mark.until_ms + limits.time * _MS <= wall_ms:
+            return True
+        return bool(limits.bytes) and self._end.size - mark.size >= limits.bytes
+
+
+class Retained(Due):
+    """What `topic` keeps of what is finished."""
+
+    def __init__(self, topic: Topic) -> None:
+        super().__init__()
+        self._topic = topic
+        self._given: Given = (None, None)
+        self._ages = Ages(self._limits(), topic.log.end)
+        self._ages.start(topic.log.end, topic.log.end, 0, 0)
+        self.is_on = bool(self.limits)
+        """Whether there are limits."""
+
+    @property
+    def limits(self) -> Retention:
+        """How long."""
+        return self._ages.limits
+
+    @property
+    def given(self) -> Given:
+        """What was said while a broker ran."""
+        return self._given
+
+    @property
+    def floor(self) -> int | None:
+        """From here on everything is kept; None: nothing is kept because of its age."""
+        return self._ages.floor
+
+    def give(self, given: Given, now: float) -> None:
+        """Keep it this long from now on."""
+        self._given = given
+        end, saved = self._topic.log.end, self._ages.saved()
+        self._ages = Ages(self._limits(), end, saved)
+        self.begin(now)
+
+    def restore(self, given: Given, saved: Iterable[Mark]) -> None:
+        """Become what was saved."""
+        self._given = given
+        self._ages = Ages(self._limits(), self._topic.log.end, saved)
+
+    def begin(self, now: float) -> None:
+        """Start to keep what is there, where that is not done already."""
+        topic, self.is_on = self._topic, bool(self.limits)
+        wall_ms = topic.broker.timestamp_ns(now) // 10**6
+        self._ages.start(topic.reading.kept_from, topic.log.end, topic.log.queue.size, wall_ms)
+        self._ask(now, wall_ms)
+
+    def took(self, segments: Iterable[Segment], now: float) -> None:
+        """These were appended to the log."""
+        for segment in segments:
+            self._ages.took(segment)
+        if self.limits.time and self.due_at > now + self.limits.time:
+            self._ask(now, self._topic.broker.timestamp_ns(now) // 10**6)
+
+    def fall_due(self, now: float) -> float | None:
+        """Due API: the floor moves, and the next cut lets the log be trimmed."""
+        wall_ms = self._topic.broker.timestamp_ns(now) // 10**6
+        if not self._topic.exiting and self.expire(wall_ms):
+            self._topic.touch()
+        self._ask(now, wall_ms)
+        return None
+
+    def expire(self, wall_ms: int) -> bool:
+        """Move the floor as far as the limits allow now. Returns whether it moved."""
+        return self._ages.expire(wall_ms)
+
+    def saved(self) -> list[Mark]:
+        """What `restore` takes."""
+        return self._ages.saved()
+
+    def _ask(self, now: float, wall_ms: int) -> None:
+        moment = self._ages.next_expiry_ms
+        if moment is not None and not self._topic.exiting:
+            self._topic.broker.agenda.at(now + max(_SHORTEST_SECONDS, (moment - wall_ms) / _MS), self)
+
+    def _limits(self) -> Retention:
+        topic = self._topic
+        return Retention() if topic.ephemeral else limits_of(topic.name, self._given, topic.broker.options)
+
+
+def limits_of(topic: str, given: Given, options: Options) -> Retention:
+    """How long a topic keeps what is finished."""
+    limits, (time, size) = options.retention_of(topic), given
+    return Retention(limits.time if time is None else time, limits.bytes if size is None else size)

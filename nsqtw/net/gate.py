@@ -1,0 +1,130 @@
+"""
+Who is let in: connections in all, connections from one address, and none for which there is no file descriptor left.
+
+TCP, HTTP and HTTPS share one gate. Of IPv6 the first 64 bits are an address, because whoever has one of these has all
+that follow. Clients of unix sockets have none.
+
+Who is not let in is told why in the words of the protocol of the port, and given a moment to read it; when
+descriptors run short there is no such moment.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.internet.protocol import Protocol
+from twisted.internet.tcp import Connection as SocketConnection
+from zope.interface import implementer
+
+from nsqtw.net.open_files import Descriptors
+from nsqtw.net.peer import IPV4_MAPPED, address_text
+from nsqtw.net.turned_away import TurnedAway
+from nsqtw.options import Options
+
+READING_SECONDS = 1.0
+"""Time to read why."""
+MOST_READING = 64
+"""How many have it at a time."""
+_NETWORK_BYTES = 8
+
+
+class Gate:
+    """Counts those who are in. `descriptors` is None where nobody counts them."""
+
+    def __init__(self, options: Options, turned_away: TurnedAway, descriptors: Descriptors | None) -> None:
+        self._options = options
+        self._turned_away = turned_away
+        self._descriptors = descriptors
+        self.count = 0
+        self.by_address: dict[str, int] = {}
+        self.reading_count = 0
+        """Refused connections that are still there."""
+
+    def enter(self, address: Any) -> bool:
+        """Whether a new connection from `address` may stay; then `leave` when it is gone."""
+        source = _source(address)
+        limit = self._reached(source)
+        if limit:
+            self._turned_away.note(limit, address_text(address))
+            return False
+        self.count += 1
+        if source:
+            self.by_address[source] = self.by_address.get(source, 0) + 1
+        return True
+
+    def leave(self, address: Any) -> None:
+        """A connection that was let in is gone."""
+        source = _source(address)
+        self.count -= 1
+        if source:
+            left = self.by_address.pop(source) - 1
+            if left:
+                self.by_address[source] = left
+
+    @property
+    def has_time(self) -> bool:
+        """Whether one more who is not let in may stay to read why."""
+        short = self._descriptors is not None and self._descriptors.are_short()
+        return self.reading_count < MOST_READING and not short
+
+    def _reached(self, source: str) -> str:
+        """The option whose limit keeps another connection from `source` out; empty for none."""
+        options = self._options
+        if options.max_connections and self.count >= options.max_connections:
+            return "max-connections"
+        of_one = options.max_connections_per_address
+        if of_one and source and self.by_address.get(source, 0) >= of_one:
+            return "max-connections-per-address"
+        if self._descriptors is not None and self._descriptors.are_short():
+            return "max-connections"
+        return ""
+
+
+@implementer(IHalfCloseableProtocol)
+class Refusal(Protocol):
+    """A connection that is not let in by `gate`. Over TLS it just ends: nobody makes a handshake to be refused."""
+
+    transport: Any
+
+    def __init__(self, gate: Gate, reactor: Any, answer: bytes) -> None:
+        self._gate = gate
+        self._reactor = reactor
+        self._answer = answer
+        self._end: Any = None
+
+    def connectionMade(self) -> None:
+        is_plain = isinstance(self.transport, SocketConnection)
+        if not (is_plain and self._gate.has_time):
+            self.transport.abortConnection()
+            return
+        self._gate.reading_count += 1
+        self._end = self._reactor.callLater(READING_SECONDS, self.transport.abortConnection)
+        self.transport.write(self._answer)
+        self.transport.loseWriteConnection()
+
+    def readConnectionLost(self) -> None:
+        self.transport.loseConnection()
+
+    def writeConnectionLost(self) -> None:
+        """What had to be said is said; what the client still sends is read, or closing would take the answer back."""
+
+    def connectionLost(self, reason: Any = None) -> None:
+        if self._end is not None:
+            self._gate.reading_count -= 1
+            if self._end.active():
+                self._end.cancel()
+
+
+def _source(address: Any) -> str:
+    if isinstance(address, IPv4Address):
+        return address.host
+    if isinstance(address, IPv6Address):
+        host = address.host.partition("%")[0]
+        if host.startswith(IPV4_MAPPED):
+            return host.removeprefix(IPV4_MAPPED)
+        network = socket.inet_pton(socket.AF_INET6, host)[:_NETWORK_BYTES]
+        return socket.inet_ntop(socket.AF_INET6, network + bytes(_NETWORK_BYTES))
+    return ""

@@ -1,0 +1,21 @@
+"""How the address of a client is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.address import IPv4Address, IPv6Address
+
+IPV4_MAPPED = "::ffff:"
+"""What an IPv6 socket puts before the address of a client that comes over IPv4."""
+
+
+def address_text(address: Any) -> str:
+    """`ip:port`, IPv6 in brackets, unless the client came over IPv4; `@` for a unix socket, whose peer has no name."""
+    if isinstance(address, IPv6Address):
+        if address.host.startswith(IPV4_MAPPED):
+            return f"{address.host.removeprefix(IPV4_MAPPED)}:{address.port}"
+        return f"[{address.host}]:{address.port}"
+    if isinstance(address, IPv4Address):
+        return f"{address.host}:{address.port}"
+    return "@"

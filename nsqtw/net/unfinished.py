@@ -1,0 +1,52 @@
+"""
+Memory for commands and requests that have come in part, over all connections.
+
+Each connection alone may keep a body of the largest size waiting for its rest; two thousand of them may not. Who
+keeps little, as every busy connection does between two reads, is not counted. When all together keep too much, the
+connection whose part has been waiting longest goes, of those that keep more than half of what they keep on the
+average: an honest client is done soon, and its part is young.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+SMALL_BYTES = 16384
+"""A part of this size is not counted."""
+
+
+class Holder(Protocol):
+    """A connection that has received a part."""
+
+    def give_up(self) -> None:
+        """End, and keep nothing of it."""
+
+
+class Unfinished:
+    """At most `limit` bytes; 0 for any number."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.total = 0
+        self._held: dict[Holder, int] = {}
+
+    def hold(self, holder: Holder, size: int) -> None:
+        """This is what it has now; less than before means that another part has begun."""
+        before = self._held.get(holder, 0)
+        if size <= SMALL_BYTES:
+            if before:
+                self.drop(holder)
+            return
+        if size < before:
+            del self._held[holder]
+        self._held[holder] = size
+        self.total += size - before
+        while 0 < self._limit < self.total:
+            share = self.total // (2 * len(self._held))
+            longest = next(one for one, held in self._held.items() if held >= share)
+            self.drop(longest)
+            longest.give_up()
+
+    def drop(self, holder: Holder) -> None:
+        """It has nothing any more."""
+        self.total -= self._held.pop(holder, 0)

@@ -1,0 +1,34 @@
+"""
+Whether the rest of something half received still comes.
+
+A body may be large and the link slow, so no time is long enough for every body; and one that comes a byte at a time
+must not be waited for. What counts is what came since the last look.
+"""
+
+from __future__ import annotations
+
+
+class Arrival:
+    """One body after the other on one connection; `rate` is bytes a second that are enough."""
+
+    __slots__ = ("_begun", "_looked_at", "_rate", "_received", "until")
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._begun = self._looked_at = -1.0
+        self._received = 0
+        self.until = 0.0
+        """When to look again."""
+
+    def goes_on(self, begun: float, received: int, now: float, patience: float) -> bool:
+        """
+        Whether enough of what has begun at `begun` came since the last look; if so, look again `patience` seconds
+        later. `received` is what came of it in all.
+        """
+        if begun != self._begun:
+            self._begun = self._looked_at = begun
+            self._received = 0
+        enough = received - self._received >= self._rate * (now - self._looked_at)
+        self._looked_at, self._received = now, received
+        self.until = now + patience if enough else now
+        return enough

@@ -1,0 +1,134 @@
+"""
+The messages of an MPUB, as they lie in bytes: int32 size | body, one after the other.
+
+Theory of operation. Bytes become message objects only when all of an MPUB is there: as objects, a hundred thousand tiny
+messages take ten times the room that their bytes take, and who sends only half of them could hold it for as long as
+the connection lasts. Messages that are larger than an object's own weight are cut at once, which spares a second look.
+
+This module is hot, once per message of an MPUB.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from itertools import chain
+
+from nsqtw.errors import ClientError
+
+_SIZE = struct.Struct(">i")
+SIZE_BYTES = _SIZE.size
+unpack_size = _SIZE.unpack_from
+"""As a function: of a name that is imported, Python 3.11 looks up a method at every call, which costs 30 ns."""
+_WEIGHT_BYTES = 256
+"""Messages that are smaller on the average stay bytes until the last one is there."""
+_RUNS = (128, 16)
+_KNOWN_RUNS = 32
+
+
+class HalfMpub:
+    """What there is of the `expected` messages of an MPUB; 0 stands for no MPUB."""
+
+    def __init__(self) -> None:
+        self.expected = 0
+        self.count = 0
+        self.total = 0
+        """Bytes of the body so far."""
+        self.held = 0
+        """Bytes of it that are kept here."""
+        self.is_equal = True
+        """All messages had one size so far."""
+        self._parts: list[list[bytes] | bytes] = []
+
+    def begin(self, count: int) -> None:
+        """An MPUB of so many messages begins."""
+        self.expected, self.count, self.total, self.held, self.is_equal = count, 0, SIZE_BYTES, 0, True
+
+    def add(self, messages: list[bytes], buffer: bytes, start: int, stop: int) -> None:
+        """`messages`, which are `buffer` from `start` to `stop`, are all that was there."""
+        if messages:
+            is_light = stop - start < _WEIGHT_BYTES * len(messages)
+            self._parts.append(buffer[start:stop] if is_light else messages)
+            self.held += stop - start
+            self.count += len(messages)
+
+    def finish(self, last: list[bytes]) -> list[bytes]:
+        """All messages; `last` are those that were not added."""
+        self.expected = 0
+        if not self._parts:
+            return last
+        parts, self._parts, self.held = self._parts, [], 0
+        return list(chain(*[messages_of(part) if isinstance(part, bytes) else part for part in parts], last))
+
+    def forget(self) -> None:
+        """Nobody wants it any more."""
+        self._parts.clear()
+        self.held = 0
+
+
+def check_count(count: int, max_body_size: int) -> None:
+    """The count of an MPUB. ClientError."""
+    if not 0 < count <= (max_body_size - SIZE_BYTES) // (SIZE_BYTES + 1):
+        raise ClientError("E_BAD_BODY", f"MPUB invalid message count {count}")
+
+
+def check_size(index: int, size: int, max_msg_size: int) -> None:
+    """The size of one message of an MPUB. ClientError."""
+    if size <= 0:
+        raise ClientError("E_BAD_MESSAGE", f"MPUB invalid message({index}) body size {size}")
+    if size > max_msg_size:
+        raise ClientError("E_BAD_MESSAGE", f"MPUB message too big {size} > {max_msg_size}")
+
+
+def check_total(total: int, max_body_size: int) -> None:
+    """The bytes that really are in the body of an MPUB, whatever it announced. ClientError."""
+    if total > max_body_size:
+        raise ClientError("E_BAD_BODY", f"MPUB body too big {total} > {max_body_size}")
+
+
+def equal_messages(buffer: bytes, offset: int, count: int, max_msg_size: int) -> list[bytes] | None:
+    """
+    The complete ones of `count` messages from `offset` on, or None when they do not all have the size of the first
+    one, or that is not allowed. Strided slices compare all the sizes: 4 calls instead of `count`.
+    """
+    if len(buffer) - offset < SIZE_BYTES:
+        return []
+    size: int = unpack_size(buffer, offset)[0]
+    if not 0 < size <= max_msg_size:
+        return None
+    stride = SIZE_BYTES + size
+    count = min(count, (len(buffer) - offset) // stride)
+    end = offset + count * stride
+    for place in range(SIZE_BYTES):
+        if buffer[offset + place : end : stride] != buffer[offset + place : offset + place + 1] * count:
+            return None
+    # Unpacking a run at once takes 21 ns a message of 200 bytes, slicing each 89. One format for them all would be as
+    # long as the MPUB, and larger than it while it is kept.
+    messages: list[bytes] = []
+    for run in _RUNS:
+        if end - offset >= run * stride:
+            unpack_from = _run_of(run, size).unpack_from
+            step = run * stride
+            stop = end - step + 1
+            for start in range(offset, stop, step):
+                messages += unpack_from(buffer, start)
+            offset += (end - offset) // step * step
+    messages += [buffer[start : start + size] for start in range(offset + SIZE_BYTES, end, stride)]
+    return messages
+
+
+def messages_of(raw: bytes) -> list[bytes]:
+    """The messages of bytes that were looked through before."""
+    messages = equal_messages(raw, 0, len(raw), len(raw)) or []
+    offset = sum(map(len, messages)) + SIZE_BYTES * len(messages)
+    while offset < len(raw):
+        start = offset + SIZE_BYTES
+        offset = start + unpack_size(raw, offset)[0]
+        messages.append(raw[start:offset])
+    return messages
+
+
+@lru_cache(_KNOWN_RUNS)
+def _run_of(count: int, size: int) -> struct.Struct:
+    """Takes `count` messages of `size` bytes out of a buffer."""
+    return struct.Struct(f"{SIZE_BYTES}x{size}s" * count)

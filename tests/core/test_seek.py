@@ -1,0 +1,107 @@
+"""A channel that is moved, over crashes and failed saves."""
+
+from __future__ import annotations
+
+from nsqtw.errors import BackendError
+from tests.core.world import World
+
+HOUR = 3600.0
+
+
+def world(**options: object) -> World:
+    found = World(retention_time=HOUR, **options)
+    found.topic()
+    found.channel()
+    return found
+
+
+def finish_all(world: World) -> list[bytes]:
+    reader = world.reader(ready=2500)
+    messages = reader.read()
+    reader.finish(*(message.id for message in messages))
+    reader.leave()
+    return [message.body for message in messages]
+
+
+def seek(world: World, place: int = 0) -> tuple[int, int]:
+    """Move it `place` messages behind the oldest one."""
+    world.save()
+    return tuple(world.channel().seek(world.topic().reading.kept_from + place))
+
+
+def test_a_replay_of_deferred_messages_goes_on_after_a_crash() -> None:
+    one = world()
+    one.put(b"late", delay_ms=60_000)
+    one.put(b"a")
+    one.turn()
+    one.wait(61.0)
+    assert sorted(finish_all(one)) == [b"a", b"late"]
+    assert seek(one) == (0, 2)
+    for _ in range(2):
+        one.save()
+        one.crash()
+    assert one.channel().depth == 2
+    assert sorted(finish_all(one)) == [b"a", b"late"]
+    one.wait(61.0)
+    assert finish_all(one) == []
+
+
+def test_a_save_that_fails_after_a_move_forgets_nothing() -> None:
+    one = world(mem_queue_size=10)
+    one.page_rows = one.broker.page_rows = 2
+    one.crash()
+    reader = one.reader(ready=8)
+    one.put(*[b"%d" % number for number in range(8)])
+    for message in reader.read():
+        reader.requeue(message.id, 30.0)
+    reader.leave()
+    assert one.channel().deferred_count == 8
+    assert seek(one, 5) == (0, 0)
+    assert (one.channel().depth, one.channel().deferred_count) == (3, 5)
+    one.save(BackendError("full"))
+    one.save()
+    one.crash()
+    assert (one.channel().depth, one.channel().deferred_count) == (3, 5)
+    one.wait(31.0)
+    assert sorted(finish_all(one)) == [b"%d" % number for number in range(8)]
+
+
+def test_many_deferred_messages_of_a_replay_are_held_a_part_a_turn() -> None:
+    one = world()
+    for number in range(2500):
+        one.put(b"%d" % number, delay_ms=60_000 + number)
+    one.turn()
+    assert one.channel().deferred_count == 2500
+    assert seek(one) == (0, 0)
+    assert one.channel().depth == 2500
+    assert finish_all(one) == []
+    assert (one.channel().depth, one.channel().deferred_count) == (0, 2500)
+    one.wait(70.0)
+    assert len(finish_all(one)) == 2500
+
+
+def test_a_move_within_a_replay() -> None:
+    one = world()
+    one.put(b"a")
+    one.put(b"late", delay_ms=60_000)
+    one.put(b"b", b"c")
+    one.turn()
+    assert finish_all(one) == [b"a", b"b", b"c"]
+    assert seek(one) == (0, 3)
+    assert finish_all(one) == [b"a", b"b", b"c"]
+    assert seek(one, 2) == (0, 2), "what is deferred before the place stays"
+    assert seek(one, 4) == (3, 0), "and is skipped on the way forwards"
+    assert (one.channel().depth, one.channel().deferred_count) == (0, 0)
+
+
+def test_a_paused_topic_keeps_what_is_not_released() -> None:
+    one = world()
+    one.put(b"a")
+    one.turn()
+    one.topic().pause()
+    one.put(b"b")
+    one.turn()
+    one.save()
+    assert tuple(one.channel().seek(one.topic().released)) == (1, 0)
+    one.topic().unpause(one.now)
+    assert finish_all(one) == [b"b"]

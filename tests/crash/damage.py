@@ -1,0 +1,126 @@
+"""
+What a disk may do to files while nobody looks: cut the end off, flip bits. And what that may cost, found out without
+the broker's own readers.
+
+    log file   header, 64 bytes | record ...      record   head, 40 bytes | frames
+    head       magic, 4 bytes | length of frames u32 | first sequence u64 | ... | CRC    frame   as in tests.wire
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+from zlib import crc32
+
+HEADER_BYTES = 64
+_HEAD = struct.Struct(">4sIQ")
+_HEAD_BYTES = 40
+_MAGIC = b"\xf5NSQ"
+_CRC_AT = 36
+_CRC = struct.Struct(">I")
+_FRAME = struct.Struct(">IIqH16s")
+_SIZE_BYTES = 4
+_MOST_FLIPS = 3
+
+
+class Record(NamedTuple):
+    """Where one is in a log file, and the bodies in it."""
+
+    start: int
+    end: int
+    bodies: frozenset[bytes]
+
+
+def bodies_in(frames: bytes) -> frozenset[bytes]:
+    """The bodies of a run of message frames, up to where it is damaged."""
+    found, place = set(), 0
+    while place + _FRAME.size <= len(frames):
+        size = _FRAME.unpack_from(frames, place)[0]
+        end = place + _SIZE_BYTES + size
+        if not place + _FRAME.size <= end <= len(frames):
+            break
+        found.add(frames[place + _FRAME.size : end])
+        place = end
+    return frozenset(found)
+
+
+def records_of(content: bytes) -> Iterator[Record]:
+    """
+    The records of a log file whose heads are whole. One that was recycled has older ones behind the last, with lower
+    sequences.
+    """
+    place, above = content.find(_MAGIC, HEADER_BYTES), -1
+    while 0 <= place <= len(content) - _HEAD_BYTES:
+        _, length, first = _HEAD.unpack_from(content, place)
+        head, (crc,) = content[place : place + _CRC_AT], _CRC.unpack_from(content, place + _CRC_AT)
+        end = place + _HEAD_BYTES + length
+        if crc32(head) == crc and first > above and end <= len(content):
+            yield Record(place, end, bodies_in(content[place + _HEAD_BYTES : end]))
+            above = first
+        else:
+            end = place + 1
+        place = content.find(_MAGIC, end)
+
+
+def damage_disk(data_path: Path, chance: random.Random) -> frozenset[bytes]:
+    """Cut off or flip something in the newest file of one topic. The messages that were in what is hit."""
+    directories = [path for path in sorted(data_path.iterdir()) if path.is_dir()]
+    logs = [sorted(path.glob("*.log"))[-1] for path in directories if [*path.glob("*.log")]]
+    if not logs:
+        return frozenset()
+    log = chance.choice(logs)
+    whole = log.read_bytes()
+    content = bytearray(whole)
+    records = [*records_of(whole)]
+    if not records:
+        return frozenset()
+    start, end = records[-min(len(records), chance.randint(1, 20))].start, records[-1].end
+    if chance.random() < 0.5:
+        cut = chance.randrange(start, end)
+        os.truncate(log, cut)
+        hit = [record for record in records if record.end > cut]
+    else:
+        places = [chance.randrange(start, end) for _ in range(chance.randint(1, _MOST_FLIPS))]
+        for place in places:
+            content[place] ^= 1 << chance.randrange(8)
+        log.write_bytes(content)
+        hit = [record for record in records if any(record.start <= place < record.end for place in places)]
+    return frozenset().union(*(record.bodies for record in hit))
+
+
+def damage_sqlite(data_path: Path, chance: random.Random) -> frozenset[bytes]:
+    """Cut off or flip something in the write-ahead log. The messages that SQLite then has not got any more."""
+    log = data_path / "messages.db-wal"
+    if not log.exists() or not log.stat().st_size:
+        return frozenset()
+    before = _in_database(data_path)
+    content = bytearray(log.read_bytes())
+    place = chance.randrange(len(content) // 2, len(content))
+    if chance.random() < 0.5:
+        os.truncate(log, place)
+    else:
+        content[place] ^= 1 << chance.randrange(8)
+        log.write_bytes(content)
+    return before - _in_database(data_path)
+
+
+def _in_database(data_path: Path) -> frozenset[bytes]:
+    """All bodies stored, read from a copy: SQLite changes what it opens."""
+    with TemporaryDirectory() as elsewhere:
+        for path in data_path.glob("messages.db*"):
+            if not path.name.endswith("-shm"):
+                shutil.copy(path, elsewhere)
+        with closing(sqlite3.connect(Path(elsewhere, "messages.db"))) as connection:
+            rows = connection.execute("SELECT frames FROM segment").fetchall()
+    return frozenset().union(*(bodies_in(frames) for (frames,) in rows))
+
+
+DAMAGES = {"disk": damage_disk, "sqlite": damage_sqlite}

@@ -1,0 +1,75 @@
+"""
+Starts `nsqd` as its console script does, with what the nemesis needs in it:
+
+    launcher.py CONTROL FILES SABOTAGE FLAG...
+
+CONTROL is the file to be told by, FILES the file layer of the backends (`narrow` or `volatile`), SABOTAGE a promise to
+be broken (`tests.crash.sabotage`), or empty. The wall clock is made of the monotonic one, so that nobody but the
+nemesis moves it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[2])
+
+from nsqtw import lean, tap  # isort: skip
+
+from nsqtw.backends import disk, sqlite
+from nsqtw.backends.files import Files
+from tests.crash.control import Control
+from tests.crash.file_layers import Narrow, Volatile
+
+WALL_START_NS = 1_700_000_000 * 10**9
+
+
+class Clock:
+    """Stands for the module `time` where the broker looks at clocks."""
+
+    monotonic = staticmethod(time.monotonic)
+    monotonic_ns = staticmethod(time.monotonic_ns)
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    def time_ns(self) -> int:
+        return WALL_START_NS + time.monotonic_ns() + self._control.wall_offset_ns
+
+
+def inject(control: Control, layer: str) -> None:
+    """Let the broker of this process have these files and this clock."""
+
+    def files(directory: str) -> Files:
+        return Volatile(directory, control) if layer == "volatile" else Narrow(control)
+
+    def open_disk(self: Any, argument: str, directory: str, options: Any, report: Any) -> disk.DiskBackend:
+        return disk.DiskBackend(directory, options.max_bytes_per_file, report, files(directory))
+
+    def open_sqlite(self: Any, argument: str, directory: str, options: Any, report: Any) -> sqlite.SqliteBackend:
+        return sqlite.SqliteBackend(directory, report, files(directory))
+
+    disk.DiskFactory.open = open_disk
+    sqlite.SqliteFactory.open = open_sqlite
+    with lean.without_tls(True):
+        from nsqtw.net import pump
+    pump.time = Clock(control)
+
+
+def main(words: list[str]) -> int:
+    """The exit code."""
+    control, layer, broken, *flags = words
+    inject(Control(Path(control)), layer)
+    if broken:
+        from tests.crash import sabotage
+
+        sabotage.SABOTAGES[broken]()
+    return tap.run_nsqd(flags)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,309 @@
+"""
+Rounds of a broker's life: clients are at it and the nemesis too, it dies, perhaps what it left is damaged, it starts
+again, what it says it has is counted, and most times everything is drained, and then the whole history is checked.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from tests.crash.checks import History, counters, repeats, wrongs
+from tests.crash.history import (
+    CLASSES,
+    DRAINED,
+    POWER,
+    START,
+    Began,
+    Channel,
+    Connected,
+    Counted,
+    Delivered,
+    Finished,
+    Journal,
+    Left,
+    Stored,
+    Tally,
+    moment,
+)
+from tests.crash.house import House
+from tests.crash.nemesis import ENDS, MIDST, SETTLED, End, Nemesis
+from tests.crash.readers import DAWDLERS_TIMEOUT_MS, NEVER_MS, Reader
+from tests.crash.writers import Writer
+from tests.process import wait_until
+from tests.wire import PATIENCE_SECONDS
+
+CHANNELS = tuple(Channel(durability, name) for durability in CLASSES for name in "ab")
+WRITERS = 3
+MOST_MESSAGES = 600
+MOST_ROUND_SECONDS = 2.0
+"""A round's traffic ends then, or when so many messages as it is meant to have are answered."""
+_MOST_HELD = 5
+_SHOWN = 12
+
+
+class Broken(Exception):
+    """A promise was not kept."""
+
+
+class Campaign:
+    """
+    Rounds on one data path under `directory`, all of it decided by `seed` but for what threads and processes do with
+    it. Broken when something is wrong, with a report of it. Leave it with `close`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        backend: str,
+        seed: str,
+        *,
+        ends: Sequence[End] = ENDS,
+        most_messages: int = MOST_MESSAGES,
+        sabotage: str = "",
+    ) -> None:
+        self._directory = directory
+        self._seed = seed
+        self._most_messages = most_messages
+        self._chance = random.Random(seed)
+        self._ends = [end for end in ends if end.how != POWER or backend == "disk"]
+        directory.mkdir(parents=True, exist_ok=True)
+        config = directory / "nsqd.cfg"
+        config.write_text("".join(f'[topic."{name}"]\ndurability = "{name}"\n' for name in CLASSES))
+        flags = [f"--backend={backend}", f"--config={config}", *self._flags()]
+        self.house = House(directory, *flags, sabotage=sabotage)
+        self.journal = Journal(CHANNELS)
+        self._nemesis = Nemesis(self.house, self.journal, backend, self._chance)
+        self.tally = Tally()
+        self.about = f"seed {seed}, {backend}, {' '.join(flags[2:])}"
+        self._end = self._chance.choice(self._ends)
+
+    def run(self, enough: Callable[[], bool]) -> None:
+        """Rounds until it is enough, and one at least."""
+        self._launch()
+        for channel in CHANNELS:
+            self.house.create(channel.topic, channel.name)
+        while True:
+            self._round()
+            if enough():
+                break
+        self._recount()
+        self._drain()
+        self.house.stop()
+        assert self._nemesis.has_damaged or "are lost" not in self.house.said(), "damage that nobody did"
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        self.house.close()
+
+    def _flags(self) -> list[str]:
+        """Options that lead elsewhere in the code."""
+        chance = self._chance
+        return [
+            f"--msg-timeout={DAWDLERS_TIMEOUT_MS}ms",
+            f"--max-bytes-per-file={chance.choice((65_536, 1_000_000))}",
+            f"--mem-queue-size={chance.choice((0, 20, 10_000))}",
+            f"--sync-timeout={chance.choice(('50ms', '2s'))}",
+        ]
+
+    # -- a round
+
+    def _round(self) -> None:
+        self._nemesis.begin()
+        with self._at_work(self._end) as die:
+            die()
+        self.tally.rounds += 1
+        self._nemesis.spoil()
+        self._end = self._chance.choice(self._ends)
+        self._launch()
+        self._recount()
+        if self._chance.random() < 0.7:
+            self._drain()
+        self.house.assert_no_traceback()
+
+    @contextmanager
+    def _at_work(self, end: End) -> Iterator[Callable[[], None]]:
+        """Clients at work until the moment of death; afterwards they are gone."""
+        number = f"{self._seed}.{self.house.life}"
+        writers = [Writer(self.house, self.journal, f"{number}.{one}") for one in range(WRITERS)]
+        readers = [
+            Reader(self.house, self.journal, channel, f"{number}.{place}", prompt=self._chance.random() < 0.6)
+            for place, channel in enumerate(CHANNELS)
+        ]
+        clients: list[Writer | Reader] = [*writers, *readers]
+        for client in clients:
+            client.start()
+        try:
+            self._harm(writers, self._chance.randint(30, self._most_messages))
+            if end.scene != MIDST:
+                self._quiet(writers, readers, drain=end.scene != SETTLED)
+            yield lambda: self._nemesis.kill(end.how)
+        finally:
+            for writer in writers:
+                writer.stopping.set()
+            for reader in readers:
+                reader.tidy = True
+            if self.house.runs:
+                self.house.close()
+            for client in clients:
+                client.join()
+        for client in clients:
+            if client.failure is not None:
+                raise client.failure
+
+    def _harm(self, writers: list[Writer], wanted: int) -> None:
+        """The nemesis at work, until enough is published. After a full disk publishing must go on by itself."""
+        deadline = time.monotonic() + MOST_ROUND_SECONDS
+
+        def count() -> int:
+            for writer in writers:
+                if writer.failure is not None:
+                    raise writer.failure
+            return sum(writer.acknowledged for writer in writers)
+
+        wait_until(count, "a first publish is answered")
+        while count() < wanted and time.monotonic() < deadline:
+            if self._nemesis.harm():
+                before = count()
+                wait_until(lambda before=before: count() > before, "publishing goes on after a full disk")
+
+    def _quiet(self, writers: list[Writer], readers: list[Reader], *, drain: bool) -> None:
+        """No more traffic. All that consumers said is done and saved; with `drain` they finish everything first."""
+        for writer in writers:
+            writer.stopping.set()
+        for writer in writers:
+            writer.join()
+        if drain:
+            for reader in readers:
+                reader.finish_all()
+            self._await_empty()
+        for reader in readers:
+            reader.leave()
+        for reader in readers:
+            reader.join()
+        if drain:
+            self._count(DRAINED)
+        self._store()
+
+    # -- between rounds
+
+    def _launch(self) -> None:
+        self.house.launch(volatile=self._end.how == POWER)
+        self.journal.note(Began(self.house.life))
+
+    def _store(self) -> None:
+        covers = len(self.journal.events)
+        self.house.store()
+        self.journal.note(Stored(self.house.life, covers))
+
+    def _count(self, when: str, only: Channel | None = None, held: int = 0) -> list[Counted]:
+        """Note what /stats says."""
+        counts = [
+            Counted(
+                when,
+                place,
+                depth=channel["depth"],
+                in_flight=channel["in_flight_count"],
+                deferred=channel["deferred_count"],
+                topic_depth=topic["depth"],
+                message_count=channel["message_count"],
+                topic_message_count=topic["message_count"],
+                life=self.house.life,
+                held=held,
+            )
+            for place, (channel, topic) in self.house.channel_stats().items()
+            if place in CHANNELS and only in (None, place)
+        ]
+        self.journal.note(*counts)
+        return counts
+
+    def _recount(self) -> None:
+        """What the broker says it has after a start, and while a consumer holds some of it."""
+        counts = self._count(START)
+        assert len(counts) == len(CHANNELS), f"channels are missing: {[count.channel for count in counts]}"
+        some = self._chance.choice(counts)
+        if some.waiting:
+            self._hold(some.channel, min(_MOST_HELD, some.waiting))
+        self._raise_for(list(counters(History(self.journal))))
+
+    def _hold(self, channel: Channel, number: int) -> None:
+        """Take so many messages, look at the counters, finish them."""
+        life, connection = self.house.life, -self.house.life
+        self.journal.note(Connected(channel, connection, True, life))
+        with self.house.client() as client:
+            client.identify(msg_timeout=NEVER_MS)
+            client.sub(*channel, ready=number)
+            messages = []
+            for _ in range(number):
+                one = client.message()
+                messages.append(one)
+                self.journal.note(Delivered(channel, one.id, one.body, one.attempts, connection, life, moment()))
+            self._count(START, channel, number)
+            client.rdy(0)
+            client.fin(messages)
+            self.journal.note(*[Finished(channel, one.id, one.attempts, connection, life) for one in messages])
+            client.cls()
+        self.journal.note(Left(channel, connection, True, life))
+
+    def _drain(self) -> None:
+        """Consume everything there is, check all that happened, and begin a new page."""
+        readers = [
+            Reader(self.house, self.journal, channel, f"{self._seed}.drain.{channel}", prompt=True)
+            for channel in CHANNELS
+        ]
+        for reader in readers:
+            reader.tidy = True
+            reader.start()
+        self._await_empty()
+        for reader in readers:
+            reader.leave()
+        for reader in readers:
+            reader.join()
+            if reader.failure is not None:
+                raise reader.failure
+        self._count(DRAINED)
+        self._store()
+        self._check()
+
+    def _await_empty(self) -> None:
+        """Return when nothing is left; Broken when nothing moves any more."""
+        before: object = None
+        deadline = 0.0
+        while True:
+            counts = {
+                place: (channel["depth"], channel["in_flight_count"], channel["deferred_count"])
+                for place, (channel, _) in self.house.channel_stats().items()
+                if place in CHANNELS
+            }
+            if not any(map(any, counts.values())):
+                return
+            now = time.monotonic()
+            if counts != before:
+                before, deadline = counts, now + PATIENCE_SECONDS
+            if now > deadline:
+                self._raise_for([f"stuck: {place} has {count} and nothing moves" for place, count in counts.items()])
+            time.sleep(0.01)
+
+    # -- what comes of it
+
+    def _check(self) -> None:
+        found = wrongs(self.journal)
+        tally = self.tally
+        tally.acknowledged += len(History(self.journal).good)
+        tally.delivered += sum(isinstance(event, Delivered) for event in self.journal.events)
+        tally.repeats += repeats(self.journal)
+        tally.lost += sum(wrong.startswith("lost") for wrong in found)
+        self._raise_for(found)
+        self.journal.archive()
+
+    def _raise_for(self, found: list[str]) -> None:
+        if not found:
+            return
+        journal = self._directory / "journal"
+        journal.write_text("".join(f"{number} {event}\n" for number, event in enumerate(self.journal.events)))
+        shown = "\n".join(islice(found, _SHOWN))
+        raise Broken(f"{self.about}: {len(found)} wrong, events in {journal}\n{shown}")

@@ -1,0 +1,164 @@
+"""
+Brokers with a broken promise, each broken in one place. The checker has to find every one of them.
+
+Each of these functions changes the broker of its own process, before it starts.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from attrs import evolve
+
+from nsqtw.backends.positions import Positions
+from nsqtw.core.broker import Broker
+from nsqtw.core.channel import Channel
+from nsqtw.core.cut import Cut, SavedCursor
+from nsqtw.core.segment import Segment
+from nsqtw.core.topic import Topic
+from nsqtw.interfaces import Waiter
+from tests.crash.file_layers import Volatile
+
+_EVERY = 5
+_TOO_SOON = 10
+"""Delays are so many times shorter: on a slow machine a little would not show."""
+
+
+def _change_cuts(change: Callable[[SavedCursor], None]) -> None:
+    """Have each cursor changed before it is saved."""
+    save = Positions.save
+
+    def wrong(self: Positions, cut: Cut) -> None:
+        for topic in cut.topics:
+            for cursor in topic.cursors:
+                change(cursor)
+        save(self, cut)
+
+    Positions.save = wrong  # type: ignore[method-assign]
+
+
+def forget_commit() -> None:
+    """Says OK now and then for what it only has in memory."""
+    store = Broker._store
+    turns = count()
+
+    def wrong(self: Broker, sealed: Any, now: float) -> Any:
+        return {} if next(turns) % _EVERY == 0 else store(self, sealed, now)
+
+    Broker._store = wrong  # type: ignore[method-assign]
+
+
+def forget_sync() -> None:
+    """Says OK before it is on stable storage."""
+    Volatile.sync = lambda self, fd: None  # type: ignore[method-assign]
+
+
+def forget_held_rows() -> None:
+    """What is requeued or deferred is not there any more after a crash."""
+    _change_cuts(lambda cursor: cursor.held.clear())
+
+
+def forget_in_flight() -> None:
+    """What is in flight is not there any more after a crash."""
+    _change_cuts(lambda cursor: cursor.first_deliveries.clear())
+
+
+def forget_saving() -> None:
+    """After a crash everything that was finished comes back."""
+
+    def wrong(self: Positions, cut: Cut) -> None:
+        if cut.topics and not any(cursor.next for topic in cut.topics for cursor in topic.cursors):
+            save(self, cut)
+
+    save = Positions.save
+    Positions.save = wrong  # type: ignore[method-assign]
+
+
+def forget_attempts() -> None:
+    """Every delivery is a second one at most."""
+    again = Segment.again
+    Segment.again = lambda self, index, attempts: again(self, index, min(attempts, 2))  # type: ignore[method-assign]
+
+
+def forget_stored_attempts() -> None:
+    """A crash takes the attempts back."""
+
+    def change(cursor: SavedCursor) -> None:
+        cursor.held = [evolve(row, attempts=min(row.attempts, 1)) for row in cursor.held]
+
+    _change_cuts(change)
+
+
+def deliver_early() -> None:
+    """What was published with a delay comes before its time."""
+    put = Topic.put
+
+    def wrong(self: Topic, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
+        put(self, bodies, delay_ms // _TOO_SOON, waiter)
+
+    Topic.put = wrong  # type: ignore[method-assign]
+
+
+def requeue_early() -> None:
+    """What was requeued with a delay comes before its time."""
+    requeue = Channel.requeue
+
+    def wrong(self: Channel, consumer: Any, message_id: bytes, delay: float, now: float) -> str | None:
+        return requeue(self, consumer, message_id, delay / _TOO_SOON, now)
+
+    Channel.requeue = wrong  # type: ignore[method-assign]
+
+
+def restore_early() -> None:
+    """A restart makes everything due."""
+
+    def change(cursor: SavedCursor) -> None:
+        cursor.held = [evolve(row, due_ms=min(row.due_ms, 1)) for row in cursor.held]
+
+    _change_cuts(change)
+
+
+def miscount() -> None:
+    """One message more is counted than was accepted."""
+    accept = Topic.accept
+
+    def wrong(self: Topic, segments: list[Segment], *arguments: Any, **options: Any) -> None:
+        if not self.message_count:
+            self.message_count += 1
+        accept(self, segments, *arguments, **options)
+
+    Topic.accept = wrong  # type: ignore[method-assign]
+
+
+def garble() -> None:
+    """Now and then the last byte of what is delivered is another."""
+    cut = Segment.cut
+    cuts = count(1)
+
+    def wrong(self: Segment, start: int, stop: int) -> bytes:
+        frames = cut(self, start, stop)
+        return frames[:-1] + struct.pack("B", frames[-1] ^ 1) if next(cuts) % _EVERY == 0 else frames
+
+    Segment.cut = wrong  # type: ignore[method-assign]
+
+
+SABOTAGES: dict[str, Callable[[], None]] = {
+    sabotage.__name__: sabotage
+    for sabotage in (
+        forget_commit,
+        forget_sync,
+        forget_held_rows,
+        forget_in_flight,
+        forget_saving,
+        forget_attempts,
+        forget_stored_attempts,
+        deliver_early,
+        requeue_early,
+        restore_early,
+        miscount,
+        garble,
+    )
+}

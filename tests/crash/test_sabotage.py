@@ -1,0 +1,47 @@
+"""A checker that finds nothing proves nothing: each of these brokers breaks a promise, and has to be caught."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.crash.history import KILL, POWER
+from tests.crash.nemesis import DRAINED, MIDST, SETTLED, End
+from tests.crash.rounds import Broken, Campaign
+from tests.crash.sabotage import SABOTAGES
+
+MOST_SECONDS = 600.0
+pytestmark = pytest.mark.timeout(1800)
+"""A machine may be slow; here these take two seconds each."""
+MOST_MESSAGES = 150
+ENDS = {
+    "forget_commit": End(MIDST, KILL),
+    "forget_sync": End(MIDST, POWER),
+    "forget_held_rows": End(SETTLED, KILL),
+    "forget_in_flight": End(SETTLED, KILL),
+    "forget_saving": End(DRAINED, KILL),
+    "forget_attempts": End(MIDST, KILL),
+    "forget_stored_attempts": End(SETTLED, KILL),
+    "deliver_early": End(MIDST, KILL),
+    "requeue_early": End(DRAINED, KILL),
+    "restore_early": End(SETTLED, KILL),
+    "miscount": End(DRAINED, KILL),
+    "garble": End(MIDST, KILL),
+}
+"""The deaths that show it soonest."""
+
+
+@pytest.mark.parametrize("sabotage", [*SABOTAGES])
+def test_a_broken_promise_is_found(tmp_path: Path, sabotage: str) -> None:
+    campaign = Campaign(
+        tmp_path, "disk", "sabotage", ends=[ENDS[sabotage]], most_messages=MOST_MESSAGES, sabotage=sabotage
+    )
+    end = time.monotonic() + MOST_SECONDS
+    try:
+        with pytest.raises(Broken) as caught:
+            campaign.run(lambda: time.monotonic() >= end)
+    finally:
+        campaign.close()
+    print(caught.value, campaign.tally)

@@ -1,0 +1,29 @@
+"""All targets, by name."""
+
+from __future__ import annotations
+
+from tests.fuzz.target import Target
+from tests.fuzz.targets.codec import Codec
+from tests.fuzz.targets.compressed import Compressed
+from tests.fuzz.targets.configuration import Configuration, Flags
+from tests.fuzz.targets.http import Http
+from tests.fuzz.targets.identify import Identify
+from tests.fuzz.targets.names import Names
+from tests.fuzz.targets.queues import Import
+from tests.fuzz.targets.session import Session
+from tests.fuzz.targets.stored import DiskStart, SqliteStart
+
+TARGETS: tuple[type[Target], ...] = (
+    Codec,
+    Session,
+    Identify,
+    Compressed,
+    Http,
+    Names,
+    Configuration,
+    Flags,
+    DiskStart,
+    SqliteStart,
+    Import,
+)
+BY_NAME = {target.name: target for target in TARGETS}

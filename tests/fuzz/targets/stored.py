@@ -1,0 +1,157 @@
+"""
+A start on a damaged data path: log files of the backend disk, or the database of sqlite, with positions.db.
+
+A start succeeds, or fails with one line. What is delivered after it was sent before, whatever the files had become: the
+frames of a message have a checksum. It is not so for what positions.db says of them, so how often and to whom is free.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from nsqtw.assembly import POSITIONS_FILE
+from nsqtw.backends.disk_format import HEADER_BYTES, Entry, decode_head, encode_entries
+from nsqtw.backends.sqlite import SqliteBackend
+from nsqtw.backends.sqlite_schema import FILE as MESSAGES_FILE
+from nsqtw.errors import NsqtwError
+from nsqtw.fsck.data_path import check_data_path
+from nsqtw.fsck.repair import repair
+from tests.fsck.data_path import LONG_AFTER, Stored
+from tests.fuzz.meter import Broken
+from tests.fuzz.target import Bound, Target, chance_of
+from tests.fuzz.targets.directory import directory, read
+from tests.fuzz.targets.edits import damage, edits_of, made
+
+_SENT = {b"message %d" % number for number in range(60)} | {b"of another topic", b"new"}
+_ROLL_BYTES = 700
+_MOST_READ = 2_000
+
+
+class StoredInSqlite(Stored):
+    """As Stored, with the messages in the backend sqlite."""
+
+    def open_backend(self, path: str) -> SqliteBackend:
+        return SqliteBackend(path, self.report)
+
+
+class DiskStart(Target):
+    name = "disk"
+    kind = "damage to a data path of the backend disk, positions.db and nsqd.dat, and a start on it"
+    examples = 200
+    steps = Bound(600_000, 0)
+    memory = Bound(8 << 20, 0)
+    of_rows = 0.4
+    database = POSITIONS_FILE
+    world: type[Stored] = Stored
+
+    def make(self, chance: Random) -> bytes:
+        return bytes([chance.randrange(2)]) + made(chance, of_rows=self.of_rows)
+
+    def run(self, data: bytes) -> str:
+        with directory() as path:
+            damage(_template(self.world, bool(data[:1] > b"\0")), list(edits_of(data[1:])), path, self.database)
+            if chance_of(data).random() < 0.25:
+                _look(path)
+            return self._start(path)
+
+    def _start(self, path: Path) -> str:
+        try:
+            world = self.world(path, max_bytes_per_file=_ROLL_BYTES)
+        except NsqtwError as refused:
+            if "\n" in str(refused):
+                raise Broken(f"no single line: {refused}") from refused
+            return "refused with one line"
+        try:
+            world.wait(LONG_AFTER)
+            found = _read_all(world)
+        finally:
+            world.close()
+        if not found <= _SENT:
+            raise Broken(f"delivered {sorted(found - _SENT)[:3]}, which nobody sent")
+        return "started, damage reported" if world.damage or world.said("error") else "started"
+
+
+class SqliteStart(DiskStart):
+    name = "sqlite"
+    kind = "damage to a data path of the backend sqlite, and a start on it"
+    examples = 120
+    of_rows = 0.6
+    database = MESSAGES_FILE
+    world = StoredInSqlite
+
+
+def _look(path: Path) -> None:
+    """What fsck says of it, and does about it."""
+    try:
+        repair(check_data_path(str(path)))
+    except NsqtwError as refused:
+        if "\n" in str(refused):
+            raise Broken(f"no single line: {refused}") from refused
+
+
+def _read_all(world: Stored) -> set[bytes]:
+    """All that the channels have, and what is published now."""
+    found: set[bytes] = set()
+    topic = world.topic("t")
+    topic.unpause(world.now)
+    channels = sorted(topic.channels) or ["c"]
+    world.put(b"new")
+    world.turn()
+    for name in channels:
+        channel = world.channel(name)
+        channel.unpause()
+        reader = world.reader(name)
+        for _ in range(_MOST_READ):
+            read = reader.read()
+            if not read:
+                break
+            reader.finish(*(message.id for message in read))
+            found.update(message.body for message in read)
+        reader.leave()
+    world.save()
+    return found
+
+
+@cache
+def _template(kind: type[Stored], is_clean: bool) -> dict[str, bytes]:
+    """The files of a broker that ended well, or did not."""
+    with directory() as path:
+        world = kind(path, max_bytes_per_file=_ROLL_BYTES)
+        world.channel("c")
+        world.channel("d").pause()
+        world.channel("c", topic="u")
+        world.topic("u").pause()
+        world.put(b"of another topic", topic="u")
+        for number in range(0, 60, 3):
+            world.put(
+                *(b"message %d" % at for at in range(number, number + 3)), delay_ms=60_000 if number % 15 == 0 else 0
+            )
+            world.turn()
+        reader = world.reader("c", ready=30)
+        ids = [message.id for message in reader.read()]
+        reader.finish(*ids[:10])
+        reader.requeue(ids[11])
+        reader.requeue(ids[12], 100.0)
+        world.save()
+        reader.finish(*ids[15:20])
+        if is_clean:
+            world.stop()
+        files = read(path)
+        if not is_clean:
+            world.close()
+    return files | _indexes(files)
+
+
+def _indexes(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Index files, which logs of this size do not get by themselves."""
+    found: dict[str, bytes] = {}
+    for name, data in files.items():
+        if name.endswith(".log"):
+            entries, at, total = [], HEADER_BYTES, 0
+            while (head := decode_head(data, at)) is not None:
+                entries.append(Entry(head.first, at, total))
+                at, total = at + head.size, total + head.messages
+            found[name.removesuffix("log") + "index"] = encode_entries(entries)
+    return found

@@ -1,0 +1,52 @@
+"""Requests that schemathesis makes from our OpenAPI document, to a running broker: every answer is one it describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from nsqtw.net.openapi import described
+from tests.process import NsqdProcess
+from tests.wire import HOST
+
+EXAMPLES = 8
+"""For each operation."""
+TAKE_LONG = {"/debug/pprof/profile", "/debug/pprof/heap"}
+ALWAYS_FAIL = {"/debug/freememory", "/debug/setblockrate"}
+CHECKS = [content_type_conformance, response_schema_conformance, status_code_conformance, unsupported_method]
+
+schema = schemathesis.openapi.from_dict(described())
+
+
+@pytest.fixture(scope="module")
+def nsqd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NsqdProcess]:
+    """A running broker, which must still be well in the end."""
+    process = NsqdProcess(tmp_path_factory.mktemp("api"))
+    try:
+        process.start()
+        yield process
+        process.stop()
+    finally:
+        process.close()
+
+
+@schema.exclude(path=list(TAKE_LONG)).parametrize()
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_every_answer_is_one_the_document_describes(case: schemathesis.Case, nsqd: NsqdProcess) -> None:
+    response = case.call(base_url=f"http://{HOST}:{nsqd.http_port}", timeout=60)
+    case.validate_response(response, checks=CHECKS + ([] if case.path in ALWAYS_FAIL else [not_a_server_error]))

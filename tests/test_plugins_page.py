@@ -1,0 +1,85 @@
+"""The backend that docs/plugins.md walks through does what the page says: its code is taken from there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.process import Counts, NsqdProcess
+from tests.wire import Message
+
+ROOT = Path(__file__).parent.parent
+CODE = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NO_WAITING = """
+import os
+os.fsync = os.sync = lambda *descriptor: None
+"""
+"""How fast the disk of this machine is, is not what the suite asks."""
+BODIES = [b"%05d" % number for number in range(100)]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A distribution of what the page shows, file by file."""
+    directory = tmp_path / "project"
+    for name, code in CODE.findall((ROOT / "docs/plugins.md").read_text("utf-8")):
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(code, "utf-8")
+    return directory
+
+
+@pytest.fixture
+def nsqd(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[NsqdProcess]:
+    """A broker with that backend installed."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (project, ROOT))))
+    process = NsqdProcess(tmp_path, "--backend=paper:2")
+    try:
+        process.start()
+        yield process
+        process.stop()
+    finally:
+        process.close()
+
+
+def consume(nsqd: NsqdProcess) -> list[Message]:
+    """All that is ready, finished, which is known when it returns."""
+    with nsqd.client() as client:
+        client.sub("t", "c", ready=10)
+        messages = client.drain(len(BODIES))
+        client.cls()
+    return messages
+
+
+def test_it_passes_the_suite(project: Path) -> None:
+    (project / "conftest.py").write_text(NO_WAITING)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (project, ROOT)))}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(project), str(project)]
+    done = subprocess.run(words, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^\d\d passed", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_a_broker_keeps_its_promises_with_it(nsqd: NsqdProcess) -> None:
+    """Also what is in flight and deferred when it is killed; what is finished is trimmed."""
+    nsqd.create("t", "c")
+    nsqd.publish("t", BODIES)
+    with nsqd.client() as client:
+        client.dpub("t", 3_600_000, b"later")
+        client.sub("t", "c", ready=10)
+        in_flight = client.take(10)
+        nsqd.store()
+        nsqd.kill()
+    nsqd.start()
+    assert nsqd.counts("t", "c") == Counts(100, 0, 1)
+    received = consume(nsqd)
+    assert sorted(message.body for message in received) == BODIES
+    assert {message.attempts for message in received if message.id in {one.id for one in in_flight}} == {2}
+    assert nsqd.counts("t", "c") == Counts(0, 0, 1)
+    assert (nsqd.data_path / "paper2").is_dir()
