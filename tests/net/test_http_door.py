@@ -76,6 +76,12 @@ class Knows:
         pass
 
 
+def wait(web: Web, seconds: int) -> None:
+    for _ in range(seconds):
+        web.world.now += 1
+        web.clock.advance(1)
+
+
 class GuardedWeb(Web):
     """A web with a door. Its credentials are the names of `known`."""
 
@@ -283,6 +289,20 @@ def test_nothing_more_is_read_until_the_door_has_answered(secret: str) -> None:
     browser.send(whole[-5:])
     assert [reply.status for reply in browser.read()] == [200 if secret == "a" else 401]
     assert browser.ask("GET", "/ping").status == 200
+
+
+def test_a_body_has_all_its_time_after_the_door_has_answered() -> None:
+    """What is not read meanwhile cannot come."""
+    web = GuardedWeb(a=grants(), options={"body_timeout": 5.0})
+    web.door.held = []
+    browser = web.connect()
+    whole = request("POST", "/pub?topic=t", b"0123456789", Authorization="Bearer a")
+    browser.send(whole[:-5])
+    wait(web, 30)
+    web.door.release()
+    wait(web, 2)
+    browser.send(whole[-5:])
+    assert [reply.status for reply in browser.read()] == [200]
 
 
 def test_one_that_is_refused_late_gets_its_answer_and_nothing_is_done() -> None:
