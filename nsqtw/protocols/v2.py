@@ -55,6 +55,11 @@ from nsqtw.upgrades import Upgrade
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
 MAX_UNREAD_REPLIES = 1000
 """Replies a client may leave unread before it is not read from either."""
+MAX_IDENTIFIES = 10
+"""
+How often a client may say who it is. nsqd does not mind; but each takes long to read and makes a line in the log, and
+whoever has shown no secret yet could send a hundred thousand of them in a few packed kilobytes.
+"""
 
 _NAMELESS = "insufficient number of parameters"
 _EXPERIMENT = "topology-aware-consumption"
@@ -72,7 +77,7 @@ class V2Session(Due):
         self._codec = V2Codec(broker.options, self._check_body_command)
         self._settings = identify.Settings(broker.options.msg_timeout, broker.options.output_buffer_timeout)
         self._half = Half(self._codec, self._settings, broker.options)
-        self._identified = False
+        self._identify_count = 0
         self._has_no_heartbeat = False
         self._state = INIT
         self._subscriber: Subscriber | None = None
@@ -288,6 +293,9 @@ class V2Session(Due):
             delay_ms_of(params[1], self._options)
 
     def _on_identify(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        self._identify_count += 1
+        if self._identify_count > MAX_IDENTIFIES:
+            raise ClientError("E_INVALID", f"cannot IDENTIFY more than {MAX_IDENTIFIES} times")
         fields = identify.decode(payload[0])
         self._log("info", "[{client}] IDENTIFY: {identify}", identify=Identified(fields))
         identify.apply(fields, self._settings, self._options)
@@ -296,8 +304,7 @@ class V2Session(Due):
         client.user_agent = fields["user_agent"]
         client.topology_region, client.topology_zone = fields["topology_region"], fields["topology_zone"]
         client.sample_rate = settings.sample_rate
-        if not self._identified:
-            self._identified = True
+        if self._identify_count == 1:
             self._sample_rate, self._msg_timeout = settings.sample_rate, settings.msg_timeout
             if _EXPERIMENT in self._options.enable_experiment:
                 self._zone_local = client.topology_zone == self._options.topology_zone
