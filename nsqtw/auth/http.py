@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, quote_plus, unquote, urljoin, urlsplit
 
 import attrs
 from treq.client import HTTPClient
-from twisted.internet.defer import Deferred, DeferredSemaphore
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
@@ -108,7 +108,7 @@ class HttpAuthorizer:
         asking.addTimeout(self._timeout, self._reactor, _too_late)
         try:
             return grants_in(await asking)
-        except AuthError:
+        except (AuthError, CancelledError):
             raise
         except Exception as failure:  # whatever went wrong with the connection
             raise AuthError(reason_of(failure)) from None

@@ -2,10 +2,11 @@
 The authorizer with a file of grants (`grants_file`), where secrets are hashed.
 
 Theory of operation. Hashing a secret takes some 50 ms, so it is done in a thread of its own, for one applicant after
-the other. Of a secret that was found right is remembered which line of the file it is, under a keyed digest that is of
-no use to who reads it later; from then on it costs two microseconds. A wrong one is not remembered: it is hashed each
-time, once for each recipe in the file, which is once when all were made with the same salt. What waits for the thread
-is bounded.
+the other, each address in its turn (`turns`): whoever sends wrong secrets all the time keeps himself waiting. Of a
+secret that was found right is remembered which line of the file it is, under a keyed digest that is of no use to who
+reads it later; from then on it costs two microseconds. A wrong one is not remembered: it is hashed each time, once for
+each recipe in the file, which is once when all were made with the same salt. What waits for the thread is bounded, and
+so is what an address may keep others waiting.
 
 A reload replaces the table. A secret whose line is still there is known by it, without being hashed again, and is worth
 what the file says now. One that is being hashed at that moment is looked up in the new table.
@@ -14,6 +15,7 @@ what the file says now. One that is being hashed at that moment is looked up in 
 from __future__ import annotations
 
 import hmac
+import ipaddress
 from concurrent.futures import ThreadPoolExecutor
 from secrets import token_bytes
 from threading import Lock
@@ -23,12 +25,13 @@ from zope.interface import implementer, provider
 
 from nsqtw.auth.grants import Grants
 from nsqtw.auth.grants_file import Line, Table, read_grants
+from nsqtw.auth.turns import Turns
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.rights import Answer, Applicant
 
 MOST_WAITING = 256
-"""Secrets that may wait to be hashed. With one recipe the last of them waits some 13 s."""
+"""Secrets that may wait to be hashed. With one recipe the last of them, if all are of one address, waits some 13 s."""
 
 _MANY_RECIPES = 8
 
@@ -44,6 +47,7 @@ class StaticAuthorizer:
         self._lock = Lock()
         self._known: dict[bytes, Line] = {}
         self._waiting: dict[bytes, list[Answer]] = {}
+        self._turns: Turns[tuple[bytes, bytes]] = Turns(MOST_WAITING)
         self._table: Table = {}
         self._is_closed = False
         self._read()
@@ -59,10 +63,13 @@ class StaticAuthorizer:
             if digest in self._waiting:
                 self._waiting[digest].append(answer)
                 return None
-            if len(self._waiting) >= MOST_WAITING:
-                raise AuthError(f"{MOST_WAITING} other secrets are being looked at")
             self._waiting[digest] = [answer]
-        self._thread.submit(self._find, digest, applicant.secret)
+            lost = self._turns.add(_neighbours(applicant.remote_ip), (digest, applicant.secret))
+            unheard = [] if lost is None else self._waiting.pop(lost[0])
+        if lost is None:
+            self._thread.submit(self._find_next)
+        for one in unheard:
+            one(AuthError(f"{MOST_WAITING} other secrets are being looked at"))
         return None
 
     def reload(self) -> bool:
@@ -90,8 +97,10 @@ class StaticAuthorizer:
             self._table = table
             self._known = {digest: line for digest, line in self._known.items() if line in table}
 
-    def _find(self, digest: bytes, secret: bytes) -> None:
+    def _find_next(self) -> None:
         """In the thread."""
+        with self._lock:
+            digest, secret = self._turns.take()
         while True:
             table = self._table
             found = self._look_up(table, secret)
@@ -119,6 +128,13 @@ class StaticAuthorizer:
         except (ValueError, MemoryError) as failure:
             return AuthError(f"a secret cannot be hashed: {type(failure).__name__}")
         return found or AuthRefused("no client has this secret")
+
+
+def _neighbours(remote_ip: str) -> str:
+    """Addresses that are one: of IPv6 all with the same first 64 bits, for whoever has one of them has all."""
+    if ":" not in remote_ip:
+        return remote_ip
+    return str(ipaddress.ip_network((remote_ip.partition("%")[0], 64), strict=False))
 
 
 @provider(IAuthorizerFactory)

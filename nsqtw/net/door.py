@@ -3,7 +3,8 @@ Where rights are asked for: the authorizer that was chosen, and everything an au
 
 Theory of operation. An authorizer may answer as it likes: at once, with a Deferred or coroutine, or by a call from any
 thread. A `_Question` makes of all of these one call in the reactor's thread. One that is never answered, fails or
-answers nonsense is as good as refused: the door stays shut.
+answers nonsense is as good as refused: the door stays shut. What is being asked when a reload changes something is
+asked again (`_Standing`), for its answer may be from before.
 
 What an authorizer says of why it refuses is for the log. A client only learns that it did.
 """
@@ -11,6 +12,7 @@ What an authorizer says of why it refuses is for the log. A client only learns t
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from math import isnan
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -25,6 +27,8 @@ from nsqtw.rights import Answer, Applicant, Guest, Rights
 PATIENCE_SECONDS = 60.0
 """How long an authorizer may take. The http one has bounds of its own."""
 
+_LONGEST_TTL = 2**63
+
 _log = Logger()
 
 
@@ -36,23 +40,14 @@ class Door:
         self._reactor = reactor
         self._authorizer = authorizer
         self._guests: dict[Guest, None] = {}
+        self._open: dict[_Standing, None] = {}
         self._is_shut = False
 
     def ask(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
         """Door API."""
-        question = _Question(self._reactor, answer)
-        if self._is_shut:
-            question.settle(AuthError("the broker stops"))
-            return question.forget
-        try:
-            said = self._authorizer.authorize(applicant, question.tell)
-        except AuthError as error:
-            question.settle(error)
-        except Exception as unforeseen:
-            question.settle(_unforeseen(Failure(unforeseen)))  # type: ignore[no-untyped-call]
-        else:
-            question.take(said)
-        return question.forget
+        standing = _Standing(self._put, self._open, applicant, answer)
+        standing.ask()
+        return standing.forget
 
     def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
         """Door API."""
@@ -82,6 +77,8 @@ class Door:
             return
         if is_changed:
             _log.info("AUTH: reloaded")
+            for standing in list(self._open):
+                standing.ask_again()
             for guest in list(self._guests):
                 guest.reconsider()
 
@@ -89,6 +86,63 @@ class Door:
         """The broker stops: nobody is let in any more."""
         self._is_shut = True
         self._authorizer.close()
+
+    def _put(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
+        """Ask once."""
+        question = _Question(self._reactor, answer)
+        if self._is_shut:
+            question.settle(AuthError("the broker stops"))
+            return question.forget
+        try:
+            said = self._authorizer.authorize(applicant, question.tell)
+        except AuthError as error:
+            question.settle(error)
+        except Exception as unforeseen:
+            question.settle(_unforeseen(Failure(unforeseen)))  # type: ignore[no-untyped-call]
+        else:
+            question.take(said)
+        return question.forget
+
+
+class _Standing:
+    """What is asked about one applicant, one of `standing` until it is answered or nobody wants to know any more."""
+
+    def __init__(
+        self,
+        put: Callable[[Applicant, Answer], Callable[[], None]],
+        standing: dict[_Standing, None],
+        applicant: Applicant,
+        answer: Answer,
+    ) -> None:
+        self._put = put
+        self._standing = standing
+        self._applicant = applicant
+        self._answer = answer
+        self._forget: Callable[[], None] | None = None
+
+    def ask(self) -> None:
+        self._standing[self] = None
+        forget = self._put(self._applicant, self._answered)
+        if self in self._standing:
+            self._forget = forget
+
+    def ask_again(self) -> None:
+        """What would be answered now may not be so any more."""
+        if self in self._standing:
+            self.forget()
+            self.ask()
+
+    def forget(self) -> None:
+        """Nobody wants to know."""
+        self._standing.pop(self, None)
+        forget, self._forget = self._forget, None
+        if forget is not None:
+            forget()
+
+    def _answered(self, outcome: Rights | AuthError) -> None:
+        self._standing.pop(self, None)
+        self._forget = None
+        self._answer(outcome)
 
 
 class _Question:
@@ -150,7 +204,15 @@ class _Question:
 
 
 def _are_rights(outcome: Any) -> bool:
-    return isinstance(getattr(outcome, "count", None), int) and callable(getattr(outcome, "allows", None))
+    is_counted = isinstance(getattr(outcome, "count", None), int)
+    return is_counted and callable(getattr(outcome, "allows", None)) and _is_ttl(getattr(outcome, "ttl", 0))
+
+
+def _is_ttl(ttl: Any) -> bool:
+    """Whether it can be said when rights end: not after NaN seconds, which nothing is later than."""
+    if isinstance(ttl, int):
+        return abs(ttl) <= _LONGEST_TTL
+    return ttl is None or (isinstance(ttl, float) and not isnan(ttl))
 
 
 def _unforeseen(failure: Failure) -> AuthError:

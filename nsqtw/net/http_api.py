@@ -22,8 +22,9 @@ handler returns the answer, or None and gives the broker a waiter; waiters are a
     bytes ─▶ http_connection ─▶ http_request ─▶ http_routing ─▶ handler ─▶ topic.put(..., waiter)
                                   answer ◀── flush, at the end of the turn ◀── waiter ◀── commit
 
-With an authorizer a request needs a credential (http_door) that has the permission its route says; a route that says
-none needs `admin`. What another web page has a browser send is refused (http_origin).
+With an authorizer a request needs a credential (http_door) that has the permission its route says, for the topic or
+channel it is about; a route that says nothing needs `admin` for the whole broker. What another web page has a browser
+send is refused (http_origin).
 
 What a request asks stands in its query, never in a form in its body.
 """

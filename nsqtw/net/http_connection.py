@@ -185,7 +185,7 @@ class HttpConnection(HTTPChannel):
     def stage(self) -> tuple[int, int]:
         """What is waited for, and how many requests were served before."""
         request = self._last_request()
-        if self._is_over or (request is not None and request.is_complete):
+        if self._is_over or (request is not None and (request.is_complete or request.is_held)):
             part = ANSWER
         elif self.line_mode:
             part = HEAD if request is not None or self._buffer or not self._served_count else IDLE
@@ -225,6 +225,15 @@ class HttpConnection(HTTPChannel):
             if isinstance(written, int):
                 data = data[written:]
         self.transport.write(data)
+
+    def hold(self) -> None:
+        """Read no more for now: nobody has shown yet that what comes is worth the memory."""
+        self._networkProducer.pauseProducing()
+
+    def go_on(self) -> None:
+        """Read again."""
+        if not self._waitingForTransport:
+            self._networkProducer.resumeProducing()
 
     # -- from HTTPChannel
 

@@ -31,6 +31,7 @@ from nsqtw.net.http_query import parameters, whole_number
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
+from nsqtw.rights import SUBSCRIBE
 from nsqtw.topic_rules import EARLIEST, LATEST
 
 LIMIT_BYTES = 1024 * 1024
@@ -62,10 +63,10 @@ class LogReading:
         self._pump = pump
 
     def routes(self) -> list[Route]:
-        """No line for each of them in the log."""
+        """No line for each of them in the log. They need what a subscriber does, for the topic without a channel."""
         return [
-            Route(b"GET", b"/v2/topic/log", self._read, logged=False),
-            Route(b"GET", b"/v2/topic/log/range", self._range, logged=False),
+            Route(b"GET", path, handler, logged=False, needs=SUBSCRIBE, about=("topic",))
+            for path, handler in ((b"/v2/topic/log", self._read), (b"/v2/topic/log/range", self._range))
         ]
 
     def _read(self, request: HttpRequest) -> Answer | None:

@@ -30,6 +30,7 @@ from nsqtw.net.http_query import parameters, whole_number
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
+from nsqtw.rights import SUBSCRIBE
 from nsqtw.topic_rules import EARLIEST
 
 LIMIT = 10
@@ -53,10 +54,12 @@ class Replay:
         self._pump = pump
 
     def routes(self) -> list[Route]:
+        """Who may subscribe may look."""
+        channel, topic = ("topic", "channel"), ("topic",)
         return [
-            Route(b"POST", b"/v2/channel/seek", self._seek),
-            Route(b"GET", b"/v2/channel/messages", self._peek_channel),
-            Route(b"GET", b"/v2/topic/messages", self._peek_topic),
+            Route(b"POST", b"/v2/channel/seek", self._seek, about=channel),
+            Route(b"GET", b"/v2/channel/messages", self._peek_channel, needs=SUBSCRIBE, about=channel),
+            Route(b"GET", b"/v2/topic/messages", self._peek_topic, needs=SUBSCRIBE, about=topic),
         ]
 
     # -- moving

@@ -71,7 +71,7 @@ class HttpRequest:
         self._began = 0.0
         self._is_logged = False
         self._later: Answer | None = None
-        self._is_held = False
+        self.is_held = False
         """Whether it is not known yet if the request may be served."""
         self._is_due = False
         """Whether the handler waits for that."""
@@ -97,6 +97,8 @@ class HttpRequest:
             return refusal
         if found.too_big is not None and length is not None and length > found.limit:
             return found.too_big
+        if self.is_held and self._connection is not None:
+            self._connection.hold()
         self._limit = found.limit
         return None
 
@@ -227,13 +229,16 @@ class HttpRequest:
         has_begun = False
 
         def decided(refusal: Answer | None) -> None:
-            self._is_held = False
+            self.is_held = False
             if not has_begun:
                 said.append(refusal)
-            elif not self.is_answered:
+                return
+            if self._connection is not None:
+                self._connection.go_on()
+            if not self.is_answered:
                 self._admit(refusal)
 
-        self._is_held = True
+        self.is_held = True
         factory.door.knock(self._applicant(connection), route.needs, *self._names(route), decided)
         has_begun = True
         return said[0] if said else None
@@ -257,12 +262,14 @@ class HttpRequest:
             given = parameters(self.query)
         except Refused:  # which the handler finds, too
             given = {}
-        topic, channel = (*(given.get(name, "") for name in route.about), "")[:2]
+        # Bytes that are no UTF-8 are in no name, and patterns are not for them.
+        names = (given.get(name, "").encode("utf-8", "replace").decode() for name in route.about)
+        topic, channel = (*names, "")[:2]
         return topic, channel
 
     def _run(self) -> None:
         assert self._route is not None, "a request without a route is answered in `begin`"
-        if self._is_held:
+        if self.is_held:
             self._is_due = True
             return
         answer: Answer | None

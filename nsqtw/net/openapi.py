@@ -2,7 +2,8 @@
 The HTTP API as an OpenAPI document, for tools: GET /v2/openapi.json.
 
 One table, `OPERATIONS`, says of each route of `http_api` what it takes and what it answers; a test holds the two
-together. Loaded when somebody asks for it.
+together. What any request may be answered, by the limits, the door and TLS, is added to each. Loaded when somebody asks
+for it.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from typing import Any
 from attrs import field, frozen
 
 from nsqtw import __version__
+from nsqtw.core.peeking import STATES
 from nsqtw.net.http_answers import Answer, document
+from nsqtw.net.http_log_body import CONTENT_TYPE
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.option_values import LEVELS
-from nsqtw.topic_rules import DURABILITIES
+from nsqtw.topic_rules import DURABILITIES, STARTS
 
 _TEXT = "text/plain; charset=utf-8"
 _HTML = "text/html; charset=utf-8"
 _JSON = "application/json; charset=utf-8"
+_MOMENT = "Unix time in seconds or milliseconds, or RFC 3339"
 _NAME = {"type": "string", "maxLength": 64, "pattern": "^[.a-zA-Z0-9_-]+(#ephemeral)?$"}
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "topic": _NAME,
@@ -30,18 +34,38 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "format": {"type": "string", "enum": ["json", "text"]},
     "include_clients": {"type": "string", "enum": ["true", "false"]},
     "include_mem": {"type": "string", "enum": ["true", "false"]},
+    "include_limits": {"type": "string", "enum": ["true", "false"]},
     "class": {"type": "string", "enum": [*DURABILITIES, "default"]},
+    "time": {"type": "string", "description": "a duration such as 24h, 0 for any time, or default"},
+    "bytes": {"type": "string", "pattern": "^([0-9]{1,18}|default)$", "description": "0 for any number"},
+    "state": {"type": "string", "enum": list(STATES), "default": STATES[0]},
+    "limit": {"type": "integer", "minimum": 1, "default": 10, "description": "of messages; 1000 at most"},
+    "wait": {"type": "integer", "minimum": 0, "default": 0, "description": "milliseconds, 60000 at most"},
+    "from": {"type": "string", "pattern": "^(earliest|latest|[0-9]{1,16})$", "default": "earliest"},
+    "to": {"type": "string", "description": f"earliest, latest, the id of a message, {_MOMENT}"},
+    "start": {"type": "string", "description": _MOMENT},
+    "end": {"type": "string", "description": _MOMENT},
     "rate": {"type": "integer"},
     "seconds": {"type": "integer", "minimum": 1, "default": 30},
     "opt": {"type": "string", "description": "a config key"},
 }
+_BEARER = {"type": "http", "scheme": "bearer", "description": "the secret that AUTH takes, with an authorizer"}
+_ANY_REQUEST = {
+    403: ["TLS_REQUIRED"],
+    408: ["REQUEST_TIMEOUT"],
+    503: ["TOO_MANY_CONNECTIONS", "TOO_MANY_UNFINISHED_REQUESTS"],
+}
+_WITH_AUTHORIZER = {401: ["CREDENTIAL_REQUIRED", "CREDENTIAL_REFUSED"], 403: ["FORBIDDEN"], 503: ["AUTH_FAILED"]}
+_A_CHANGE = {403: ["CROSS_ORIGIN"]}
 
 
 @frozen
 class Operation:
     """
-    One method and path. `required` and `optional` are parameters of the query, `success` the content types of 200, None
-    where there is no 200; `errors` the words of each status, none for one that is answered with a bare text.
+    One method and path. `required` and `optional` are parameters of the query, `own` the schemas of those that mean
+    something else elsewhere; `success` the content types of 200, None where there is no 200, and `headers` the numbers
+    in its head; `errors` the words of each status, none for one that is answered with a bare text. One that `is_free`
+    needs no credential.
     """
 
     method: str
@@ -51,14 +75,19 @@ class Operation:
     optional: Sequence[str] = ()
     body: str = ""
     success: Mapping[str, Any] | None = field(factory=dict)
+    headers: Sequence[str] = ()
     errors: Mapping[int, Sequence[str]] = field(factory=dict)
+    is_free: bool = False
+    own: Mapping[str, Mapping[str, Any]] = field(factory=dict)
 
     def described(self) -> dict[str, Any]:
         """As it stands in the document."""
         found: dict[str, Any] = {"summary": self.summary, "responses": self._responses()}
+        if self.is_free:
+            found["security"] = []
         named = [(name, True) for name in self.required] + [(name, False) for name in self.optional]
-        listed = [_parameter(name, "query", is_required) for name, is_required in named]
-        listed += [_parameter("opt", "path", True)] if self.path.endswith("{opt}") else []
+        listed = [self._parameter(name, "query", is_required) for name, is_required in named]
+        listed += [self._parameter("opt", "path", True)] if self.path.endswith("{opt}") else []
         if listed:
             found["parameters"] = listed
         if self.body:
@@ -66,12 +95,26 @@ class Operation:
             found["requestBody"] = {"description": self.body, "required": True, "content": content}
         return found
 
+    def _parameter(self, name: str, where: str, is_required: bool) -> dict[str, Any]:
+        schema = self.own.get(name) or _PARAMETERS[name]
+        return {"name": name, "in": where, "required": is_required, "schema": schema}
+
+    def words(self) -> dict[int, list[str]]:
+        """The words of each error status, with those that any request may meet."""
+        found = {status: list(words) for status, words in self.errors.items()}
+        met = [_ANY_REQUEST, {} if self.is_free else _WITH_AUTHORIZER, {} if self.method == "GET" else _A_CHANGE]
+        for status, words in (item for errors in met for item in errors.items()):
+            found.setdefault(status, []).extend(words)
+        return found
+
     def _responses(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if self.success is not None:
             content = {kind: {"schema": schema} for kind, schema in self.success.items()}
             found["200"] = {"description": "done", **({"content": content} if content else {})}
-        for status, words in sorted(self.errors.items()):
+            if self.headers:
+                found["200"]["headers"] = {name: {"schema": {"type": "integer"}} for name in self.headers}
+        for status, words in sorted(self.words().items()):
             content = {_JSON: {"schema": _message(words)}} if words else {_TEXT: {"schema": {"type": "string"}}}
             found[str(status)] = {"description": ", ".join(words) or "a text that says why", "content": content}
         return found
@@ -95,11 +138,15 @@ def described() -> dict[str, Any]:
             "description": "The HTTP API of a broker: nsqd's, and what stands under /v2.",
         },
         "paths": paths,
+        "components": {"securitySchemes": {"bearer": _BEARER}},
+        "security": [{}, {"bearer": []}],
     }
 
 
-def _parameter(name: str, where: str, is_required: bool) -> dict[str, Any]:
-    return {"name": name, "in": where, "required": is_required, "schema": _PARAMETERS[name]}
+def _numbers(*names: str) -> dict[str, Any]:
+    """A document of numbers."""
+    properties = {name: {"type": "integer"} for name in names}
+    return {_JSON: {"type": "object", "properties": properties, "required": list(names)}}
 
 
 def _message(words: Sequence[str]) -> dict[str, Any]:
@@ -113,18 +160,47 @@ _A_DOCUMENT = {_JSON: {"type": "object"}}
 _A_PAGE = {_HTML: {"type": "string"}}
 _AN_OPTION = {_TEXT: {"type": "string"}, _JSON: {}}
 _STATS = {_TEXT: {"type": "string"}, _JSON: {"type": "object", "required": ["version", "health", "topics"]}}
+_MESSAGE = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "timestamp": {"type": "integer", "description": "nanoseconds"},
+        "attempts": {"type": "integer"},
+        "body": {"type": "string"},
+        "encoding": {"type": "string", "enum": ["text", "base64"]},
+        "due": {"type": "integer"},
+        "deadline": {"type": "integer"},
+        "consumer": {"type": "object"},
+    },
+    "required": ["id", "timestamp", "attempts", "body", "encoding"],
+}
+_MESSAGES = {
+    _JSON: {
+        "type": "object",
+        "properties": {"messages": {"type": "array", "items": _MESSAGE}, "more": {"type": "boolean"}},
+        "required": ["messages", "more"],
+    }
+}
 _BAD_QUERY = {400: ["INVALID_REQUEST"]}
 _FAILED = {500: ["INTERNAL_ERROR"]}
 _NOT_STORED = {500: ["INTERNAL_ERROR"], 503: ["EXITING"]}
 _PUBLISHED = {400: ["INVALID_REQUEST", "MSG_EMPTY", "MISSING_ARG_TOPIC", "INVALID_TOPIC", "INVALID_DEFER"]}
 _PUBLISHED_MANY = {400: ["INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"]}
+_NO_NEW_TOPIC = {**_FAILED, 503: ["EXITING", "TOO_MANY_TOPICS"]}
 _TOPIC_ERRORS = {400: ["INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"], **_NOT_STORED}
-_CLASS_ERRORS = {400: ["INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_CLASS"]}
+_LOG_WORDS = ("INVALID_REQUEST", "MISSING_ARG_TOPIC", "EPHEMERAL_TOPIC")
+_LOG_ERRORS = {404: ["TOPIC_NOT_FOUND"], **_FAILED}
 _CHANNEL_ARGUMENTS = ("MISSING_ARG_TOPIC", "INVALID_ARG_TOPIC", "MISSING_ARG_CHANNEL", "INVALID_ARG_CHANNEL")
 _CHANNEL_ERRORS = {
     400: ["INVALID_REQUEST", *_CHANNEL_ARGUMENTS],
     404: ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND"],
     **_NOT_STORED,
+}
+_NO_NEW_CHANNEL = {
+    400: [*_CHANNEL_ERRORS[400], "INVALID_START", "EPHEMERAL_CHANNEL"],
+    404: ["TOPIC_NOT_FOUND"],
+    **_FAILED,
+    503: ["EXITING", "TOO_MANY_CHANNELS"],
 }
 _CHANGES = {
     "create": "make it, if it is not there",
@@ -146,15 +222,75 @@ _REPORTS = {
 def _of_topics() -> list[Operation]:
     found = []
     for what, summary in _CHANGES.items():
-        errors = _TOPIC_ERRORS if what == "create" else {**_TOPIC_ERRORS, 404: ["TOPIC_NOT_FOUND"]}
+        errors = {**_TOPIC_ERRORS, **(_NO_NEW_TOPIC if what == "create" else {404: ["TOPIC_NOT_FOUND"]})}
         found.append(Operation("POST", f"/topic/{what}", f"Topic: {summary}", ["topic"], errors=errors))
     return found
 
 
 def _of_channels() -> list[Operation]:
+    named = ["topic", "channel"]
+    create, *others = _CHANGES
     return [
-        Operation("POST", f"/channel/{what}", f"Channel: {summary}", ["topic", "channel"], errors=_CHANNEL_ERRORS)
-        for what, summary in _CHANGES.items()
+        Operation(
+            *("POST", f"/channel/{create}", f"Channel: {_CHANGES[create]}", named, ["start"]),
+            own={"start": {"type": "string", "enum": list(STARTS)}},
+            errors=_NO_NEW_CHANNEL,
+        ),
+        *(
+            Operation("POST", f"/channel/{what}", f"Channel: {_CHANGES[what]}", named, errors=_CHANNEL_ERRORS)
+            for what in others
+        ),
+    ]
+
+
+def _of_replay() -> list[Operation]:
+    channel_words = [*_CHANNEL_ERRORS[400], "EPHEMERAL_CHANNEL"]
+    channel_not_found = ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND"]
+    return [
+        Operation(
+            *("POST", "/v2/channel/seek", "Move a channel in its topic's log", ["topic", "channel", "to"]),
+            success=_numbers("position", "skipped", "replayed", "depth"),
+            errors={
+                400: [*channel_words, "MISSING_ARG_TO", "INVALID_TO"],
+                404: [*channel_not_found, "MESSAGE_NOT_FOUND"],
+                **_NOT_STORED,
+            },
+        ),
+        Operation(
+            *("GET", "/v2/channel/messages", "Look at a channel's messages", ["topic", "channel"], ["state", "limit"]),
+            success=_MESSAGES,
+            errors={400: [*channel_words, "INVALID_STATE", "INVALID_LIMIT"], 404: channel_not_found, **_FAILED},
+        ),
+        Operation(
+            *("GET", "/v2/topic/messages", "Look at what waits for a topic's channels", ["topic"], ["limit"]),
+            success=_MESSAGES,
+            errors={400: [*_LOG_WORDS, "INVALID_LIMIT"], **_LOG_ERRORS},
+        ),
+    ]
+
+
+def _of_logs() -> list[Operation]:
+    return [
+        Operation(
+            *("GET", "/v2/topic/log", "A topic's log from a position on", ["topic"], ["from", "limit", "wait"]),
+            own={"limit": {"type": "integer", "minimum": 1, "description": "about so many bytes, 4194304 at most"}},
+            success={CONTENT_TYPE.decode(): {"type": "string", "format": "binary"}},
+            headers=[f"X-Nsqtw-{name}" for name in ("Next", "End", "Earliest", "Messages", "Lost")],
+            errors={400: [*_LOG_WORDS, "INVALID_FROM", "INVALID_LIMIT", "INVALID_WAIT"], **_LOG_ERRORS},
+        ),
+        Operation(
+            *("GET", "/v2/topic/log/range", "The positions of the messages of a time", ["topic"], ["start", "end"]),
+            success=_numbers("first", "end", "earliest", "latest"),
+            errors={400: [*_LOG_WORDS, "INVALID_START", "INVALID_END"], **_LOG_ERRORS},
+        ),
+        Operation(
+            *("POST", "/v2/topic/retention", "What a topic keeps of what is finished", ["topic"], ["time", "bytes"]),
+            errors={
+                400: [*_LOG_WORDS, "MISSING_ARG_TIME_OR_BYTES", "INVALID_TIME", "INVALID_BYTES"],
+                404: ["TOPIC_NOT_FOUND"],
+                **_NOT_STORED,
+            },
+        ),
     ]
 
 
@@ -185,24 +321,31 @@ def _of_debugging() -> list[Operation]:
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation("GET", "/ping", "Whether the last attempt to store something went well", success=_OK, errors={500: []}),
+    Operation(
+        "GET",
+        "/ping",
+        "Whether the last attempt to store something went well",
+        success=_OK,
+        errors={500: []},
+        is_free=True,
+    ),
     Operation("GET", "/info", "Version, addresses, ports and limits", success=_A_DOCUMENT),
     Operation(
         *("GET", "/stats", "Topics, channels and clients"),
-        optional=["format", "topic", "channel", "include_clients", "include_mem"],
+        optional=["format", "topic", "channel", "include_clients", "include_mem", "include_limits"],
         success=_STATS,
         errors=_BAD_QUERY,
     ),
     Operation(
         *("POST", "/pub", "Publish a message", ["topic"], ["defer"], "the message"),
         success=_OK,
-        errors={**_PUBLISHED, 413: ["MSG_TOO_BIG"], **_NOT_STORED},
+        errors={**_PUBLISHED, 413: ["MSG_TOO_BIG"], **_NO_NEW_TOPIC},
     ),
     Operation(
         *("POST", "/mpub", "Publish messages", ["topic"], ["binary"]),
         body="a message a line; with binary=true int32 count, and int32 size before each",
         success=_OK,
-        errors={**_PUBLISHED_MANY, 413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"], **_NOT_STORED},
+        errors={**_PUBLISHED_MANY, 413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"], **_NO_NEW_TOPIC},
     ),
     *_of_topics(),
     Operation(
@@ -214,6 +357,8 @@ OPERATIONS: tuple[Operation, ...] = (
         },
     ),
     *_of_channels(),
+    *_of_replay(),
+    *_of_logs(),
     Operation(
         *("GET", "/config/{opt}", "An option in its effective value"),
         success=_AN_OPTION,

@@ -12,6 +12,9 @@ its producer. A peer that says it will send no more may still read, as over TCP.
 Twisted has such a transport. It is not used because after a failed handshake NSQ's clients are told so in plain text;
 because a peer that has ended its side gets no answers from it; and because it writes a turn later.
 
+TLS has answers of its own (to KeyUpdate), which no back-pressure reaches: who has asked for more of them than
+MOST_ANSWERED_BYTES, far more than a connection of years needs, would have us keep what he never reads.
+
 Until the handshake is done the protocol above can say nothing and reads nothing. A handshake that takes longer than
 HANDSHAKE_SECONDS has failed.
 """
@@ -32,6 +35,7 @@ from nsqtw.net.tls_names import NOT_TLS, described, reason_of
 from nsqtw.upgrades import Secured, StartTls
 
 HANDSHAKE_SECONDS = 5.0
+MOST_ANSWERED_BYTES = 256 * 1024
 _RECORD_BYTES = 16384
 _TAKEN_BYTES = 65536
 _HEAD_BYTES = 5
@@ -63,6 +67,7 @@ class TlsTransport(Protocol):
         self._is_over = False
         self._is_paused = not connects
         self._has_ended = False
+        self._answered_bytes = 0
         self._deadline: Any = None
         self._failure: Failure | None = None
         connection.set_accept_state()
@@ -222,7 +227,9 @@ class TlsTransport(Protocol):
             has_ended = True
         except SSL.Error as error:
             broken = reason_of(error)
-        self._flush()
+        self._answered_bytes += self._flush()
+        if self._answered_bytes > MOST_ANSWERED_BYTES:
+            broken = "tls: too many answers are asked for"
         if pieces:
             self._application.dataReceived(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if self._is_over:
@@ -232,16 +239,18 @@ class TlsTransport(Protocol):
         elif has_ended:
             self._end_reading()
 
-    def _flush(self) -> None:
-        """Write what OpenSSL has to say."""
-        taken = _TAKEN_BYTES
+    def _flush(self) -> int:
+        """Write what OpenSSL has to say. Returns how much that is."""
+        taken, written = _TAKEN_BYTES, 0
         while taken == _TAKEN_BYTES:
             try:
                 data = self._connection.bio_read(_TAKEN_BYTES)
             except SSL.WantReadError:
-                return
+                break
             self.transport.write(data)
             taken = len(data)
+            written += taken
+        return written
 
     def _end_reading(self) -> None:
         if not (self._has_ended or self._is_over):

@@ -89,7 +89,7 @@ def _common_name(connection: SSL.Connection) -> str:
         if certificate is None:
             return ""
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    except ValueError:  # OpenSSL takes certificates that others find wrong
+    except Exception:  # OpenSSL takes certificates that others find wrong, each in a way of its own
         return ""
     return str(names[-1].value) if names else ""
 

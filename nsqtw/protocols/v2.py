@@ -15,7 +15,8 @@ NSQ's protocol V2, one session for one connection.
 
 Theory of operation. Every allowed (state, command) pair stands in one table, `_COMMANDS`. `Replies` keeps the order of
 the answers: a publish that is not committed yet has a place there. While a new channel is being saved, and while it is
-asked what the client may do (`v2_auth`), no further command is looked at.
+asked what the client may do (`v2_auth`), no further command is looked at. What a client that has subscribed says of its
+messages is done by its `Subscriber`.
 
 A mistake of the client is raised as ClientError and becomes an error frame here, in one place; a fatal one ends the
 session once it is written. See docs/protocol.md, and nsqd specification 1.
@@ -33,7 +34,6 @@ from zope.interface import implementer, provider
 
 from nsqtw.core.agenda import Due
 from nsqtw.core.broker import Broker
-from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.topic import Topic
@@ -41,22 +41,13 @@ from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exi
 from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.protocols import identify
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
-from nsqtw.protocols.parameters import (
-    checked_name,
-    decimal,
-    duration_ns,
-    hidden,
-    message_id_of,
-    shown_id,
-    signed64,
-    text_of,
-    unparsed,
-)
+from nsqtw.protocols.parameters import checked_name, hidden, text_of
 from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.v2_auth import Badge
 from nsqtw.protocols.v2_codec import V2Codec
 from nsqtw.protocols.v2_half import Half
-from nsqtw.protocols.v2_publish import Publish
+from nsqtw.protocols.v2_publish import Publish, delay_ms_of
+from nsqtw.protocols.v2_subscriber import ABOUT_MESSAGES, Subscriber
 from nsqtw.protocols.v2_trace import DEBUG, Identified, Trace
 from nsqtw.protocols.v2_upgrade import Upgrades
 from nsqtw.upgrades import Upgrade
@@ -64,6 +55,11 @@ from nsqtw.upgrades import Upgrade
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
 MAX_UNREAD_REPLIES = 1000
 """Replies a client may leave unread before it is not read from either."""
+MAX_IDENTIFIES = 10
+"""
+How often a client may say who it is. nsqd does not mind; but each takes long to read and makes a line in the log, and
+whoever has shown no secret yet could send a hundred thousand of them in a few packed kilobytes.
+"""
 
 _NAMELESS = "insufficient number of parameters"
 _EXPERIMENT = "topology-aware-consumption"
@@ -81,10 +77,10 @@ class V2Session(Due):
         self._codec = V2Codec(broker.options, self._check_body_command)
         self._settings = identify.Settings(broker.options.msg_timeout, broker.options.output_buffer_timeout)
         self._half = Half(self._codec, self._settings, broker.options)
-        self._identified = False
+        self._identify_count = 0
         self._has_no_heartbeat = False
         self._state = INIT
-        self._consumer: Consumer | None = None
+        self._subscriber: Subscriber | None = None
         self._sample_rate = 0
         self._msg_timeout = self._settings.msg_timeout
         self._zone_local = self._region_local = False
@@ -132,7 +128,7 @@ class V2Session(Due):
             self._codec.feed(chunk)
             self._is_traced = self._options.log_level <= DEBUG
             self._run_commands(now)
-            if self._is_traced and self._consumer is not None:
+            if self._is_traced and self._subscriber is not None:
                 self._trace.state()
 
     @property
@@ -150,7 +146,7 @@ class V2Session(Due):
         out = self._replies.take()
         if self._upgrades.is_pending:
             self._upgrades.taken()
-        if self._options.log_level <= DEBUG and self._consumer is not None:
+        if self._options.log_level <= DEBUG and self._subscriber is not None:
             self._trace.written(item for item in out if isinstance(item, bytes))
             self._trace.state()
         return out
@@ -158,15 +154,15 @@ class V2Session(Due):
     def pause_delivery(self) -> None:
         self._stalled = True
         self._replies.pause()
-        if self._consumer is not None:
-            self._consumer.stalled = True
+        if self._subscriber is not None:
+            self._subscriber.consumer.stalled = True
 
     def resume_delivery(self, now: float) -> None:
         self._stalled = False
         self._replies.resume()
-        if self._consumer is not None and not self._ending:
-            self._consumer.stalled = False
-            self._channel.wake()
+        if self._subscriber is not None and not self._ending:
+            self._subscriber.consumer.stalled = False
+            self._subscriber.channel.wake()
 
     def connection_lost(self, now: float) -> None:
         self._ending = True
@@ -179,8 +175,8 @@ class V2Session(Due):
         self._log("info", "PROTOCOL(V2): [{client}] exiting ioloop")
         if self._failure:
             self._log("error", "client({client}) - {error}", error=self._failure)
-        if self._consumer is not None:
-            self._channel.leave(self._consumer)
+        if self._subscriber is not None:
+            self._subscriber.channel.leave(self._subscriber.consumer)
         self._log("info", "PROTOCOL(V2): [{client}] exiting messagePump")
 
     # -- time
@@ -245,8 +241,8 @@ class V2Session(Due):
     def _end(self) -> None:
         """Nothing more is read, done or delivered; what is owed is still written."""
         self._ending = True
-        if self._consumer is not None:
-            self._consumer.stalled = True
+        if self._subscriber is not None:
+            self._subscriber.consumer.stalled = True
         self._changed()
 
     # -- commands
@@ -294,9 +290,12 @@ class V2Session(Due):
             if self._badge is None or self._badge.admits_now(verb, params[0]):
                 self._topic(verb, params[0])
         elif verb == b"DPUB":
-            self._delay_ms(params[1])
+            delay_ms_of(params[1], self._options)
 
     def _on_identify(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        self._identify_count += 1
+        if self._identify_count > MAX_IDENTIFIES:
+            raise ClientError("E_INVALID", f"cannot IDENTIFY more than {MAX_IDENTIFIES} times")
         fields = identify.decode(payload[0])
         self._log("info", "[{client}] IDENTIFY: {identify}", identify=Identified(fields))
         identify.apply(fields, self._settings, self._options)
@@ -305,8 +304,7 @@ class V2Session(Due):
         client.user_agent = fields["user_agent"]
         client.topology_region, client.topology_zone = fields["topology_region"], fields["topology_zone"]
         client.sample_rate = settings.sample_rate
-        if not self._identified:
-            self._identified = True
+        if self._identify_count == 1:
             self._sample_rate, self._msg_timeout = settings.sample_rate, settings.msg_timeout
             if _EXPERIMENT in self._options.enable_experiment:
                 self._zone_local = client.topology_zone == self._options.topology_zone
@@ -357,7 +355,7 @@ class V2Session(Due):
             raise ClientError("E_SUB_FAILED", text) from None
         except (Exiting, BackendError, CapReached) as error:
             raise ClientError("E_SUB_FAILED", f"SUB failed {error}") from None
-        self._consumer = consumer
+        self._subscriber = Subscriber(consumer, channel, self._options, self._refuse, self._log)
         self._set_state(SUBSCRIBED)
         if channel.is_saved:
             self._replies.add(OK)
@@ -377,7 +375,7 @@ class V2Session(Due):
         """PUB, a run of them, MPUB, or DPUB."""
         if self._badge is not None and self._badge.must_wait(verb, params, payload, b"", now):
             return
-        delay_ms = self._delay_ms(params[1]) if verb == b"DPUB" else 0
+        delay_ms = delay_ms_of(params[1], self._options) if verb == b"DPUB" else 0
         place = self._replies.owe()
         publish = Publish(self, place, verb.decode(), params[0].decode(), len(payload))
         try:
@@ -390,49 +388,14 @@ class V2Session(Due):
             self.flying_count += 1
         topic.put(payload, delay_ms, publish)
 
-    def _on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        if self._state == CLOSING:
-            self._log("info", "PROTOCOL(V2): [{client}] ignoring RDY after CLS in state ClientStateV2Closing")
-            return
-        count = 1
-        if params:
-            number = decimal(params[0])
-            if number is None:
-                raise unparsed("RDY could not parse count", params[0])
-            count = signed64(number)
-        limit = self._options.max_rdy_count
-        if not 0 <= count <= limit:
-            raise ClientError("E_INVALID", f"RDY count {count} out of range 0-{limit}")
-        self._channel.set_ready(self._subscriber, count)
-
-    def _on_fin(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        ids = payload or [message_id_of(verb, params, 1)]
-        for message_id, why in self._channel.finish(self._subscriber, ids, now):
-            self._failed(verb, message_id, why)
-
-    def _on_req(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        message_id = message_id_of(verb, params, 2)
-        number = decimal(params[1])
-        if number is None:
-            raise unparsed("REQ could not parse timeout", params[1])
-        asked_ns, longest_ns = duration_ns(number), round(self._options.max_req_timeout * 1e9)
-        delay_ns = min(max(asked_ns, 0), longest_ns)
-        if delay_ns != asked_ns:
-            text = "PROTOCOL(V2): [{client}] REQ timeout {asked_ns} out of range 0-{longest_ns}. Setting to {delay_ns}"
-            self._log("info", text, asked_ns=asked_ns, longest_ns=longest_ns, delay_ns=delay_ns)
-        delay = delay_ns / 1e9
-        why = self._channel.requeue(self._subscriber, message_id, delay, now)
-        if why is not None:
-            self._failed(verb, message_id, why)
-
-    def _on_touch(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        message_id = message_id_of(verb, params, 1)
-        why = self._channel.touch(self._subscriber, message_id, now)
-        if why is not None:
-            self._failed(verb, message_id, why)
+    def _on_message(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """RDY, FIN, a run of them, REQ, or TOUCH."""
+        assert self._subscriber is not None, "the table lets only subscribed sessions here"
+        ABOUT_MESSAGES[verb](self._subscriber, verb, params, payload, now)
 
     def _on_cls(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        self._channel.set_ready(self._subscriber, 0)
+        assert self._subscriber is not None, "the table lets only subscribed sessions here"
+        self._subscriber.close()
         self._set_state(CLOSING)
         self._replies.add(CLOSE_WAIT)
 
@@ -443,17 +406,6 @@ class V2Session(Due):
         raise ClientError("E_INVALID", f"invalid command {text_of(verb)}", logged=f"invalid command {hidden(verb)}")
 
     # -- inside
-
-    @property
-    def _subscriber(self) -> Consumer:
-        assert self._consumer is not None, "the table lets only subscribed sessions here"
-        return self._consumer
-
-    @property
-    def _channel(self) -> Channel:
-        channel = self._subscriber.channel
-        assert channel is not None, "a subscriber has a channel"
-        return channel
 
     def _wrong_state(self, verb: bytes) -> ClientError:
         text, shown = "cannot {} in current state", verb.decode() if verb in _COMMANDS else hidden(verb)
@@ -478,23 +430,6 @@ class V2Session(Due):
             self._broker.agenda.at(self._last_command, self)
         return topic
 
-    def _delay_ms(self, parameter: bytes) -> int:
-        """The delay of a DPUB. ClientError."""
-        number = decimal(parameter)
-        if number is None:
-            raise unparsed("DPUB could not parse timeout", parameter)
-        longest_ns = round(self._options.longest_delay * 1e9)
-        if not 0 <= duration_ns(number) <= longest_ns:
-            text = f"DPUB timeout {number} out of range 0-{longest_ns // 10**6}"
-            raise ClientError("E_INVALID", text)
-        return duration_ns(number) // 10**6
-
-    def _failed(self, verb: bytes, message_id: bytes, why: str) -> None:
-        command = verb.decode()
-        text = f"{command} {text_of(message_id)} failed {why}"
-        logged = f"{command} {shown_id(message_id)} failed {why}"
-        self._refuse(ClientError(f"E_{command}_FAILED", text, fatal=False, logged=logged))
-
     def _log(self, level: str, text: str, **fields: object) -> None:
         self._broker.log(level, text, client=self.client.remote_address, **fields)
 
@@ -508,10 +443,10 @@ _COMMANDS: dict[bytes, tuple[frozenset[int], _Handler]] = {
     b"PUB": (_ANY, V2Session._on_pub),
     b"MPUB": (_ANY, V2Session._on_pub),
     b"DPUB": (_ANY, V2Session._on_pub),
-    b"RDY": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_rdy),
-    b"FIN": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_fin),
-    b"REQ": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_req),
-    b"TOUCH": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_touch),
+    b"RDY": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_message),
+    b"FIN": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_message),
+    b"REQ": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_message),
+    b"TOUCH": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_message),
     b"CLS": (frozenset({SUBSCRIBED}), V2Session._on_cls),
     b"NOP": (_ANY, V2Session._on_nop),
 }

@@ -1,5 +1,5 @@
 """
-A publish that was taken. As a waiter it is told what became of it, and replies.
+A publish: its delay, and what becomes of it once it was taken. As a waiter it is told, and replies.
 
 This module is hot, once per publish command or run of them.
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nsqtw.errors import ClientError
+from nsqtw.options import Options
 from nsqtw.protocols.frames import OK
+from nsqtw.protocols.parameters import decimal, duration_ns, unparsed
 from nsqtw.protocols.replies import Place
 
 if TYPE_CHECKING:
@@ -43,3 +45,15 @@ class Publish:
         else:
             failure = ClientError(f"E_{self._verb}_FAILED", f"{self._verb} failed {error}")
             self._place.fill(self._session.error_frame(failure), is_last=True)
+
+
+def delay_ms_of(parameter: bytes, options: Options) -> int:
+    """The delay of a DPUB. ClientError."""
+    number = decimal(parameter)
+    if number is None:
+        raise unparsed("DPUB could not parse timeout", parameter)
+    longest_ns = round(options.longest_delay * 1e9)
+    if not 0 <= duration_ns(number) <= longest_ns:
+        text = f"DPUB timeout {number} out of range 0-{longest_ns // 10**6}"
+        raise ClientError("E_INVALID", text)
+    return duration_ns(number) // 10**6

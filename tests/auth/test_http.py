@@ -184,11 +184,12 @@ def test_a_server_that_drips_is_given_up_too() -> None:
 
 def test_who_does_not_wait_any_more_ends_the_request() -> None:
     cancelled: list[Deferred[Any]] = []
-    authorizer = authorizer_with(FakeAgent(lambda request: Deferred(cancelled.append)))
+    agent = FakeAgent(lambda request: Deferred(cancelled.append))
+    authorizer = authorizer_with(agent, "a:1", "b:1", "c:1")
     asking = Deferred.fromCoroutine(authorizer.authorize(APPLICANT, lambda outcome: None))
     asking.addErrback(lambda failure: None)
     asking.cancel()
-    assert len(cancelled) == 1
+    assert (len(cancelled), len(agent.sent)) == (1, 1)
 
 
 def test_403_may_say_where_https_is() -> None:

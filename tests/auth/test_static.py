@@ -12,6 +12,7 @@ import pytest
 from nsqtw.auth import secret_hash, static
 from nsqtw.auth.secret_hash import Recipe, read_line
 from nsqtw.auth.static import StaticAuthorizer
+from nsqtw.auth.turns import Turns
 from nsqtw.commands import run_nsqtw
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.rights import Applicant, Rights
@@ -112,11 +113,35 @@ def test_a_file_that_cannot_be_read_changes_nothing(grants: Grants) -> None:
 
 def test_what_waits_to_be_hashed_has_a_bound(grants: Grants, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static, "MOST_WAITING", 3)
+    monkeypatch.setattr(grants.authorizer, "_turns", Turns(3))
     monkeypatch.setattr(grants.authorizer._thread, "submit", lambda *call: None)
     asked = [Asked(grants.authorizer, Applicant(b"%d" % n)) for n in range(4)]
     assert [len(one.outcomes) for one in asked] == [0, 0, 0, 1]
     assert str(asked[3].outcomes[0]) == "3 other secrets are being looked at"
     assert Asked(grants.authorizer, Applicant(b"1")).outcomes == []
+
+
+@pytest.mark.parametrize("guessing", [("6.6.6.6",) * 3, ("2001:db8::1", "2001:db8::2", "2001:db8::f%eth0")])
+def test_nobody_keeps_another_address_waiting_for_more_than_a_turn(
+    grants: Grants, monkeypatch: pytest.MonkeyPatch, guessing: tuple[str, ...]
+) -> None:
+    """Whoever sends wrong secrets all the time would keep out all that are not known yet."""
+    authorizer = grants.authorizer
+    turns: list[Any] = []
+    monkeypatch.setattr(authorizer, "_turns", Turns(3))
+    monkeypatch.setattr(authorizer._thread, "submit", turns.append)
+    guesses = [Asked(authorizer, Applicant(b"guess %d" % n, ip)) for n, ip in enumerate(guessing)]
+    honest = Asked(authorizer, Applicant(b"a", "2001:db8:1::1"))
+    assert [len(one.outcomes) for one in guesses] == [0, 0, 1], "the newest of the longest line"
+    assert "other secrets are being looked at" in str(guesses[2].outcomes[0])
+    for turn in turns[:2]:
+        turn()
+    assert [len(one.outcomes) for one in guesses] == [1, 0, 1]
+    (rights,) = honest.outcomes
+    assert rights.identity == "a"
+    turns[2]()
+    assert len(turns) == 3
+    assert isinstance(guesses[1].outcomes[0], AuthRefused)
 
 
 def test_many_salts_are_said(grants: Grants) -> None:

@@ -48,5 +48,7 @@ def nsqd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NsqdProcess]:
     suppress_health_check=list(HealthCheck),
 )
 def test_every_answer_is_one_the_document_describes(case: schemathesis.Case, nsqd: NsqdProcess) -> None:
+    if str(case.query.get("wait", "")).isdecimal():
+        case.query["wait"] = "1"  # millisecond: there may be nothing to read
     response = case.call(base_url=f"http://{HOST}:{nsqd.http_port}", timeout=60)
     case.validate_response(response, checks=CHECKS + ([] if case.path in ALWAYS_FAIL else [not_a_server_error]))

@@ -177,6 +177,42 @@ def test_guests_are_told_of_a_reload_that_changes_something() -> None:
     assert lines == ["info: AUTH: reloaded"]
 
 
+def test_what_a_thread_found_out_before_a_reload_is_asked_again() -> None:
+    answers: list[Answer] = []
+    asked = Asked(lambda applicant, answer: answers.append(answer))
+    answers[0](RIGHTS)  # from a thread: the reactor hears of it a moment later, and of the reload before
+    asked.door.reload()
+    asked.reactor.turn()
+    assert asked.outcomes == []
+    answers[1](AuthRefused("withdrawn"))
+    asked.reactor.turn()
+    assert asked.why == "withdrawn"
+    asked.door.reload()
+    assert (len(answers), asked.reactor.getDelayedCalls()) == (2, [])
+
+
+def test_a_reload_that_changes_nothing_asks_nobody_again() -> None:
+    answers: list[Answer] = []
+    asked = Asked(lambda applicant, answer: answers.append(answer))
+    asked.authorizer.reloaded = lambda: False
+    asked.door.reload()
+    answers[0](RIGHTS)
+    asked.reactor.turn()
+    assert (len(answers), asked.outcomes) == (1, [RIGHTS])
+
+
+@pytest.mark.parametrize("ttl", [float("nan"), 10**400, -(10**400), "60"], ids=["NaN", "huge", "-huge", "text"])
+def test_rights_whose_end_cannot_be_told_are_none(ttl: Any) -> None:
+    rights = Grants([Grant(".*", [".*"], ["publish"])], ttl=ttl)
+    assert Asked(lambda applicant, answer: rights).why == "the authorizer answers with Grants, and no rights"
+
+
+@pytest.mark.parametrize("ttl", [None, 0, -1.0, 1.5, float("inf")])
+def test_any_other_end_will_do(ttl: float | None) -> None:
+    rights = Grants([Grant(".*", [".*"], ["publish"])], ttl=ttl)
+    assert Asked(lambda applicant, answer: rights).outcomes == [rights]
+
+
 def test_a_reload_that_fails_is_one_line() -> None:
     asked = Asked(lambda applicant, answer: RIGHTS)
     guest = Guest()

@@ -10,6 +10,7 @@ import pytest
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.net import http_door
+from nsqtw.net.door import Door as HonestDoor
 from nsqtw.net.http_api import broker_site
 from nsqtw.net.http_routing import FREE, Route
 from nsqtw.rights import MAX_SECRET_BYTES, Answer, Applicant, Guest, Rights
@@ -57,6 +58,28 @@ class Door:
 
     def leave(self, guest: Guest) -> None:
         self.guests.remove(guest)
+
+
+class Knows:
+    """An authorizer that gives everybody the same."""
+
+    def __init__(self, given: Grants) -> None:
+        self._given = given
+
+    def authorize(self, applicant: Applicant, answer: Answer) -> Grants:
+        return self._given
+
+    def reload(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+def wait(web: Web, seconds: int) -> None:
+    for _ in range(seconds):
+        web.world.now += 1
+        web.clock.advance(1)
 
 
 class GuardedWeb(Web):
@@ -116,7 +139,7 @@ def test_who_may_only_publish_can_publish_and_look() -> None:
     web = GuardedWeb(p=grants("^t$", "^$", "publish"))
     for route in routes(web):
         reply = web.bearing("p", route.method.decode(), route.path.decode() + "?topic=t&channel=c", b"x")
-        may = route.path in (b"/ping", b"/info", b"/stats", b"/pub", b"/mpub")
+        may = route.path in (b"/ping", b"/info", b"/stats", b"/v2/openapi.json", b"/pub", b"/mpub")
         assert (reply.status == 200) is may, route
         assert may or reply.outcome == FORBIDDEN
     assert web.bearing("p", "POST", "/pub?topic=u", b"x").outcome == FORBIDDEN
@@ -135,11 +158,60 @@ def test_an_administrator_of_a_topic_is_none_of_the_broker() -> None:
     assert web.bearing("all", "GET", "/config/log_level").status == 200
 
 
+def test_an_administrator_of_a_topic_moves_its_channels_and_says_what_it_keeps() -> None:
+    web = GuardedWeb(a=grants("^t$", "^c?$", "admin"), s=grants("^t$", "^c?$", "subscribe"))
+    seek, retention = "/v2/channel/seek?to=latest&topic={}&channel={}", "/v2/topic/retention?time=1h&topic={}"
+    assert web.bearing("a", "POST", "/topic/create?topic=t").status == 200
+    assert web.bearing("a", "POST", "/channel/create?topic=t&channel=c&start=earliest").status == 200
+    assert web.bearing("a", "POST", seek.format("t", "c")).status == 200
+    assert web.bearing("a", "POST", retention.format("t")).status == 200
+    for secret, target in (
+        ("a", seek.format("t", "d")),
+        ("a", seek.format("u", "c")),
+        ("a", retention.format("u")),
+        ("s", seek.format("t", "c")),
+        ("s", retention.format("t")),
+    ):
+        assert web.bearing(secret, "POST", target).outcome == FORBIDDEN, target
+
+
+def test_who_may_subscribe_may_look_at_what_would_come() -> None:
+    web = GuardedWeb(
+        all=grants(),
+        reader=grants("^t$", ".*", "subscribe"),
+        mail=grants("^t$", "^mail$", "subscribe"),
+        a=grants("^t$", ".*", "admin"),
+    )
+    for channel in ("mail", "audit"):
+        web.bearing("all", "POST", "/topic/create?topic=t")
+        web.bearing("all", "POST", f"/channel/create?topic=t&channel={channel}")
+    whole = [f"/v2/topic/{what}?topic=t" for what in ("log", "log/range", "messages")]
+    mail, audit = (f"/v2/channel/messages?topic=t&channel={channel}" for channel in ("mail", "audit"))
+    for target in (*whole, mail, audit):
+        assert web.bearing("reader", "GET", target).status == 200, target
+        assert web.bearing("reader", "GET", target.replace("=t", "=u")).outcome == FORBIDDEN, target
+        assert web.bearing("a", "GET", target).outcome == FORBIDDEN, target
+    assert web.bearing("mail", "GET", mail).status == 200
+    for target in (*whole, audit):
+        assert web.bearing("mail", "GET", target).outcome == FORBIDDEN, "what only others get"
+
+
 def test_a_channel_that_is_named_beside_does_not_help_with_a_topic() -> None:
     web = GuardedWeb(a=grants("^t$", "^c$", "admin"))
     web.broker.topic("t")
     assert web.bearing("a", "POST", "/topic/delete?topic=t&channel=c").outcome == FORBIDDEN
     assert "t" in web.broker.topics
+
+
+@pytest.mark.parametrize(
+    "target", ["/pub?topic=%ff", "/topic/create?topic=t%ed%a0%80", "/channel/create?topic=t&channel=%ff"]
+)
+def test_bytes_that_are_no_name_are_no_failure(target: str) -> None:
+    everything = Grants([Grant(".*", [".*"], EVERYTHING)])
+    web = GuardedWeb(a=everything)
+    web.broker.door = HonestDoor(web.pump.reactor, Knows(everything), web.pump.now)
+    web.site = broker_site(web.broker, web.pump, tcp_port=TCP_PORT, http_port=HTTP_PORT, version_line=VERSION_LINE)
+    assert web.bearing("a", "POST", target, b"x").status == 400
 
 
 def test_the_first_topic_counts_for_the_door_as_for_the_handler() -> None:
@@ -239,6 +311,36 @@ def test_a_body_comes_in_while_the_door_is_asked() -> None:
     web.door.release()
     assert browser.read()[0].status == 200
     assert web.bodies() == [b"0123456789"]
+
+
+@pytest.mark.parametrize("secret", ["a", "wrong"])
+def test_nothing_more_is_read_until_the_door_has_answered(secret: str) -> None:
+    """Bodies of those who have no credential would fill the memory."""
+    web = GuardedWeb(a=grants())
+    web.door.held = []
+    browser = web.connect()
+    whole = request("POST", "/pub?topic=t", b"0123456789", Authorization=f"Bearer {secret}")
+    browser.send(whole[:-5])
+    assert browser.transport.producerState == "paused"
+    web.door.release()
+    assert browser.transport.producerState == "producing"
+    browser.send(whole[-5:])
+    assert [reply.status for reply in browser.read()] == [200 if secret == "a" else 401]
+    assert browser.ask("GET", "/ping").status == 200
+
+
+def test_a_body_has_all_its_time_after_the_door_has_answered() -> None:
+    """What is not read meanwhile cannot come."""
+    web = GuardedWeb(a=grants(), options={"body_timeout": 5.0})
+    web.door.held = []
+    browser = web.connect()
+    whole = request("POST", "/pub?topic=t", b"0123456789", Authorization="Bearer a")
+    browser.send(whole[:-5])
+    wait(web, 30)
+    web.door.release()
+    wait(web, 2)
+    browser.send(whole[-5:])
+    assert [reply.status for reply in browser.read()] == [200]
 
 
 def test_one_that_is_refused_late_gets_its_answer_and_nothing_is_done() -> None:

@@ -17,7 +17,7 @@ from twisted.logger import LogEvent
 from twisted.python.failure import Failure
 
 from nsqtw.errors import OptionError
-from nsqtw.net.tls import HANDSHAKE_SECONDS
+from nsqtw.net.tls import HANDSHAKE_SECONDS, MOST_ANSWERED_BYTES
 from nsqtw.net.tls_names import suite_name
 from nsqtw.net.tls_settings import TlsSettings
 from nsqtw.options import Options
@@ -244,6 +244,48 @@ def test_what_is_no_tls_any_more_ends_the_connection(guard: Guard) -> None:
     assert not guard.broker.topics
 
 
+class Chatty:
+    """OpenSSL's connection to a peer that sends nothing but KeyUpdates."""
+
+    def __init__(self, real: SSL.Connection) -> None:
+        self._real = real
+        self._said = b""
+
+    def bio_write(self, data: bytes) -> None:
+        self._said += data
+
+    def recv(self, size: int) -> bytes:
+        raise SSL.WantReadError
+
+    def bio_read(self, size: int) -> bytes:
+        if not self._said:
+            raise SSL.WantReadError
+        said, self._said = self._said[:size], self._said[size:]
+        return said
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def test_what_tls_answers_by_itself_has_a_bound(guard: Guard) -> None:
+    """Back-pressure does not reach it: a client that never reads would have it all kept, before any AUTH."""
+    _, transport = guard.connect_securely()
+    tls = transport.protocol
+    tls._connection = Chatty(tls._connection)
+    written = len(transport.value())
+    for _ in range(MOST_ANSWERED_BYTES // 16384):
+        tls.dataReceived(b"x" * 16384)
+    assert not transport.aborting
+    with Log() as lines:
+        tls.dataReceived(b"x")
+        assert transport.aborting
+        assert len(transport.value()) - written == MOST_ANSWERED_BYTES + 1
+        transport.lose(ConnectionLost())
+        guard.settle()
+    (line,) = [line for line in lines if line.startswith("error")]
+    assert line.endswith(": tls: too many answers are asked for."), line
+
+
 def test_a_broker_that_stops_says_goodbye(guard: Guard) -> None:
     client, transport = guard.connect_securely()
     guard.factory.disconnect_all()
@@ -417,6 +459,27 @@ def test_the_name_in_a_certificate(
     guard = Guard(monkeypatch, certificates.server, tls_client_auth_policy=policy, tls_root_ca_file=authority)
     guard.connect_securely(context(certificate=certificates.client))
     assert guard.seen()["common_name"] == name
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now"),
+    [
+        (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x03"),  # the version
+        (b"\x0c\x06friend", b"\x03\x06\x00riend"),  # the name as bits
+    ],
+    ids=["version 4", "bits"],
+)
+def test_a_certificate_that_cannot_be_read_has_no_name(
+    monkeypatch: pytest.MonkeyPatch, certificates: Certificates, tmp_path: Path, was: bytes, is_now: bytes
+) -> None:
+    """Without an authority to verify it nobody has looked at it before."""
+    guard = Guard(monkeypatch, certificates.server, tls_client_auth_policy="require")
+    sound = ssl.PEM_cert_to_DER_cert(Path(certificates.client.certificate).read_text())
+    assert sound.count(was) == 1
+    odd = tmp_path / "odd.crt"
+    odd.write_text(ssl.DER_cert_to_PEM_cert(sound.replace(was, is_now)))
+    guard.connect_securely(context(certificate=Pair(str(odd), certificates.client.key)))
+    assert guard.seen()["common_name"] == ""
 
 
 # -- what is off

@@ -447,3 +447,10 @@ def test_the_read_deadline_is_what_the_last_identify_says() -> None:
     client.expect()
     stage.wait(0.2)
     client.expect(END)
+
+
+def test_it_is_said_ten_times_at_most() -> None:
+    """Reading one and its line in the log take long, and it is done for clients that have shown no secret."""
+    client = Stage().connect()
+    client.send(identify() * 100_000)
+    client.expect(*[OK] * 10, error(b"E_INVALID cannot IDENTIFY more than 10 times"), END)
