@@ -56,6 +56,9 @@ ON_PURPOSE = (
 )
 """At nsqd's default options: better than nsqd, see docs/compatibility.md. With --nsq-compat they have to pass."""
 
+SAFER = (Row("identify_json/large_document", "a body of IDENTIFY has at most 64 KiB"),)
+"""At any options: what nsqd takes and we refuse, see docs/security.md."""
+
 
 def expected(scenario: str, rows: Iterable[Row]) -> Row | None:
     """The row a scenario falls under; None if it has to pass."""
