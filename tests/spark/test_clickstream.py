@@ -4,8 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROJECT = Path(__file__).resolve().parent.parent.parent
-LONG = 280
+LONG = 600
+pytestmark = pytest.mark.timeout(LONG + 60)
 
 
 def test_the_windows_that_came_through_nsq_are_those_of_the_files(tmp_path: Path) -> None:

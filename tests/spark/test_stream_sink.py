@@ -1,5 +1,6 @@
 """``df.writeStream.format("nsq")`` in a real Spark, into the fake nsqd."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,10 @@ def lines(spark: SparkSession, tmp_path: Path) -> DataFrame:
 
 
 def write(folder: Path, name: str, *lines: str) -> None:
-    (folder / "in" / name).write_text("".join(line + "\n" for line in lines))
+    """A file of `lines`; `name` is a number, in whose order the files are read."""
+    file = folder / "in" / name
+    file.write_text("".join(line + "\n" for line in lines))
+    os.utime(file, (1_700_000_000 + int(name),) * 2)
 
 
 def start(frame: DataFrame, nsqd: FakeNsqd, folder: Path, mode: str = "append", **options: str) -> StreamingQuery:
