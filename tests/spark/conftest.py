@@ -1,11 +1,13 @@
-"""Fixtures of the Spark tests: a fake nsqd for each test, one Spark session for all of them."""
+"""Fixtures of the Spark tests: a fake nsqd or a real one for each test, one Spark session for all of them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark_nsq.session import local_session
 
+from tests.process import NsqdProcess
 from tests.spark.fake_nsqd import FakeNsqd
 
 
@@ -13,6 +15,17 @@ from tests.spark.fake_nsqd import FakeNsqd
 def nsqd() -> Iterator[FakeNsqd]:
     with FakeNsqd() as fake:
         yield fake
+
+
+@pytest.fixture
+def real_nsqd(tmp_path: Path) -> Iterator[NsqdProcess]:
+    """A broker of ours as a process, without a topic."""
+    process = NsqdProcess(tmp_path / "broker")
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
 
 
 @pytest.fixture(scope="session")

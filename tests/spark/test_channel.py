@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,9 @@ LONG = 180
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[NsqdProcess]:
-    nsqd = NsqdProcess(tmp_path / "broker")
-    try:
-        nsqd.start()
-        nsqd.create("t", "spark")
-        yield nsqd
-    finally:
-        nsqd.close()
+def broker(real_nsqd: NsqdProcess) -> NsqdProcess:
+    real_nsqd.create("t", "spark")
+    return real_nsqd
 
 
 def publish(broker: NsqdProcess, start: int, stop: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,10 @@ LONG = 180
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[NsqdProcess]:
-    nsqd = NsqdProcess(tmp_path / "broker")
-    try:
-        nsqd.start()
-        nsqd.create("t")
-        nsqd.order("/v2/topic/retention?topic=t&time=1h")
-        yield nsqd
-    finally:
-        nsqd.close()
+def broker(real_nsqd: NsqdProcess) -> NsqdProcess:
+    real_nsqd.create("t")
+    real_nsqd.order("/v2/topic/retention?topic=t&time=1h")
+    return real_nsqd
 
 
 def publish(broker: NsqdProcess, start: int, stop: int) -> list[str]:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,15 +22,10 @@ MSG_TIMEOUT_MS = 2_000
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[NsqdProcess]:
-    nsqd = NsqdProcess(tmp_path / "broker")
-    try:
-        nsqd.start()
-        nsqd.create("t", "spark")
-        nsqd.order("/v2/topic/retention?topic=t&time=1h")
-        yield nsqd
-    finally:
-        nsqd.close()
+def broker(real_nsqd: NsqdProcess) -> NsqdProcess:
+    real_nsqd.create("t", "spark")
+    real_nsqd.order("/v2/topic/retention?topic=t&time=1h")
+    return real_nsqd
 
 
 @pytest.fixture(params=["channel", "log"])
