@@ -10,7 +10,9 @@ from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 
 from tests.certificates import Certificates
 
-pytest.register_assert_rewrite("nsqtw.testing.contracts", "nsqtw.testing.authorizers")
+pytest.register_assert_rewrite(
+    "nsqtw.testing.contracts", "nsqtw.testing.positions_contract", "nsqtw.testing.authorizers"
+)
 
 # How long examples take says how busy the machine is, not whether the code is right.
 settings.register_profile("nsqtw", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -9,9 +9,10 @@ from nsqtw.backends.disk import DiskBackend
 from nsqtw.backends.positions import Positions
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IPositions
-from nsqtw.testing.contracts import BackendContract, FailingCommitContract, PositionsContract
+from nsqtw.testing.contracts import BackendContract, FailingCommitContract
 from nsqtw.testing.files import FaultyFiles
 from nsqtw.testing.memory import MemoryBackend, MemoryPositions
+from nsqtw.testing.positions_contract import PositionsContract
 
 
 def no_report(*damage: object) -> None:
