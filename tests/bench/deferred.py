@@ -24,6 +24,12 @@ from .server import Broker, default_executable, directory, started
 from .watch import MB, Watch
 
 TOPIC, CHANNEL = "deferred", "ch1"
+_BETWEEN_PINGS_SECONDS = 0.01
+"""So that asking how long it takes does not become the load."""
+_LOOK_AGAIN_SECONDS = 0.1
+"""Between two looks at something that takes seconds."""
+_SETTLING_SECONDS = 2.0
+"""A broker saves once a second: what a start leaves to be done is done after that."""
 HOUR_MS = 3_600_000
 _UNANSWERED = 500
 _STATS_ROUNDS = 11
@@ -56,7 +62,7 @@ class Pinger:
                 while connection.recv(4096):
                     pass
             self.waits.append(time.monotonic() - start)
-            time.sleep(0.01)
+            time.sleep(_BETWEEN_PINGS_SECONDS)
 
     def __str__(self) -> str:
         waits = sorted(self.waits)
@@ -126,7 +132,7 @@ def _until_saved(broker: Broker) -> None:
         now = sum(file.stat().st_size for file in broker.data_path.glob("positions.db*"))
         if now != size:
             size, since = now, time.monotonic()
-        time.sleep(0.1)
+        time.sleep(_LOOK_AGAIN_SECONDS)
 
 
 def hour(executable: Path, flags: list[str], count: int) -> None:
@@ -149,7 +155,7 @@ def hour(executable: Path, flags: list[str], count: int) -> None:
                 broker.ask("GET", f"/stats?format=json&topic={TOPIC}")
                 print(f"/stats {time.monotonic() - start:.2f} s after the start behind {ending}; ", end="")
                 print(_state(broker, count), flush=True)
-                time.sleep(2)
+                time.sleep(_SETTLING_SECONDS)
                 print(f"a while later: {_state(broker, count)}", flush=True)
                 broker.end(SIGKILL)
 
@@ -166,7 +172,7 @@ def spread(executable: Path, flags: list[str], count: int, seconds: int) -> None
         print(_state(broker, count), flush=True)
         with Pinger(broker) as pinger:
             while broker.depths(TOPIC).channels[CHANNEL][2]:
-                time.sleep(0.2)
+                time.sleep(_LOOK_AGAIN_SECONDS)
             print(f"falling due: {pinger}; {_state(broker, count)}", flush=True)
         with Pinger(broker) as pinger:
             consuming = (Consuming(broker.tcp_port, TOPIC, CHANNEL),)

@@ -60,6 +60,7 @@ class Nemesis:
 
     def harm(self) -> bool:
         """Do something, or let things go on for a moment. Whether publishers may have been refused meanwhile."""
+        # Traffic between two deeds: without any they would all fall on the same moment of the broker's life.
         time.sleep(self._chance.uniform(0.005, 0.05))
         deed = self._chance.choice(self._deeds)
         if deed is None:
@@ -84,7 +85,7 @@ class Nemesis:
 
     def _pause(self) -> None:
         self._house.halt()
-        time.sleep(self._chance.uniform(0.01, 0.15))
+        time.sleep(self._chance.uniform(0.01, 0.15))  # how long it stands still is the deed
         self._house.resume()
 
     def _jump(self) -> None:
@@ -98,11 +99,11 @@ class Nemesis:
         """A full disk, as the layer of files sees it."""
         self._windows += 1
         self._house.control.fill_disk(self._windows, self._chance.choice((0, 1, 50, 500, 5000)))
-        time.sleep(self._chance.uniform(0.01, 0.1))
+        time.sleep(self._chance.uniform(0.01, 0.1))  # how long the disk is full is the deed
         self._house.control.free_disk()
 
     def _limit(self) -> None:
         """A full disk for everything it writes, the positions too."""
         self._house.limit_files(0)
-        time.sleep(self._chance.uniform(0.01, 0.1))
+        time.sleep(self._chance.uniform(0.01, 0.1))  # how long the disk is full is the deed
         self._house.limit_files(None)

@@ -286,7 +286,7 @@ class Campaign:
                 before, deadline = counts, now + PATIENCE_SECONDS
             if now > deadline:
                 self._raise_for([f"stuck: {place} has {count} and nothing moves" for place, count in counts.items()])
-            time.sleep(0.01)
+            time.sleep(0.01)  # between two looks at /stats; how many there are decides nothing
 
     # -- what comes of it
 

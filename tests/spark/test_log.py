@@ -79,14 +79,20 @@ def test_every_read_has_all_rows_over_a_crash_of_the_broker(spark: SparkSession,
     assert bodies == values(read(spark, broker, fetchBytes="3000")) == values(read(spark, broker))
 
 
+def another_millisecond() -> int:
+    """The Unix time in ms, once it is one in which nothing was published yet: a range has no finer bounds."""
+    before = now = int(time.time() * 1000)
+    while now <= before:
+        time.sleep(0.001)
+        now = int(time.time() * 1000)
+    return now
+
+
 def test_a_range_of_time(spark: SparkSession, broker: NsqdProcess) -> None:
     publish(broker, 0, 10)
-    time.sleep(0.01)
-    start = int(time.time() * 1000)
+    start = another_millisecond()
     middle = publish(broker, 10, 20)
-    time.sleep(0.01)
-    end = int(time.time() * 1000)
-    time.sleep(0.01)
+    end = another_millisecond()
     publish(broker, 20, 30)
     assert middle == values(read(spark, broker, startingTimestamp=str(start), endingTimestamp=str(end)))
 
