@@ -116,5 +116,12 @@ MISTAKES: Sequence[Mistake] = (
     Mistake("a log that is not escaped", "http", log, "one_line", lambda text: text, "no line of plain text"),
     Mistake("JSON that takes much memory", "identify", identify, "decode", _that_takes_much, "grew|bytes of memory"),
     Mistake("JSON that is believed", "identify", identify, "decode", _that_knows_only_json_errors, "Error:"),
-    Mistake("a record without a checksum", "disk", disk_scan.Scan, "_frames_at", _without_a_checksum, "sent|error"),
+    Mistake(
+        "a record without a checksum",
+        "disk",
+        disk_scan.Scan,
+        "_frames_at",
+        _without_a_checksum,
+        r"nobody sent|struct\.error",
+    ),
 )
