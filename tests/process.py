@@ -18,8 +18,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -281,3 +281,27 @@ class NsqdProcess:
             process.kill()
             process.wait()
             raise
+
+
+Start = Callable[..., NsqdProcess]
+"""Starts a broker with the flags it is given."""
+
+
+@contextmanager
+def starting(directory: Path) -> Iterator[Start]:
+    """Starts brokers, each on a data path of its own; none outlives this, or dies of its own failure in it."""
+    started: list[NsqdProcess] = []
+
+    def start_one(*flags: str) -> NsqdProcess:
+        process = NsqdProcess(directory / str(len(started)), *flags)
+        started.append(process)
+        process.start()
+        return process
+
+    try:
+        yield start_one
+    finally:
+        for process in started:
+            process.close()
+    for process in started:
+        process.assert_no_traceback()

@@ -28,9 +28,8 @@ from nsqtw.option_values import TLS_REQUIRED
 from nsqtw.options import Options
 from nsqtw.service import open_to_all
 from nsqtw.testing.authorizers import AuthorizerContract
-from tests.auth.conftest import Start
 from tests.certificates import Certificates, Pair
-from tests.process import NsqdProcess, ReservedPort, wait_until
+from tests.process import NsqdProcess, ReservedPort, Start, wait_until
 from tests.wire import HOST, PATIENCE_SECONDS, Client, Refused
 
 ROOT = Path(__file__).parent.parent.parent
