@@ -29,6 +29,7 @@ from nsqtw.core.caps import Caps
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.cut import Cut, NamedTopic
+from nsqtw.core.directory import Directory, Unlisted
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
 from nsqtw.core.health import Health
 from nsqtw.core.held import PAGE_ROWS, Pages
@@ -95,6 +96,8 @@ class Broker:
         self.log = log
         self.door: Door | None = None
         """Where rights are asked for; None: everybody may do everything."""
+        self.directory: Directory = Unlisted()
+        """Who is told what topics and channels there are."""
         self.agenda = Agenda(lambda: log("critical", "NSQ: something that was due failed"))
         self.naming = Naming(self)
         self.caps = Caps(options)
@@ -141,6 +144,7 @@ class Broker:
         self.log("info", "TOPIC({topic}): created", topic=name)
         topic.touch()
         topic.change_names()
+        self.directory.born(topic)
         return topic
 
     def delete_topic(self, name: str, waiter: Waiter | None = None) -> None:
@@ -148,6 +152,7 @@ class Broker:
         topic = self.topics.pop(name)
         self.log("info", "TOPIC({topic}): deleting", topic=name)
         topic.exit()
+        self.directory.gone(name)
         self.touched.pop(topic, None)
         if topic.log.is_in_memory:
             topic.log.queue.delete()

@@ -6,8 +6,9 @@ commits them, and tells the topic what came of it: `settle` either moves `releas
 messages, or hands the error to the waiters. Nothing is visible before it is committed.
 
 `released` is the topic's one cursor: channels read up to there, and a new channel starts there. It stands still while
-the topic is paused or has no channel; topic depth is what lies above it. Deferred messages above it are in
-`_waiting`: their delay starts when they are released, and nobody has to search the log for them then.
+the topic is paused, held or has no channel; topic depth is what lies above it. Deferred messages above it are in
+`_waiting`: their delay starts when they are released, and nobody has to search the log for them then. A new topic is
+held until it has the channels that others know for it (`Directory`), so that each of them gets its first message.
 
 This module is hot, once per publish command and per segment.
 """
@@ -46,6 +47,8 @@ class Topic:
         """What an OK means: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
         self.paused = False
+        self.is_held = False
+        """A new topic that may lack channels yet; publishing goes on."""
         self.exiting = False
         self.channels: dict[str, Channel] = {}
         self.released = self.restored_end = log.end
@@ -132,7 +135,12 @@ class Topic:
     @property
     def flows(self) -> bool:
         """Whether what is put goes on to channels."""
-        return bool(self.channels) and not self.paused
+        return bool(self.channels) and not self.stands_still
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing is released, channels or not."""
+        return self.paused or self.is_held
 
     # -- channels
 
@@ -152,7 +160,7 @@ class Topic:
         if self.ephemeral and not is_ephemeral(name):
             self.broker.move_out_of_memory(self)
         channel = Channel(self, name)
-        kept = self._kept() if channel.ephemeral and not self.paused else []
+        kept = self._kept() if channel.ephemeral and not self.stands_still else []
         if (start or self.broker.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
             channel.seek(self.reading.kept_from)
         self.channels[name] = channel
@@ -162,6 +170,7 @@ class Topic:
         self.touch()
         if not channel.ephemeral:
             self.change_names()
+        self.broker.directory.came(self.name, name)
         return channel
 
     def delete_channel(self, name: str) -> None:
@@ -173,6 +182,7 @@ class Topic:
         self.broker.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
         channel.exit(disconnect=True)
         channel.empty()
+        self.broker.directory.gone(self.name, name)
         self._hungry.pop(channel, None)
         self.broker.to_serve.pop(channel, None)
         if not (self.ephemeral or channel.ephemeral or self.exiting):
@@ -192,11 +202,26 @@ class Topic:
 
     def unpause(self, now: float) -> None:
         """Release what was kept. BackendError when ephemeral channels cannot be given it; the topic stays paused."""
-        kept = self._kept() if any(channel.ephemeral for channel in self.channels.values()) else []
+        kept = self._kept_for_ephemeral()
         self.paused = False
         self._release_kept(kept, now)
         self.touch()
         self.change_names(at_once=True)
+
+    def hold(self) -> None:
+        """Release nothing until `start`."""
+        self.is_held = True
+
+    def start(self, now: float) -> None:
+        """The channels a new topic should have are there: release what was kept for them."""
+        kept: list[Segment] = []
+        try:
+            kept = self._kept_for_ephemeral()
+        except BackendError as error:  # durable channels read it later
+            self.read_failed(error)
+        self.is_held = False
+        self._release_kept(kept, now)
+        self.touch()
 
     def set_durability(self, durability: str) -> None:
         """
@@ -415,6 +440,10 @@ class Topic:
                 channel.release(kept, now)
             channel.wake()
         self.reading.tell()
+
+    def _kept_for_ephemeral(self) -> list[Segment]:
+        """As `_kept`, when there are ephemeral channels."""
+        return self._kept() if any(channel.ephemeral for channel in self.channels.values()) else []
 
     def _kept(self) -> list[Segment]:
         """What is not released yet, as far as an ephemeral channel could take it. BackendError."""

@@ -1,0 +1,34 @@
+"""Who is told of topics and channels as they come and go, so that others can find them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from nsqtw.core.topic import Topic
+
+
+class Directory(Protocol):
+    """Told by a broker in the middle of a turn; what takes time is for later. None of it may raise."""
+
+    def born(self, topic: Topic) -> None:
+        """A new topic. Who calls `topic.hold()` here calls `topic.start()` later, whatever happens."""
+
+    def came(self, topic: str, channel: str) -> None:
+        """A topic has a new channel."""
+
+    def gone(self, topic: str, channel: str = "") -> None:
+        """A channel is deleted, or "": a topic, of whose channels this was said before."""
+
+
+class Unlisted:
+    """The directory of a broker that nobody looks for."""
+
+    def born(self, topic: Topic) -> None:
+        """Directory API."""
+
+    def came(self, topic: str, channel: str) -> None:
+        """Directory API."""
+
+    def gone(self, topic: str, channel: str = "") -> None:
+        """Directory API."""
