@@ -6,6 +6,8 @@ from nsqtw.errors import OptionError
 from nsqtw.option_file import read_file
 from nsqtw.options import Options
 
+_END = b"-----END CERTIFICATE-----"
+
 
 def check_certificates(options: Options) -> None:
     """OptionError, in nsqd's words, for files that cannot be used, and when TLS is required without any."""
@@ -23,6 +25,21 @@ def check_certificates(options: Options) -> None:
         _check_authorities(options.tls_root_ca_file)
     except OptionError as mistake:
         raise OptionError(f"failed to build client TLS config - {mistake}") from mistake
+
+
+def check_lookupd_certificates(options: Options) -> None:
+    """OptionError for files that cannot be used towards nsqlookupd."""
+    try:
+        if options.lookupd_tls_cert or options.lookupd_tls_key:
+            _check_pair(options.lookupd_tls_cert, options.lookupd_tls_key)
+        _check_authorities(options.lookupd_tls_root_ca_file)
+    except OptionError as mistake:
+        raise OptionError(f"failed to build lookupd TLS config - {mistake}") from mistake
+
+
+def certificates_in(path: str) -> list[bytes]:
+    """The certificates of a file (PEM), one piece each. OptionError when it cannot be read."""
+    return [piece + _END for piece in read_file(path).split(_END)[:-1]]
 
 
 def _check_pair(certificate: str, key: str) -> None:

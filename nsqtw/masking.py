@@ -6,6 +6,7 @@ Option values as they may be shown: an address can hold a user and a password, a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
 MASK = "***"
@@ -29,6 +30,13 @@ def without_argument(auth: str) -> str:
     if name == _ADDRESSES:
         return f"{name}:{','.join(map(without_password, argument.split(',')))}"
     return f"{name}{colon}{MASK}"
+
+
+def without_secret(text: str, secret: str) -> str:
+    """A text of somebody who was told a secret, as it is or in JSON; "" for none."""
+    for form in (secret, json.dumps(secret)[1:-1]):
+        text = text.replace(form, MASK) if form else text
+    return text
 
 
 _SHOWN = {"auth": without_argument, "auth-http-address": without_password}

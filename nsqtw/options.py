@@ -179,8 +179,19 @@ class Options:
     broadcast_tcp_port: int = _option(INTEGER, 0, "TCP port told to nsqlookupd; 0 for the real one")
     broadcast_http_port: int = _option(INTEGER, 0, "HTTP port told to nsqlookupd; 0 for the real one")
     lookupd_tcp_address: tuple[str, ...] = _option(
-        TEXTS, (), "host:port of an nsqlookupd; may be repeated", key="nsqlookupd_tcp_addresses"
+        TEXTS,
+        (),
+        "host:port of an nsqlookupd, dns://host:port for one at each address of a name, or dns+srv://name; "
+        "may be repeated",
+        key="nsqlookupd_tcp_addresses",
     )
+    lookupd_tls: bool = _option(BOOLEAN, False, "speak TLS, from the first byte on, to every nsqlookupd")
+    lookupd_tls_root_ca_file: str = _option(
+        TEXT, "", "certificate authorities for nsqlookupd (PEM); empty for those of the system"
+    )
+    lookupd_tls_cert: str = _option(TEXT, "", "certificate shown to nsqlookupd (PEM)")
+    lookupd_tls_key: str = _option(TEXT, "", "key of that certificate (PEM)")
+    lookupd_secret_file: str = _option(TEXT, "", "file with the secret an nsqlookupd asks for; empty for none")
     auth_http_address: tuple[str, ...] = _option(
         ADDRESSES, (), "host:port or URL of an auth server, for --auth=http; may be repeated", key="auth_http_addresses"
     )

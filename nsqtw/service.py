@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
-from nsqtw.assembly import Parts, assemble, open_authorizer, open_storage, write_names
+from nsqtw.assembly import Parts, assemble, log, open_authorizer, open_storage, write_names
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.net.open_files import raise_limit
@@ -28,6 +28,7 @@ from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
+    from nsqtw.net.lookup_peers import LookupPeers
     from nsqtw.net.statsd import Statsd
     from nsqtw.net.tls_settings import TlsSettings
 
@@ -56,9 +57,7 @@ def lock_data_path(directory: str) -> int:
 
 def unserved(options: Options) -> list[str]:
     """A warning for each option that is set and has no effect, or not the one it seems to have."""
-    names = ("lookupd_tcp_address",)
-    flags = (f"--{name.replace('_', '-')}" for name in names if getattr(options, name))
-    warnings = [f"{flag} has no effect in this version" for flag in flags]
+    warnings = []
     policy = options.tls_client_auth_policy
     if policy not in CLIENT_AUTH_POLICIES:
         known = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
@@ -123,6 +122,7 @@ class BrokerService(Service):
         self._parts: Parts
         self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._statsd: Statsd | None = None
+        self._lookups: LookupPeers | None = None
         self._tls: TlsSettings | None = None
 
     def startService(self) -> None:
@@ -183,9 +183,14 @@ class BrokerService(Service):
 
             self._tls = TlsSettings(options, self._reactor)
         check(options, CHECKS_AFTER_TLS)
+        warnings = self._warnings + unserved(options)
+        if options.lookupd_tls or options.lookupd_secret_file or options.lookupd_tcp_address:
+            from nsqtw.net.lookup_trust import check_lookupd
+
+            warnings += check_lookupd(options)
         _log.info("{version}", version=version_line())
         _log.info("ID: {node_id}", node_id=options.node_id)
-        for warning in self._warnings + unserved(options):
+        for warning in warnings:
             _log.warn("{warning}", warning=warning)
         tcp = _listener(options.tcp_address, undo)
         http = _listener(options.http_address, undo) if options.http_address else None
@@ -198,6 +203,7 @@ class BrokerService(Service):
         parts = self._parts
         parts.pump.wake()  # what became due meanwhile does not wait for a client
         parts.clients.tls = self._tls
+        self._follow_options()
         self._listen("TCP", tcp, parts.clients)
         if http is not None or https is not None:
             self._serve_http(tcp, http, https)
@@ -219,6 +225,7 @@ class BrokerService(Service):
             version_line=version_line(),
             is_local=all(one.is_local for one in (http, https) if one is not None),
             limits=parts.limits,
+            reconfigured=self._follow_options,
         )
         if http is not None:
             is_refused = self._options.tls_required == TLS_REQUIRED["true"]
@@ -229,12 +236,25 @@ class BrokerService(Service):
 
             self._listen("HTTPS", https, HttpsFactory(site, self._tls))
 
+    def _follow_options(self) -> None:
+        """Options may have changed that are not looked at each time they are used."""
+        if self._lookups is not None:
+            self._lookups.follow()
+        elif self._options.lookupd_tcp_address:
+            # Only a broker with an nsqlookupd waits for what that takes.
+            from nsqtw.net.lookup_peers import LookupPeers
+
+            self._lookups = LookupPeers(self._reactor, self._parts.broker, self._parts.pump, log)
+            self._lookups.start()
+
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
         self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
         _log.info("{server}: listening on {address}", server=name, address=listener.address)
 
     async def _stop(self) -> None:
         parts = self._parts
+        if self._lookups is not None:
+            self._lookups.stop()
         for name, address, port, factory in self._ports:
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)

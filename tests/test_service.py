@@ -398,7 +398,7 @@ def test_a_config_file_is_used_and_what_is_odd_in_it_is_said(start: Start, tmp_p
     texts = [line.partition(": ")[2] for line in broker.lines if line.startswith("[b] ")]
     assert "ID: 7" in texts
     assert f"config file {config}: unknown key 'max_msg_sizes', did you mean 'max_msg_size'?" in texts
-    assert "--lookupd-tcp-address has no effect in this version" in texts
+    assert "LOOKUP connecting to 127.0.0.1:1" in texts
 
 
 def test_a_broken_config_file_is_one_line(tmp_path: Path) -> None:
@@ -462,7 +462,6 @@ def test_a_data_path_is_a_directory(tmp_path: Path) -> None:
 
 def test_what_has_no_effect_yet_is_said() -> None:
     assert unserved(Options()) == []
-    assert unserved(Options(lookupd_tcp_address=("a:1",))) == ["--lookupd-tcp-address has no effect in this version"]
     assert unserved(Options(tls_client_auth_policy="require-verify")) == []
     assert unserved(Options(tls_client_auth_policy="Require")) == [
         "--tls-client-auth-policy=Require asks for no client certificate: known are require and require-verify"

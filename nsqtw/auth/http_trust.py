@@ -7,10 +7,8 @@ from typing import Any
 from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer
 
-from nsqtw.option_file import read_file
+from nsqtw.certificates import certificates_in
 from nsqtw.option_values import TLS_VERSIONS
-
-_END = b"-----END CERTIFICATE-----"
 
 
 @implementer(IPolicyForHTTPS)
@@ -38,5 +36,4 @@ class TrustedServers:
 def _roots_in(path: str) -> Any:
     from twisted.internet.ssl import Certificate, trustRootFromCertificates
 
-    pieces = read_file(path).split(_END)[:-1]
-    return trustRootFromCertificates([Certificate.loadPEM(piece + _END) for piece in pieces])  # type: ignore[no-untyped-call]
+    return trustRootFromCertificates([Certificate.loadPEM(one) for one in certificates_in(path)])  # type: ignore[no-untyped-call]

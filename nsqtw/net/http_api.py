@@ -31,6 +31,7 @@ What a request asks stands in its query, never in a form in its body.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.web.http import HTTPFactory
@@ -102,10 +103,12 @@ def broker_site(
     version_line: str,
     is_local: bool = False,
     limits: Limits | None = None,
+    reconfigured: Callable[[], None] = lambda: None,
 ) -> HttpFactory:
     """
     The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how
-    the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has.
+    the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has;
+    `reconfigured` is called when an option has a new value.
     """
     door = None if broker.door is None or broker.options.http_is_open else HttpDoor(broker.door)
     limits = limits or Limits(broker, pump)
@@ -121,7 +124,7 @@ def broker_site(
                 *Administration(broker, pump).routes(),
                 *LogReading(broker, pump).routes(),
                 *Replay(broker, pump).routes(),
-                *Configuration(broker.options).routes(),
+                *Configuration(broker.options, reconfigured).routes(),
                 *Debugging(pump.reactor).routes(),
                 Route(b"GET", b"/v2/openapi.json", _api, needs=ANY_RIGHT),
             ]

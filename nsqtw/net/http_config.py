@@ -2,7 +2,7 @@
 GET and PUT /config/:opt: the options of the running broker, by their config keys (nsqd specification 3.9).
 
 Every option can be read, in its effective value. Two can be changed, and are until the broker stops: whoever uses
-them looks at them each time.
+them looks at them each time, or is told.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _INVALID_SIZE = failure(413, "INVALID_VALUE")
 
 
 class Configuration:
-    """Shows and changes `options`."""
+    """Shows and changes `options`. `changed` is called when one has a new value."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, changed: Callable[[], None] = lambda: None) -> None:
         self._options = options
+        self._changed = changed
         self._nulls: set[str] = set()
         """Lists that were set to `null`, which nsqd shows as that and not as `[]`."""
 
@@ -59,6 +60,7 @@ class Configuration:
             self._nulls.add(key)
             value = ()
         setattr(self._options, BY_KEY[key].name, value)
+        self._changed()
         return self._shown(key)
 
     def _shown(self, key: str) -> Answer:

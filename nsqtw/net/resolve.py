@@ -13,9 +13,9 @@ from zope.interface import implementer
 
 @implementer(IResolutionReceiver)
 class _Addresses:
-    """Collects what a resolver finds; of several an IPv4 one is wanted, as where a broker listens."""
+    """Collects what a resolver finds, IPv4 before IPv6, as where a broker listens."""
 
-    def __init__(self, name: str, found: Deferred[str]) -> None:
+    def __init__(self, name: str, found: Deferred[list[str]]) -> None:
         self._name = name
         self._found = found
         self._addresses: list[IPv4Address | IPv6Address] = []
@@ -32,16 +32,22 @@ class _Addresses:
             return
         self._addresses.sort(key=lambda address: isinstance(address, IPv6Address))
         if self._addresses:
-            self._found.callback(self._addresses[0].host)
+            self._found.callback(list(dict.fromkeys(address.host for address in self._addresses)))
         else:
             self._found.errback(DNSLookupError(f"no address for {self._name}"))
 
 
 def resolve(reactor: Any, name: str) -> Deferred[str]:
+    """As `resolve_all`, with the first of them."""
+    return resolve_all(reactor, name).addCallback(lambda addresses: addresses[0])
+
+
+def resolve_all(reactor: Any, name: str) -> Deferred[list[str]]:
     """
-    Fires with an IPv4 or IPv6 address of the host. DNSLookupError when it has none. Cancelling it stops the waiting.
+    Fires with the addresses of the host, IPv4 before IPv6. DNSLookupError when it has none. Cancelling it stops the
+    waiting.
     """
-    found: Deferred[str] = Deferred()
+    found: Deferred[list[str]] = Deferred()
     try:
         name.encode("idna")  # in the resolver's thread this would end the lookup without an answer
     except UnicodeError:

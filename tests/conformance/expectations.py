@@ -39,7 +39,6 @@ class Row:
 
 
 OPEN = (
-    Row("lookup_client/*", "nsqd does not talk to nsqlookupd yet", but=("lookup_client/unreachable",)),
     Row("lookupd_http/*", "there is no nsqlookupd yet", outcome=Outcome.NOT_PLAYED),
     Row("lookupd_tcp/*", "there is no nsqlookupd yet", outcome=Outcome.NOT_PLAYED),
 )

@@ -1,0 +1,95 @@
+"""Asks an nsqlookupd over HTTP which channels of a topic it knows: `GET /channels?topic=` (nsqd specification 2.1)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.client import Agent, HTTPConnectionPool, RequestTransmissionFailed, ResponseDone, ResponseFailed
+from twisted.web.http import PotentialDataLoss
+from twisted.web.http_headers import Headers
+
+from nsqtw.names import is_ephemeral, is_valid_name
+from nsqtw.options import Options
+
+MOST_ANSWER_BYTES = 1024 * 1024
+_ACCEPT = "application/vnd.nsq; version=1.0"
+
+_log = Logger()
+
+
+class ChannelQuery:
+    """Asks. The options say how long it may take to connect."""
+
+    def __init__(self, reactor: Any, options: Options) -> None:
+        self._agent = Agent(  # type: ignore[no-untyped-call]
+            reactor,
+            connectTimeout=options.http_client_connect_timeout,
+            pool=HTTPConnectionPool(reactor, persistent=False),  # type: ignore[no-untyped-call]
+        )
+
+    async def ask(self, http_address: str, topic: str) -> list[str]:
+        """
+        The durable channels of a topic that the nsqlookupd at `http_address` knows. Cancelling it ends the connection.
+        ValueError for an answer that will not do; any error of the connection.
+        """
+        url = f"http://{http_address}/channels?topic={quote(topic, safe='')}"
+        _log.info("CI: querying nsqlookupd {url}", url=url)
+        try:
+            response = await self._agent.request(b"GET", url.encode("ascii"), Headers({"Accept": [_ACCEPT]}))
+            body = await _read_body(response)
+        except (RequestTransmissionFailed, ResponseFailed) as failure:
+            raise failure.reasons[0].value from None
+        if response.code != 200:
+            raise ValueError(f"got response {response.code}")
+        return _durable_channels(body)
+
+
+def _durable_channels(body: bytes) -> list[str]:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ValueError("the answer is no JSON") from None
+    channels = said.get("channels") if isinstance(said, dict) else None
+    if not isinstance(channels, list):
+        raise ValueError("the answer names no channels")
+    return [name for name in channels if isinstance(name, str) and is_valid_name(name) and not is_ephemeral(name)]
+
+
+def _read_body(response: Any) -> Deferred[bytes]:
+    body = _Body()
+    response.deliverBody(body)
+    return body.whole
+
+
+class _Body(Protocol):
+    """Takes a body in, up to a size."""
+
+    def __init__(self) -> None:
+        self.whole: Deferred[bytes] = Deferred(lambda _: self._break_off())
+        self._received = bytearray()
+
+    def dataReceived(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) > MOST_ANSWER_BYTES and not self.whole.called:
+            self._received.clear()
+            self.whole.errback(ValueError(f"the answer has more than {MOST_ANSWER_BYTES} bytes"))
+            self._break_off()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self.whole.called:
+            return
+        if isinstance(reason.value, ResponseDone | PotentialDataLoss):
+            self.whole.callback(bytes(self._received))
+        else:
+            self.whole.errback(reason)
+
+    def _break_off(self) -> None:
+        end = getattr(self.transport, "abortConnection", None) or getattr(self.transport, "loseConnection", None)
+        if end is not None:
+            end()

@@ -1,0 +1,98 @@
+"""
+How nsqlookupd is connected to: plainly, as nsqd does, or with TLS from the first byte on; and the shared secret.
+
+The files are read for each connection, so what is renewed is used from the next one on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
+from twisted.internet.protocol import Factory
+
+from nsqtw.certificates import certificates_in, check_lookupd_certificates
+from nsqtw.errors import OptionError
+from nsqtw.net.lookup_place import Place
+from nsqtw.option_file import read_file
+from nsqtw.option_values import TLS_VERSIONS
+from nsqtw.options import Options
+
+_MOST_SECRET_BYTES = 1024
+
+
+def check_lookupd(options: Options) -> list[str]:
+    """
+    OptionError when what the options name for nsqlookupd cannot be used. Returns warnings: what has no effect, and a
+    secret that the network can read.
+    """
+    if options.lookupd_tls:
+        check_lookupd_certificates(options)
+    secret = read_secret(options)
+    names = ("lookupd_tls_root_ca_file", "lookupd_tls_cert", "lookupd_tls_key")
+    unused = [name for name in names if getattr(options, name) and not options.lookupd_tls]
+    warnings = [f"--{name.replace('_', '-')} has no effect without --lookupd-tls" for name in unused]
+    if secret and not options.lookupd_tls:
+        warnings.append("--lookupd-secret-file without --lookupd-tls: whoever sees the network learns the secret")
+    return warnings
+
+
+def read_secret(options: Options) -> str:
+    """The secret for nsqlookupd, without the space around it; "" when there is none. OptionError."""
+    path = options.lookupd_secret_file
+    if not path:
+        return ""
+    try:
+        secret = read_file(path).decode("utf-8").strip()
+    except UnicodeDecodeError:
+        secret = ""
+    if not secret or len(secret.encode()) > _MOST_SECRET_BYTES:
+        raise OptionError(f"--lookupd-secret-file must hold a secret of 1 to {_MOST_SECRET_BYTES} bytes: {path}")
+    return secret
+
+
+class Connector:
+    """Connects to the nsqlookupd at `place`."""
+
+    def __init__(self, reactor: Any, options: Options, place: Place) -> None:
+        self._reactor = reactor
+        self._options = options
+        self._place = place
+
+    def __call__(self, factory: Factory) -> Deferred[Any]:
+        """As an endpoint's connect."""
+        try:
+            endpoint: Any = HostnameEndpoint(self._reactor, self._place.host, self._place.port)
+            if self._options.lookupd_tls:
+                endpoint = wrapClientTLS(_tls_to(self._place.name, self._options), endpoint)
+        except Exception:  # a file that is gone, a name that is none, whatever OpenSSL says
+            return fail()
+        connecting: Deferred[Any] = endpoint.connect(factory)
+        return connecting
+
+
+def _tls_to(name: str, options: Options) -> Any:
+    # Who connects plainly does not wait for OpenSSL.
+    from OpenSSL import crypto
+    from twisted.internet.ssl import (
+        Certificate,
+        TLSVersion,
+        optionsForClientTLS,
+        platformTrust,
+        trustRootFromCertificates,
+    )
+
+    authorities = options.lookupd_tls_root_ca_file
+    if authorities:
+        roots = trustRootFromCertificates([Certificate.loadPEM(one) for one in certificates_in(authorities)])  # type: ignore[no-untyped-call]
+    else:
+        roots = platformTrust()  # type: ignore[no-untyped-call]
+    is_highest = options.tls_min_version >= TLS_VERSIONS["tls1.3"]
+    extra: dict[str, Any] = {"raiseMinimumTo": TLSVersion.TLSv1_3 if is_highest else TLSVersion.TLSv1_2}
+    if options.lookupd_tls_cert:
+        pem = crypto.FILETYPE_PEM
+        first, *others = [crypto.load_certificate(pem, one) for one in certificates_in(options.lookupd_tls_cert)]
+        key = crypto.load_privatekey(pem, read_file(options.lookupd_tls_key), b"")
+        extra |= {"certificate": first, "privateKey": key, "extraCertChain": others}
+    return optionsForClientTLS(name, roots, extraCertificateOptions=extra)
