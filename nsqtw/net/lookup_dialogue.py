@@ -148,9 +148,12 @@ class Dialogue:
 
     def gone(self, name: Name) -> None:
         """A topic or channel is no more."""
-        self._to_register.pop(name, None)
+        is_untold = self._to_register.pop(name, None) is not None
         if name in self._told:
             self._to_unregister[name] = None
+        topic = Name(name.topic)
+        if is_untold and name.channel and topic not in self._told:
+            self._to_register.setdefault(topic, False)
 
     # -- bytes
 

@@ -126,6 +126,14 @@ def test_what_comes_and_goes_before_it_is_told_is_not_told() -> None:
     assert talk.sent() == ["REGISTER t"]
 
 
+def test_a_topic_whose_only_channel_goes_before_it_is_told_is_told() -> None:
+    talk = Talk("t:c", "u:c")
+    talk.gone("t:c")
+    talk.gone("u:c")
+    talk.gone("u")
+    assert talk.sent() == ["REGISTER t"]
+
+
 def test_what_is_deleted_and_made_again_is_told_so_in_this_order() -> None:
     talk = Talk("t:c")
     talk.sent()
