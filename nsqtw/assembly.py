@@ -135,7 +135,7 @@ def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuth
     load(broker, saved, stored, pump.now(), named)
     door = None if authorizer is None else Door(reactor, authorizer, pump.now)
     broker.door = door
-    limits = Limits(broker, pump, Descriptors())
+    limits = Limits(options, reactor, pump.now, Descriptors())
     clients = BrokerFactory(reactor, broker, pump, protocols(), limits)
     return Parts(storage, broker, writer, pump, clients, door, limits)
 
