@@ -7,6 +7,7 @@ Who may import whom.
     F3 edges   net                                       F0-F2 and any library
     F3         auth.http                                 as an edge, for its library
     F2 guests  protocols backends auth                   F0-F1; not each other
+    F2         lookupd's registrations                   F0
     F1 core    core                                      F0; no IO, no clock
     F0 words   the other modules at the top
     side       testing client                            F0-F2; nobody imports testing
@@ -46,7 +47,10 @@ ASKING = "auth.http"
 """The modules of auth that speak HTTP."""
 SERVERS = {"lookupd", "admin", "tools"}
 EDGES = {"net", ASKING} | SERVERS
-GUESTS = {"protocols", "backends", "auth"}
+REGISTRATIONS = "lookupd.registrations"
+"""What nsqlookupd knows: modules of lookupd that are no edge."""
+REGISTRATION_MODULES = {"changes", "members", "producer", "registrations", "snapshot"}
+GUESTS = {"protocols", "backends", "auth", REGISTRATIONS}
 SIDE = {"testing", "client"}
 CLOCKS = {"time", "datetime", "sched"}
 OUTSIDE = {
@@ -71,6 +75,8 @@ def part_of(module: Path) -> str:
     parts = module.relative_to(ROOT / "nsqtw").with_suffix("").parts
     if ".".join(parts) in {ASKING, f"{ASKING}_trust"}:
         return ASKING
+    if parts[0] == "lookupd" and parts[-1] in REGISTRATION_MODULES:
+        return REGISTRATIONS
     if len(parts) > 1 or parts[0] in HOUSE:
         return parts[0]
     return "words"
@@ -81,6 +87,8 @@ def part_named(name: str) -> str:
     parts = name.split(".")
     if name.startswith((f"nsqtw.{ASKING}.", f"nsqtw.{ASKING}_trust")):
         return ASKING
+    if name.startswith("nsqtw.lookupd.") and name.split(".")[2] in REGISTRATION_MODULES:
+        return REGISTRATIONS
     known = HOUSE | EDGES | GUESTS | SIDE | {"core"}
     return parts[1] if len(parts) > 1 and parts[1] in known else "words"
 
