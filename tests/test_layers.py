@@ -49,7 +49,17 @@ SERVERS = {"lookupd", "admin", "tools"}
 EDGES = {"net", ASKING} | SERVERS
 REGISTRATIONS = "lookupd.registrations"
 """What nsqlookupd knows: modules of lookupd that are no edge."""
-REGISTRATION_MODULES = {"changes", "members", "producer", "registrations", "snapshot"}
+REGISTRATION_MODULES = {
+    "changes",
+    "directory",
+    "documents",
+    "entries",
+    "members",
+    "producer",
+    "registrations",
+    "snapshot",
+    "watching",
+}
 GUESTS = {"protocols", "backends", "auth", REGISTRATIONS}
 SIDE = {"testing", "client"}
 CLOCKS = {"time", "datetime", "sched"}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from functools import cached_property
+
+from attrs import asdict, frozen
+
+from nsqtw.gotext import json_text
 
 
 @frozen
@@ -25,3 +29,10 @@ class Producer:
     def node(self) -> str:
         """What a tombstone names it by. An IPv6 address has no brackets here (suite specification 6, 9)."""
         return f"{self.broadcast_address}:{self.http_port}"
+
+    @cached_property
+    def document(self) -> bytes:
+        """The JSON object that /lookup shows, made once: it is in every answer about every topic that it has."""
+        fields = asdict(self)
+        del fields["peer_id"]
+        return json_text(fields)

@@ -20,12 +20,9 @@ Times are unix time in nanoseconds, as /debug shows them.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
-
-from attrs import define, field, frozen
+from typing import Any
 
 from nsqtw.errors import CapReached
 from nsqtw.lookupd.changes import (
@@ -44,102 +41,25 @@ from nsqtw.lookupd.changes import (
     Unregistered,
     Watcher,
 )
+from nsqtw.lookupd.directory import ANY, Directory
+from nsqtw.lookupd.entries import CLIENT, NEVER_TOMBSTONED, Key, Lookup, Node, Peer, RegistrationCaps, Topic
 from nsqtw.lookupd.members import add, discard, holds, no_members
 from nsqtw.lookupd.producer import Producer
 from nsqtw.names import is_ephemeral
 
-ANY = "*"
-"""In the place of a topic: all of them."""
-NEVER_TOMBSTONED = -6795364578871345152
-"""What /debug shows for the time of a tombstone that there never was: Go's zero time."""
+__all__ = ["ANY", "NEVER_TOMBSTONED", "Key", "Lookup", "Node", "RegistrationCaps", "Registrations"]
 
 
-class Key(NamedTuple):
-    """A key of NSQ's mapping; `category` is client, topic or channel, what it has not is ""."""
-
-    category: str
-    topic: str = ""
-    channel: str = ""
-
-
-CLIENT = Key("client")
-
-
-class Lookup(NamedTuple):
-    """What /lookup answers."""
-
-    channels: list[str]
-    producers: list[Producer]
-
-
-class Node(NamedTuple):
-    """An nsqd as /nodes shows it. `topics` and `tombstones` are parallel."""
-
-    producer: Producer
-    tombstones: list[bool]
-    topics: list[str]
-    is_stale: bool
-    """From a snapshot, and not heard of since."""
-
-
-@frozen
-class RegistrationCaps:
-    """How much there may be; 0: any number. What a snapshot brings is taken in whatever they are."""
-
-    topics: int = 0
-    channels: int = 0
-    """Of all topics."""
-    registrations: int = 0
-    """Of all connections. REGISTER of a channel makes two, of which one is the topic's."""
-    producer_registrations: int = 0
-    """Of one connection."""
-
-
-@define(eq=False)
-class _Peer:
-    producer: Producer
-    last_update: int
-    topics: dict[str, int | None] = field(factory=dict)
-    """Name -> when it was tombstoned for this topic, if ever."""
-    count: int = 0
-    """The keys it is registered under."""
-    is_silent: bool = False
-    """The watchers were told that it is."""
-    replaces: _Peer | None = None
-    """The peer from a snapshot that is this nsqd too, until the first PING."""
-    replaced_by: _Peer | None = None
-
-    @property
-    def is_connected(self) -> bool:
-        return self.producer.peer_id >= 0
-
-
-@define(eq=False)
-class _Topic:
-    name: str
-    """The one string that all who are registered for it share."""
-    has_key: bool = False
-    """False: it has channels only. So is an ephemeral topic whose last producer unregistered."""
-    members: array[int] = field(factory=no_members)
-    channels: dict[str, array[int]] = field(factory=dict)
-
-
-class Registrations:
+class Registrations(Directory):
     """
     Those of one nsqlookupd. `inactive_after_ns`: how long after its last sign a producer is shown; `tombstone_ns`: how
     long a tombstone hides one.
     """
 
-    def __init__(self, inactive_after_ns: int, tombstone_ns: int, caps: RegistrationCaps = RegistrationCaps()) -> None:
-        self.registration_count = 0
-        """Keys times connections. What a snapshot brought is not counted."""
-        self.channel_count = 0
-        self._inactive_after_ns = inactive_after_ns
-        self._tombstone_ns = tombstone_ns
+    def __init__(self, inactive_after_ns: int, tombstone_ns: int, caps: RegistrationCaps) -> None:
+        super().__init__(inactive_after_ns, tombstone_ns)
         self._caps = caps
-        self._peers: dict[int, _Peer] = {}
-        self._topics: dict[str, _Topic] = {}
-        self._stale: dict[tuple[str, int], _Peer] = {}
+        self._stale: dict[tuple[str, int], Peer] = {}
         self._tombstones: list[tuple[int, int, str]] = []  # a heap: when it ends, whose, for which topic
         self._watchers: list[Watcher] = []
 
@@ -148,7 +68,7 @@ class Registrations:
     def identify(self, producer: Producer, now: int) -> None:
         """A connection says which nsqd it is, once."""
         assert producer.peer_id not in self._peers, "a connection identifies once"
-        peer = self._peers[producer.peer_id] = _Peer(producer, now)
+        peer = self._peers[producer.peer_id] = Peer(producer, now)
         if peer.is_connected:
             peer.replaces = self._stale.pop((producer.broadcast_address, producer.tcp_port), None)
             if peer.replaces is not None:
@@ -284,80 +204,6 @@ class Registrations:
                     heappush(self._tombstones, (now + self._tombstone_ns, peer_id, known.name))
                     self._tell(Tombstoned, known.name, peer.producer)
 
-    # -- questions
-
-    @property
-    def topic_count(self) -> int:
-        """Topics that are known, also those of which only channels are."""
-        return len(self._topics)
-
-    @property
-    def producer_count(self) -> int:
-        """Connections that identified, and the producers that a snapshot brought."""
-        return len(self._peers)
-
-    def topics(self) -> list[str]:
-        """The names of all topics."""
-        return [known.name for known in self._topics.values() if known.has_key]
-
-    def channels(self, topic: str) -> list[str]:
-        """The names of the topic's channels, none for an unknown one. ANY: of all topics, as often as there are any."""
-        return [channel for known in self._named(topic) for channel in known.channels]
-
-    def lookup(self, topic: str, now: int) -> Lookup | None:
-        """
-        The channels of a topic, and who has it: no producer that is silent or tombstoned. ANY: all topics are one.
-        None: there is no such topic.
-        """
-        found: dict[int, Producer] = {}
-        is_known = False
-        for known in self._named(topic):
-            is_known = is_known or known.has_key
-            for peer_id in known.members:
-                peer = self._peers[peer_id]
-                shown = peer.replaced_by or peer
-                if shown is not peer and known.name in shown.topics:
-                    continue
-                if self._is_active(shown, now) and not self._is_hidden(peer.topics[known.name], now):
-                    found[shown.producer.peer_id] = shown.producer
-        return Lookup(self.channels(topic), list(found.values())) if is_known else None
-
-    def nodes(self, now: int) -> list[Node]:
-        """All producers that are not silent."""
-        return list(self.walk_nodes(now))
-
-    def walk_nodes(self, now: int) -> Iterator[Node]:
-        """
-        The same one at a time, for whoever has other things to do in between. Each is as it is when it is asked for;
-        producers that come on the way may be missing.
-        """
-        for peer_id in list(self._peers):
-            peer = self._peers.get(peer_id)
-            if peer is None or peer.replaced_by is not None or not self._is_active(peer, now):
-                continue
-            topics = peer.topics if peer.replaces is None else {**peer.replaces.topics, **peer.topics}
-            hidden = [self._is_hidden(at, now) for at in topics.values()]
-            yield Node(peer.producer, hidden, list(topics), not peer.is_connected)
-
-    def debug(self) -> dict[str, list[dict[str, Any]]]:
-        """The whole mapping as /debug shows it (suite specification 1.5), without keys that have no producers."""
-        return dict(self.walk_debug())
-
-    def walk_debug(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """The same one key at a time, under the conditions of `walk_nodes`."""
-        if self._peers:
-            yield "client::", [_described(peer, None) for peer in self._peers.values()]
-        for name in list(self._topics):
-            known = self._topics.get(name)
-            if known is None:
-                continue
-            if known.members:
-                peers = [self._peers[peer_id] for peer_id in known.members]
-                yield f"topic:{name}:", [_described(peer, peer.topics[name]) for peer in peers]
-            for channel, members in list(known.channels.items()):
-                if members:
-                    yield f"channel:{name}:{channel}", [_described(self._peers[peer_id], None) for peer_id in members]
-
     # -- time and watchers
 
     def pass_time(self, now: int) -> None:
@@ -392,19 +238,7 @@ class Registrations:
 
     # -- parts
 
-    def _named(self, topic: str) -> list[_Topic]:
-        if topic == ANY:
-            return list(self._topics.values())
-        known = self._topics.get(topic)
-        return [] if known is None else [known]
-
-    def _is_active(self, peer: _Peer, now: int) -> bool:
-        return now - peer.last_update <= self._inactive_after_ns
-
-    def _is_hidden(self, tombstoned_at: int | None, now: int) -> bool:
-        return tombstoned_at is not None and now - tombstoned_at < self._tombstone_ns
-
-    def _check_room(self, peer: _Peer, wanted: int) -> None:
+    def _check_room(self, peer: Peer, wanted: int) -> None:
         for what, limit, present in (
             ("registrations of one producer", self._caps.producer_registrations, peer.count),
             ("registrations", self._caps.registrations, self.registration_count),
@@ -412,7 +246,7 @@ class Registrations:
             if limit and present + wanted > limit:
                 raise CapReached(what, limit)
 
-    def _made(self, topic: str, channel: str | None, *, is_capped: bool = True) -> _Topic:
+    def _made(self, topic: str, channel: str | None, *, is_capped: bool = True) -> Topic:
         """The topic with its key, and the channel's if one is named."""
         known = self._topics.get(topic)
         is_new = channel is not None and (known is None or channel not in known.channels)
@@ -421,7 +255,7 @@ class Registrations:
         if is_capped and is_new and self._caps.channels and self.channel_count >= self._caps.channels:
             raise CapReached("channels", self._caps.channels)
         if known is None:
-            known = self._topics[topic] = _Topic(topic)
+            known = self._topics[topic] = Topic(topic)
         if not known.has_key:
             known.has_key = True
             self._tell(TopicCreated, topic)
@@ -432,7 +266,7 @@ class Registrations:
             self._tell(ChannelCreated, topic, channel)
         return known
 
-    def _leave_channel(self, peer: _Peer, known: _Topic, channel: str) -> list[Key]:
+    def _leave_channel(self, peer: Peer, known: Topic, channel: str) -> list[Key]:
         members = known.channels.get(channel)
         if members is None or not discard(members, peer.producer.peer_id):
             return []
@@ -440,13 +274,13 @@ class Registrations:
         self._tell(Unregistered, known.name, channel, peer.producer)
         return [Key("channel", known.name, channel)]
 
-    def _leave_topic(self, peer: _Peer, known: _Topic) -> list[Key]:
+    def _leave_topic(self, peer: Peer, known: Topic) -> list[Key]:
         removed = self._remove_from(peer, known)
         for key in removed:
             self._tell(Unregistered, key.topic, key.channel or None, peer.producer)
         return removed
 
-    def _remove_from(self, peer: _Peer, known: _Topic) -> list[Key]:
+    def _remove_from(self, peer: Peer, known: Topic) -> list[Key]:
         """Take it out of the topic and of all its channels, without a word."""
         peer_id = peer.producer.peer_id
         removed = [Key("channel", known.name, name) for name, them in known.channels.items() if discard(them, peer_id)]
@@ -456,13 +290,13 @@ class Registrations:
         self._count(peer, -len(removed))
         return removed
 
-    def _drop_channel(self, known: _Topic, channel: str) -> None:
+    def _drop_channel(self, known: Topic, channel: str) -> None:
         for peer_id in known.channels.pop(channel):
             self._count(self._peers[peer_id], -1)
         self.channel_count -= 1
         self._tell(ChannelDeleted, known.name, channel)
 
-    def _drop_topic_key(self, known: _Topic) -> None:
+    def _drop_topic_key(self, known: Topic) -> None:
         for peer_id in known.members:
             peer = self._peers[peer_id]
             del peer.topics[known.name]
@@ -471,28 +305,11 @@ class Registrations:
         known.has_key = False
         self._tell(TopicDeleted, known.name)
 
-    def _forget_if_empty(self, known: _Topic) -> None:
+    def _forget_if_empty(self, known: Topic) -> None:
         if not known.has_key and not known.channels:
             self._topics.pop(known.name, None)
 
-    def _count(self, peer: _Peer, change: int) -> None:
+    def _count(self, peer: Peer, change: int) -> None:
         peer.count += change
         if peer.is_connected:
             self.registration_count += change
-
-
-def _described(peer: _Peer, tombstoned_at: int | None) -> dict[str, Any]:
-    producer = peer.producer
-    return {
-        "broadcast_address": producer.broadcast_address,
-        "hostname": producer.hostname,
-        "http_port": producer.http_port,
-        "id": producer.remote_address,
-        "last_update": peer.last_update,
-        "tcp_port": producer.tcp_port,
-        "tombstoned": tombstoned_at is not None,
-        "tombstoned_at": NEVER_TOMBSTONED if tombstoned_at is None else tombstoned_at,
-        "topology_region": producer.topology_region,
-        "topology_zone": producer.topology_zone,
-        "version": producer.version,
-    }

@@ -205,7 +205,7 @@ def test_debug_shows_every_entry_and_its_tombstone_after_its_end() -> None:
     tombstoned_at = world.now
     world.wait(TOMBSTONE / SECOND)
     debug = world.registrations.debug()
-    assert list(debug) == ["client::", "topic:t:", "channel:t:c"]
+    assert list(debug) == ["channel:t:c", "client::", "topic:t:"]
     plain = {
         "broadcast_address": "a",
         "hostname": "a.host",
