@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from nsqtw.errors import OptionError
 from nsqtw.option_file import read_file
-from nsqtw.options import Options
 
 _END = b"-----END CERTIFICATE-----"
 
 
-def check_certificates(options: Options) -> None:
+class TlsOptions(Protocol):
+    """What the options of a daemon say about TLS."""
+
+    tls_cert: str
+    tls_key: str
+    tls_root_ca_file: str
+    tls_client_auth_policy: str
+    tls_required: int
+    tls_min_version: int
+
+
+def check_certificates(options: TlsOptions) -> None:
     """OptionError, in nsqd's words, for files that cannot be used, and when TLS is required without any."""
     if options.tls_cert or options.tls_key:
         try:
@@ -27,12 +39,12 @@ def check_certificates(options: Options) -> None:
         raise OptionError(f"failed to build client TLS config - {mistake}") from mistake
 
 
-def check_lookupd_certificates(options: Options) -> None:
-    """OptionError for files that cannot be used towards nsqlookupd."""
+def check_lookupd_certificates(certificate: str, key: str, authorities: str) -> None:
+    """OptionError for files that cannot be used towards nsqlookupd; each may be "" for none."""
     try:
-        if options.lookupd_tls_cert or options.lookupd_tls_key:
-            _check_pair(options.lookupd_tls_cert, options.lookupd_tls_key)
-        _check_authorities(options.lookupd_tls_root_ca_file)
+        if certificate or key:
+            _check_pair(certificate, key)
+        _check_authorities(authorities)
     except OptionError as mistake:
         raise OptionError(f"failed to build lookupd TLS config - {mistake}") from mistake
 

@@ -7,7 +7,7 @@ Every error nsqtw raises on purpose, in one tree.
     ├── BrokenStream         what a peer sends cannot be decompressed: as if it could not be read any further
     ├── Exiting              the topic or channel is being deleted, or the broker stops
     ├── ChannelFull          the channel has as many consumers as it may have
-    ├── CapReached           the broker has as many topics or channels as it may have
+    ├── CapReached           there are as many topics, channels or registrations as there may be
     ├── InvalidName          no topic or channel can have this name
     ├── BackendError         storage refused: text is what follows "PUB failed "
     │   └── BackendFull      ... because there is no space left
@@ -86,7 +86,10 @@ class ChannelFull(NsqtwError):
 
 
 class CapReached(NsqtwError):
-    """The broker already has `max-topics` topics or `max-channels` channels; `what` says of which. For clients."""
+    """
+    The broker already has `max-topics` topics or `max-channels` channels, or nsqlookupd as many registrations as it may
+    have; `what` says of which. For clients.
+    """
 
     def __init__(self, what: str, limit: int) -> None:
         super().__init__(f"{what} exceed limit of {limit}")

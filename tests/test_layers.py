@@ -3,9 +3,11 @@ Who may import whom.
 
     F4 house   plugins metadata takeover assembly service tap fsck ...
                                                          everything below
-    F3 edges   net lookupd admin tools                   F0-F2 and any library
+    F3 servers lookupd admin tools                       as an edge, and net
+    F3 edges   net                                       F0-F2 and any library
     F3         auth.http                                 as an edge, for its library
     F2 guests  protocols backends auth                   F0-F1; not each other
+    F2         lookupd's registrations                   F0
     F1 core    core                                      F0; no IO, no clock
     F0 words   the other modules at the top
     side       testing client                            F0-F2; nobody imports testing
@@ -34,15 +36,31 @@ HOUSE = {
     "assembly",
     "service",
     "process",
+    "program",
     "tap",
+    "tap_lookupd",
     "twistd_service",
     "fsck",
     "commands",
 }
 ASKING = "auth.http"
 """The modules of auth that speak HTTP."""
-EDGES = {"net", "lookupd", "admin", "tools", ASKING}
-GUESTS = {"protocols", "backends", "auth"}
+SERVERS = {"lookupd", "admin", "tools"}
+EDGES = {"net", ASKING} | SERVERS
+REGISTRATIONS = "lookupd.registrations"
+"""What nsqlookupd knows: modules of lookupd that are no edge."""
+REGISTRATION_MODULES = {
+    "changes",
+    "directory",
+    "documents",
+    "entries",
+    "members",
+    "producer",
+    "registrations",
+    "snapshot",
+    "watching",
+}
+GUESTS = {"protocols", "backends", "auth", REGISTRATIONS}
 SIDE = {"testing", "client"}
 CLOCKS = {"time", "datetime", "sched"}
 OUTSIDE = {
@@ -67,6 +85,8 @@ def part_of(module: Path) -> str:
     parts = module.relative_to(ROOT / "nsqtw").with_suffix("").parts
     if ".".join(parts) in {ASKING, f"{ASKING}_trust"}:
         return ASKING
+    if parts[0] == "lookupd" and parts[-1] in REGISTRATION_MODULES:
+        return REGISTRATIONS
     if len(parts) > 1 or parts[0] in HOUSE:
         return parts[0]
     return "words"
@@ -77,6 +97,8 @@ def part_named(name: str) -> str:
     parts = name.split(".")
     if name.startswith((f"nsqtw.{ASKING}.", f"nsqtw.{ASKING}_trust")):
         return ASKING
+    if name.startswith("nsqtw.lookupd.") and name.split(".")[2] in REGISTRATION_MODULES:
+        return REGISTRATIONS
     known = HOUSE | EDGES | GUESTS | SIDE | {"core"}
     return parts[1] if len(parts) > 1 and parts[1] in known else "words"
 
@@ -107,6 +129,8 @@ def may_import(part: str) -> set[str]:
     if part in GUESTS:
         return below | {part}
     below |= GUESTS
+    if part in SERVERS:
+        return below | {part, "net"}
     if part in EDGES | SIDE:
         return below | {part}
     return below | EDGES | HOUSE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +15,7 @@ from twisted.web.http_headers import Headers
 
 from nsqtw.names import is_ephemeral, is_valid_name
 from nsqtw.options import Options
+from nsqtw.protocols.go_json import read_object
 
 MOST_ANSWER_BYTES = 1024 * 1024
 _ACCEPT = "application/vnd.nsq; version=1.0"
@@ -52,12 +52,9 @@ class ChannelQuery:
 
 def _durable_channels(body: bytes) -> list[str]:
     try:
-        said = json.loads(body)
+        channels = read_object(body, {"channels": []})["channels"]
     except (ValueError, RecursionError):
-        raise ValueError("the answer is no JSON") from None
-    channels = said.get("channels") if isinstance(said, dict) else None
-    if not isinstance(channels, list):
-        raise ValueError("the answer names no channels")
+        raise ValueError("the answer does not say which channels") from None
     return [name for name in channels if isinstance(name, str) and is_valid_name(name) and not is_ephemeral(name)]
 
 

@@ -20,13 +20,14 @@ import struct
 from collections import deque
 from collections.abc import Iterable
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import attrs
 
 from nsqtw.interfaces import OperatorLog
 from nsqtw.masking import without_secret
 from nsqtw.net.listen import join_host_port
+from nsqtw.protocols.go_json import read_object
 
 MAGIC = b"  V1"
 PING_SECONDS = 15.0
@@ -251,8 +252,8 @@ class Dialogue:
             self._fail("it does not want us")
             return
         try:
-            self.lookupd = _read_lookupd(answer)
-        except ValueError:
+            self.lookupd = Lookupd(**read_object(answer, attrs.asdict(Lookupd())))
+        except (ValueError, RecursionError):
             self._fail(f"parsing response - {self._shown(answer)}")
             return
         self._ping_due = now + PING_SECONDS
@@ -273,22 +274,3 @@ class Dialogue:
         waiting = f"{self._unanswered[0]} - " if self._unanswered else ""
         self.failure = self.failure or f"{waiting}{reason}"
         self._answer_due = self._ping_due = inf
-
-
-def _read_lookupd(answer: bytes) -> Lookupd:
-    """ValueError for what does not say who answers."""
-    try:
-        said = json.loads(answer)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-    if not isinstance(said, dict):
-        raise ValueError("no object")
-    found: dict[str, Any] = {}
-    for field in attrs.fields(Lookupd):
-        value = said.get(field.name)
-        if value is None:
-            continue
-        if type(value) is not type(field.default):
-            raise ValueError(f"{field.name} is no {type(field.default).__name__}")
-        found[field.name] = value
-    return Lookupd(**found)

@@ -10,8 +10,8 @@ and the time, and writes what it has at the end of a turn, however many topics c
 CONNECT_SECONDS, names and all. Between attempts the link waits from FIRST_RETRY_SECONDS up to LONGEST_RETRY_SECONDS,
 longer each time, until a connection has lived for the time of a ping.
 
-A name that the nsqlookupd refused is not sent again for REFUSED_SECONDS: each such answer costs the connection, and all
-the other names with it.
+A name that the nsqlookupd refused is not among the first of a new connection for REFUSED_SECONDS: each such answer may
+cost the connection, and all the other names with it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def check_lookupd(options: Options) -> list[str]:
     secret that the network can read.
     """
     if options.lookupd_tls:
-        check_lookupd_certificates(options)
+        check_lookupd_certificates(options.lookupd_tls_cert, options.lookupd_tls_key, options.lookupd_tls_root_ca_file)
     secret = read_secret(options)
     names = ("lookupd_tls_root_ca_file", "lookupd_tls_cert", "lookupd_tls_key")
     unused = [name for name in names if getattr(options, name) and not options.lookupd_tls]

@@ -219,7 +219,6 @@ def test_an_answer_that_comes_in_drops_has_no_more_time_than_one_that_comes_at_o
         (sized(b"E_BAD_BODY IDENTIFY missing fields"), "parsing response - E_BAD_BODY IDENTIFY missing fields"),
         (sized(b""), "parsing response - "),
         (sized(b"[]"), "parsing response - []"),
-        (sized(b"null"), "parsing response - null"),
         (sized(b'{"http_port":"4161"}'), 'parsing response - {"http_port":"4161"}'),
         (sized(b'{"http_port":true}'), 'parsing response - {"http_port":true}'),
         (sized(b"\xff\n"), "parsing response - \\xff\n"),

@@ -1,0 +1,1 @@
+"""nsqlookupd: where which topics are to be found (suite specification 1)."""

@@ -1,0 +1,124 @@
+"""
+What happens to the registrations, as those are told who watch them.
+
+Every change says how something is from now on, never by how much it changed: to be told one twice does no harm. One
+who was told the changes of `Registrations.state()` and since then every change, in order, knows all there is to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from attrs import frozen
+
+from nsqtw.lookupd.producer import Producer
+
+
+@frozen
+class ProducerCame:
+    """An nsqd identified. It has no registrations yet."""
+
+    producer: Producer
+
+
+@frozen
+class ProducerGone:
+    """An nsqd is gone, and with it every registration of its own. Topics and channels stay."""
+
+    producer: Producer
+
+
+@frozen
+class ProducerSilent:
+    """Nothing was heard of an nsqd for longer than the inactive timeout: no lookup shows it."""
+
+    producer: Producer
+
+
+@frozen
+class ProducerBack:
+    """A silent one was heard of."""
+
+    producer: Producer
+
+
+@frozen
+class TopicCreated:
+    """A topic is known, whether it has producers or not."""
+
+    topic: str
+
+
+@frozen
+class TopicDeleted:
+    """A topic is not known any more, and nobody is registered for it."""
+
+    topic: str
+
+
+@frozen
+class ChannelCreated:
+    """A channel is known, whether it has producers or not."""
+
+    topic: str
+    channel: str
+
+
+@frozen
+class ChannelDeleted:
+    """A channel is not known any more, and nobody is registered for it."""
+
+    topic: str
+    channel: str
+
+
+@frozen
+class Registered:
+    """An nsqd has this topic (`channel` is None) or this channel of it."""
+
+    topic: str
+    channel: str | None
+    producer: Producer
+
+
+@frozen
+class Unregistered:
+    """An nsqd does not have this topic (`channel` is None) or this channel of it any more."""
+
+    topic: str
+    channel: str | None
+    producer: Producer
+
+
+@frozen
+class Tombstoned:
+    """For this topic no lookup shows this nsqd, for the time that tombstones last."""
+
+    topic: str
+    producer: Producer
+
+
+@frozen
+class TombstoneEnded:
+    """The time of a tombstone is over."""
+
+    topic: str
+    producer: Producer
+
+
+Change: TypeAlias = (
+    ProducerCame
+    | ProducerGone
+    | ProducerSilent
+    | ProducerBack
+    | TopicCreated
+    | TopicDeleted
+    | ChannelCreated
+    | ChannelDeleted
+    | Registered
+    | Unregistered
+    | Tombstoned
+    | TombstoneEnded
+)
+Watcher: TypeAlias = Callable[[Change], None]

@@ -1,0 +1,151 @@
+"""
+The registrations as they are asked for: lookups, nodes, everything (suite specification 1.5). Nothing here changes any.
+
+What walks over all of them gives one piece at a time, for whoever has other things to do in between; no piece is more
+than one producer, one key, or one topic. Each is as it is when it is asked for, and what comes on the way may be
+missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nsqtw.lookupd.changes import (
+    Change,
+    ChannelCreated,
+    ProducerCame,
+    ProducerSilent,
+    Registered,
+    Tombstoned,
+    TopicCreated,
+)
+from nsqtw.lookupd.entries import Lookup, Node, Peer, Topic
+from nsqtw.lookupd.producer import Producer
+
+ANY = "*"
+"""In the place of a topic: all of them."""
+
+
+class Directory:
+    """What one nsqlookupd knows. See `Registrations`, which it is the readable side of."""
+
+    def __init__(self, inactive_after_ns: int, tombstone_ns: int) -> None:
+        self.registration_count = 0
+        """Keys times connections. What a snapshot brought is not counted."""
+        self.channel_count = 0
+        self._inactive_after_ns = inactive_after_ns
+        self._tombstone_ns = tombstone_ns
+        self._peers: dict[int, Peer] = {}
+        self._topics: dict[str, Topic] = {}
+
+    @property
+    def topic_count(self) -> int:
+        """Topics that are known, also those of which only channels are."""
+        return len(self._topics)
+
+    @property
+    def producer_count(self) -> int:
+        """Connections that identified, and the producers that a snapshot brought."""
+        return len(self._peers)
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        return [known.name for known in self._topics.values() if known.has_key]
+
+    def channels(self, topic: str) -> list[str]:
+        """The names of the topic's channels, none for an unknown one. ANY: of all topics, as often as there are any."""
+        return [channel for known in self._named(topic) for channel in known.channels]
+
+    def lookup(self, topic: str, now: int) -> Lookup | None:
+        """
+        The channels of a topic, and who has it: no producer that is silent or tombstoned. ANY: all topics are one.
+        None: there is no such topic.
+        """
+        found: dict[int, Producer] = {}
+        is_known = False
+        for known in self._named(topic):
+            is_known = is_known or known.has_key
+            for peer_id in known.members:
+                peer = self._peers[peer_id]
+                shown = peer.replaced_by or peer
+                if shown is not peer and known.name in shown.topics:
+                    continue
+                if self._is_active(shown, now) and not self._is_hidden(peer.topics[known.name], now):
+                    found[shown.producer.peer_id] = shown.producer
+        return Lookup(self.channels(topic), list(found.values())) if is_known else None
+
+    def nodes(self, now: int) -> list[Node]:
+        """All producers that are not silent."""
+        return list(self.walk_nodes(now))
+
+    def walk_nodes(self, now: int) -> Iterator[Node]:
+        """The same, one at a time."""
+        for peer_id in list(self._peers):
+            peer = self._peers.get(peer_id)
+            if peer is None or peer.replaced_by is not None or not self._is_active(peer, now):
+                continue
+            topics = peer.topics if peer.replaces is None else {**peer.replaces.topics, **peer.topics}
+            hidden = [at is not None and self._is_hidden(at, now) for at in topics.values()]
+            yield Node(peer.producer, hidden, list(topics), not peer.is_connected)
+
+    def debug(self) -> dict[str, list[dict[str, Any]]]:
+        """The whole mapping as /debug shows it, without keys that have no producers."""
+        return dict(self.walk_debug())
+
+    def walk_debug(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """The same, one key at a time."""
+        names = sorted(self._topics, key=lambda name: f"{name}:")
+        for name in names:
+            channels = self._topics[name].channels if name in self._topics else {}
+            for channel in sorted(channels):
+                members = channels.get(channel)
+                if members:
+                    yield f"channel:{name}:{channel}", [self._peers[peer_id].described() for peer_id in members]
+        if self._peers:
+            yield "client::", [peer.described() for peer in self._peers.values()]
+        for name in names:
+            known = self._topics.get(name)
+            if known is not None and known.members:
+                peers = [self._peers[peer_id] for peer_id in known.members]
+                yield f"topic:{name}:", [peer.described(peer.topics[name]) for peer in peers]
+
+    def state(self, now: int, topic: str | None = None) -> Iterator[list[Change]]:
+        """
+        The changes that make what is known now out of nothing, of all topics or of one. A step is one producer or one
+        topic, and is to be told before any change that comes after it.
+        """
+        if topic is None:
+            for peer in list(self._peers.values()):
+                if peer.producer.peer_id in self._peers:
+                    silent: list[Change] = [ProducerSilent(peer.producer)] if peer.is_silent else []
+                    yield [ProducerCame(peer.producer), *silent]
+        for name in list(self._topics) if topic is None else [topic]:
+            known = self._topics.get(name)
+            if known is not None:
+                yield self._state_of(known, now)
+
+    def _state_of(self, known: Topic, now: int) -> list[Change]:
+        name = known.name
+        changes: list[Change] = [TopicCreated(name)] if known.has_key else []
+        for peer_id in known.members:
+            peer = self._peers[peer_id]
+            changes.append(Registered(name, None, peer.producer))
+            if self._is_hidden(peer.topics[name], now):
+                changes.append(Tombstoned(name, peer.producer))
+        for channel, members in known.channels.items():
+            changes.append(ChannelCreated(name, channel))
+            changes += [Registered(name, channel, self._peers[peer_id].producer) for peer_id in members]
+        return changes
+
+    def _named(self, topic: str) -> list[Topic]:
+        if topic == ANY:
+            return list(self._topics.values())
+        known = self._topics.get(topic)
+        return [] if known is None else [known]
+
+    def _is_active(self, peer: Peer, now: int) -> bool:
+        return now - peer.last_update <= self._inactive_after_ns
+
+    def _is_hidden(self, tombstoned_at: int | None, now: int) -> bool:
+        return tombstoned_at is not None and now - tombstoned_at < self._tombstone_ns

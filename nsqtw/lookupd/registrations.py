@@ -1,0 +1,315 @@
+"""
+The registrations: which nsqd has which topics and channels (suite specification 1.4).
+
+Theory of operation. NSQ describes a mapping of keys to producers; it is kept from both sides.
+
+    _topics   name -> the topic's own key, the keys of its channels, and who is registered under each
+    _peers    number of a connection -> who it is, when it was last heard of, its topics and their tombstones
+
+An nsqd that is registered for a channel is registered for its topic too, so what a connection has is found through
+its topics. A key stays when its last producer goes; only `delete_*`, and UNREGISTER of something ephemeral, take keys
+away. That an nsqd is silent, or a tombstone's time over, is seen by comparing with `now` whenever somebody asks;
+`pass_time` only tells the watchers, and forgets what a snapshot brought and nobody confirmed.
+
+What a snapshot brought is a peer without a connection. When an nsqd with the same address identifies, lookups show
+the new connection in its place, for the old registrations too until the nsqd has said all its topics again, which it
+has at its first PING: so a restart of nsqlookupd leaves no gap. No other two connections are taken for one nsqd.
+
+Times are unix time in nanoseconds, as /debug shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+from nsqtw.errors import CapReached
+from nsqtw.lookupd.changes import (
+    Change,
+    ChannelCreated,
+    ChannelDeleted,
+    ProducerBack,
+    ProducerCame,
+    ProducerGone,
+    ProducerSilent,
+    Registered,
+    Tombstoned,
+    TombstoneEnded,
+    TopicCreated,
+    TopicDeleted,
+    Unregistered,
+    Watcher,
+)
+from nsqtw.lookupd.directory import ANY, Directory
+from nsqtw.lookupd.entries import CLIENT, NEVER_TOMBSTONED, Key, Lookup, Node, Peer, RegistrationCaps, Topic
+from nsqtw.lookupd.members import add, discard, holds, no_members
+from nsqtw.lookupd.producer import Producer
+from nsqtw.names import is_ephemeral
+
+__all__ = ["ANY", "NEVER_TOMBSTONED", "Key", "Lookup", "Node", "RegistrationCaps", "Registrations"]
+
+
+class Registrations(Directory):
+    """
+    Those of one nsqlookupd. `inactive_after_ns`: how long after its last sign a producer is shown; `tombstone_ns`: how
+    long a tombstone hides one.
+    """
+
+    def __init__(self, inactive_after_ns: int, tombstone_ns: int, caps: RegistrationCaps) -> None:
+        super().__init__(inactive_after_ns, tombstone_ns)
+        self._caps = caps
+        self._stale: dict[tuple[str, int], Peer] = {}
+        self._tombstones: list[tuple[int, int, str]] = []  # a heap: when it ends, whose, for which topic
+        self._watchers: list[Watcher] = []
+
+    # -- what producers say
+
+    def identify(self, producer: Producer, now: int) -> None:
+        """A connection says which nsqd it is, once."""
+        assert producer.peer_id not in self._peers, "a connection identifies once"
+        peer = self._peers[producer.peer_id] = Peer(producer, now)
+        if peer.is_connected:
+            peer.replaces = self._stale.pop((producer.broadcast_address, producer.tcp_port), None)
+            if peer.replaces is not None:
+                peer.replaces.replaced_by = peer
+        else:
+            self._stale[producer.broadcast_address, producer.tcp_port] = peer
+        self._tell(ProducerCame, producer)
+
+    def touch(self, peer_id: int, now: int) -> None:
+        """A PING; before IDENTIFY it means nothing. From here on, what the nsqd has not registered it does not have."""
+        peer = self._peers.get(peer_id)
+        if peer is None:
+            return
+        peer.last_update = now
+        if peer.is_silent:
+            peer.is_silent = False
+            self._tell(ProducerBack, peer.producer)
+        if peer.replaces is not None:
+            self.gone(peer.replaces.producer.peer_id)
+
+    def register(self, peer_id: int, topic: str, channel: str | None = None) -> list[Key]:
+        """
+        The nsqd has this topic, and this channel of it unless `channel` is None or "". Returns the keys it was not
+        registered under before. CapReached: then nothing has changed.
+        """
+        peer = self._peers[peer_id]
+        known = self._topics.get(topic)
+        added = []
+        if channel:
+            members = known.channels.get(channel) if known is not None else None
+            if members is None or not holds(members, peer_id):
+                added.append(Key("channel", topic, channel))
+        if topic not in peer.topics:
+            added.append(Key("topic", topic))
+        if not added:
+            return added
+        if peer.is_connected:
+            self._check_room(peer, len(added))
+        keys = self._made(topic, channel or None, is_capped=peer.is_connected)
+        for key in added:
+            if key.channel:
+                add(keys.channels[key.channel], peer_id)
+            else:
+                add(keys.members, peer_id)
+                peer.topics[keys.name] = None
+            self._tell(Registered, keys.name, key.channel or None, peer.producer)
+        self._count(peer, len(added))
+        return added
+
+    def unregister(self, peer_id: int, topic: str, channel: str | None = None) -> list[Key]:
+        """
+        The nsqd does not have this channel any more; without one: not the topic and none of its channels. What is
+        named, ephemeral and without producers now, is not known any more. Returns the keys it was registered under.
+        """
+        peer = self._peers[peer_id]
+        known = self._topics.get(topic)
+        if known is None:
+            return []
+        removed = []
+        for one in filter(None, (peer.replaces, peer)):
+            removed = self._leave_channel(one, known, channel) if channel else self._leave_topic(one, known)
+        if channel and is_ephemeral(channel) and not known.channels.get(channel, True):
+            self._drop_channel(known, channel)
+        if not channel and is_ephemeral(topic) and known.has_key and not known.members:
+            self._drop_topic_key(known)
+        self._forget_if_empty(known)
+        return removed
+
+    def gone(self, peer_id: int) -> list[Key]:
+        """
+        The connection ended; before IDENTIFY it means nothing. Keys stay. Returns those it was registered under.
+        """
+        peer = self._peers.pop(peer_id, None)
+        if peer is None:
+            return []
+        removed = [CLIENT]
+        for topic in list(peer.topics):
+            removed += self._remove_from(peer, self._topics[topic])
+        self._tell(ProducerGone, peer.producer)
+        if peer.replaces is not None:
+            self.gone(peer.replaces.producer.peer_id)
+        if peer.replaced_by is not None:
+            peer.replaced_by.replaces = None
+        elif not peer.is_connected:
+            del self._stale[peer.producer.broadcast_address, peer.producer.tcp_port]
+        return removed
+
+    # -- what administrators say
+
+    def create_topic(self, topic: str) -> None:
+        """The topic is known from now on. CapReached."""
+        self._made(topic, None)
+
+    def create_channel(self, topic: str, channel: str) -> None:
+        """The channel and its topic are known from now on. CapReached: then neither is."""
+        self._made(topic, channel)
+
+    def delete_topic(self, topic: str) -> list[Key]:
+        """
+        The topic and its channels, or all of them for ANY, are not known any more, and nobody is registered for them.
+        Returns the keys that there were.
+        """
+        deleted = []
+        for known in self._named(topic):
+            for channel in list(known.channels):
+                deleted.append(Key("channel", known.name, channel))
+                self._drop_channel(known, channel)
+            if known.has_key:
+                deleted.append(Key("topic", known.name))
+                self._drop_topic_key(known)
+            self._forget_if_empty(known)
+        return deleted
+
+    def delete_channel(self, topic: str, channel: str) -> bool:
+        """The channel is not known any more, and nobody is registered for it. False: it was not known."""
+        known = self._topics.get(topic)
+        if known is None or channel not in known.channels:
+            return False
+        self._drop_channel(known, channel)
+        self._forget_if_empty(known)
+        return True
+
+    def tombstone(self, topic: str, node: str, now: int) -> None:
+        """
+        Hide the producers whose `Producer.node` is `node` from lookups of the topic. ANY: of each topic they have now,
+        where nsqlookupd takes one by chance.
+        """
+        for known in self._named(topic):
+            for peer_id in known.members:
+                peer = self._peers[peer_id]
+                if peer.producer.node == node:
+                    peer.topics[known.name] = now
+                    heappush(self._tombstones, (now + self._tombstone_ns, peer_id, known.name))
+                    self._tell(Tombstoned, known.name, peer.producer)
+
+    # -- time and watchers
+
+    def pass_time(self, now: int) -> None:
+        """Tell the watchers who became silent and which tombstones ended. To be called every second or so."""
+        while self._tombstones and self._tombstones[0][0] <= now:
+            ends_at, peer_id, topic = heappop(self._tombstones)
+            peer = self._peers.get(peer_id)
+            if peer is not None and peer.topics.get(topic) == ends_at - self._tombstone_ns:
+                self._tell(TombstoneEnded, topic, peer.producer)
+        for peer in list(self._peers.values()):
+            if peer.is_silent or self._is_active(peer, now):
+                continue
+            if peer.is_connected:
+                peer.is_silent = True
+                self._tell(ProducerSilent, peer.producer)
+            else:
+                self.gone(peer.producer.peer_id)
+
+    def subscribe(self, watcher: Watcher) -> Callable[[], None]:
+        """
+        `watcher` is called with every change from now on, in order, in the middle of the change: it only notes it.
+        Returns what ends that.
+        """
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    def _tell(self, kind: Callable[..., Change], *what: Any) -> None:
+        if self._watchers:
+            change = kind(*what)
+            for watcher in tuple(self._watchers):
+                watcher(change)
+
+    # -- parts
+
+    def _check_room(self, peer: Peer, wanted: int) -> None:
+        for what, limit, present in (
+            ("registrations of one producer", self._caps.producer_registrations, peer.count),
+            ("registrations", self._caps.registrations, self.registration_count),
+        ):
+            if limit and present + wanted > limit:
+                raise CapReached(what, limit)
+
+    def _made(self, topic: str, channel: str | None, *, is_capped: bool = True) -> Topic:
+        """The topic with its key, and the channel's if one is named."""
+        known = self._topics.get(topic)
+        is_new = channel is not None and (known is None or channel not in known.channels)
+        if is_capped and known is None and self._caps.topics and len(self._topics) >= self._caps.topics:
+            raise CapReached("topics", self._caps.topics)
+        if is_capped and is_new and self._caps.channels and self.channel_count >= self._caps.channels:
+            raise CapReached("channels", self._caps.channels)
+        if known is None:
+            known = self._topics[topic] = Topic(topic)
+        if not known.has_key:
+            known.has_key = True
+            self._tell(TopicCreated, topic)
+        if is_new:
+            assert channel is not None
+            known.channels[channel] = no_members()
+            self.channel_count += 1
+            self._tell(ChannelCreated, topic, channel)
+        return known
+
+    def _leave_channel(self, peer: Peer, known: Topic, channel: str) -> list[Key]:
+        members = known.channels.get(channel)
+        if members is None or not discard(members, peer.producer.peer_id):
+            return []
+        self._count(peer, -1)
+        self._tell(Unregistered, known.name, channel, peer.producer)
+        return [Key("channel", known.name, channel)]
+
+    def _leave_topic(self, peer: Peer, known: Topic) -> list[Key]:
+        removed = self._remove_from(peer, known)
+        for key in removed:
+            self._tell(Unregistered, key.topic, key.channel or None, peer.producer)
+        return removed
+
+    def _remove_from(self, peer: Peer, known: Topic) -> list[Key]:
+        """Take it out of the topic and of all its channels, without a word."""
+        peer_id = peer.producer.peer_id
+        removed = [Key("channel", known.name, name) for name, them in known.channels.items() if discard(them, peer_id)]
+        if discard(known.members, peer_id):
+            del peer.topics[known.name]
+            removed.append(Key("topic", known.name))
+        self._count(peer, -len(removed))
+        return removed
+
+    def _drop_channel(self, known: Topic, channel: str) -> None:
+        for peer_id in known.channels.pop(channel):
+            self._count(self._peers[peer_id], -1)
+        self.channel_count -= 1
+        self._tell(ChannelDeleted, known.name, channel)
+
+    def _drop_topic_key(self, known: Topic) -> None:
+        for peer_id in known.members:
+            peer = self._peers[peer_id]
+            del peer.topics[known.name]
+            self._count(peer, -1)
+        known.members = no_members()
+        known.has_key = False
+        self._tell(TopicDeleted, known.name)
+
+    def _forget_if_empty(self, known: Topic) -> None:
+        if not known.has_key and not known.channels:
+            self._topics.pop(known.name, None)
+
+    def _count(self, peer: Peer, change: int) -> None:
+        peer.count += change
+        if peer.is_connected:
+            self.registration_count += change
