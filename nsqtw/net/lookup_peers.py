@@ -33,12 +33,12 @@ from nsqtw.errors import BackendError, CapReached, Exiting, OptionError
 from nsqtw.interfaces import OperatorLog
 from nsqtw.net.lookup_channels import ChannelQuery
 from nsqtw.net.lookup_dialogue import ANSWER_SECONDS, Dialogue, Introduction, Name
-from nsqtw.net.lookup_link import Link
+from nsqtw.net.lookup_link import Connect, Link
 from nsqtw.net.lookup_place import Expansion, Names, Place, fixed_place, is_looked_up
 from nsqtw.net.lookup_trust import Connector, read_secret
 from nsqtw.net.pump import Pump
 from nsqtw.net.settled import in_time
-from nsqtw.options import hostname
+from nsqtw.options import Options, hostname
 
 TLS_ANSWER_SECONDS = 5.0
 """For the first answer when there is a handshake before it."""
@@ -48,16 +48,39 @@ MOST_QUERIES = 32
 _log = Logger()
 
 
+class Network:
+    """What reaches nsqlookupds, as the options of an nsqd say."""
+
+    def __init__(self, reactor: Any, options: Options) -> None:
+        self._reactor = reactor
+        self._options = options
+        self._names = Names(reactor)
+        self._query = ChannelQuery(reactor, options)
+
+    def connect(self, place: Place) -> Connect:
+        """For connections to one of them."""
+        return Connector(self._reactor, self._options, place)
+
+    async def places(self, address: str) -> list[Place]:
+        """As Names.places."""
+        return await self._names.places(address)
+
+    async def ask(self, http_address: str, topic: str) -> list[str]:
+        """As ChannelQuery.ask."""
+        return await self._query.ask(http_address, topic)
+
+
 class LookupPeers:
     """Those of `broker`, as its options name them, once it is started."""
 
-    def __init__(self, reactor: Any, broker: Broker, pump: Pump, log: OperatorLog, names: Names | None = None) -> None:
+    def __init__(
+        self, reactor: Any, broker: Broker, pump: Pump, log: OperatorLog, network: Network | None = None
+    ) -> None:
         self._reactor = reactor
         self._broker = broker
         self._pump = pump
         self._say = log
-        self._names = names or Names(reactor)
-        self._query = ChannelQuery(reactor, broker.options)
+        self._network = network or Network(reactor, broker.options)
         self._turns = DeferredSemaphore(MOST_QUERIES)
         self._random = random.SystemRandom().random
         self._addresses: tuple[str, ...] = ()
@@ -79,7 +102,9 @@ class LookupPeers:
             self._expansions.pop(address).stop()
         new = [one for one in self._addresses if is_looked_up(one) and one not in self._expansions]
         for one in new:
-            self._expansions[one] = Expansion(self._reactor, one, self._names, self._random, self._follow_places)
+            self._expansions[one] = Expansion(
+                self._reactor, one, self._network.places, self._random, self._follow_places
+            )
         self._follow_places()
         for one in new:
             self._expansions[one].start()
@@ -134,7 +159,7 @@ class LookupPeers:
                 link = self._links[place] = Link(
                     self._reactor,
                     str(place),
-                    Connector(self._reactor, self._broker.options, place),
+                    self._network.connect(place),
                     partial(self._speak, str(place)),
                     self._listed,
                     self._random,
@@ -244,6 +269,6 @@ class LookupPeers:
         asked.add(address)
         await self._turns.acquire()
         try:
-            found.update(await self._query.ask(address, topic))
+            found.update(await self._network.ask(address, topic))
         finally:
             self._turns.release()

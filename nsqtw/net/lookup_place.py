@@ -11,7 +11,7 @@ is new is connected to. When it cannot be looked up, or stands for nothing, all 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import attrs
@@ -92,19 +92,24 @@ class Names:
         return [Place(host, port, host) for host, port in sorted(found) if host and port]
 
 
+LookUp = Callable[[str], Coroutine[Any, Any, list[Place]]]
+"""As Names.places."""
+
+
 class Expansion:
     """
-    The places that one `address` stands for. `changed` is called when they are others than before.
+    The places that one `address` stands for, as `look_up` says. `changed` is called when they are others than before.
+    `random` gives numbers from 0 up to 1.
     """
 
     def __init__(
-        self, reactor: Any, address: str, names: Names, random: Callable[[], float], changed: Callable[[], None]
+        self, reactor: Any, address: str, look_up: LookUp, random: Callable[[], float], changed: Callable[[], None]
     ) -> None:
         self.places: list[Place] = []
         self.settled = Settled()
         self._reactor = reactor
         self._address = address
-        self._names = names
+        self._look_up = look_up
         self._changed = changed
         self._backoff = Backoff(_FIRST_RETRY_SECONDS, RESOLVE_SECONDS, random)
         self._running: Deferred[Any]
@@ -121,14 +126,14 @@ class Expansion:
 
     async def _run(self) -> None:
         while True:
-            looked_up = await self._look_up()
+            looked_up = await self._ask()
             self.settled.tell()
             pause = RESOLVE_SECONDS if looked_up else self._backoff.failed()
             await deferLater(self._reactor, pause)
 
-    async def _look_up(self) -> bool:
+    async def _ask(self) -> bool:
         """Whether there is an answer, which then is used."""
-        asked = Deferred.fromCoroutine(self._names.places(self._address))
+        asked = Deferred.fromCoroutine(self._look_up(self._address))
         try:
             places = await in_time(asked, ANSWER_SECONDS, self._reactor)
             if not places:

@@ -117,8 +117,8 @@ class House:
         self.reactor = Reactor()
         self.services = Services(*records)
         self.seen: list[list[str]] = []
-        names = Names(self.reactor, self.services)
-        self.expansion = Expansion(self.reactor, address, names, lambda: 1.0, self._changed)
+        look_up = Names(self.reactor, self.services).places
+        self.expansion = Expansion(self.reactor, address, look_up, lambda: 1.0, self._changed)
         self.expansion.start()
 
     def _changed(self) -> None:
