@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import attrs
-from twisted.logger import Logger, LogLevel
+from twisted.logger import Logger
 
 from nsqtw import metadata, takeover
 from nsqtw.backends.positions import Positions
@@ -23,6 +23,7 @@ from nsqtw.interfaces import IAuthorizer, IBackend, IPositions
 from nsqtw.net.door import Door
 from nsqtw.net.limits import Limits
 from nsqtw.net.open_files import Descriptors
+from nsqtw.net.operator_log import log
 from nsqtw.net.pump import Pump
 from nsqtw.net.tcp import BrokerFactory
 from nsqtw.net.writer import WriterThread
@@ -135,7 +136,7 @@ def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuth
     load(broker, saved, stored, pump.now(), named)
     door = None if authorizer is None else Door(reactor, authorizer, pump.now)
     broker.door = door
-    limits = Limits(broker, pump, Descriptors())
+    limits = Limits(options, reactor, pump.now, Descriptors())
     clients = BrokerFactory(reactor, broker, pump, protocols(), limits)
     return Parts(storage, broker, writer, pump, clients, door, limits)
 
@@ -165,16 +166,6 @@ def measure(options: Options) -> Measure | None:
         options.e2e_processing_latency_window_time,
         partial(DDSketch, LATENCY_ACCURACY),
     )
-
-
-def log(level: str, text: str, /, **fields: Any) -> None:
-    """Tell the operator. From any thread. See OperatorLog."""
-    if not fields:
-        text, fields = "{text}", {"text": text}
-    if level == "critical":
-        _log.failure(text, **fields)
-    else:
-        _log.emit(LogLevel.levelWithName(level), text, **fields)
 
 
 def report(topic: str, where: str, first: int, last: int, why: str) -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from nsqtw.errors import OptionError
 from nsqtw.option_file import read_file
-from nsqtw.options import Options
 
 
-def check_certificates(options: Options) -> None:
+class TlsOptions(Protocol):
+    """What the options of a daemon say about TLS."""
+
+    tls_cert: str
+    tls_key: str
+    tls_root_ca_file: str
+    tls_client_auth_policy: str
+    tls_required: int
+    tls_min_version: int
+
+
+def check_certificates(options: TlsOptions) -> None:
     """OptionError, in nsqd's words, for files that cannot be used, and when TLS is required without any."""
     if options.tls_cert or options.tls_key:
         try:

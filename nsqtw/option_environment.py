@@ -1,5 +1,6 @@
 """
-Options from environment variables: `NSQTW_` and the flag in upper case, with `_` for each dash.
+Options from environment variables: `NSQTW_` and the flag in upper case, with `_` for each dash. Those of other
+programs than nsqd have the program's name in between: `NSQTW_NSQLOOKUPD_`.
 
     NSQTW_MSG_TIMEOUT=30s  NSQTW_DEFLATE=false  NSQTW_LOOKUPD_TCP_ADDRESS=10.0.0.1:4160,10.0.0.2:4160
 
@@ -15,26 +16,27 @@ from typing import Any
 
 from nsqtw.errors import OptionError
 from nsqtw.go_values import quoted
+from nsqtw.option_table import VARIABLE_PREFIXES, Option, OptionTable
 from nsqtw.option_values import Kind
-from nsqtw.options import TABLE, VARIABLE_PREFIX, Option
+from nsqtw.options import NSQD
 from nsqtw.suggestions import did_you_mean
-
-CONFIG_VARIABLE = f"{VARIABLE_PREFIX}CONFIG"
-_KNOWN = {CONFIG_VARIABLE, *(option.variable for option in TABLE)}
 
 
 class Environment:
-    """The variables of ours among `variables`, as a source of options."""
+    """The variables among `variables` that are for a program, as a source of options."""
 
     name = "environment"
 
-    def __init__(self, variables: Mapping[str, str]) -> None:
-        self._variables = {name: text for name, text in variables.items() if name.startswith(VARIABLE_PREFIX)}
+    def __init__(self, variables: Mapping[str, str], table: OptionTable[Any] = NSQD) -> None:
+        self._prefix = table.prefix
+        self._config = f"{table.prefix}CONFIG"
+        self._known = {self._config, *(option.variable for option in table)}
+        self._variables = {name: text for name, text in variables.items() if _prefix_of(name) == table.prefix}
 
     @property
     def config(self) -> str:
         """The config file that is named; empty for none."""
-        return self._variables.get(CONFIG_VARIABLE, "")
+        return self._variables.get(self._config, "")
 
     def holds(self, option: Option) -> bool:
         """Whether the option is set here."""
@@ -52,9 +54,14 @@ class Environment:
 
     def warnings(self) -> list[str]:
         """A line for each variable that looks like ours and is none."""
-        unknown = sorted(self._variables.keys() - _KNOWN)
-        hints = ((name, did_you_mean(name, _KNOWN, VARIABLE_PREFIX)) for name in unknown)
+        unknown = sorted(self._variables.keys() - self._known)
+        hints = ((name, did_you_mean(name, self._known, self._prefix)) for name in unknown)
         return [f"environment: unknown variable {name!r}{hint}" for name, hint in hints]
+
+
+def _prefix_of(name: str) -> str:
+    """The prefix of the program that a variable is for; empty when it is for none of ours."""
+    return max((prefix for prefix in VARIABLE_PREFIXES.values() if name.startswith(prefix)), key=len, default="")
 
 
 def _parse(kind: Kind, text: str) -> Any:

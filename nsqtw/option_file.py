@@ -15,8 +15,9 @@ from typing import Any
 from nsqtw.errors import OptionError, UnfitValue
 from nsqtw.go_values import shown
 from nsqtw.masking import MASK
+from nsqtw.option_table import Option, OptionTable
 from nsqtw.option_values import ADDRESSES, AUTHORIZER, BOOLEAN
-from nsqtw.options import BY_FLAG, BY_KEY, TABLE, Option, Options
+from nsqtw.options import NSQD
 from nsqtw.suggestions import did_you_mean
 from nsqtw.topic_rules import KEY, read_rules, rules_text
 
@@ -31,11 +32,12 @@ class ConfigFile:
 
     name = "file"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, table: OptionTable[Any] = NSQD) -> None:
         self._path = path
+        self._table = table
         self._found = _load(path)
-        self.topic_rules = read_rules(path, self._found.pop(KEY, {}))
-        for option in TABLE:
+        self.topic_rules = read_rules(path, self._found.pop(KEY, {})) if table.has_rules else ()
+        for option in table:
             if self.holds(option) and option.kind.words:
                 self._check_word(option)
 
@@ -49,7 +51,7 @@ class ConfigFile:
         try:
             return option.kind.coerce(raw)
         except ValueError as failure:
-            default = shown(option.kind.plain(getattr(Options(), option.name)))
+            default = shown(option.kind.plain(getattr(self._table.options(), option.name)))
             raise UnfitValue(
                 f"ERROR: Resolve failed to coerce value {shown(raw)} ({default}) for field {_field(option)}"
                 f" - {failure} ({self._must_be(option)})"
@@ -59,9 +61,9 @@ class ConfigFile:
         """A line for each key that is unknown, and for booleans that mean something else than they look like."""
         lines = []
         for key, raw in self._found.items():
-            option = BY_KEY.get(key)
+            option = self._table.by_key.get(key)
             if option is None:
-                lines.append(f"config file {self._path}: {_unknown(key, raw)}")
+                lines.append(f"config file {self._path}: {_unknown(self._table, key, raw)}")
             elif option.kind is BOOLEAN and type(raw) is int:
                 means = option.kind.show(option.kind.coerce(raw))
                 lines.append(f"config file {self._path}: {key} = {raw} means {means}, as in nsqd; write true or false")
@@ -78,12 +80,12 @@ class ConfigFile:
         return f"config file {self._path}: {option.key} must be {option.kind.form}"
 
 
-def _unknown(key: str, raw: Any) -> str:
+def _unknown(table: OptionTable[Any], key: str, raw: Any) -> str:
     """What is to be said of a key that is none."""
     if isinstance(raw, dict):
         return f"table {key!r} is not looked at; keys stand before the first table"
-    named = BY_FLAG.get(key.replace("_", "-"))
-    hint = f", did you mean {named.key!r}?" if named else did_you_mean(key.replace("-", "_"), BY_KEY)
+    named = table.by_flag.get(key.replace("_", "-"))
+    hint = f", did you mean {named.key!r}?" if named else did_you_mean(key.replace("-", "_"), table.by_key)
     return f"unknown key {key!r}{hint}"
 
 
@@ -98,14 +100,14 @@ def read_file(path: str) -> bytes:
         raise OptionError(f"{doing} {path}: {reason}") from failure
 
 
-def config_text(options: Options, sources: Mapping[str, str]) -> str:
+def config_text(options: Any, sources: Mapping[str, str], table: OptionTable[Any] = NSQD) -> str:
     """
-    The config file that gives these options, with a comment behind each value that says where it came from;
-    `sources` has that by the option's name. Options that are not in it are defaults, derived ones only a comment.
-    OptionError when a value cannot be written as TOML.
+    The config file, for the program of `table`, that gives these options, with a comment behind each value that says
+    where it came from; `sources` has that by the option's name. Options that are not in it are defaults, derived ones
+    only a comment. OptionError when a value cannot be written as TOML.
     """
-    lines = ["# The options in effect, and where each comes from. nsqd --config reads this file."]
-    for option in TABLE:
+    lines = [f"# The options in effect, and where each comes from. {table.program} --config reads this file."]
+    for option in table:
         try:
             value = _toml(option.kind.plain(getattr(options, option.name)))
         except UnicodeEncodeError as failure:
@@ -116,7 +118,8 @@ def config_text(options: Options, sources: Mapping[str, str]) -> str:
         # One file may serve many machines: what each derives for itself must not be fixed in it.
         comment = "# " if option.is_derived and option.name not in sources else ""
         lines.append(f"{comment}{option.key} = {value}  # {source}")
-    return "\n".join(lines) + "\n" + rules_text(options.topic_rules)
+    rules = rules_text(options.topic_rules) if table.has_rules else ""
+    return "\n".join(lines) + "\n" + rules
 
 
 def _load(path: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """
-The options as people read them: what --help prints, the tables of docs/configuration.md, and the man page
-docs/nsqd.1. `python -m nsqtw.option_pages` brings the pages of a checkout up to date.
+The options as people read them: what --help prints, the tables of docs/configuration.md and docs/nsqlookupd.md, and
+the man pages docs/nsqd.1 and docs/nsqlookupd.1. `python -m nsqtw.option_pages` brings the pages of a checkout up
+to date.
 """
 
 from __future__ import annotations
@@ -8,71 +9,76 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from nsqtw.option_sources import OTHER_FLAGS
+from nsqtw.lookupd_options import NSQLOOKUPD_READER
+from nsqtw.option_sources import NSQD_READER, OptionReader
+from nsqtw.option_table import Option
 from nsqtw.option_values import BOOLEAN, TEXT, Kind
-from nsqtw.options import TABLE, VARIABLE_PREFIX, Option
 
 DOCS = Path(__file__).parent.parent / "docs"
-_CONFIGURATION = "configuration.md"
-_MAN_PAGE = "nsqd.1"
+_OPTION_PAGES = {"nsqd": "configuration.md", "nsqlookupd": "nsqlookupd.md"}
 _ZEROS = ("", "0", "0s", "false")
 
 
-def usage(program: str) -> str:
+def usage(program: str, reader: OptionReader[Any, Any] = NSQD_READER) -> str:
     """What --help prints: every flag, its kind, meaning and default, laid out as nsqd does."""
-    lines = {flag: (kind, text, "") for flag, (kind, text) in OTHER_FLAGS.items()}
-    lines |= {option.flag: (option.kind, _meaning(option), _default(option)) for option in TABLE}
+    lines = {flag: (kind, text, "") for flag, (kind, text) in reader.other_flags.items()}
+    lines |= {option.flag: (option.kind, _meaning(option), _default(option)) for option in reader.table}
     shown = [f"Usage of {program}:"]
     for flag, (kind, text, default) in sorted(lines.items()):
         shown.append(f"  -{_form(flag, kind)}")
         shown.append(f"    \t{text}{default}")
-    example = TABLE[0]
+    example = next(iter(reader.table))
     shown.append(
         f"Every option is also a variable, {example.variable} for -{example.flag}, and a key of the config file."
     )
     return "\n".join(shown) + "\n"
 
 
-def options_table() -> str:
-    """The table of the options in docs/configuration.md."""
+def options_table(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
+    """The table of the options in docs/configuration.md or the page of another program."""
     rows = []
-    for option in TABLE:
+    for option in reader.table:
         default = "" if option.default == "" else f"`{option.default}`"
         rows.append((f"`--{option.flag}`", f"`{option.key}`", option.kind.word, default, _meaning(option)))
     return _markdown(("flag", "config key", "kind", "default", "meaning"), rows)
 
 
-def flags_table() -> str:
-    """The table of the flags that are no options in docs/configuration.md."""
-    rows = [(f"`--{_form(flag, kind)}`", text) for flag, (kind, text) in OTHER_FLAGS.items()]
+def flags_table(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
+    """The table of the flags that are no options."""
+    rows = [(f"`--{_form(flag, kind)}`", text) for flag, (kind, text) in reader.other_flags.items()]
     return _markdown(("flag", "does"), rows)
 
 
-def configuration_page(page: str) -> str:
-    """`page`, docs/configuration.md, with the tables between its markers as they are now."""
-    page = _replaced(page, "flags", flags_table())
-    return _replaced(page, "options", options_table())
+def configuration_page(page: str, reader: OptionReader[Any, Any] = NSQD_READER) -> str:
+    """`page`, docs/configuration.md or the like, with the tables between its markers as they are now."""
+    page = _replaced(page, "flags", flags_table(reader))
+    return _replaced(page, "options", options_table(reader))
 
 
-def man_page() -> str:
-    """docs/nsqd.1, in roff."""
-    flags = [(_form(flag, kind), [_sentence(text)]) for flag, (kind, text) in OTHER_FLAGS.items()]
-    options = [(_form(option.flag, option.kind), _paragraph(option)) for option in TABLE]
+def man_page(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
+    """docs/nsqd.1 or that of another program, in roff."""
+    program = reader.table.program
+    flags = [(_form(flag, kind), [_sentence(text)]) for flag, (kind, text) in reader.other_flags.items()]
+    options = [(_form(option.flag, option.kind), _paragraph(option)) for option in reader.table]
     entries = [line for form, text in flags + options for line in _entry(form, text)]
-    return "\n".join([*_roff(_MAN_HEAD), *entries, *_roff(_MAN_TAIL)]) + "\n"
+    tail = _MAN_TAIL.format(program=program, prefix=reader.table.prefix, example=_MAN_EXAMPLES[program])
+    return "\n".join([*_roff(_MAN_HEADS[program] + _MAN_FLAGS), *entries, *_roff(tail)]) + "\n"
 
 
 def pages() -> dict[Path, str]:
     """The pages as they should be, by their paths."""
-    configuration = DOCS / _CONFIGURATION
-    return {
-        configuration: configuration_page(configuration.read_text("utf-8")),
-        DOCS / _MAN_PAGE: man_page(),
-    }
+    made = {}
+    for reader in (NSQD_READER, NSQLOOKUPD_READER):
+        program = reader.table.program
+        page = DOCS / _OPTION_PAGES[program]
+        made[page] = configuration_page(page.read_text("utf-8"), reader)
+        made[DOCS / f"{program}.1"] = man_page(reader)
+    return made
 
 
-_MAN_HEAD = """
+_NSQD_HEAD = """
 .TH NSQD 1 "" nsqtw "User Commands"
 .SH NAME
 nsqd - NSQ message broker that keeps what it acknowledged
@@ -82,29 +88,49 @@ nsqd - NSQ message broker that keeps what it acknowledged
 .SH DESCRIPTION
 Receives messages of topics, keeps them, and delivers a copy of each to every channel of its topic, over NSQ's TCP
 protocol (port 4150) and over HTTP (port 4151). It runs until SIGTERM or SIGINT.
-.PP
+"""
+
+_NSQLOOKUPD_HEAD = """
+.TH NSQLOOKUPD 1 "" nsqtw "User Commands"
+.SH NAME
+nsqlookupd - directory of the nsqds of an NSQ cluster and of their topics
+.SH SYNOPSIS
+.B nsqlookupd
+[\\fIoption\\fR]...
+.SH DESCRIPTION
+Is told by each nsqd which topics and channels it has (port 4160), and tells consumers which nsqds have a topic, over
+HTTP (port 4161). It runs until SIGTERM or SIGINT.
+"""
+
+_MAN_FLAGS = """.PP
 A flag has one dash or two, and its value behind \\fB=\\fR or as the next word; a switch takes its value only
 behind \\fB=\\fR. A list is built by repeating its flag. Reading stops at the first word that is no flag.
 Durations have a unit: 250ms, 1h30m.
 .SH OPTIONS
 """
 
-_MAN_TAIL = f"""
+_MAN_TAIL = """
 .SH ENVIRONMENT
-Every option is also read from a variable: {VARIABLE_PREFIX} and the flag in upper case, with _ for each dash.
+Every option is also read from a variable: {prefix} and the flag in upper case, with _ for each dash.
 The values of a list have commas between them. A flag wins over its variable, the variable over the config file.
 .SH FILES
 The config file is TOML with the keys named above at its top level. A whole number is milliseconds where a duration
 is expected. An unknown key is ignored with a warning.
 .PP
-\\fBnsqd --print-config\\fR prints such a file.
+\\fB{program} --print-config\\fR prints such a file.
 .SH EXIT STATUS
-0 after a clean stop, 1 when the broker cannot start, 2 for a wrong flag.
+0 after a clean stop, 1 when it cannot start, 2 for a wrong flag.
 .SH EXAMPLE
 .nf
-nsqd --data-path=/var/lib/nsq --max-rdy-count 5000
+{example}
 .fi
 """
+
+_MAN_HEADS = {"nsqd": _NSQD_HEAD, "nsqlookupd": _NSQLOOKUPD_HEAD}
+_MAN_EXAMPLES = {
+    "nsqd": "nsqd --data-path=/var/lib/nsq --max-rdy-count 5000",
+    "nsqlookupd": "nsqlookupd --data-path=/var/lib/nsqlookupd --inactive-producer-timeout 2m",
+}
 
 
 def _form(flag: str, kind: Kind) -> str:

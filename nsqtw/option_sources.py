@@ -12,18 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 
 from nsqtw.errors import FlagError, UnfitValue
 from nsqtw.go_values import quoted
 from nsqtw.option_environment import Environment
+from nsqtw.option_table import Option, OptionTable
 from nsqtw.option_values import BOOLEAN, FRACTIONS, TEXT, Kind
-from nsqtw.options import BY_FLAG, NSQ_COMPAT, TABLE, Option, Options
+from nsqtw.options import NSQD
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _HELP = ("h", "help")
+
+O = TypeVar("O")  # noqa: E741
+L = TypeVar("L", bound="CommandLine")
 
 
 def _flag(kind: Kind, default: Any, text: str) -> Any:
@@ -34,7 +38,8 @@ def _flag(kind: Kind, default: Any, text: str) -> Any:
 class CommandLine:
     """
     A command line, read, and the table of the flags that are no options. `given` has the options that were named,
-    by name; `unread` the words from the first that is no flag on, which nothing looks at.
+    by name; `unread` the words from the first that is no flag on, which nothing looks at. The class says which flags
+    a program has beside its options.
     """
 
     name = "flag"
@@ -42,15 +47,11 @@ class CommandLine:
     given: dict[str, Any] = attrs.Factory(dict)
     unread: tuple[str, ...] = ()
 
-    config: str | None = _flag(TEXT, None, "config file (TOML); also NSQTW_CONFIG")
+    config: str | None = _flag(TEXT, None, "config file (TOML); also {prefix}CONFIG")
     print_config: bool = _flag(BOOLEAN, False, "print the options in effect as a config file and exit")
     version: bool = _flag(BOOLEAN, False, "print the version and exit")
     help: bool = _flag(BOOLEAN, False, "print every flag and exit; also -h")
-    help_backend: bool = _flag(BOOLEAN, False, "print the storage backends that are installed and exit")
-    help_auth: bool = _flag(BOOLEAN, False, "print the authorizers that are installed and exit")
-    help_protocol: bool = _flag(BOOLEAN, False, "print the protocols that are installed and exit")
     verbose: bool = _flag(BOOLEAN, False, "accepted, without effect: use --log-level")
-    worker_id: bool = _flag(BOOLEAN, False, "accepted, without effect: use --node-id")
 
     def holds(self, option: Option) -> bool:
         """Whether the option is set here."""
@@ -67,12 +68,14 @@ class CommandLine:
         return [f"ignored, as every word after one that is no flag: {' '.join(self.unread)}"]
 
 
-OTHER_FLAGS: dict[str, tuple[Kind, str]] = {
-    field.name.replace("_", "-"): (field.metadata["kind"], field.metadata["help"])
-    for field in attrs.fields(CommandLine)
-    if field.metadata
-}
-"""The flags that are no options, with kind and help."""
+@attrs.define
+class NsqdCommandLine(CommandLine):
+    """That of a broker."""
+
+    help_backend: bool = _flag(BOOLEAN, False, "print the storage backends that are installed and exit")
+    help_auth: bool = _flag(BOOLEAN, False, "print the authorizers that are installed and exit")
+    help_protocol: bool = _flag(BOOLEAN, False, "print the protocols that are installed and exit")
+    worker_id: bool = _flag(BOOLEAN, False, "accepted, without effect: use --node-id")
 
 
 class Source(Protocol):
@@ -93,95 +96,117 @@ class Source(Protocol):
 
 
 @attrs.frozen
-class Resolved:
+class Resolved(Generic[O]):
     """
     The options of a start. `sources` says of each that is no default where it came from, by its name; `warnings`
     are lines for the user.
     """
 
-    options: Options
+    options: O
     sources: dict[str, str]
     warnings: list[str]
 
 
-def read_command_line(words: Sequence[str]) -> CommandLine:
-    """
-    Read the words after the program's name. FlagError for an unknown flag or a value that is none; UnfitValue for a
-    percentile that is no number.
-    """
-    line = CommandLine()
-    position = 0
-    while position < len(words):
-        word = words[position]
-        if word == "--":
+class OptionReader(Generic[O, L]):
+    """Reads the options of a program with this `table`, whose command lines are of the class `line`."""
+
+    def __init__(self, table: OptionTable[O], line: type[L]) -> None:
+        self.table = table
+        self._line = line
+        self.other_flags: dict[str, tuple[Kind, str]] = {
+            field.name.replace("_", "-"): (field.metadata["kind"], field.metadata["help"].format(prefix=table.prefix))
+            for field in attrs.fields(line)
+            if field.metadata
+        }
+        """The flags that are no options, with kind and help."""
+
+    def read_command_line(self, words: Sequence[str]) -> L:
+        """
+        Read the words after the program's name. FlagError for an unknown flag or a value that is none; UnfitValue for a
+        percentile that is no number.
+        """
+        line = self._line()
+        position = 0
+        while position < len(words):
+            word = words[position]
+            if word == "--":
+                position += 1
+                break
+            if not word.startswith("-") or word == "-":
+                break
             position += 1
-            break
-        if not word.startswith("-") or word == "-":
-            break
-        position += 1
-        flag, equals, text = word.removeprefix("-").removeprefix("-").partition("=")
-        if flag in _HELP:
-            line.help = True
-            return line
-        kind = _kind_of(flag, word)
-        if equals:
-            value = _read_flag(kind, flag, text)
-        elif kind.bare is not None:
-            value = kind.bare
-        elif position < len(words):
-            value = _read_flag(kind, flag, words[position])
-            position += 1
-        else:
-            raise FlagError(f"flag needs an argument: -{flag}")
-        _note(line, flag, kind, value)
-    line.unread = tuple(words[position:])
-    return line
+            flag, equals, text = word.removeprefix("-").removeprefix("-").partition("=")
+            if flag in _HELP:
+                line.help = True
+                return line
+            kind = self._kind_of(flag, word)
+            if equals:
+                value = _read_flag(kind, flag, text)
+            elif kind.bare is not None:
+                value = kind.bare
+            elif position < len(words):
+                value = _read_flag(kind, flag, words[position])
+                position += 1
+            else:
+                raise FlagError(f"flag needs an argument: -{flag}")
+            self._note(line, flag, kind, value)
+        line.unread = tuple(words[position:])
+        return line
 
+    def resolve(self, line: CommandLine, variables: Mapping[str, str] = _NOTHING) -> Resolved[O]:
+        """
+        The options that a command line, environment variables and the config file they name amount to. OptionError for
+        a file that cannot be read, and for a value that does not fit.
+        """
+        environment = Environment(variables, self.table)
+        found: list[Source] = [line, environment]
+        values: dict[str, Any] = {}
+        path = environment.config if line.config is None else line.config
+        if path:
+            # Most daemons have no config file.
+            from nsqtw.option_file import ConfigFile
 
-def resolve(line: CommandLine, variables: Mapping[str, str] = _NOTHING) -> Resolved:
-    """
-    The options that a command line, environment variables and the config file they name amount to. OptionError for
-    a file that cannot be read, and for a value that does not fit.
-    """
-    environment = Environment(variables)
-    found: list[Source] = [line, environment]
-    values: dict[str, Any] = {}
-    path = environment.config if line.config is None else line.config
-    if path:
-        # Most brokers have no config file.
-        from nsqtw.option_file import ConfigFile
+            file = ConfigFile(path, self.table)
+            found.append(file)
+            if self.table.has_rules:
+                values["topic_rules"] = file.topic_rules
+        sources: dict[str, str] = {}
+        for option in self.table:
+            source = next((source for source in found if source.holds(option)), None)
+            if source is not None:
+                values[option.name], sources[option.name] = source.read(option), source.name
+        warnings = [text for source in found for text in source.warnings()]
+        return Resolved(self._effective(values, sources), sources, warnings)
 
-        file = ConfigFile(path)
-        found.append(file)
-        values["topic_rules"] = file.topic_rules
-    sources: dict[str, str] = {}
-    for option in TABLE:
-        source = next((source for source in found if source.holds(option)), None)
-        if source is not None:
-            values[option.name], sources[option.name] = source.read(option), source.name
-    warnings = [text for source in found for text in source.warnings()]
-    return Resolved(_effective(values, sources), sources, warnings)
+    def _effective(self, values: dict[str, Any], sources: dict[str, str]) -> O:
+        """The options with what some of them make of others, which is noted in `sources`."""
+        for name, preset in self.table.presets.items():
+            if values.get(name):
+                flag = f"--{name.replace('_', '-')}"
+                sources.update({other: flag for other in preset if other not in values})
+                values = {**preset, **values}
+        options: Any = self.table.options(**values)
+        if options.tls_required != values.get("tls_required", 0):
+            sources["tls_required"] = "--tls-client-auth-policy"
+        return options  # type: ignore[no-any-return]
 
+    def _kind_of(self, flag: str, word: str) -> Kind:
+        if flag in self.table.by_flag:
+            return self.table.by_flag[flag].kind
+        if flag in self.other_flags:
+            return self.other_flags[flag][0]
+        if not flag or flag.startswith("-"):
+            raise FlagError(f"bad flag syntax: {word}")
+        raise FlagError(f"flag provided but not defined: -{flag}")
 
-def _effective(values: dict[str, Any], sources: dict[str, str]) -> Options:
-    """The options with what some of them make of others, which is noted in `sources`."""
-    if values.get("nsq_compat"):
-        sources.update({name: "--nsq-compat" for name in NSQ_COMPAT if name not in values})
-        values = {**NSQ_COMPAT, **values}
-    options = Options(**values)
-    if options.tls_required != values.get("tls_required", 0):
-        sources["tls_required"] = "--tls-client-auth-policy"
-    return options
-
-
-def _kind_of(flag: str, word: str) -> Kind:
-    if flag in BY_FLAG:
-        return BY_FLAG[flag].kind
-    if flag in OTHER_FLAGS:
-        return OTHER_FLAGS[flag][0]
-    if not flag or flag.startswith("-"):
-        raise FlagError(f"bad flag syntax: {word}")
-    raise FlagError(f"flag provided but not defined: -{flag}")
+    def _note(self, line: CommandLine, flag: str, kind: Kind, value: Any) -> None:
+        if flag not in self.table.by_flag:
+            setattr(line, flag.replace("-", "_"), value)
+            return
+        name = self.table.by_flag[flag].name
+        if kind.add is not None and name in line.given:
+            value = kind.add(line.given[name], value)
+        line.given[name] = value
 
 
 def _read_flag(kind: Kind, flag: str, text: str) -> Any:
@@ -196,11 +221,7 @@ def _read_flag(kind: Kind, flag: str, text: str) -> Any:
         raise FlagError(f"invalid {what}: {failure}; must be {kind.form}") from failure
 
 
-def _note(line: CommandLine, flag: str, kind: Kind, value: Any) -> None:
-    if flag not in BY_FLAG:
-        setattr(line, flag.replace("-", "_"), value)
-        return
-    name = BY_FLAG[flag].name
-    if kind.add is not None and name in line.given:
-        value = kind.add(line.given[name], value)
-    line.given[name] = value
+NSQD_READER = OptionReader(NSQD, NsqdCommandLine)
+OTHER_FLAGS = NSQD_READER.other_flags
+read_command_line = NSQD_READER.read_command_line
+resolve = NSQD_READER.resolve

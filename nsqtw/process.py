@@ -1,12 +1,12 @@
 """
-The process `nsqd`: its log, its signals, its exit codes (nsqd specification 6.5).
+The process of a daemon, `nsqd` or another: its log, its signals, its exit codes (nsqd specification 6.5).
 
     SIGTERM, SIGINT   a clean stop; what comes during the stop changes nothing
-    SIGHUP            certificates and grants are read again; nsqd dies of it without a clean stop
+    SIGHUP            certificates, grants and secrets are read again; NSQ's daemons die of it without a clean stop
     SIGQUIT           the stacks of all threads on stderr and exit code 2, without a clean stop
     SIGUSR1, SIGUSR2  nothing
 
-A handler only passes the word on to the reactor: it runs in the middle of whatever the broker does.
+A handler only passes the word on to the reactor: it runs in the middle of whatever the daemon does.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet import reactor as installed
 from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
 from nsqtw.errors import NsqtwError, UnfitValue
-from nsqtw.net.log import log_format, start_up_failure, start_up_line
-from nsqtw.options import Options
-from nsqtw.service import BrokerService
+from nsqtw.net.log import LogOptions, log_format, start_up_failure, start_up_line
 
 STOPPED = 0
 CANNOT_START = 1
@@ -35,11 +33,29 @@ CRASHED = 2
 _log = Logger()
 
 
-def serve(options: Options, warnings: Iterable[str]) -> int:
-    """Run a broker until it is told to stop. The exit code; what is wrong is said on stderr."""
+class Daemon(Protocol):
+    """What is run."""
+
+    def startService(self) -> None:
+        """NsqtwError, with the line for the user, when it cannot start."""
+
+    def stopService(self) -> Deferred[None]: ...
+
+    def reload(self) -> None:
+        """Read again what may change."""
+
+
+class MakeDaemon(Protocol):
+    """Makes what is run: a class of services."""
+
+    def __call__(self, options: Any, reactor: Any, warnings: Iterable[str]) -> Daemon: ...
+
+
+def serve(make: MakeDaemon, options: LogOptions, warnings: Iterable[str], program: str) -> int:
+    """Run what `make` makes until it is told to stop. The exit code; what is wrong is said on stderr."""
     reactor: Any = installed
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
-    service = BrokerService(options, reactor, warnings)
+    service = make(options, reactor, warnings)
     _listen_to_signals(reactor, service)
     codes = [STOPPED]
 
@@ -53,7 +69,7 @@ def serve(options: Options, warnings: Iterable[str]) -> int:
     try:
         service.startService()
     except NsqtwError as mistake:
-        return cannot_start(mistake, options)
+        return cannot_start(mistake, options, program)
     except Exception:
         _log.failure("NSQ: the start failed")
         return CRASHED
@@ -62,23 +78,23 @@ def serve(options: Options, warnings: Iterable[str]) -> int:
     return codes[-1]
 
 
-def cannot_start(mistake: NsqtwError, options: Options | None = None) -> int:
-    """Say on stderr why there is no broker; `options` once they are known. The exit code."""
+def cannot_start(mistake: NsqtwError, options: LogOptions | None = None, program: str = "nsqd") -> int:
+    """Say on stderr why `program` does not run; `options` once they are known. The exit code."""
     # twistd turns sys.stderr into its log.
     stderr = sys.__stderr__ or sys.stderr
     if isinstance(mistake, UnfitValue):
         stderr.write(start_up_line("", str(mistake), time.time()))
     else:
-        stderr.write(start_up_failure(str(mistake), time.time(), options))
+        stderr.write(start_up_failure(str(mistake), time.time(), options, program))
     return CANNOT_START
 
 
-def reload_on_hang_up(reactor: Any, service: BrokerService) -> None:
+def reload_on_hang_up(reactor: Any, service: Daemon) -> None:
     """From now on SIGHUP has the service read again what may change."""
     signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(service.reload))
 
 
-def _listen_to_signals(reactor: Any, service: BrokerService) -> None:
+def _listen_to_signals(reactor: Any, service: Daemon) -> None:
     """From now on signals do what is said above. `reactor.stop` is the clean stop."""
 
     def stop(number: int, frame: object) -> None:

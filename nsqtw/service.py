@@ -7,7 +7,6 @@ stored is read: clients that come in between wait.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from nsqtw.assembly import Parts, assemble, open_authorizer, open_storage, write_names
+from nsqtw.data_path import lock_data_path
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.net.open_files import raise_limit
@@ -32,26 +32,6 @@ if TYPE_CHECKING:
     from nsqtw.net.tls_settings import TlsSettings
 
 _log = Logger()
-
-
-def lock_data_path(directory: str) -> int:
-    """
-    Take the exclusive lock on a data path: a flock on the directory itself, so that a killed process leaves
-    nothing behind. It is held until the returned descriptor is closed. OptionError when it cannot be had.
-    """
-    try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as failure:
-        raise OptionError(f"failed to lock data-path: open {directory}: {_reason(failure)}") from failure
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as failure:
-        os.close(descriptor)
-        raise OptionError(
-            f"failed to lock data-path: cannot flock directory {directory} - {_reason(failure)}"
-            " (possibly in use by another instance of nsqd)"
-        ) from failure
-    return descriptor
 
 
 def unserved(options: Options) -> list[str]:
@@ -225,9 +205,9 @@ class BrokerService(Service):
             https_port = https.port if https is not None else 0
             self._listen("HTTP", http, refusing_site(site, https_port) if is_refused else site)
         if https is not None and self._tls is not None:
-            from nsqtw.net.https import HttpsFactory
+            from nsqtw.net.https import TlsFactory
 
-            self._listen("HTTPS", https, HttpsFactory(site, self._tls))
+            self._listen("HTTPS", https, TlsFactory(site, self._tls))
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
         self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
@@ -280,7 +260,3 @@ def _listener(address: str, undo: ExitStack) -> Listener:
     listener = Listener(address)
     undo.callback(listener.close)
     return listener
-
-
-def _reason(failure: OSError) -> str:
-    return (failure.strerror or str(failure)).lower()

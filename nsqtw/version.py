@@ -7,6 +7,6 @@ import platform
 from nsqtw import NSQ_VERSION, __version__
 
 
-def version_line() -> str:
-    """What --version prints and the log starts with: nsqd's format, ours in the place of the compiler's version."""
-    return f"nsqd v{NSQ_VERSION} (built w/nsqtw{__version__}-python{platform.python_version().rstrip('+')})"
+def version_line(program: str = "nsqd") -> str:
+    """What --version prints and the log starts with: NSQ's format, ours in the place of the compiler's version."""
+    return f"{program} v{NSQ_VERSION} (built w/nsqtw{__version__}-python{platform.python_version().rstrip('+')})"

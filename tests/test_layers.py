@@ -3,7 +3,8 @@ Who may import whom.
 
     F4 house   plugins metadata takeover assembly service tap fsck ...
                                                          everything below
-    F3 edges   net lookupd admin tools                   F0-F2 and any library
+    F3 servers lookupd admin tools                       as an edge, and net
+    F3 edges   net                                       F0-F2 and any library
     F3         auth.http                                 as an edge, for its library
     F2 guests  protocols backends auth                   F0-F1; not each other
     F2         lookupd's registrations                   F0
@@ -35,14 +36,17 @@ HOUSE = {
     "assembly",
     "service",
     "process",
+    "program",
     "tap",
+    "tap_lookupd",
     "twistd_service",
     "fsck",
     "commands",
 }
 ASKING = "auth.http"
 """The modules of auth that speak HTTP."""
-EDGES = {"net", "lookupd", "admin", "tools", ASKING}
+SERVERS = {"lookupd", "admin", "tools"}
+EDGES = {"net", ASKING} | SERVERS
 REGISTRATIONS = "lookupd.registrations"
 """What nsqlookupd knows: modules of lookupd that are no edge."""
 REGISTRATION_MODULES = {
@@ -125,6 +129,8 @@ def may_import(part: str) -> set[str]:
     if part in GUESTS:
         return below | {part}
     below |= GUESTS
+    if part in SERVERS:
+        return below | {part, "net"}
     if part in EDGES | SIDE:
         return below | {part}
     return below | EDGES | HOUSE

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from nsqtw.errors import OptionError, UnfitValue
 from nsqtw.option_file import ConfigFile, config_text, read_file
 from nsqtw.option_sources import read_command_line, resolve
+from nsqtw.option_table import Option
 from nsqtw.option_values import ADDRESSES, AUTHORIZER, DURATION, FRACTIONS, INTEGER, TEXT, TEXTS
-from nsqtw.options import BY_KEY, TABLE, Option, Options
+from nsqtw.options import BY_KEY, TABLE, Options
 
 
 def load(tmp_path: Path, content: str | bytes) -> ConfigFile:

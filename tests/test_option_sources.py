@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nsqtw.errors import FlagError, OptionError, UnfitValue
-from nsqtw.option_sources import CommandLine, read_command_line, resolve
+from nsqtw.option_sources import NsqdCommandLine, read_command_line, resolve
 from nsqtw.options import NSQ_COMPAT, Options
 
 
@@ -70,7 +70,7 @@ def test_requiring_tls_needs_no_word() -> None:
 
 def test_flags_that_are_no_options() -> None:
     line = read_command_line(["--version", "--help-backend", "--help-protocol", "--print-config", "--config=x"])
-    assert line == CommandLine(version=True, help_backend=True, help_protocol=True, print_config=True, config="x")
+    assert line == NsqdCommandLine(version=True, help_backend=True, help_protocol=True, print_config=True, config="x")
     assert read_command_line(["--verbose", "-worker-id=true"]).given == {}
 
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from nsqtw.data_path import lock_data_path
 from nsqtw.errors import OptionError
 from nsqtw.options import Options
-from nsqtw.service import fill_in, lock_data_path, unserved
+from nsqtw.service import fill_in, unserved
 
 ROOT = Path(__file__).parent.parent
 NSQD = "from nsqtw.tap import main_nsqd; main_nsqd()"

@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Sequence
 
+from nsqtw.data_path import lock_data_path
 from nsqtw.errors import NsqtwError
 from nsqtw.fsck.data_path import DataPathCheck, check_data_path
 from nsqtw.fsck.finding import Finding
 from nsqtw.fsck.repair import repair
-from nsqtw.service import lock_data_path
 
 CLEAN = 0
 FOUND = 1

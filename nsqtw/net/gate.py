@@ -11,18 +11,17 @@ descriptors run short there is no such moment.
 from __future__ import annotations
 
 import socket
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IHalfCloseableProtocol
-from twisted.internet.protocol import Protocol
+from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.internet.tcp import Connection as SocketConnection
 from zope.interface import implementer
 
 from nsqtw.net.open_files import Descriptors
 from nsqtw.net.peer import IPV4_MAPPED, address_text
 from nsqtw.net.turned_away import TurnedAway
-from nsqtw.options import Options
 
 READING_SECONDS = 1.0
 """Time to read why."""
@@ -31,10 +30,17 @@ MOST_READING = 64
 _NETWORK_BYTES = 8
 
 
+class GateOptions(Protocol):
+    """What the options say about who is let in."""
+
+    max_connections: int
+    max_connections_per_address: int
+
+
 class Gate:
     """Counts those who are in. `descriptors` is None where nobody counts them."""
 
-    def __init__(self, options: Options, turned_away: TurnedAway, descriptors: Descriptors | None) -> None:
+    def __init__(self, options: GateOptions, turned_away: TurnedAway, descriptors: Descriptors | None) -> None:
         self._options = options
         self._turned_away = turned_away
         self._descriptors = descriptors
@@ -84,7 +90,7 @@ class Gate:
 
 
 @implementer(IHalfCloseableProtocol)
-class Refusal(Protocol):
+class Refusal(TwistedProtocol):
     """A connection that is not let in by `gate`. Over TLS it just ends: nobody makes a handshake to be refused."""
 
     transport: Any

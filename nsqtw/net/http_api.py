@@ -31,18 +31,13 @@ What a request asks stands in its query, never in a form in its body.
 
 from __future__ import annotations
 
-from typing import Any
-
-from twisted.web.http import HTTPFactory
-
 from nsqtw.core.broker import Broker
-from nsqtw.net.gate import Refusal
 from nsqtw.net.http_admin import Administration
-from nsqtw.net.http_answers import TOO_MANY_CONNECTIONS, Answer, tls_required
+from nsqtw.net.http_answers import Answer, tls_required
 from nsqtw.net.http_config import Configuration
-from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_door import HttpDoor
+from nsqtw.net.http_factory import HttpFactory
 from nsqtw.net.http_log import LogReading
 from nsqtw.net.http_publish import Publishing
 from nsqtw.net.http_replay import Replay
@@ -51,46 +46,6 @@ from nsqtw.net.http_routing import ANY_RIGHT, FREE, OneAnswer, Route, Routes
 from nsqtw.net.http_stats import Identity, Inspection
 from nsqtw.net.limits import Limits
 from nsqtw.net.pump import Pump
-
-
-class HttpFactory(HTTPFactory):
-    """
-    Accepts HTTP connections. Of twisted.web's own it is the factory below `server.Site`: what Site adds, sessions
-    and resources, is not used, and importing it would cost a starting broker 40 ms.
-    """
-
-    noisy = False
-    protocol = HttpConnection  # type: ignore[assignment]
-
-    def __init__(
-        self, routes: Routes | OneAnswer, pump: Pump, limits: Limits, door: HttpDoor | None, is_local: bool
-    ) -> None:
-        super().__init__(timeout=None)  # type: ignore[arg-type]
-        self.routes = routes
-        self.pump = pump
-        self.limits = limits
-        self.door = door
-        self.is_local = is_local
-        self.connections: set[HttpConnection] = set()
-
-    def buildProtocol(self, addr: Any) -> Any:
-        if not self.limits.gate.enter(addr):
-            answer = TOO_MANY_CONNECTIONS.encode(b"HTTP/1.1", kept=False)
-            return Refusal(self.limits.gate, self.pump.reactor, answer)
-        connection: Any = super().buildProtocol(addr)
-        connection.address = addr
-        return connection
-
-    def disconnect_all(self) -> None:
-        """The broker stops: who waits for an answer gets it, and every client sees the end of its connection."""
-        for connection in list(self.connections):
-            connection.stop()
-
-    def startFactory(self) -> None:
-        """Without the access log of twisted.web and its timer."""
-
-    def stopFactory(self) -> None:
-        """Nothing was started."""
 
 
 def broker_site(
@@ -108,7 +63,7 @@ def broker_site(
     the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has.
     """
     door = None if broker.door is None or broker.options.http_is_open else HttpDoor(broker.door)
-    limits = limits or Limits(broker, pump)
+    limits = limits or Limits(broker.options, pump.reactor, pump.now)
     publishing = Publishing(broker, pump)
     inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port), limits)
     return HttpFactory(

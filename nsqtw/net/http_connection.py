@@ -49,7 +49,7 @@ from nsqtw.net.unfinished import SMALL_BYTES
 from nsqtw.rights import Applicant
 
 if TYPE_CHECKING:
-    from nsqtw.net.http_api import HttpFactory
+    from nsqtw.net.http_factory import HttpFactory
     from nsqtw.upgrades import Secured
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

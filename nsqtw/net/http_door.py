@@ -20,7 +20,7 @@ from twisted.logger import Logger
 
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.net.http_answers import Answer, failure
-from nsqtw.net.http_routing import ANY_RIGHT
+from nsqtw.net.http_routing import ANY_RIGHT, Decided
 from nsqtw.rights import MAX_SECRET_BYTES, Applicant, Door, Rights
 
 REMEMBERED = 1024
@@ -37,9 +37,6 @@ _NO_CREDENTIAL = failure(401, "CREDENTIAL_REQUIRED", _CHALLENGE)
 _BAD_CREDENTIAL = failure(401, "CREDENTIAL_REFUSED", (_CHALLENGE[0], _CHALLENGE[1] + b', error="invalid_token"'))
 _FORBIDDEN = failure(403, "FORBIDDEN")
 _CANNOT_TELL = failure(503, "AUTH_FAILED")
-
-Decided = Callable[["Answer | None"], None]
-"""Called once, with what is answered to a request that may not be served; None when it may."""
 
 _Told = Callable[["Rights | AuthError"], None]
 

@@ -26,6 +26,9 @@ FREE, ANY_RIGHT = "", "any"
 """Beside a permission's name, what a route may need: nothing, or a credential that is good for something."""
 _SAFE_IN_PATH = "/$&+,:;=@"
 
+Decided = Callable[["Answer | None"], None]
+"""Called once, with what is answered to a request that may not be served; None when it may."""
+
 Handler = Callable[["HttpRequest"], "Answer | None"]
 """Serves a request whose body is there. Returns None when the request is going to be answered later. Refused."""
 

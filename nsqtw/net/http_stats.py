@@ -90,10 +90,22 @@ class Inspection:
             memory=memory() if given.get("include_mem") not in _OFF else None,
         )
         if given.get("include_limits") in _ON or self._limits.turned_away.counts:
-            found["limits"] = self._limits.document()
+            found["limits"] = self._limits_document()
         if given.get("format") == "json":
             return document(found)
         return text(stats_text(found, self._identity.version_line, time.time_ns()).encode("utf-8", "replace"))
+
+    def _limits_document(self) -> dict[str, Any]:
+        """How much there is of what limits are for, and who was over one."""
+        limits = self._limits
+        return {
+            "connections": limits.gate.count,
+            "addresses": len(limits.gate.by_address),
+            "unfinished_bytes": limits.unfinished.total,
+            "topics": len(self._broker.topics),
+            "channels": self._broker.caps.channel_count,
+            "over": dict(limits.turned_away.counts),
+        }
 
 
 def stats_text(found: dict[str, Any], version_line: str, now_ns: int) -> str:

@@ -1,14 +1,23 @@
-"""HTTP over TLS: the same connections and the same routes, behind a handshake."""
+"""
+Ports with TLS: the same connections as without, behind a handshake.
+
+A port may take both. A handshake begins with a byte that no protocol here begins with, so the first one that comes
+says which it is, and until then the connection is nobody's but a deadline's.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
+from nsqtw.net.gate import Refusal
+from nsqtw.net.limits import Limits
 from nsqtw.net.peer import address_text
-from nsqtw.net.tls import TlsTransport
+from nsqtw.net.tls import HANDSHAKE, HANDSHAKE_SECONDS, TlsTransport
 from nsqtw.net.tls_names import NOT_TLS
 from nsqtw.net.tls_settings import TlsSettings
 from nsqtw.upgrades import Secured, StartTls
@@ -19,32 +28,102 @@ _NOT_HTTPS = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an
 _log = Logger()
 
 
-class HttpsFactory(Factory):
-    """Accepts TLS connections for an HTTP factory."""
+def not_https(head: bytes) -> bytes:
+    """What is answered on a port of HTTPS to a client whose first bytes are no TLS."""
+    return _NOT_HTTPS if head in _HTTP_STARTS else b""
+
+
+class TlsFactory(Factory):
+    """
+    Accepts TLS connections for `inner`, and with `plain_limits`, which are those of `inner`, the others too. `not_tls`
+    says what is answered to who should use TLS and does not, by its first five bytes; `name` is what the log calls the
+    port.
+    """
 
     noisy = False
 
-    def __init__(self, http: Any, tls: TlsSettings) -> None:
-        self._http = http
+    def __init__(
+        self,
+        inner: Any,
+        tls: TlsSettings,
+        not_tls: Callable[[bytes], bytes] = not_https,
+        *,
+        name: str = "http",
+        plain_limits: Limits | None = None,
+    ) -> None:
+        self._inner = inner
         self._tls = tls
+        self._not_tls = not_tls
+        self._name = name
+        self._plain_limits = plain_limits
 
-    def buildProtocol(self, addr: Any) -> TlsTransport | None:
-        connection = self._http.buildProtocol(addr)
-        if connection is None:
-            return None
+    def buildProtocol(self, addr: Any) -> Any:
+        connection = self._inner.buildProtocol(addr)
+        if connection is None or (self._plain_limits is not None and isinstance(connection, Refusal)):
+            return connection
+        if self._plain_limits is None:
+            return self._transport(connection)
+        return Undecided(connection, self._transport, self._plain_limits, addr)
+
+    def disconnect_all(self) -> None:
+        """The daemon stops. The connections are the inner factory's."""
+        self._inner.disconnect_all()
+
+    def _transport(self, connection: Any) -> TlsTransport:
         transport: TlsTransport
 
         def failed(reason: str) -> bytes:
-            text = "http: TLS handshake error from {client}: {error}"
+            text = f"{self._name}: TLS handshake error from {{client}}: {{error}}"
             _log.warn(text, client=address_text(transport.getPeer()), error=reason)
-            return _NOT_HTTPS if reason == NOT_TLS and transport.head in _HTTP_STARTS else b""
+            return self._not_tls(transport.head) if reason == NOT_TLS else b""
 
         transport = self._tls.transport(connection, StartTls(_begins, failed), connects=True)
         return transport
 
-    def disconnect_all(self) -> None:
-        """The broker stops. The connections are the HTTP factory's."""
-        self._http.disconnect_all()
+
+class Undecided(Protocol):
+    """
+    A connection of which nobody knows yet whether it is TLS. `connection` gets it then, as it is or behind what
+    `secured` makes for it.
+    """
+
+    transport: Any
+
+    def __init__(self, connection: Any, secured: Callable[[Any], TlsTransport], limits: Limits, address: Any) -> None:
+        self._connection = connection
+        self._secured = secured
+        self._limits = limits
+        self._address = address
+        self._began = -1.0
+
+    def connectionMade(self) -> None:
+        self._limits.rounds.join(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        self._limits.rounds.leave(self)
+        connection, transport = self._connection, self.transport
+        if data[0] == HANDSHAKE:
+            connection = self._secured(connection)
+        transport.protocol = connection
+        connection.makeConnection(transport)
+        connection.dataReceived(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._limits.rounds.leave(self)
+        self._limits.gate.leave(self._address)
+
+    # -- from the limits
+
+    def look(self, now: float) -> None:
+        """Rounds API"""
+        if self._began < 0:
+            self._began = now
+        elif now - self._began >= HANDSHAKE_SECONDS:
+            self.abort()
+
+    def abort(self) -> None:
+        """End at once."""
+        self.transport.abortConnection()
 
 
 def _begins(secured: Secured) -> None:

@@ -1,46 +1,42 @@
-"""What the edges of one broker share to hold all their clients together to the limits of the options."""
+"""What the edges of one daemon share to hold all their clients together to the limits of the options."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from nsqtw.core.broker import Broker
-from nsqtw.net.gate import Gate
+from nsqtw.net.gate import Gate, GateOptions
 from nsqtw.net.open_files import Descriptors
-from nsqtw.net.pump import Pump
-from nsqtw.net.rounds import Rounds
+from nsqtw.net.rounds import Rounds, RoundsOptions
 from nsqtw.net.turned_away import TurnedAway
 from nsqtw.net.unfinished import Unfinished
+
+
+class LimitOptions(GateOptions, RoundsOptions, Protocol):
+    """What the options of a daemon say about it."""
+
+    max_unfinished_size: int
+    min_body_rate: int
 
 
 class Limits:
     """
     Connections that may come in (`gate`), how long they may take (`rounds`), what they may keep (`unfinished`), and who
-    was over a limit (`turned_away`). Descriptors are counted where `descriptors` are given.
+    was over a limit (`turned_away`). `now` is the clock of it all. Descriptors are counted where `descriptors` are
+    given.
     """
 
-    def __init__(self, broker: Broker, pump: Pump, descriptors: Descriptors | None = None) -> None:
-        options = broker.options
-        self._broker = broker
+    def __init__(
+        self, options: LimitOptions, reactor: Any, now: Callable[[], float], descriptors: Descriptors | None = None
+    ) -> None:
         self.descriptors = descriptors
         self.options = options
-        self.turned_away = TurnedAway(pump.now)
+        self.turned_away = TurnedAway(now)
         self.gate = Gate(options, self.turned_away, descriptors)
-        self.rounds = Rounds(pump.reactor, options, pump.now)
+        self.rounds = Rounds(reactor, options, now)
         self.unfinished = Unfinished(options.max_unfinished_size)
 
-    def document(self) -> dict[str, Any]:
-        """What /stats tells of it."""
-        return {
-            "connections": self.gate.count,
-            "addresses": len(self.gate.by_address),
-            "unfinished_bytes": self.unfinished.total,
-            "topics": len(self._broker.topics),
-            "channels": self._broker.caps.channel_count,
-            "over": dict(self.turned_away.counts),
-        }
-
     def close(self) -> None:
-        """The broker ends."""
+        """The daemon ends."""
         if self.descriptors is not None:
             self.descriptors.close()

@@ -1,5 +1,5 @@
 """
-Log lines, as nsqd prints them or as JSON.
+Log lines, as NSQ's daemons print them or as JSON.
 
     [nsqd] 2026/11/21 09:00:00.000123 INFO: TCP: new client(127.0.0.1:50000)
     {"time":"2026-11-21T08:00:00.000123+00:00","level":"info","text":"TCP: new ...","client":"127.0.0.1:50000"}
@@ -17,14 +17,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
+from typing import Protocol
 
 from twisted.logger import LogEvent, LogLevel, eventAsText
 
 from nsqtw.option_values import LEVELS
-from nsqtw.options import Options
-
-START_UP_PREFIX = "[nsqd] "
-"""What is printed before there is a broker starts with this, whatever log-prefix says."""
 
 Format = Callable[[LogEvent], "str | None"]
 
@@ -38,7 +35,15 @@ _LEVELS = {
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def log_format(options: Options) -> Format:
+class LogOptions(Protocol):
+    """What the options of a daemon say about its log."""
+
+    log_level: int
+    log_prefix: str
+    log_format: str
+
+
+def log_format(options: LogOptions) -> Format:
     """The format the options ask for."""
     if options.log_format == "json":
         # Only a broker that writes JSON loads what that takes.
@@ -48,18 +53,21 @@ def log_format(options: Options) -> Format:
     return TextFormat(options)
 
 
-def start_up_failure(text: str, when: float, options: Options | None = None) -> str:
-    """The line that says why there is no broker; without `options` when they could not be read."""
+def start_up_failure(text: str, when: float, options: LogOptions | None = None, program: str = "nsqd") -> str:
+    """The line that says why `program` does not run; without `options` when they could not be read."""
     if options is not None and options.log_format == "json":
         event = {"log_level": LogLevel.critical, "log_time": when, "log_format": "{error}", "error": text}
         return log_format(options)(event) or ""
-    return start_up_line("FATAL", text, when)
+    return start_up_line("FATAL", text, when, program)
 
 
-def start_up_line(word: str, text: str, when: float) -> str:
-    """A line from before there is a log; nsqd's lines without a level have less in front."""
+def start_up_line(word: str, text: str, when: float, program: str = "nsqd") -> str:
+    """
+    A line from before there is a log, which starts with the name of `program`, whatever log-prefix says. NSQ's lines
+    without a level have less in front.
+    """
     if word:
-        return log_line(START_UP_PREFIX, when, word, one_line(text))
+        return log_line(f"[{program}] ", when, word, one_line(text))
     return f"{datetime.fromtimestamp(when):%Y/%m/%d %H:%M:%S} {one_line(text)}\n"
 
 
@@ -68,7 +76,7 @@ def log_line(prefix: str, when: float, word: str, text: str) -> str:
     return f"{prefix}{datetime.fromtimestamp(when):%Y/%m/%d %H:%M:%S.%f} {word}: {text}\n"
 
 
-def wanted_level(event: LogEvent, options: Options) -> str | None:
+def wanted_level(event: LogEvent, options: LogOptions) -> str | None:
     """The level of an event, as --log-level calls it; None for one that is left out."""
     level = _LEVELS[event.get("log_level") or LogLevel.info]
     number = LEVELS[level]
@@ -80,7 +88,7 @@ def wanted_level(event: LogEvent, options: Options) -> str | None:
 class TextFormat:
     """nsqd's lines."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: LogOptions) -> None:
         self._options = options
 
     def __call__(self, event: LogEvent) -> str | None:

@@ -14,14 +14,13 @@ from typing import Any
 
 from twisted.logger import LogEvent, formatEvent
 
-from nsqtw.net.log import is_of_twisted, wanted_level
-from nsqtw.options import Options
+from nsqtw.net.log import LogOptions, is_of_twisted, wanted_level
 
 
 class JsonFormat:
     """One object a line."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: LogOptions) -> None:
         self._options = options
 
     def __call__(self, event: LogEvent) -> str | None:

@@ -23,22 +23,13 @@ from nsqtw.core.broker import Broker, Save
 from nsqtw.core.flight import Flight
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue
+from nsqtw.net.turns import Connection
 
 _log = Logger()
 
 SAVE_SECONDS = 1.0
 COMMIT_BYTES = 4 * 1024 * 1024
 """A turn that reads more than this commits in between, so that what waits in memory has a bound."""
-
-
-class Connection(Protocol):
-    """What has something to write at the end of a turn."""
-
-    def flush(self, now: float) -> None:
-        """Write what there is."""
-
-    def abort(self) -> None:
-        """End at once: something in here is broken."""
 
 
 class Writer(Protocol):

@@ -12,13 +12,21 @@ from typing import Any, Protocol
 
 from twisted.logger import Logger
 
-from nsqtw.options import Options
-
 LONGEST_SECONDS = 2.5
 _SHORTEST_SECONDS = 0.05
 _LOOKS_PER_DEADLINE = 8
 
 _log = Logger()
+
+
+class RoundsOptions(Protocol):
+    """The deadlines that connections are looked at for."""
+
+    magic_timeout: float
+    http_header_timeout: float
+    http_idle_timeout: float
+    body_timeout: float
+    write_timeout: float
 
 
 class Watched(Protocol):
@@ -34,7 +42,7 @@ class Watched(Protocol):
 class Rounds:
     """Looks at those who joined and did not leave, in the clock `now`."""
 
-    def __init__(self, reactor: Any, options: Options, now: Callable[[], float]) -> None:
+    def __init__(self, reactor: Any, options: RoundsOptions, now: Callable[[], float]) -> None:
         self._reactor = reactor
         self._now = now
         self._watched: dict[Watched, None] = {}

@@ -332,7 +332,7 @@ class BrokerFactory(Factory):
         self.broker = broker
         self.pump = pump
         self.protocols = protocols
-        self.limits = limits or Limits(broker, pump)
+        self.limits = limits or Limits(broker.options, reactor, pump.now)
         self.connections: set[BrokerConnection] = set()
         self.tls: TlsSettings | None = None
         """What connections turn to TLS with; None without a certificate."""

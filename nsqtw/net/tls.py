@@ -39,7 +39,7 @@ MOST_ANSWERED_BYTES = 256 * 1024
 _RECORD_BYTES = 16384
 _TAKEN_BYTES = 65536
 _HEAD_BYTES = 5
-_ALERT, _HANDSHAKE = 21, 22
+_ALERT, HANDSHAKE = 21, 22
 _LOWEST_UNKNOWN_VERSION = 0x10
 
 
@@ -178,7 +178,7 @@ class TlsTransport(Protocol):
             self.head = (self.head + data)[:_HEAD_BYTES]
             if len(self.head) < _HEAD_BYTES:
                 return False
-            if self.head[0] not in (_ALERT, _HANDSHAKE) or self.head[1] >= _LOWEST_UNKNOWN_VERSION:
+            if self.head[0] not in (_ALERT, HANDSHAKE) or self.head[1] >= _LOWEST_UNKNOWN_VERSION:
                 self._fail(NOT_TLS)
                 return False
         try:

@@ -18,11 +18,10 @@ from typing import Any
 
 from OpenSSL import SSL
 
-from nsqtw.certificates import check_certificates
+from nsqtw.certificates import TlsOptions, check_certificates
 from nsqtw.errors import OptionError
 from nsqtw.net.tls import TlsTransport
 from nsqtw.option_values import REQUIRE, REQUIRE_VERIFY, TLS_VERSIONS
-from nsqtw.options import Options
 from nsqtw.upgrades import StartTls
 
 _MODERN = b"ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!aNULL"
@@ -33,7 +32,7 @@ _OLD = b"DEFAULT:@SECLEVEL=0"
 class TlsSettings:
     """Made from the options that name files. OptionError when these cannot be used."""
 
-    def __init__(self, options: Options, reactor: Any) -> None:
+    def __init__(self, options: TlsOptions, reactor: Any) -> None:
         self._options = options
         self._reactor = reactor
         self._context = make_context(options)
@@ -48,7 +47,7 @@ class TlsSettings:
         return TlsTransport(application, connection, start, self._reactor, connects=connects)
 
 
-def make_context(options: Options) -> SSL.Context:
+def make_context(options: TlsOptions) -> SSL.Context:
     """What the files and options say now, for OpenSSL. OptionError."""
     check_certificates(options)
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
@@ -72,7 +71,7 @@ def make_context(options: Options) -> SSL.Context:
     return context
 
 
-def _ask_for_certificates(context: SSL.Context, options: Options) -> None:
+def _ask_for_certificates(context: SSL.Context, options: TlsOptions) -> None:
     policy = options.tls_client_auth_policy
     if policy not in (REQUIRE, REQUIRE_VERIFY):
         return

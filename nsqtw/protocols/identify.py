@@ -1,14 +1,11 @@
 """
 IDENTIFY: what a client may ask for, within which bounds, and the answer (nsqd specification 1.6).
 
-The JSON is read as nsqd reads it: keys match in any case and the last one wins, null means absent, and types are exact:
-no quoted numbers, no fractions, no booleans for integers. A byte of a string that is no UTF-8 becomes one U+FFFD.
+The JSON is read as nsqd reads it (`nsqtw.protocols.go_json`).
 """
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
 from attrs import define, frozen
@@ -18,6 +15,7 @@ from nsqtw.core.client import Client
 from nsqtw.errors import ClientError
 from nsqtw.gotext import json_text
 from nsqtw.options import Options
+from nsqtw.protocols.go_json import read_object
 
 DEFAULT_HEARTBEAT_SECONDS = 30.0
 DEFAULT_OUTPUT_BUFFER_BYTES = 16384
@@ -44,8 +42,6 @@ _KINDS: dict[str, Any] = {
     "sample_rate": 0,
     "msg_timeout": 0,
 }
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a pair, or a byte that is no UTF-8
-_INTEGER_DIGITS = len(str(-(1 << 63)))
 _INTEGER_BITS = {"sample_rate": 32}
 
 
@@ -73,26 +69,10 @@ class Features:
 
 def decode(body: bytes) -> dict[str, Any]:
     """All fields with their values or defaults. ClientError when it is no such JSON."""
-    fields = dict(_KINDS)
     try:
-        document = json.loads(
-            body.decode("utf-8", "surrogateescape"),
-            object_pairs_hook=_Object,
-            parse_int=_integer,
-            parse_float=_Unfit,
-            parse_constant=_Unfit,
-        )
-        if document is None:
-            return fields
-        if not isinstance(document, _Object):
-            raise ValueError("not an object")
-        for key, value in document:
-            name = key.lower().replace("\u017f", "s")  # the long s; the Kelvin sign is a k in lower case anyway
-            if name in fields and value is not None:
-                fields[name] = _typed(name, value)
+        return read_object(body, _KINDS, _INTEGER_BITS)
     except (ValueError, RecursionError):
         raise ClientError("E_BAD_BODY", "IDENTIFY failed to decode JSON body") from None
-    return fields
 
 
 def apply(fields: dict[str, Any], settings: Settings, options: Options) -> None:
@@ -175,32 +155,6 @@ def answer(
             "topology_zone": options.topology_zone,
         }
     )
-
-
-class _Unfit:
-    """A number that is no integer, or a very long one; no field accepts it, an unknown key may have it."""
-
-    def __init__(self, text: str) -> None:
-        if text in ("NaN", "Infinity", "-Infinity"):
-            raise ValueError(text)
-
-
-class _Object(list[tuple[str, Any]]):
-    """A JSON object as its pairs, told apart from an array."""
-
-
-def _integer(text: str) -> int | _Unfit:
-    return int(text) if len(text) <= _INTEGER_DIGITS else _Unfit(text)
-
-
-def _typed(name: str, value: Any) -> Any:
-    if type(value) is not type(_KINDS[name]):
-        raise ValueError(name)
-    if isinstance(value, int) and not isinstance(value, bool):
-        bound = 1 << (_INTEGER_BITS.get(name, 64) - 1)
-        if not -bound <= value < bound:
-            raise ValueError(name)
-    return _LONE_SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def _bounded(what: str, value: int, low: int, high: int, *, or_else: int = 0) -> int:

@@ -40,8 +40,6 @@ class Row:
 
 OPEN = (
     Row("lookup_client/*", "nsqd does not talk to nsqlookupd yet", but=("lookup_client/unreachable",)),
-    Row("lookupd_http/*", "there is no nsqlookupd yet", outcome=Outcome.NOT_PLAYED),
-    Row("lookupd_tcp/*", "there is no nsqlookupd yet", outcome=Outcome.NOT_PLAYED),
 )
 """At nsqd's default options: features that are not there yet."""
 

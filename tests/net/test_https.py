@@ -12,7 +12,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from nsqtw.net.http_api import refusing_site
-from nsqtw.net.https import HttpsFactory
+from nsqtw.net.https import TlsFactory
 from nsqtw.net.tls import HANDSHAKE_SECONDS
 from nsqtw.net.tls_settings import TlsSettings
 from nsqtw.options import Options
@@ -48,7 +48,7 @@ class SafeWeb(Web):
         given = {"tls_cert": pair.certificate, "tls_key": pair.key, **options}
         super().__init__(**given)
         self.tls = TlsSettings(Options(**given), self.clock)
-        self.factory = HttpsFactory(self.site, self.tls)
+        self.factory = TlsFactory(self.site, self.tls)
 
     def accept(self) -> Transport:
         """A connection on which nothing was said yet."""

@@ -1,0 +1,210 @@
+"""
+TCP connections of nsqds: the magic, the deadlines, and the bytes of a V1 session in and out.
+
+A connection that was let in costs a bounded amount of memory: what it sends is kept to one line or one body, and it is
+not read from while it does not read its responses.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from typing import Any
+
+from twisted.internet.error import ConnectionLost
+from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from nsqtw.lookupd.v1 import V1Context, V1Session, response
+from nsqtw.lookupd_options import LookupdOptions
+from nsqtw.net.gate import Refusal
+from nsqtw.net.limits import Limits
+from nsqtw.net.peer import address_text
+from nsqtw.net.stall import Stall
+from nsqtw.net.turns import Turns
+from nsqtw.net.unfinished import SMALL_BYTES
+
+MAGIC = b"  V1"
+END_SECONDS = 5.0
+"""How long a connection that is being closed may take to read what was written to it."""
+_TOO_MANY = response(b"E_TOO_MANY_CONNECTIONS too many connections")
+
+_log = Logger()
+
+
+@implementer(IHalfCloseableProtocol, IPushProducer)
+class NsqdConnection(Protocol):
+    """One accepted connection, from `address`."""
+
+    transport: Any
+
+    def __init__(self, factory: NsqdFactory, address: Any) -> None:
+        self._factory = factory
+        self._limits = factory.limits
+        self._address = address
+        self._remote = address_text(address)
+        self._session: V1Session | None = None
+        self._magic = b""
+        self._since = 0.0
+        """When it connected, or sent its last complete command."""
+        self._command_count = 0
+        self._stall = Stall()
+        self._end: Any = None
+
+    # -- from the transport
+
+    def connectionMade(self) -> None:
+        if hasattr(self.transport, "setTcpNoDelay"):
+            self.transport.setTcpNoDelay(True)
+            self.transport.setTcpKeepAlive(True)
+        self.transport.registerProducer(self, True)
+        self._factory.connections.add(self)
+        self._since = self._factory.turns.now()
+        self._limits.rounds.join(self)
+        _log.info("TCP: new client({client})", client=self._remote)
+
+    def dataReceived(self, data: bytes) -> None:
+        if self._end is not None:
+            return
+        session = self._session
+        if session is None:
+            session = self._choose(data)
+            if session is None:
+                return
+            data = self._magic[len(MAGIC) :]
+        session.receive_data(data, time.time_ns())
+        if session.refused:
+            self._limits.turned_away.note(session.refused, self._remote)
+        if session.unfinished_bytes > SMALL_BYTES:
+            self._limits.unfinished.hold(self, session.unfinished_bytes)
+        else:
+            self._limits.unfinished.drop(self)
+        self._write(session)
+
+    def readConnectionLost(self) -> None:
+        if self._session is None:
+            self._log_no_magic("unexpected EOF" if self._magic else "EOF")
+            self.disconnect()
+        else:
+            self._session.receive_end()
+            self._write(self._session)
+
+    def writeConnectionLost(self) -> None:
+        """Only we end the writing side, and then the whole connection."""
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._end is not None and self._end.active():
+            self._end.cancel()
+        self._factory.connections.discard(self)
+        self._limits.rounds.leave(self)
+        self._limits.unfinished.drop(self)
+        self._limits.gate.leave(self._address)
+        if self._session is not None:
+            self._session.connection_lost()
+        if self._end is None and isinstance(reason.value, ConnectionLost):
+            _log.error("client({client}) - {error}", client=self._remote, error=reason.getErrorMessage())
+
+    def pauseProducing(self) -> None:
+        """Responses wait: whoever does not read them is not read from."""
+        self.transport.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        self.transport.resumeProducing()
+
+    def stopProducing(self) -> None:
+        """The transport is closing; connectionLost follows."""
+
+    # -- from the limits
+
+    def look(self, now: float) -> None:
+        """Rounds API"""
+        if self._end is not None:
+            return
+        options = self._factory.options
+        session = self._session
+        if session is not None and session.command_count != self._command_count:
+            self._command_count, self._since = session.command_count, now
+        elapsed = now - self._since
+        if session is None and 0 < options.magic_timeout <= elapsed:
+            self._limits.turned_away.note("magic-timeout", self._remote)
+            self._log_no_magic("i/o timeout")
+            self.disconnect()
+        elif session is not None and 0 < options.idle_timeout <= elapsed:
+            self._limits.turned_away.note("idle-timeout", self._remote)
+            self.disconnect()
+        elif options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
+            self._limits.turned_away.note("write-timeout", self._remote)
+            self.abort()
+
+    def give_up(self) -> None:
+        """Unfinished API"""
+        self._limits.turned_away.note("max-unfinished-size", self._remote)
+        self.abort()
+
+    def abort(self) -> None:
+        """End at once, whatever there is to write."""
+        self._limits.rounds.leave(self)
+        self.transport.abortConnection()
+
+    def disconnect(self) -> None:
+        """Close, once everything written is out; a peer that does not read it is not waited for."""
+        if self._end is None:
+            self._end = self._factory.turns.reactor.callLater(END_SECONDS, self.abort)
+            self.transport.unregisterProducer()
+            self.transport.loseConnection()
+
+    # -- inside
+
+    def _write(self, session: V1Session) -> None:
+        data = session.data_to_send()
+        if data:
+            self.transport.write(data)
+        if session.closing:
+            self.disconnect()
+
+    def _choose(self, data: bytes) -> V1Session | None:
+        """Make the session, once the magic is there."""
+        self._magic += data
+        if len(self._magic) < len(MAGIC):
+            return None
+        magic = self._magic[: len(MAGIC)]
+        shown = magic.decode("latin-1")
+        _log.info("CLIENT({client}): desired protocol magic '{magic}'", client=self._remote, magic=shown)
+        if magic != MAGIC:
+            _log.error("client({client}) bad protocol magic '{magic}'", client=self._remote, magic=shown)
+            self.transport.write(response(b"E_BAD_PROTOCOL"))
+            self.disconnect()
+            return None
+        self._since = self._factory.turns.now()
+        self._session = V1Session(self._factory.context, self._factory.next_peer_id(), self._remote)
+        return self._session
+
+    def _log_no_magic(self, error: str) -> None:
+        _log.error("failed to read protocol version - {error}", client=self._remote, error=error)
+
+
+class NsqdFactory(Factory):
+    """Accepts connections of nsqds, which are told apart by numbers."""
+
+    noisy = False
+
+    def __init__(self, context: V1Context, options: LookupdOptions, turns: Turns, limits: Limits) -> None:
+        self.context = context
+        self.options = options
+        self.turns = turns
+        self.limits = limits
+        self.connections: set[NsqdConnection] = set()
+        self.next_peer_id = count().__next__
+
+    def buildProtocol(self, addr: Any) -> NsqdConnection | Refusal:
+        if not self.limits.gate.enter(addr):
+            return Refusal(self.limits.gate, self.turns.reactor, _TOO_MANY)
+        return NsqdConnection(self, addr)
+
+    def disconnect_all(self) -> None:
+        """nsqlookupd stops: every nsqd sees the end of its connection."""
+        for connection in list(self.connections):
+            connection.disconnect()

@@ -1,0 +1,67 @@
+"""The turns of a reactor, as the edges see them: what time it is, and a last word before the next poll."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+from twisted.logger import Logger
+
+_log = Logger()
+
+
+class Connection(Protocol):
+    """What has something to write at the end of a turn."""
+
+    def flush(self, now: float) -> None:
+        """Write what there is."""
+
+    def abort(self) -> None:
+        """End at once: something in here is broken."""
+
+
+class Turns(Protocol):
+    """What drives the edges: a broker's pump, or PlainTurns."""
+
+    def now(self) -> float:
+        """The moment, in seconds; only differences mean something."""
+
+    def changed(self, connection: Connection) -> None:
+        """It has something to write, and is asked for it at the end of the turn."""
+
+    @property
+    def reactor(self) -> Any:
+        """What runs all of it."""
+
+
+class PlainTurns:
+    """Those of a daemon that has nothing to do at the end of a turn but to write."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._changed: dict[Connection, None] = {}
+
+    def now(self) -> float:
+        """Turns API"""
+        return time.monotonic()
+
+    def changed(self, connection: Connection) -> None:
+        """Turns API"""
+        if not self._changed:
+            self._reactor.callLater(0, self._end)
+        self._changed[connection] = None
+
+    @property
+    def reactor(self) -> Any:
+        """Turns API"""
+        return self._reactor
+
+    def _end(self) -> None:
+        changed, self._changed = self._changed, {}
+        now = self.now()
+        for connection in changed:
+            try:
+                connection.flush(now)
+            except Exception:  # one connection fails, and not the others
+                _log.failure("writing to a connection failed")
+                connection.abort()

@@ -1,0 +1,158 @@
+"""
+How a daemon is started: its console script, and `twistd` with its name.
+
+Both take the same words, NSQ's flags in Go's style, and the same environment variables, read by
+`nsqtw.option_sources`. The script logs to stderr in NSQ's format and ends with NSQ's exit codes: 0 after a clean
+stop, 1 when it cannot start, 2 for a wrong flag. Under twistd, twistd's own options decide where the log goes, about
+daemons and about signals.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nsqtw import lean  # isort: split
+
+import attrs
+from twisted.python.usage import Options as TwistdOptions
+from twisted.python.usage import UsageError
+
+from nsqtw.errors import FlagError, NsqtwError, OptionError
+from nsqtw.option_sources import OptionReader, Resolved
+from nsqtw.version import version_line
+
+if TYPE_CHECKING:
+    from twisted.application.service import IService
+
+    from nsqtw.process import MakeDaemon
+
+_WRONG_FLAG = 2
+
+
+def _nothing_more(line: Any) -> str | None:
+    return None
+
+
+@attrs.frozen
+class Program:
+    """
+    A daemon's start. `load` imports the class of its service, when it is certain that one is going to run, and
+    `needs_tls` says of the options whether that uses OpenSSL from the first moment on. `answer` is what the program's
+    own flags ask for instead of a start, None for nothing. `twistd_name` is what twistd calls it.
+    """
+
+    reader: OptionReader[Any, Any]
+    twistd_name: str
+    load: Callable[[], MakeDaemon]
+    needs_tls: Callable[[Any], object]
+    answer: Callable[[Any], str | None] = _nothing_more
+
+    @property
+    def name(self) -> str:
+        """That of the console script."""
+        return self.reader.table.program
+
+    def main(self) -> None:
+        """The console script."""
+        # Until there is a daemon that can stop, an interrupt ends the process without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        sys.exit(self.run(sys.argv[1:]))
+
+    def run(self, words: Sequence[str]) -> int:
+        """Run a daemon until it is told to stop. The exit code."""
+        try:
+            line = self.reader.read_command_line(words)
+            if line.help:
+                sys.stderr.write(self.usage(self.name))
+                return 0
+            answer = self.answered(line)
+            if answer is not None:
+                sys.stdout.write(answer)
+                return 0
+            found = self.resolve(line)
+        except FlagError as mistake:
+            from nsqtw.net.log import one_line
+
+            sys.stderr.write(f"{one_line(str(mistake))}\n{self.usage(self.name)}")
+            return _WRONG_FLAG
+        except NsqtwError as mistake:
+            from nsqtw.process import cannot_start
+
+            return cannot_start(mistake, program=self.name)
+        with self.lean(found.options):
+            from nsqtw.process import serve
+
+            make = self.load()
+        return serve(make, found.options, found.warnings, self.name)
+
+    def answered(self, line: Any) -> str | None:
+        """What is to be printed instead of starting, if anything. OptionError, PluginError."""
+        if line.version:
+            return f"{version_line(self.name)}\n"
+        answer = self.answer(line)
+        if answer is not None or not line.print_config:
+            return answer
+        from nsqtw.net.log import start_up_line
+        from nsqtw.option_file import config_text
+
+        found = self.resolve(line)
+        for warning in found.warnings:
+            sys.stderr.write(start_up_line("WARNING", warning, time.time(), self.name))
+        return config_text(found.options, found.sources, self.reader.table)
+
+    def resolve(self, line: Any) -> Resolved[Any]:
+        """The options of a start. OptionError."""
+        return self.reader.resolve(line, os.environ)
+
+    def usage(self, program: str) -> str:
+        """What --help prints."""
+        # A daemon that starts has no use for the pages.
+        from nsqtw.option_pages import usage
+
+        return usage(program, self.reader)
+
+    def lean(self, options: Any) -> AbstractContextManager[None]:
+        """While what runs is imported."""
+        return lean.without_tls(not self.needs_tls(options))
+
+    def service(self, config: TwistdWords) -> IService:
+        """The service that twistd runs. Ends the process with one line when the config file is wrong."""
+        from twisted.internet import reactor
+
+        from nsqtw.process import cannot_start
+        from nsqtw.twistd_service import TwistdService
+
+        try:
+            found = self.resolve(config.line)
+        except OptionError as mistake:
+            raise SystemExit(cannot_start(mistake, program=self.name)) from mistake
+        return TwistdService(self.load(), found.options, reactor, found.warnings, config.parent, self.name)
+
+
+class TwistdWords(TwistdOptions):
+    """The words behind `twistd` and the name of a program."""
+
+    program: ClassVar[Program]
+    line: Any
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Read `options` as the program does. UsageError, which twistd prints."""
+        try:
+            self.line = self.program.reader.read_command_line(sys.argv[1:] if options is None else options)
+            answer = self.program.answered(self.line)
+        except NsqtwError as mistake:
+            raise UsageError(str(mistake)) from mistake
+        if self.line.help:
+            answer = str(self)
+        if answer is not None:
+            print(answer, end="")
+            raise SystemExit(0)
+
+    def __str__(self) -> str:
+        return self.program.usage(f"twistd {self.program.twistd_name}")

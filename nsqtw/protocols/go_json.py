@@ -1,0 +1,68 @@
+"""
+JSON objects as NSQ's daemons read them into their structures: keys match in any case and the last one wins, unknown
+ones and null mean nothing, and types are exact: no quoted numbers, no fractions, no booleans for integers. A byte of
+a string that is no UTF-8 becomes one U+FFFD.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a pair, or a byte that is no UTF-8
+_INTEGER_DIGITS = len(str(-(1 << 63)))
+_INTEGER_BITS = 64
+_ALL_WIDE: Mapping[str, int] = MappingProxyType({})
+
+
+def read_object(body: bytes, defaults: Mapping[str, Any], bits: Mapping[str, int] = _ALL_WIDE) -> dict[str, Any]:
+    """
+    All fields of `defaults` with their values in `body`, which must be of the types that the defaults have. Integers
+    have 64 bits, or as many as `bits` says. ValueError or RecursionError when it is no such JSON.
+    """
+    fields = dict(defaults)
+    document = json.loads(
+        body.decode("utf-8", "surrogateescape"),
+        object_pairs_hook=_Object,
+        parse_int=_integer,
+        parse_float=_Unfit,
+        parse_constant=_Unfit,
+    )
+    if document is None:
+        return fields
+    if not isinstance(document, _Object):
+        raise ValueError("not an object")
+    for key, value in document:
+        name = key.lower().replace("\u017f", "s")  # the long s; the Kelvin sign is a k in lower case anyway
+        if name in fields and value is not None:
+            fields[name] = _typed(name, value, type(defaults[name]), bits.get(name, _INTEGER_BITS))
+    return fields
+
+
+class _Unfit:
+    """A number that is no integer, or a very long one; no field accepts it, an unknown key may have it."""
+
+    def __init__(self, text: str) -> None:
+        if text in ("NaN", "Infinity", "-Infinity"):
+            raise ValueError(text)
+
+
+class _Object(list[tuple[str, Any]]):
+    """A JSON object as its pairs, told apart from an array."""
+
+
+def _integer(text: str) -> int | _Unfit:
+    return int(text) if len(text) <= _INTEGER_DIGITS else _Unfit(text)
+
+
+def _typed(name: str, value: Any, kind: type, bits: int) -> Any:
+    if type(value) is not kind:
+        raise ValueError(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        bound = 1 << (bits - 1)
+        if not -bound <= value < bound:
+            raise ValueError(name)
+    return _LONE_SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
