@@ -59,7 +59,7 @@ setup(
     # twistd does not find our plugin, and says nothing.
     package_dir={"": "."},
     package_data={"nsqtw": ["py.typed"]},
-    data_files=[("share/man/man1", ["docs/nsqd.1"])],
+    data_files=[("share/man/man1", ["docs/nsqd.1", "docs/nsqlookupd.1"])],
     # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
     # servers (docs/auth.md).
     install_requires=[
@@ -73,5 +73,11 @@ setup(
         "zope.interface>=6",
     ],
     extras_require={"spark": SPARK, "test": TEST},
-    entry_points={"console_scripts": ["nsqd=nsqtw.tap:main_nsqd", "nsqtw=nsqtw.commands:main"]},
+    entry_points={
+        "console_scripts": [
+            "nsqd=nsqtw.tap:main_nsqd",
+            "nsqlookupd=nsqtw.tap_lookupd:main_nsqlookupd",
+            "nsqtw=nsqtw.commands:main",
+        ]
+    },
 )

@@ -12,6 +12,7 @@ Every error nsqtw raises on purpose, in one tree.
     ├── BackendError         storage refused: text is what follows "PUB failed "
     │   └── BackendFull      ... because there is no space left
     ├── MetadataError        nsqd.dat is there and cannot be understood
+    ├── SnapshotError        a snapshot of registrations cannot be understood
     ├── AuthError            nobody can say what a secret is worth
     │   └── AuthRefused      ... it is worth nothing
     ├── OptionError          an option or a config file is wrong: one line for the user
@@ -116,6 +117,10 @@ class BackendFull(BackendError):
 
 class MetadataError(NsqtwError):
     """`nsqd.dat` is there and cannot be understood. The text names the file and says why."""
+
+
+class SnapshotError(NsqtwError):
+    """What is to be a snapshot of registrations is none, of another version, or damaged. The text says which."""
 
 
 class AuthError(NsqtwError):

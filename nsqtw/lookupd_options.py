@@ -64,8 +64,12 @@ class LookupdOptions:
     max_connections_per_address: int = option(
         INTEGER, 0, "connections, of any kind, of one IP address; 0 for any number", limit=NOT_NEGATIVE
     )
+    max_topics: int = option(INTEGER, 100_000, "topics that may be known; 0 for any number", limit=NOT_NEGATIVE)
+    max_channels: int = option(
+        INTEGER, 500_000, "channels, of all topics, that may be known; 0 for any number", limit=NOT_NEGATIVE
+    )
     max_registrations: int = option(
-        INTEGER, 1_000_000, "registrations of all nsqds, and names, together; 0 for any number", limit=NOT_NEGATIVE
+        INTEGER, 1_000_000, "registrations of all nsqds together; 0 for any number", limit=NOT_NEGATIVE
     )
     max_registrations_per_connection: int = option(
         INTEGER, 100_000, "registrations of one nsqd; 0 for any number", limit=NOT_NEGATIVE

@@ -25,9 +25,13 @@ def test_twistd_offers_a_broker_when_it_runs_elsewhere(tmp_path: Path) -> None:
     assert re.search(r"^\s+nsq\s+An NSQ-compatible message broker$", done.stdout, re.MULTILINE), done.stderr
 
 
-def test_the_console_scripts_are_nsqd_and_our_own() -> None:
+def test_the_console_scripts_are_nsqs_and_our_own() -> None:
     scripts = {point.name: point.value for point in distribution("nsqtw").entry_points}
-    assert scripts == {"nsqd": "nsqtw.tap:main_nsqd", "nsqtw": "nsqtw.commands:main"}
+    assert scripts == {
+        "nsqd": "nsqtw.tap:main_nsqd",
+        "nsqlookupd": "nsqtw.tap_lookupd:main_nsqlookupd",
+        "nsqtw": "nsqtw.commands:main",
+    }
 
 
 def test_the_version_is_said_once() -> None:
@@ -38,14 +42,14 @@ def test_nothing_of_ours_can_shadow_twisted() -> None:
     assert not list((ROOT / "twisted").rglob("__init__.py"))
 
 
-def test_the_man_page_is_installed_where_man_looks() -> None:
+def test_the_man_pages_are_installed_where_man_looks() -> None:
     script = """
 from distutils.core import run_setup
 
 print(run_setup("setup.py", stop_after="init").data_files)
 """
     done = run("-c", "import setuptools" + script, cwd=ROOT)
-    assert done.stdout == "[('share/man/man1', ['docs/nsqd.1'])]\n", done.stderr
+    assert done.stdout == "[('share/man/man1', ['docs/nsqd.1', 'docs/nsqlookupd.1'])]\n", done.stderr
 
 
 def test_a_wheel_has_every_module_the_plugin_and_the_marker_for_type_checkers() -> None:

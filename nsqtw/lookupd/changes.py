@@ -1,8 +1,7 @@
 """
 What happens to the registrations, as those are told who watch them.
 
-Every change says how something is from now on, never by how much it changed: to be told one twice does no harm. One
-who was told the changes of `Registrations.state()` and since then every change, in order, knows all there is to know.
+Every change says how something is from now on, never by how much it changed: to be told one twice does no harm.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class ChannelDeleted:
 
 @frozen
 class Registered:
-    """An nsqd has this topic (`channel` is None) or this channel of it."""
+    """An nsqd has this topic (`channel` is None) or this channel of it, which is known therefore."""
 
     topic: str
     channel: str | None
@@ -122,3 +121,16 @@ Change: TypeAlias = (
     | TombstoneEnded
 )
 Watcher: TypeAlias = Callable[[Change], None]
+
+
+@frozen
+class StateFollows:
+    """To a watcher only: forget what you were told; what follows is all there is."""
+
+
+@frozen
+class StateComplete:
+    """To a watcher only: you know all there is. From here on there are changes."""
+
+
+Told: TypeAlias = Change | StateFollows | StateComplete

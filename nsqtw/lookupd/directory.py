@@ -125,12 +125,25 @@ class Directory:
             if known is not None:
                 yield self._state_of(known, now)
 
+    def walk_producers(self) -> Iterator[tuple[Producer, int]]:
+        """All producers, also silent ones, and when each was last heard of."""
+        for peer in list(self._peers.values()):
+            yield peer.producer, peer.last_update
+
+    def walk_topics(self) -> Iterator[tuple[Topic, dict[int, int]]]:
+        """All topics, each with the times of the tombstones that its members got."""
+        for known in list(self._topics.values()):
+            marks = [(peer_id, self._peers[peer_id].topics[known.name]) for peer_id in known.members]
+            yield known, {peer_id: at for peer_id, at in marks if at is not None}
+
     def _state_of(self, known: Topic, now: int) -> list[Change]:
         name = known.name
         changes: list[Change] = [TopicCreated(name)] if known.has_key else []
         for peer_id in known.members:
             peer = self._peers[peer_id]
             changes.append(Registered(name, None, peer.producer))
+            if peer.is_silent:
+                changes.append(ProducerSilent(peer.producer))
             if self._is_hidden(peer.topics[name], now):
                 changes.append(Tombstoned(name, peer.producer))
         for channel, members in known.channels.items():

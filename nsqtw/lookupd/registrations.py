@@ -115,6 +115,8 @@ class Registrations(Directory):
                 add(keys.members, peer_id)
                 peer.topics[keys.name] = None
             self._tell(Registered, keys.name, key.channel or None, peer.producer)
+        if peer.is_silent:  # who watches one topic may not know
+            self._tell(ProducerSilent, peer.producer)
         self._count(peer, len(added))
         return added
 
@@ -155,6 +157,23 @@ class Registrations(Directory):
         elif not peer.is_connected:
             del self._stale[peer.producer.broadcast_address, peer.producer.tcp_port]
         return removed
+
+    def adopt(self, topic: Topic, tombstones: dict[int, int]) -> None:
+        """
+        Take in a topic that a snapshot brought, with the time of the tombstone of each member that has one, after its
+        members have identified and before anybody else does.
+        """
+        assert topic.name not in self._topics, "a topic is adopted once"
+        self._topics[topic.name] = topic
+        self.channel_count += len(topic.channels)
+        for peer_id in topic.members:
+            at = self._peers[peer_id].topics[topic.name] = tombstones.get(peer_id)
+            if at is not None:
+                heappush(self._tombstones, (at + self._tombstone_ns, peer_id, topic.name))
+            self._count(self._peers[peer_id], 1)
+        for members in topic.channels.values():
+            for peer_id in members:
+                self._count(self._peers[peer_id], 1)
 
     # -- what administrators say
 

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from nsqtw.lookupd.v1 import Directory, V1Session, response
+from nsqtw.lookupd.v1 import V1Context, V1Session, response
 from nsqtw.lookupd_options import LookupdOptions
 from nsqtw.net.gate import Refusal
 from nsqtw.net.limits import Limits
@@ -179,7 +179,7 @@ class NsqdConnection(Protocol):
             self.disconnect()
             return None
         self._since = self._factory.turns.now()
-        self._session = V1Session(self._factory.directory, self._factory.next_peer_id(), self._remote)
+        self._session = V1Session(self._factory.context, self._factory.next_peer_id(), self._remote)
         return self._session
 
     def _log_no_magic(self, error: str) -> None:
@@ -191,8 +191,8 @@ class NsqdFactory(Factory):
 
     noisy = False
 
-    def __init__(self, directory: Directory, options: LookupdOptions, turns: Turns, limits: Limits) -> None:
-        self.directory = directory
+    def __init__(self, context: V1Context, options: LookupdOptions, turns: Turns, limits: Limits) -> None:
+        self.context = context
         self.options = options
         self.turns = turns
         self.limits = limits

@@ -28,8 +28,9 @@ import attrs
 
 from nsqtw.errors import CapReached, ClientError
 from nsqtw.interfaces import OperatorLog
+from nsqtw.lookupd.entries import CLIENT, Key
 from nsqtw.lookupd.producer import Producer
-from nsqtw.lookupd.registrations import Key, Registrations
+from nsqtw.lookupd.registrations import Registrations
 from nsqtw.names import is_valid_name
 from nsqtw.net.go_time import duration_text
 from nsqtw.protocols.go_json import read_object
@@ -58,7 +59,7 @@ _UNEXPECTED = "client({client}) unexpected UNREGISTER category:{category} key:{t
 
 
 @attrs.define
-class Directory:
+class V1Context:
     """What the connections of one nsqlookupd share."""
 
     registrations: Registrations
@@ -83,14 +84,14 @@ class V1Session:
     nanoseconds.
     """
 
-    def __init__(self, directory: Directory, peer_id: int, remote: str) -> None:
+    def __init__(self, context: V1Context, peer_id: int, remote: str) -> None:
         self.closing = False
         """Whether the connection ends when all is sent."""
         self.command_count = 0
         """Complete commands so far."""
         self.refused = ""
         """What was over a limit in the last call, for the log; empty for nothing."""
-        self._directory = directory
+        self._context = context
         self._peer_id = peer_id
         self._remote = remote
         self._producer: Producer | None = None
@@ -122,8 +123,8 @@ class V1Session:
 
     def connection_lost(self) -> None:
         """It is gone."""
-        self._directory.log("info", "PROTOCOL(V1): [{client}] exiting ioloop", client=self._remote)
-        for key in self._directory.registrations.gone(self._peer_id):
+        self._context.log("info", "PROTOCOL(V1): [{client}] exiting ioloop", client=self._remote)
+        for key in self._context.registrations.gone(self._peer_id):
             self._log_key(_UNREGISTERED, key)
 
     def data_to_send(self) -> bytes:
@@ -198,9 +199,9 @@ class V1Session:
         if self._producer is not None:
             elapsed = duration_text(max(0, now - self._last_sign))
             text = "CLIENT({client}): pinged (last ping {elapsed})"
-            self._directory.log("info", text, client=self._remote, elapsed=elapsed)
+            self._context.log("info", text, client=self._remote, elapsed=elapsed)
             self._last_sign = now
-            self._directory.registrations.touch(self._peer_id, now)
+            self._context.registrations.touch(self._peer_id, now)
         self._out.append(_OK)
 
     def _identify(self, body: bytes, now: int) -> None:
@@ -209,13 +210,13 @@ class V1Session:
         except (ValueError, RecursionError):
             raise ClientError("E_BAD_BODY", "IDENTIFY failed to decode JSON body") from None
         secret = fields.pop("secret").encode("utf-8", "surrogateescape")
-        if self._directory.secret and not hmac.compare_digest(secret, self._directory.secret):
+        if self._context.secret and not hmac.compare_digest(secret, self._context.secret):
             raise ClientError("E_UNAUTHORIZED", "IDENTIFY needs the secret of this nsqlookupd")
         if not all(fields[name] for name in _REQUIRED):
             raise ClientError("E_BAD_BODY", "IDENTIFY missing fields")
         producer = Producer(peer_id=self._peer_id, **(fields | {"remote_address": self._remote}))
         self._producer, self._last_sign = producer, now
-        self._directory.log(
+        self._context.log(
             "info",
             "CLIENT({client}): IDENTIFY Address:{address} TCP:{tcp_port} HTTP:{http_port} Version:{version}",
             client=self._remote,
@@ -224,14 +225,14 @@ class V1Session:
             http_port=producer.http_port,
             version=producer.version,
         )
-        self._directory.registrations.identify(producer, now)
-        self._log_key(_REGISTERED, Key("client"))
+        self._context.registrations.identify(producer, now)
+        self._log_key(_REGISTERED, CLIENT)
         self.command_count += 1
-        self._out.append(response(self._directory.identity))
+        self._out.append(response(self._context.identity))
 
     def _register(self, topic: str, channel: str) -> None:
         try:
-            added = self._directory.registrations.register(self._peer_id, topic, channel)
+            added = self._context.registrations.register(self._peer_id, topic, channel)
         except CapReached as reached:
             self.refused = reached.what
             self._out.append(response(f"E_TOO_MANY_REGISTRATIONS REGISTER {reached}".encode()))
@@ -241,7 +242,7 @@ class V1Session:
         self._out.append(_OK)
 
     def _unregister(self, topic: str, channel: str) -> None:
-        for key in self._directory.registrations.unregister(self._peer_id, topic, channel):
+        for key in self._context.registrations.unregister(self._peer_id, topic, channel):
             # An nsqd takes leave of its channels before it does of their topic.
             is_unexpected = not channel and key.channel
             self._log_key(_UNEXPECTED if is_unexpected else _UNREGISTERED, key, "warn" if is_unexpected else "info")
@@ -262,12 +263,10 @@ class V1Session:
         return topic, channel
 
     def _end(self, error: ClientError) -> None:
-        self._directory.log("error", "[{client}] - {error}", client=self._remote, error=error.log_text)
+        self._context.log("error", "[{client}] - {error}", client=self._remote, error=error.log_text)
         self._out.append(response(error.frame_data))
         self.closing = True
         self._buffer = b""
 
     def _log_key(self, text: str, key: Key, level: str = "info") -> None:
-        self._directory.log(
-            level, text, client=self._remote, category=key.category, topic=key.topic, channel=key.channel
-        )
+        self._context.log(level, text, client=self._remote, category=key.category, topic=key.topic, channel=key.channel)

@@ -95,6 +95,11 @@ def document(value: Any) -> Answer:
     return Answer(200, json_text(value), _JSON, _NSQ)
 
 
+def written(body: bytes) -> Answer:
+    """Success, as JSON that is there already."""
+    return Answer(200, body, _JSON, _NSQ)
+
+
 def binary(body: bytes, content_type: bytes, *headers: tuple[bytes, bytes]) -> Answer:
     """Success, as bytes of some format."""
     return Answer(200, body, (b"Content-Type", content_type), _NSQ, *headers)

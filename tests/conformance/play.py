@@ -41,16 +41,16 @@ def scenarios() -> list[str]:
 
 def play(only: Iterable[str], flags: Iterable[str] = (), jobs: int = JOBS) -> Played:
     """
-    Play some scenarios, with more flags for each nsqd. Without an nsqlookupd of ours its scenarios are not played.
+    Play some scenarios, with more flags for each nsqd.
 
     RuntimeError if the kit itself fails, or would leave out the scenarios of TLS for want of openssl.
     """
     if shutil.which("openssl") is None:
         raise RuntimeError("the scenarios of TLS make their certificates with openssl, and there is none on PATH")
     nsqd = " ".join([f"{EXECUTABLE}{_ADDRESSES} --data-path={{data_path}}", *flags, "{extra}"])
-    command = [sys.executable, str(KIT / "conformance.py"), "run", "-v", f"--jobs={jobs}", f"--server={nsqd}"]
-    if LOOKUPD.exists():
-        command.append(f"--lookupd={LOOKUPD}{_ADDRESSES} {{extra}}")
+    lookupd = f"{LOOKUPD}{_ADDRESSES} {{extra}}"
+    command = [sys.executable, str(KIT / "conformance.py"), "run", "-v", f"--jobs={jobs}"]
+    command += [f"--server={nsqd}", f"--lookupd={lookupd}"]
     command += [f"--suite={suite}" for suite in SCENARIOS]
     command += [f"--only={scenario}" for scenario in only]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import evolve
-
+from nsqtw.lookupd import snapshot
 from nsqtw.lookupd.producer import Producer
 from nsqtw.lookupd.registrations import RegistrationCaps, Registrations
 
@@ -31,7 +30,7 @@ class World:
         """A new connection of the nsqd of this name. Returns its number."""
         peer_id = self._next_id
         self._next_id += 1
-        self.registrations.identify(evolve(producer(peer_id, name), peer_id=peer_id), self.now)
+        self.registrations.identify(producer(peer_id, name), self.now)
         return peer_id
 
     def nsqd(self, *registered: str, name: str = "") -> int:
@@ -46,6 +45,10 @@ class World:
         """Let time pass."""
         self.now += int(seconds * SECOND)
         self.registrations.pass_time(self.now)
+
+    def snapshot(self) -> bytes:
+        """Of now."""
+        return snapshot.encode(self.registrations, self.now)
 
     def found(self, topic: str) -> list[str] | None:
         """The broadcast addresses that a lookup shows; None: no such topic."""

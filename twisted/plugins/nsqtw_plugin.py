@@ -6,6 +6,8 @@ from nsqtw.plugins import AuthorizerPlugin, BackendPlugin, ProtocolPlugin
 
 nsq = ServiceMaker("nsqtw", "nsqtw.tap", "An NSQ-compatible message broker", "nsq")
 
+nsqlookupd = ServiceMaker("nsqlookupd", "nsqtw.tap_lookupd", "The directory of an NSQ cluster", "nsqlookupd")
+
 disk = BackendPlugin(
     name="disk",
     summary="keeps messages in checksummed log files under the data path",

@@ -1,0 +1,162 @@
+"""
+The HTTP API of nsqlookupd (suite specification 1.5).
+
+    GET    /ping  /info  /topics  /channels?topic=  /lookup?topic=  /nodes  /debug
+    POST   /topic/{create,delete}?topic=    /channel/{create,delete}?topic=&channel=
+    POST   /topic/tombstone?topic=&node=
+    GET    /debug/pprof/...                                                 net.http_debug
+    GET    /v2/watch                                                        watch
+
+Bodies are not looked at. What takes long for many registrations, /nodes and /debug, is gathered in turns of some
+milliseconds, between which everybody else is served.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from twisted.logger import Logger
+
+from nsqtw import NSQ_VERSION
+from nsqtw.errors import CapReached
+from nsqtw.lookupd.documents import (
+    channels_document,
+    debug_pieces,
+    lookup_document,
+    node_pieces,
+    topics_document,
+)
+from nsqtw.lookupd.registrations import Registrations
+from nsqtw.names import is_valid_name
+from nsqtw.net.http_answers import DONE, Answer, Refused, cap_reached, document, failure, plain, written
+from nsqtw.net.http_debug import Debugging
+from nsqtw.net.http_names import names, topic_name
+from nsqtw.net.http_query import parameters
+from nsqtw.net.http_request import HttpRequest
+from nsqtw.net.http_routing import FREE, Route
+from nsqtw.net.turns import Turns
+
+SLICE_SECONDS = 0.01
+"""For how long a large answer is put together in one turn."""
+
+_PONG = plain(200, "OK")
+_INFO = document({"version": NSQ_VERSION})
+_MISSING_NODE = failure(400, "MISSING_ARG_NODE")
+_INVALID_TOPIC = failure(400, "INVALID_ARG_TOPIC")
+_TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
+_CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
+_PPROF = b"/debug/pprof"
+
+_Change = Callable[[Mapping[str, str]], None]
+"""Does what a query says. Refused, CapReached."""
+
+_log = Logger()
+
+
+class LookupApi:
+    """Answers from `registrations`, and changes them. `needs`: what a request must have a right to that only looks."""
+
+    def __init__(self, registrations: Registrations, turns: Turns, needs: str = FREE) -> None:
+        self._registrations = registrations
+        self._turns = turns
+        self._needs = needs
+
+    def routes(self) -> list[Route]:
+        """All but /v2/watch."""
+        questions: dict[bytes, Callable[[HttpRequest], Answer | None]] = {
+            b"/info": lambda request: _INFO,
+            b"/topics": self._topics,
+            b"/channels": self._channels,
+            b"/lookup": self._lookup,
+            b"/nodes": self._nodes,
+            b"/debug": self._debug,
+        }
+        changes: dict[bytes, _Change] = {
+            b"/topic/create": self._create_topic,
+            b"/topic/delete": self._delete_topic,
+            b"/topic/tombstone": self._tombstone,
+            b"/channel/create": self._create_channel,
+            b"/channel/delete": self._delete_channel,
+        }
+        pprof = [route for route in Debugging(self._turns.reactor).routes() if route.path.startswith(_PPROF)]
+        return [
+            Route(b"GET", b"/ping", lambda request: _PONG, broken=None, needs=FREE),
+            *(Route(b"GET", path, handler, broken=None, needs=self._needs) for path, handler in questions.items()),
+            *(Route(b"POST", path, partial(_perform, change), broken=None) for path, change in changes.items()),
+            *pprof,
+        ]
+
+    # -- questions
+
+    def _topics(self, request: HttpRequest) -> Answer:
+        return written(topics_document(self._registrations.topics()))
+
+    def _channels(self, request: HttpRequest) -> Answer:
+        return written(channels_document(self._registrations.channels(topic_name(parameters(request.query)))))
+
+    def _lookup(self, request: HttpRequest) -> Answer:
+        found = self._registrations.lookup(topic_name(parameters(request.query)), time.time_ns())
+        return _TOPIC_NOT_FOUND if found is None else written(lookup_document(found))
+
+    def _nodes(self, request: HttpRequest) -> None:
+        self._gather(request, node_pieces(self._registrations.walk_nodes(time.time_ns())), [])
+
+    def _debug(self, request: HttpRequest) -> None:
+        self._gather(request, debug_pieces(self._registrations.walk_debug()), [])
+
+    def _gather(self, request: HttpRequest, pieces: Iterator[bytes], gathered: list[bytes]) -> None:
+        """Answer with all the pieces."""
+        until = self._turns.now() + SLICE_SECONDS
+        for piece in pieces:
+            gathered.append(piece)
+            if self._turns.now() >= until:
+                self._turns.reactor.callLater(0, self._gather, request, pieces, gathered)
+                return
+        request.answer_later(written(b"".join(gathered)))
+
+    # -- changes
+
+    def _create_topic(self, given: Mapping[str, str]) -> None:
+        topic = topic_name(given)
+        if not is_valid_name(topic):
+            raise Refused(_INVALID_TOPIC)
+        _log.info("DB: adding topic({topic})", topic=topic)
+        self._registrations.create_topic(topic)
+
+    def _create_channel(self, given: Mapping[str, str]) -> None:
+        topic, channel = names(given)
+        _log.info("DB: adding channel({channel}) in topic({topic})", channel=channel, topic=topic)
+        _log.info("DB: adding topic({topic})", topic=topic)
+        self._registrations.create_channel(topic, channel)
+
+    def _delete_topic(self, given: Mapping[str, str]) -> None:
+        for key in self._registrations.delete_topic(topic_name(given)):
+            if key.channel:
+                text = "DB: removing channel({channel}) from topic({topic})"
+                _log.info(text, channel=key.channel, topic=key.topic)
+            else:
+                _log.info("DB: removing topic({topic})", topic=key.topic)
+
+    def _delete_channel(self, given: Mapping[str, str]) -> None:
+        topic, channel = names(given)
+        if not self._registrations.delete_channel(topic, channel):
+            raise Refused(_CHANNEL_NOT_FOUND)
+        _log.info("DB: removing channel({channel}) from topic({topic})", channel=channel, topic=topic)
+
+    def _tombstone(self, given: Mapping[str, str]) -> None:
+        topic = topic_name(given)
+        if "node" not in given:
+            raise Refused(_MISSING_NODE)
+        text = "DB: setting tombstone for producer@{node} of topic({topic})"
+        _log.info(text, node=given["node"], topic=topic)
+        self._registrations.tombstone(topic, given["node"], time.time_ns())
+
+
+def _perform(change: _Change, request: HttpRequest) -> Answer:
+    try:
+        change(parameters(request.query))
+    except CapReached as reached:
+        return cap_reached(reached)
+    return DONE

@@ -1,0 +1,211 @@
+"""
+A whole nsqlookupd as a Twisted service: binds, takes in its snapshot, serves, and stops cleanly.
+
+The texts are nsqlookupd's (suite specification 1.1), without the mistake in the one about an address that cannot be
+had.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IListeningPort
+from twisted.logger import Logger
+
+from nsqtw import NSQ_VERSION
+from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.gotext import json_text
+from nsqtw.lookupd.door import SecretDoor, read_secret
+from nsqtw.lookupd.entries import RegistrationCaps
+from nsqtw.lookupd.http import LookupApi
+from nsqtw.lookupd.registrations import Registrations
+from nsqtw.lookupd.tcp import NsqdFactory
+from nsqtw.lookupd.v1 import V1Context, response
+from nsqtw.lookupd_options import ALL, OFF, LookupdOptions, check
+from nsqtw.net.http_factory import HttpFactory
+from nsqtw.net.http_routing import FREE, Routes
+from nsqtw.net.limits import Limits
+from nsqtw.net.listen import Listener
+from nsqtw.net.open_files import Descriptors, raise_limit
+from nsqtw.net.operator_log import log
+from nsqtw.net.turns import PlainTurns
+from nsqtw.option_values import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
+from nsqtw.options import hostname
+from nsqtw.rights import ADMIN
+from nsqtw.version import version_line
+
+if TYPE_CHECKING:
+    from nsqtw.net.tls_settings import TlsSettings
+
+PASS_TIME_SECONDS = 1.0
+"""How often it is looked who became silent."""
+_NANOSECONDS = 1_000_000_000
+_NOT_TLS = response(b"E_INVALID client must use TLS")
+
+_log = Logger()
+
+
+class LookupdService(Service):
+    """One nsqlookupd. `warnings` are logged at the start."""
+
+    def __init__(self, options: LookupdOptions, reactor: Any, warnings: Iterable[str] = ()) -> None:
+        self._options = options
+        self._reactor = reactor
+        self._warnings = list(warnings)
+        self._turns = PlainTurns(reactor)
+        self._ports: list[tuple[str, str, IListeningPort, Any]] = []
+        self._tls: TlsSettings | None = None
+        self._door: SecretDoor | None = None
+        self._limits: Limits
+        self._timer: Any = None
+        self.registrations = Registrations(
+            round(options.inactive_producer_timeout * _NANOSECONDS),
+            round(options.tombstone_lifetime * _NANOSECONDS),
+            RegistrationCaps(
+                topics=options.max_topics,
+                channels=options.max_channels,
+                registrations=options.max_registrations,
+                producer_registrations=options.max_registrations_per_connection,
+            ),
+        )
+        self._context = V1Context(self.registrations, log)
+
+    def startService(self) -> None:
+        """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
+        raise_limit()
+        _log.info("{version}", version=version_line("nsqlookupd"))
+        with ExitStack() as undo:
+            try:
+                check(self._options)
+                self._read_files()
+                tcp, http = _listener(self._options.tcp_address, undo), _listener(self._options.http_address, undo)
+            except NsqtwError as mistake:
+                raise NsqtwError(f"failed to instantiate nsqlookupd - {mistake}") from mistake
+            undo.pop_all()
+        for warning in [*self._warnings, *odd_options(self._options), *open_to_all(self._options, tcp, http)]:
+            _log.warn("{warning}", warning=warning)
+        self._serve(tcp, http)
+        super().startService()  # type: ignore[no-untyped-call]
+
+    def stopService(self) -> Deferred[None]:
+        """Fires when everything is stored and closed."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        return Deferred.fromCoroutine(self._stop())
+
+    def reload(self) -> None:
+        """Read the certificates and the secret again. What cannot be used is said, and stays as it was."""
+        if self._tls is None and self._door is None:
+            _log.info("SIGHUP: there is nothing to reload")
+        try:
+            if self._tls is not None:
+                self._tls.reload()
+            if self._door is not None:
+                self._door.secret = self._context.secret = read_secret(self._options.peer_secret_file)
+        except OptionError as mistake:
+            _log.error("SIGHUP: what cannot be used stays as it was - {mistake}", mistake=str(mistake))
+        else:
+            _log.info("SIGHUP: certificates and secret are reloaded")
+
+    # -- inside
+
+    def _read_files(self) -> None:
+        """The files that options name. OptionError."""
+        options = self._options
+        if options.tls_required or options.tls_cert or options.tls_key or options.tls_root_ca_file:
+            # Only who asks for TLS waits for it.
+            from nsqtw.certificates import check_certificates
+
+            check_certificates(options)
+        if options.tls_cert:
+            from nsqtw.net.tls_settings import TlsSettings
+
+            self._tls = TlsSettings(options, self._reactor)
+        if options.peer_secret_file:
+            self._context.secret = read_secret(options.peer_secret_file)
+            self._door = SecretDoor(self._context.secret)
+
+    def _serve(self, tcp: Listener, http: Listener) -> None:
+        options = self._options
+        self._context.identity = json_text(
+            {
+                "broadcast_address": options.broadcast_address,
+                "hostname": hostname(),
+                "http_port": max(http.port, 0),
+                "tcp_port": max(tcp.port, 0),
+                "version": NSQ_VERSION,
+            }
+        )
+        self._limits = Limits(options, self._reactor, self._turns.now, Descriptors())
+        self._listen("TCP", tcp, self._nsqds())
+        self._listen("HTTP", http, self._site(http.is_local))
+        self._pass_time()
+
+    def _nsqds(self) -> Any:
+        factory = NsqdFactory(self._context, self._options, self._turns, self._limits)
+        return self._behind_tls(factory, bool(self._options.tls_required), lambda head: _NOT_TLS, "tcp")
+
+    def _site(self, is_local: bool) -> Any:
+        options = self._options
+        door = None if options.http_auth == OFF else self._door
+        routes = LookupApi(self.registrations, self._turns, ADMIN if options.http_auth == ALL else FREE).routes()
+        factory = HttpFactory(Routes(routes), self._turns, self._limits, door, is_local)
+        return self._behind_tls(factory, options.tls_required == TLS_REQUIRED["true"], None, "http")
+
+    def _behind_tls(self, factory: Any, is_required: bool, not_tls: Callable[[bytes], bytes] | None, name: str) -> Any:
+        """The factory, which takes TLS if there is a certificate, and nothing else if that is required."""
+        if self._tls is None:
+            return factory
+        from nsqtw.net.https import TlsFactory, not_https
+
+        limits = None if is_required else self._limits
+        return TlsFactory(factory, self._tls, not_tls or not_https, name=name, plain_limits=limits)
+
+    def _listen(self, name: str, listener: Listener, factory: Any) -> None:
+        self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
+        _log.info("{server}: listening on {address}", server=name, address=listener.address)
+
+    def _pass_time(self) -> None:
+        self.registrations.pass_time(time.time_ns())
+        self._timer = self._reactor.callLater(PASS_TIME_SECONDS, self._pass_time)
+
+    async def _stop(self) -> None:
+        self._timer.cancel()
+        for name, address, port, factory in self._ports:
+            _log.info("{server}: closing {address}", server=name, address=address)
+            await maybeDeferred(port.stopListening)
+            factory.disconnect_all()
+        self._limits.close()
+
+
+def odd_options(options: LookupdOptions) -> list[str]:
+    """A warning for each option that is set and has not the effect it seems to have."""
+    policy = options.tls_client_auth_policy
+    if policy in CLIENT_AUTH_POLICIES:
+        return []
+    known = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
+    return [f"--tls-client-auth-policy={policy} asks for no client certificate: known are {known}"]
+
+
+def open_to_all(options: LookupdOptions, tcp: Listener, http: Listener) -> list[str]:
+    """A warning for addresses where whoever reaches them needs nothing to change what consumers are told."""
+    if options.tls_client_auth_policy == REQUIRE_VERIFY:
+        return []
+    lines = []
+    if not options.peer_secret_file and not tcp.is_local:
+        lines.append(
+            f"TCP on {tcp.address} is open: without --peer-secret-file whoever reaches it may register as an nsqd"
+        )
+    if (not options.peer_secret_file or options.http_auth == OFF) and not http.is_local:
+        lines.append(f"HTTP on {http.address} is open: without --peer-secret-file whoever reaches it may delete topics")
+    return lines
+
+
+def _listener(address: str, undo: ExitStack) -> Listener:
+    listener = Listener(address)
+    undo.callback(listener.close)
+    return listener

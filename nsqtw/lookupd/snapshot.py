@@ -1,0 +1,205 @@
+"""
+Format version 1 of a snapshot of the registrations, with which a restarted nsqlookupd answers at once.
+
+UTF-8, a line of JSON each for what is said and for every producer and topic, between a head and a tail:
+
+    NSQTW REGISTRATIONS 1                                            the version
+    {"saved_at":1763795000000000000}                                 unix time, nanoseconds
+    {"producer":12,"silent_ns":3000,"remote_address":"10.0.0.1:40012","hostname":"h","broadcast_address":"h.example",
+     "tcp_port":4150,"http_port":4151,"version":"1.3.0","topology_zone":"","topology_region":""}   on one line
+    {"topic":"t","has_key":true,"members":[12],"tombstones":[[12,1763794999000000000]],"channels":{"c":[12],"d":[]}}
+    CRC 1a2b3c4d                                                     CRC-32 as in zlib of all bytes before this line
+
+Producers come before topics, which name them by the number of the connection they had. One that is named but not
+there came while the snapshot was written, and is left out: a snapshot is a good guess, not a promise. But a file is
+believed as a whole or not at all.
+
+A producer's age goes on where it stood: how long nobody could hear of it because nsqlookupd did not run is not
+counted. Several connections of one address were one nsqd, or one of them was dead, and come back as one that is
+shown where one of them was.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from attrs import asdict, evolve
+
+from nsqtw.errors import SnapshotError
+from nsqtw.lookupd.entries import Topic
+from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.registrations import Registrations
+from nsqtw.names import is_valid_name
+
+VERSION = 1
+_HEAD = b"NSQTW REGISTRATIONS "
+_TAIL = b"CRC %08x\n"
+_TAIL_BYTES = len(_TAIL % 0)
+_MOST = 1 << 63
+_TEXTS = ("remote_address", "hostname", "broadcast_address", "version", "topology_zone", "topology_region")
+_NUMBERS = ("tcp_port", "http_port")
+
+
+class Restored(NamedTuple):
+    """What a snapshot brought."""
+
+    saved_at: int
+    producers: int
+    topics: int
+
+
+def encode(registrations: Registrations, now: int) -> bytes:
+    """The whole snapshot."""
+    return b"".join(pieces(registrations, now))
+
+
+def pieces(registrations: Registrations, now: int) -> Iterator[bytes]:
+    """The same a line at a time, for whoever has other things to do in between."""
+    crc = 0
+    for line in _lines(registrations, now):
+        crc = crc32(line, crc)
+        yield line
+    yield _TAIL % crc
+
+
+def restore(registrations: Registrations, data: bytes, now: int) -> Restored:
+    """
+    Take in what the snapshot says, into registrations that know nothing yet. SnapshotError: then they still do not.
+    """
+    saved_at, producers, topics = _parsed(data)
+    ids = _taken_in(registrations, producers, now)
+    for topic, tombstones in topics:
+        hidden = _hidden(topic, tombstones, ids)
+        topic.members = _renumbered(topic.members, ids)
+        topic.channels = {name: _renumbered(members, ids) for name, members in topic.channels.items()}
+        registrations.adopt(topic, hidden)
+    return Restored(saved_at, len(set(ids.values())), len(topics))
+
+
+def _lines(registrations: Registrations, now: int) -> Iterator[bytes]:
+    yield b"%b%d\n" % (_HEAD, VERSION)
+    yield _line({"saved_at": now})
+    for producer, last_update in registrations.walk_producers():
+        fields = asdict(producer)
+        yield _line({"producer": fields.pop("peer_id"), "silent_ns": max(0, now - last_update), **fields})
+    for topic, tombstones in registrations.walk_topics():
+        channels = {name: members.tolist() for name, members in topic.channels.items()}
+        yield _line(
+            {
+                "topic": topic.name,
+                "has_key": topic.has_key,
+                "members": topic.members.tolist(),
+                "tombstones": list(tombstones.items()),
+                "channels": channels,
+            }
+        )
+
+
+def _line(said: dict[str, Any]) -> bytes:
+    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+
+
+# -- reading
+
+_Topics = list[tuple[Topic, dict[int, int]]]
+_Producers = list[tuple[Producer, int]]
+
+
+def _parsed(data: bytes) -> tuple[int, _Producers, _Topics]:
+    lines = _checked(data)
+    producers: _Producers = []
+    topics: dict[str, tuple[Topic, dict[int, int]]] = {}
+    try:
+        saved_at = _number(json.loads(lines[0])["saved_at"])
+        for line in lines[1:]:
+            said = _object(json.loads(line))
+            if "producer" in said:
+                producers.append((_producer(said), _number(said["silent_ns"])))
+            else:
+                topics[said["topic"]] = _topic(said)
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as mistake:
+        raise SnapshotError(f"the snapshot is damaged: {type(mistake).__name__}: {mistake}") from mistake
+    return saved_at, producers, list(topics.values())
+
+
+def _checked(data: bytes) -> list[bytes]:
+    """The lines between head and tail, of a file that is whole."""
+    head = data.partition(b"\n")[0]
+    if not head.startswith(_HEAD):
+        raise SnapshotError("this is no snapshot of registrations")
+    if head != b"%b%d" % (_HEAD, VERSION):
+        raise SnapshotError(f"the snapshot has another version than {VERSION}")
+    body = data[:-_TAIL_BYTES]
+    if data[-_TAIL_BYTES:] != _TAIL % crc32(body):
+        raise SnapshotError("the snapshot is damaged: its checksum does not hold")
+    return body.split(b"\n")[1:-1]
+
+
+def _producer(said: dict[str, Any]) -> Producer:
+    fields: dict[str, Any] = {name: _text(said[name]) for name in _TEXTS}
+    fields.update((name, _number(said[name])) for name in _NUMBERS)
+    return Producer(peer_id=_number(said["producer"]), **fields)
+
+
+def _topic(said: dict[str, Any]) -> tuple[Topic, dict[int, int]]:
+    """A topic with the numbers of the file. Who has a channel has the topic, and a topic that somebody has its key."""
+    channels = {_name(name): array("q", members) for name, members in _object(said["channels"]).items()}
+    members = array("q", sorted(set(said["members"]).union(*channels.values())))
+    tombstones = {_number(peer_id): _number(at) for peer_id, at in said["tombstones"]}
+    return Topic(_name(said["topic"]), said["has_key"] is True or bool(members), members, channels), tombstones
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is no object")
+    return value
+
+
+def _name(value: Any) -> str:
+    if not is_valid_name(_text(value)):
+        raise ValueError(f"{value!r} is no name")
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or not -_MOST <= value < _MOST:
+        raise ValueError(f"{value!r} is no number")
+    return value
+
+
+# -- taking in
+
+
+def _taken_in(registrations: Registrations, producers: _Producers, now: int) -> dict[int, int]:
+    """Let the producers identify, one for each address, the one heard of last. Returns old number -> new one."""
+    ids: dict[int, int] = {}
+    of_address: dict[tuple[str, int], int] = {}
+    for producer, silent_ns in sorted(producers, key=lambda one: one[1]):
+        address = producer.broadcast_address, producer.tcp_port
+        if address not in of_address:
+            of_address[address] = -1 - len(of_address)
+            registrations.identify(evolve(producer, peer_id=of_address[address]), now - max(0, silent_ns))
+        ids[producer.peer_id] = of_address[address]
+    return ids
+
+
+def _renumbered(members: array[int], ids: dict[int, int]) -> array[int]:
+    return array("q", sorted({ids[peer_id] for peer_id in members if peer_id in ids}))
+
+
+def _hidden(topic: Topic, tombstones: dict[int, int], ids: dict[int, int]) -> dict[int, int]:
+    """New number -> when the first of its tombstones was set, of those whose every connection has one."""
+    shown = {ids[peer_id] for peer_id in topic.members if peer_id in ids and peer_id not in tombstones}
+    latest_first = sorted(tombstones.items(), key=lambda one: -one[1])
+    hidden = {ids[peer_id]: at for peer_id, at in latest_first if peer_id in ids}
+    return {peer_id: at for peer_id, at in hidden.items() if peer_id not in shown}

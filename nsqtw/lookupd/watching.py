@@ -1,0 +1,111 @@
+"""
+What one watcher is still to be told: everything first, then every change.
+
+Theory of operation. A watch notes changes from its first moment on, and walks over the state beside it, a step
+whenever it has nothing else to tell. Steps and changes stand in one line, in the order in which they happened; a change
+says how something is from now on, so it does no harm that some are of what the walk has not come to. When the walk is
+over, who applied all of it knows what there is.
+
+A watcher that does not keep up is not told less, and does not make the line longer: past `limit` changes the line is
+thrown away and everything is told again, `StateFollows` first. So a watch holds at most that many changes and one step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from nsqtw.lookupd.changes import (
+    Change,
+    ProducerBack,
+    ProducerCame,
+    ProducerGone,
+    ProducerSilent,
+    Registered,
+    StateComplete,
+    StateFollows,
+    Told,
+    TopicDeleted,
+)
+from nsqtw.lookupd.registrations import Registrations
+
+LIMIT = 10_000
+
+
+class Watch:
+    """
+    One watcher of all topics, or of one. `wake` is called, in the middle of a change, when there is something to take
+    after `take` had nothing.
+    """
+
+    def __init__(
+        self, registrations: Registrations, wake: Callable[[], None], topic: str | None = None, *, limit: int = LIMIT
+    ) -> None:
+        self._registrations = registrations
+        self._wake = wake
+        self._topic = topic
+        self._limit = limit
+        self._line: deque[list[Told]] = deque()
+        self._walk: Iterator[list[Change]] | None = None
+        self._starts_over = True
+        self._is_waiting = False
+        self._told: set[int] = set()  # of one topic: who is registered for it as far as the watcher knows
+        self._end = registrations.subscribe(self._note)
+
+    def take(self, count: int, now: int) -> list[Told]:
+        """What is to be told next: `count` of them and the rest of a step, or fewer. [] until `wake` is called."""
+        if self._starts_over:
+            self._starts_over = False
+            self._line.append([StateFollows()])
+            self._walk = self._registrations.state(now, self._topic)
+        told: list[Told] = []
+        while len(told) < count:
+            if self._line:
+                told += self._line.popleft()
+            elif self._walk is not None:
+                told += self._step(self._walk)
+            else:
+                break
+        self._is_waiting = not told
+        return told
+
+    def close(self) -> None:
+        """Nobody is watching any more."""
+        self._end()
+        self._line.clear()
+        self._walk = None
+
+    def _step(self, walk: Iterator[list[Change]]) -> list[Told]:
+        step = next(walk, None)
+        if step is None:
+            self._walk = None
+            return [StateComplete()]
+        return [change for change in step if self._concerns(change)]
+
+    def _note(self, change: Change) -> None:
+        if self._starts_over or not self._concerns(change):
+            return
+        if len(self._line) >= self._limit:
+            self._line.clear()
+            self._starts_over = True
+        else:
+            self._line.append([change])
+        if self._is_waiting:
+            self._is_waiting = False
+            self._wake()
+
+    def _concerns(self, change: Change) -> bool:
+        """Whether a watcher of the topic is told this; what it was told of producers is kept for the next question."""
+        if self._topic is None:
+            return True
+        if isinstance(change, ProducerCame):
+            return False
+        if isinstance(change, ProducerGone | ProducerSilent | ProducerBack):
+            return change.producer.peer_id in self._told
+        if change.topic != self._topic:
+            return False
+        if isinstance(change, Registered):
+            self._told.add(change.producer.peer_id)
+        elif isinstance(change, TopicDeleted):
+            self._told.clear()
+        return True

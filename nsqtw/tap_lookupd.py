@@ -1,0 +1,34 @@
+"""How an nsqlookupd is started: the console script `nsqlookupd`, and `twistd nsqlookupd`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nsqtw.lookupd_options import NSQLOOKUPD_READER
+from nsqtw.program import Program, TwistdWords
+
+if TYPE_CHECKING:
+    from nsqtw.process import MakeDaemon
+
+
+def _load() -> MakeDaemon:
+    from nsqtw.lookupd.service import LookupdService
+
+    return LookupdService
+
+
+def _needs_tls(options: Any) -> bool:
+    return bool(options.tls_cert)
+
+
+NSQLOOKUPD_PROGRAM = Program(NSQLOOKUPD_READER, "nsqlookupd", _load, _needs_tls)
+
+
+class Options(TwistdWords):
+    """The words behind `twistd nsqlookupd`."""
+
+    program = NSQLOOKUPD_PROGRAM
+
+
+makeService = NSQLOOKUPD_PROGRAM.service
+main_nsqlookupd = NSQLOOKUPD_PROGRAM.main
