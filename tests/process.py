@@ -83,6 +83,8 @@ class NsqdProcess:
     lives, is in `directory`/stderr. `close` in the end, or the fixture's end does it.
     """
 
+    usual_flags = [f"--stop-timeout={PATIENCE_SECONDS:.0f}s"]
+
     def __init__(self, directory: Path, *flags: str) -> None:
         self.data_path = directory / "data"
         self.data_path.mkdir(parents=True, exist_ok=True)
@@ -96,7 +98,7 @@ class NsqdProcess:
             f"--tcp-address={HOST}:{self.tcp_port}",
             f"--http-address={HOST}:{self.http_port}",
             f"--data-path={self.data_path}",
-            f"--stop-timeout={PATIENCE_SECONDS:.0f}s",
+            *self.usual_flags,
             *flags,
         ]
 
