@@ -4,7 +4,8 @@ From what is stored back to a running broker.
 The saved cut may be behind the log (a crash between two cuts: what is beyond it is released again) or ahead of it
 (power loss: the newest messages are gone, and the counts are taken anew). A topic that has a log and no saved state
 gets everything in it for its first channel; what an ephemeral one left behind is removed. A log that is empty takes
-its cursors' rows with it: there is nothing they could refer to.
+its cursors' rows with it: there is nothing they could refer to. A topic that has messages and released none may have
+been held for channels that others know (`Topic.hold`): with an nsqlookupd to ask it is held again.
 
 `nsqd.dat` may name topics and channels that were not saved: an nsqd left them, or the saved state was lost. They are
 made. A channel of a topic whose state was lost starts at the oldest message kept, which may repeat messages and loses
@@ -68,6 +69,8 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
         if not broker.options.keep_deferred:
             _forget_delays(state)
         topic = broker.topics[name] = Topic(broker, name, log)
+        if broker.options.lookupd_tcp_address and state.put_total and not state.released_total:
+            topic.hold()
         topic.restore(state, now)
     for asked in wanted.values():
         _add_ephemeral(broker, asked, now)

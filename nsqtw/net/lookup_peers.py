@@ -91,9 +91,11 @@ class LookupPeers:
         self._is_over = False
 
     def start(self) -> None:
-        """From now on the broker is listed."""
+        """From now on the broker is listed. Topics that are held from before are asked about."""
         self._broker.directory = self
         self.follow()
+        for topic in [topic for topic in self._broker.topics.values() if topic.is_held]:
+            self._begin(topic)
 
     def follow(self) -> None:
         """The addresses in the options may be others than before."""
@@ -130,8 +132,7 @@ class LookupPeers:
             return
         if not topic.ephemeral:
             topic.hold()
-        self._starting[topic] = starting = Deferred.fromCoroutine(self._start_topic(topic))
-        starting.addBoth(self._started, topic)
+        self._begin(topic)
 
     def came(self, topic: str, channel: str) -> None:
         """Directory API."""
@@ -215,6 +216,11 @@ class LookupPeers:
         return self._secret
 
     # -- new topics
+
+    def _begin(self, topic: Topic) -> None:
+        """Ask about it, and let it start in any case."""
+        self._starting[topic] = starting = Deferred.fromCoroutine(self._start_topic(topic))
+        starting.addBoth(self._started, topic)
 
     async def _start_topic(self, topic: Topic) -> None:
         """Make the channels that the topic has elsewhere."""

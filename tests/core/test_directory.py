@@ -122,3 +122,24 @@ def test_a_crash_before_the_start_loses_nothing_of_what_the_channels_were_to_get
     world.save()
     world.crash()
     assert world.reader("c").bodies() == [b"1"]
+
+
+def test_after_a_crash_a_topic_that_released_nothing_is_held_again_if_there_is_somebody_to_ask() -> None:
+    world, _ = listed(holds=True, lookupd_tcp_address=("l:1",))
+    world.reader("c")
+    world.put(b"1")
+    world.topic("empty")
+    world.put(b"1", topic="started")
+    world.topic("started").start(world.now)
+    world.reader(topic="started")
+    world.save()
+    world.crash()
+    assert [topic.name for topic in world.broker.topics.values() if topic.is_held] == ["t"]
+    early = world.reader("c")
+    assert early.bodies() == []
+    late = world.reader("late")
+    world.topic("t").start(world.now)
+    assert early.bodies() == late.bodies() == [b"1"]
+    world.save()
+    world.crash()
+    assert not world.topic("t").is_held

@@ -28,7 +28,7 @@ def quiet(level: str, text: str, /, **fields: object) -> None:
 class House:
     """A broker with nsqlookupds, and the network between them."""
 
-    def __init__(self, *addresses: str, **options: Any) -> None:
+    def __init__(self, *addresses: str, world: World | None = None, **options: Any) -> None:
         self.attempts: dict[str, Attempt] = {}
         """The newest to each place."""
         self.questions: dict[tuple[str, str], Deferred[list[str]]] = {}
@@ -36,7 +36,7 @@ class House:
         self.names: dict[str, list[Place]] = {}
         self.clock = Clock()
         given = {"lookupd_tcp_address": addresses, "http_client_request_timeout": TIMEOUT}
-        self.world = World(**given, **options)
+        self.world = world or World(**given, **options)
         pump = WorldPump(self.clock, self.world, Writer(self.world))
         self.peers = LookupPeers(self.clock, self.world.broker, pump, quiet, self)  # type: ignore[arg-type]
         self.peers.start()
@@ -303,6 +303,18 @@ def test_the_stop_closes_all_and_a_topic_that_is_held_stays_so() -> None:
     house.attempts["a:1"].lose()
     house.clock.advance(2 * RESOLVE_SECONDS)
     assert not house.clock.getDelayedCalls()
+
+
+def test_after_a_crash_a_topic_that_was_held_is_asked_about_again() -> None:
+    house = House("a:1")
+    house.meet("a:1")
+    house.put(b"1")
+    house.world.save()
+    house.world.crash()
+    restarted = House("a:1", world=house.world)
+    restarted.meet("a:1")
+    restarted.answer("a", "one")
+    assert restarted.channels() == {"one": 1}
 
 
 def test_a_secret_is_read_for_each_connection(tmp_path: Path) -> None:
