@@ -47,10 +47,11 @@ class ChannelQuery:
             raise failure.reasons[0].value from None
         if response.code != 200:
             raise ValueError(f"got response {response.code}")
-        return _durable_channels(body)
+        return durable_channels(body)
 
 
-def _durable_channels(body: bytes) -> list[str]:
+def durable_channels(body: bytes) -> list[str]:
+    """Those that an answer names. ValueError for one that will not do."""
     try:
         channels = read_object(body, {"channels": []})["channels"]
     except (ValueError, RecursionError):

@@ -8,6 +8,7 @@ from tests.fuzz.targets.compressed import Compressed
 from tests.fuzz.targets.configuration import Configuration, Flags
 from tests.fuzz.targets.http import Http
 from tests.fuzz.targets.identify import Identify
+from tests.fuzz.targets.lookup import Lookup
 from tests.fuzz.targets.names import Names
 from tests.fuzz.targets.queues import Import
 from tests.fuzz.targets.session import Session
@@ -19,6 +20,7 @@ TARGETS: tuple[type[Target], ...] = (
     Identify,
     Compressed,
     Http,
+    Lookup,
     Names,
     Configuration,
     Flags,
