@@ -7,6 +7,7 @@
 # make crash        brokers are made to crash, and what they promised is checked; MINUTES=60, SEED=1 as an earlier run
 # make bench        messages a second; PEER=/path/to/nsqd to compare
 # make bench-spark  rows a second through the connector for Spark
+# make bench-lookupd   nsqlookupd with 100,000 registrations; PEER=/path/to/nsqlookupd to compare
 # make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
 # make venv         only .venv with everything in it
 #
@@ -27,7 +28,7 @@ PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
 # failed runs once more, alone. What fails twice has failed.
 AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --last-failed-no-failures=none; }
 
-.PHONY: run demo test fuzz conformance clients crash bench bench-durability bench-spark venv
+.PHONY: run demo test fuzz conformance clients crash bench bench-durability bench-lookupd bench-spark venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -66,6 +67,9 @@ bench: $(EVERYTHING)
 
 bench-durability: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.durability $(if $(PEER),--peer '$(PEER)')
+
+bench-lookupd: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench.lookupd $(if $(PEER),--peer '$(PEER)')
 
 bench-spark: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.spark_sink

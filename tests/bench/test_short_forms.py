@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,16 @@ def test_durability_is_measured_side_by_side() -> None:
     assert "PUB 200 B, 64 connections" in head and set(line) <= set("| -")
     assert [row.split(" | ")[0] for row in rows] == ["| dummy", "| sqlite, fsync"]
     assert all(row.count(" ± ") == 3 for row in rows)
+
+
+def test_an_nsqlookupd_is_measured_by_itself_and_beside_another() -> None:
+    ours = str(Path(sys.executable).with_name("nsqlookupd"))
+    rows = [line for line in run("tests.bench.lookupd", "--quick", "--peer", ours).splitlines() if line.startswith("|")]
+    assert [row.split(" | ")[0] for row in rows if "3 nsqds" in row] == [
+        "| 3 nsqds x 20 of 30 topics",
+        "| ours",
+        "| peer",
+    ]
 
 
 @pytest.mark.parametrize(
