@@ -38,9 +38,7 @@ class Row:
         return fnmatchcase(scenario, self.pattern) and not any(fnmatchcase(scenario, other) for other in self.but)
 
 
-OPEN = (
-    Row("lookup_client/*", "nsqd does not talk to nsqlookupd yet", but=("lookup_client/unreachable",)),
-)
+OPEN = (Row("lookup_client/*", "nsqd does not talk to nsqlookupd yet", but=("lookup_client/unreachable",)),)
 """At nsqd's default options: features that are not there yet."""
 
 ON_PURPOSE = (
