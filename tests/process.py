@@ -129,6 +129,11 @@ class DaemonProcess:
         assert self.said().endswith(self.last_words), self.said()[-2000:]
         self.assert_no_traceback()
 
+    def signal(self, number: int) -> None:
+        """Send a signal that does not end it."""
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(number)
+
     def end_with(self, number: int) -> int:
         """Send a signal that ends it; the exit code."""
         return self._end(number)
