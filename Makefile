@@ -9,6 +9,7 @@
 # make bench-plots  rates against message size and number of channels, drawn to rates.png; PEER=/path/to/nsqd to compare
 # make bench-shapes how cost and memory grow with topics, connections and backlogs
 # make bench-spark  rows a second through the connector for Spark
+# make bench-lookupd   nsqlookupd with 100,000 registrations; PEER=/path/to/nsqlookupd to compare
 # make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
 # make venv         only .venv with everything in it
 #
@@ -29,7 +30,11 @@ PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
 # failed runs once more, alone. What fails twice has failed.
 AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --last-failed-no-failures=none; }
 
+<<<<<<< HEAD
 .PHONY: run demo test fuzz conformance clients crash bench bench-plots bench-shapes bench-durability bench-spark venv
+=======
+.PHONY: run demo test fuzz conformance clients crash bench bench-durability bench-lookupd bench-spark venv
+>>>>>>> lookupd-core
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -74,6 +79,9 @@ bench-shapes: $(EVERYTHING)
 
 bench-durability: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.durability $(if $(PEER),--peer '$(PEER)')
+
+bench-lookupd: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench.lookupd $(if $(PEER),--peer '$(PEER)')
 
 bench-spark: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.spark_sink

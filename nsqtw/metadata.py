@@ -16,11 +16,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from secrets import randbits
 from typing import Any
 
 from nsqtw import NSQ_VERSION
-from nsqtw.backends.files import Files, backend_error, write_all
+from nsqtw.backends.files import Files, backend_error, replace_file
 from nsqtw.core.cut import NamedChannel, NamedTopic
 from nsqtw.errors import MetadataError
 from nsqtw.interfaces import OperatorLog
@@ -29,8 +28,6 @@ from nsqtw.names import is_valid_name
 __all__ = ["METADATA_FILE", "NamedChannel", "NamedTopic", "read", "write"]
 
 METADATA_FILE = "nsqd.dat"
-_MODE = 0o600
-_RANDOM_BITS = 63
 _BOOLEANS = ("false", "true")
 _JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean"}
 
@@ -62,17 +59,9 @@ def write(path: str, topics: Iterable[NamedTopic], files: Files | None = None) -
     written: then it is what it was.
     """
     files = files or Files()
-    temporary = f"{path}.{randbits(_RANDOM_BITS)}.tmp"
     try:
-        fd = files.open(temporary, create=True, mode=_MODE)
-        try:
-            write_all(files, fd, [_document(topics)], 0)
-            files.sync(fd)
-        finally:
-            files.close(fd)
-        files.rename(temporary, path)
+        replace_file(files, path, _document(topics))
     except OSError as failure:
-        _remove(files, temporary)
         raise backend_error(failure, f"write {os.path.basename(path)}") from failure
 
 
@@ -93,14 +82,6 @@ def _document(topics: Iterable[NamedTopic]) -> bytes:
 def _channels(channels: tuple[NamedChannel, ...]) -> str:
     listed = ",".join([f'{{"name":"{channel.name}","paused":{_BOOLEANS[channel.paused]}}}' for channel in channels])
     return f"[{listed}]" if listed else "null"
-
-
-def _remove(files: Files, path: str) -> None:
-    """Clean up after a failure, if that can be: the next write has another name for its file."""
-    try:
-        files.unlink(path)
-    except OSError:
-        return
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,9 +11,11 @@ import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from secrets import randbits
 
 from nsqtw.errors import BackendError, BackendFull
 
+_RANDOM_BITS = 63
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _MOST_BUFFERS = 1024  # what one system call takes (IOV_MAX)
 _sync = getattr(os, "fdatasync", os.fsync)
@@ -110,6 +112,27 @@ def write_all(files: Files, fd: int, buffers: Sequence[bytes], position: int) ->
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         position += written
     return end
+
+
+def replace_file(files: Files, path: str, data: bytes, mode: int = FILE_MODE) -> None:
+    """
+    Let the file at `path` have this content; with an OSError it is what it was. Nobody sees it half written, whenever
+    the machine stops.
+    """
+    temporary = f"{path}.{randbits(_RANDOM_BITS)}.tmp"
+    try:
+        fd = files.open(temporary, create=True, mode=mode)
+        try:
+            write_all(files, fd, [data], 0)
+            files.sync(fd)
+        finally:
+            files.close(fd)
+        files.rename(temporary, path)
+    except OSError:
+        # If that fails too, it does no harm: the next one has another name.
+        with suppress(OSError):
+            files.unlink(temporary)
+        raise
 
 
 def backend_error(error: OSError, doing: str) -> BackendError:

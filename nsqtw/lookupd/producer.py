@@ -32,7 +32,11 @@ class Producer:
 
     @cached_property
     def document(self) -> bytes:
-        """The JSON object that /lookup shows, made once: it is in every answer about every topic that it has."""
+        """
+        The JSON object that /lookup shows, made once: it is in every answer about every topic that it has. One of a
+        snapshot has a key more, `stale`.
+        """
         fields = asdict(self)
-        del fields["peer_id"]
+        if fields.pop("peer_id") < 0:
+            fields["stale"] = True
         return json_text(fields)

@@ -7,6 +7,7 @@ had.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -18,14 +19,17 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from nsqtw import NSQ_VERSION
+from nsqtw.data_path import lock_data_path
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.gotext import json_text
 from nsqtw.lookupd.door import SecretDoor, read_secret
 from nsqtw.lookupd.entries import RegistrationCaps
 from nsqtw.lookupd.http import LookupApi
 from nsqtw.lookupd.registrations import Registrations
+from nsqtw.lookupd.snapshot_file import SnapshotFile
 from nsqtw.lookupd.tcp import NsqdFactory
 from nsqtw.lookupd.v1 import V1Context, response
+from nsqtw.lookupd.watchers import Watchers
 from nsqtw.lookupd_options import ALL, OFF, LookupdOptions, check
 from nsqtw.net.http_factory import HttpFactory
 from nsqtw.net.http_routing import FREE, Routes
@@ -62,6 +66,9 @@ class LookupdService(Service):
         self._tls: TlsSettings | None = None
         self._door: SecretDoor | None = None
         self._limits: Limits
+        self._watchers: Watchers
+        self._snapshot: SnapshotFile | None = None
+        self._lock = -1
         self._timer: Any = None
         self.registrations = Registrations(
             round(options.inactive_producer_timeout * _NANOSECONDS),
@@ -83,6 +90,9 @@ class LookupdService(Service):
             try:
                 check(self._options)
                 self._read_files()
+                if self._options.data_path:
+                    self._lock = lock_data_path(self._options.data_path, "nsqlookupd")
+                    undo.callback(os.close, self._lock)
                 tcp, http = _listener(self._options.tcp_address, undo), _listener(self._options.http_address, undo)
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to instantiate nsqlookupd - {mistake}") from mistake
@@ -140,7 +150,12 @@ class LookupdService(Service):
                 "version": NSQ_VERSION,
             }
         )
-        self._limits = Limits(options, self._reactor, self._turns.now, Descriptors())
+        self._limits = limits = Limits(options, self._reactor, self._turns.now, Descriptors())
+        self._watchers = Watchers(self.registrations, self._turns, options.max_watchers, limits.turned_away)
+        if options.data_path:
+            self._snapshot = SnapshotFile(options.data_path, self.registrations, self._turns)
+            self._snapshot.load()
+            self._snapshot.start()
         self._listen("TCP", tcp, self._nsqds())
         self._listen("HTTP", http, self._site(http.is_local))
         self._pass_time()
@@ -152,8 +167,9 @@ class LookupdService(Service):
     def _site(self, is_local: bool) -> Any:
         options = self._options
         door = None if options.http_auth == OFF else self._door
-        routes = LookupApi(self.registrations, self._turns, ADMIN if options.http_auth == ALL else FREE).routes()
-        factory = HttpFactory(Routes(routes), self._turns, self._limits, door, is_local)
+        needs = ADMIN if options.http_auth == ALL else FREE
+        routes = LookupApi(self.registrations, self._turns, needs).routes()
+        factory = HttpFactory(Routes([*routes, self._watchers.route(needs)]), self._turns, self._limits, door, is_local)
         return self._behind_tls(factory, options.tls_required == TLS_REQUIRED["true"], None, "http")
 
     def _behind_tls(self, factory: Any, is_required: bool, not_tls: Callable[[bytes], bytes] | None, name: str) -> Any:
@@ -175,11 +191,18 @@ class LookupdService(Service):
 
     async def _stop(self) -> None:
         self._timer.cancel()
-        for name, address, port, factory in self._ports:
+        for name, address, port, _ in self._ports:
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)
+        # What they had is in the snapshot: it is written before they are gone.
+        if self._snapshot is not None:
+            await self._snapshot.stop()
+        self._watchers.close()
+        for _, _, _, factory in self._ports:
             factory.disconnect_all()
         self._limits.close()
+        if self._lock >= 0:
+            os.close(self._lock)
 
 
 def odd_options(options: LookupdOptions) -> list[str]:

@@ -85,6 +85,21 @@ class Refused(NsqtwError):
         self.answer = answer
 
 
+def stream_head(version: bytes, content_type: bytes) -> bytes:
+    """
+    The head of an answer that has no end but that of its connection, in that HTTP version. Nobody on the way is to
+    keep it.
+    """
+    lines = (
+        version + b" 200 OK",
+        b"Content-Type: " + content_type,
+        b"Cache-Control: no-store",
+        b"%b: %b" % _NSQ,
+        b"Date: " + _date(),
+    )
+    return b"\r\n".join(lines) + _CLOSE + b"\r\n\r\n"
+
+
 def text(body: bytes, *headers: tuple[bytes, bytes]) -> Answer:
     """Success, as text."""
     return Answer(200, body, *([_TEXT] if body else []), _NSQ, *headers)

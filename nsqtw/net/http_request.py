@@ -21,7 +21,7 @@ This module is hot, once per request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote_to_bytes
 
 import attrs
@@ -30,7 +30,7 @@ from twisted.python.failure import Failure
 
 from nsqtw.interfaces import Waiter
 from nsqtw.net.go_time import duration_text
-from nsqtw.net.http_answers import INTERNAL_ERROR, MALFORMED, Answer, Refused
+from nsqtw.net.http_answers import INTERNAL_ERROR, MALFORMED, Answer, Refused, stream_head
 from nsqtw.net.http_door import secret_in
 from nsqtw.net.http_origin import sent_by_a_page
 from nsqtw.net.http_query import parameters
@@ -40,6 +40,23 @@ from nsqtw.rights import Applicant
 
 if TYPE_CHECKING:
     from nsqtw.net.http_connection import HttpConnection
+
+
+class Streamer(Protocol):
+    """What has more and more to say to one client. A push producer of Twisted's, and told when it is over."""
+
+    def pauseProducing(self) -> None:
+        """The client has enough to read."""
+
+    def resumeProducing(self) -> None:
+        """It has read most of it."""
+
+    def stopProducing(self) -> None:
+        """The connection is closing."""
+
+    def ended(self) -> None:
+        """Nobody is there any more."""
+
 
 _ONLY_LOOKING = (b"GET", b"HEAD", b"OPTIONS")
 
@@ -75,6 +92,7 @@ class HttpRequest:
         """Whether it is not known yet if the request may be served."""
         self._is_due = False
         """Whether the handler waits for that."""
+        self._streamer: Streamer | None = None
 
     # -- from the connection
 
@@ -133,6 +151,9 @@ class HttpRequest:
     def connectionLost(self, reason: Failure) -> None:
         """Nobody is there to be answered any more."""
         self._connection = None
+        streamer, self._streamer = self._streamer, None
+        if streamer is not None:
+            streamer.ended()
 
     def break_off(self) -> None:
         """The body ends before its end, or is no HTTP: answer as far as that is possible."""
@@ -174,6 +195,11 @@ class HttpRequest:
         self._body, self._limit = b"", BODY_IGNORED
 
     @property
+    def client(self) -> str:
+        """Where it comes from, for people; empty when nobody is there any more."""
+        return "" if self._connection is None else self._connection.remote
+
+    @property
     def is_patient(self) -> bool:
         """Whether the client waits with an open connection: one that has ended its side may be gone."""
         return self._connection is not None and not self._connection.peer_is_done
@@ -187,7 +213,7 @@ class HttpRequest:
         kept, headless = bool(connection.persistent), self._method == b"HEAD"
         connection.send(answer.encode(self._version or b"HTTP/1.1", kept=kept, headless=headless))
         if self._is_logged:
-            self._log_access(answer, connection)
+            self._log_access(answer.status, connection)
         if self.is_complete:
             connection.requestDone(self)
 
@@ -195,6 +221,31 @@ class HttpRequest:
         """Send the answer at the end of the turn."""
         self._later = answer
         self._pump.changed(self)
+
+    def stream(self, content_type: bytes, streamer: Streamer) -> None:
+        """Begin an answer of that type that goes on, with `send`, until `finish` or the end of the connection."""
+        connection = self._connection
+        if connection is None:
+            streamer.ended()
+            return
+        self.is_answered = True
+        self._streamer = streamer
+        connection.persistent = False
+        connection.send(stream_head(self._version, content_type))
+        connection.registerProducer(streamer, True)  # type: ignore[no-untyped-call]
+        self._log_access(200, connection)
+
+    def send(self, data: bytes) -> None:
+        """More of a stream."""
+        if self._connection is not None:
+            self._connection.send(data)
+
+    def finish(self) -> None:
+        """The end of a stream. The streamer is told nothing."""
+        connection, self._streamer = self._connection, None
+        if connection is not None:
+            connection.unregisterProducer()  # type: ignore[no-untyped-call]
+            connection.requestDone(self)
 
     def waiter(self, done: Answer, failed: Answer) -> Waiter:
         """For what is going to be told to the broker: it then answers one or the other."""
@@ -284,10 +335,10 @@ class HttpRequest:
         if answer is not None:
             self.answer(answer)
 
-    def _log_access(self, answer: Answer, connection: HttpConnection) -> None:
+    def _log_access(self, status: int, connection: HttpConnection) -> None:
         _log.info(
             "{status} {method} {target} ({client}) {elapsed}",
-            status=answer.status,
+            status=status,
             method=self._method.decode("latin-1"),
             target=self.target.decode("latin-1"),
             client=address_text(connection.transport.getPeer()),

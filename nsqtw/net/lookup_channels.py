@@ -1,4 +1,9 @@
-"""Asks an nsqlookupd over HTTP which channels of a topic it knows: `GET /channels?topic=` (nsqd specification 2.1)."""
+"""
+Asks an nsqlookupd over HTTP which channels of a topic it knows: `GET /channels?topic=` (nsqd specification 2.1).
+
+With TLS towards nsqlookupd it is HTTPS, and with a secret that is shown as `Authorization: Bearer`: nsqlookupds of ours
+take both, and the originals have neither.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,12 @@ from twisted.python.failure import Failure
 from twisted.web.client import Agent, HTTPConnectionPool, RequestTransmissionFailed, ResponseDone, ResponseFailed
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
+from twisted.web.iweb import IAgentEndpointFactory
+from zope.interface import implementer
 
 from nsqtw.names import is_ephemeral, is_valid_name
+from nsqtw.net.lookup_place import Place
+from nsqtw.net.lookup_trust import endpoint_to
 from nsqtw.options import Options
 from nsqtw.protocols.go_json import read_object
 
@@ -24,30 +33,50 @@ _log = Logger()
 
 
 class ChannelQuery:
-    """Asks. The options say how long it may take to connect."""
+    """Asks. The options say how, and how long it may take to connect."""
 
     def __init__(self, reactor: Any, options: Options) -> None:
-        self._agent = Agent(  # type: ignore[no-untyped-call]
-            reactor,
-            connectTimeout=options.http_client_connect_timeout,
-            pool=HTTPConnectionPool(reactor, persistent=False),  # type: ignore[no-untyped-call]
-        )
+        self._reactor = reactor
+        self._options = options
+        self._pool = HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
 
-    async def ask(self, http_address: str, topic: str) -> list[str]:
+    async def ask(self, http_address: str, topic: str, name: str, secret: str) -> list[str]:
         """
-        The durable channels of a topic that the nsqlookupd at `http_address` knows. Cancelling it ends the connection.
-        ValueError for an answer that will not do; any error of the connection.
+        The durable channels of a topic that the nsqlookupd at `http_address` knows; its certificate must be for `name`.
+        Cancelling it ends the connection. ValueError for an answer that will not do; any error of the connection.
         """
-        url = f"http://{http_address}/channels?topic={quote(topic, safe='')}"
+        scheme = "https" if self._options.lookupd_tls else "http"
+        url = f"{scheme}://{http_address}/channels?topic={quote(topic, safe='')}"
         _log.info("CI: querying nsqlookupd {url}", url=url)
+        headers = Headers({"Accept": [_ACCEPT]})
+        if secret:
+            headers.setRawHeaders("Authorization", [f"Bearer {secret}"])
+        agent = Agent.usingEndpointFactory(  # type: ignore[no-untyped-call]
+            self._reactor, _Endpoints(self._reactor, self._options, name), self._pool
+        )
         try:
-            response = await self._agent.request(b"GET", url.encode("ascii"), Headers({"Accept": [_ACCEPT]}))
+            response = await agent.request(b"GET", url.encode("ascii"), headers)
             body = await _read_body(response)
         except (RequestTransmissionFailed, ResponseFailed) as failure:
             raise failure.reasons[0].value from None
         if response.code != 200:
             raise ValueError(f"got response {response.code}")
         return durable_channels(body)
+
+
+@implementer(IAgentEndpointFactory)
+class _Endpoints:
+    """Where an agent connects to. The certificate is for the name in the options, wherever nsqlookupd says it is."""
+
+    def __init__(self, reactor: Any, options: Options, name: str) -> None:
+        self._reactor = reactor
+        self._options = options
+        self._name = name
+
+    def endpointForURI(self, uri: Any) -> Any:
+        """IAgentEndpointFactory API."""
+        place = Place(uri.host.decode("ascii").strip("[]"), uri.port, self._name)
+        return endpoint_to(self._reactor, self._options, place, self._options.http_client_connect_timeout)
 
 
 def durable_channels(body: bytes) -> list[str]:

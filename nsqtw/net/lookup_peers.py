@@ -23,7 +23,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import CancelledError, Deferred, DeferredList, DeferredSemaphore
+from twisted.internet.defer import CancelledError, Deferred, DeferredList, DeferredSemaphore, fail
+from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from nsqtw import NSQ_VERSION
@@ -33,9 +34,9 @@ from nsqtw.errors import BackendError, CapReached, Exiting, OptionError
 from nsqtw.interfaces import OperatorLog
 from nsqtw.net.lookup_channels import ChannelQuery
 from nsqtw.net.lookup_dialogue import ANSWER_SECONDS, Dialogue, Introduction, Name
-from nsqtw.net.lookup_link import Connect, Link
+from nsqtw.net.lookup_link import CONNECT_SECONDS, Link
 from nsqtw.net.lookup_place import Expansion, Names, Place, fixed_place, is_looked_up
-from nsqtw.net.lookup_trust import Connector, read_secret
+from nsqtw.net.lookup_trust import endpoint_to, read_secret
 from nsqtw.net.pump import Pump
 from nsqtw.net.settled import in_time
 from nsqtw.options import Options, hostname
@@ -57,17 +58,22 @@ class Network:
         self._names = Names(reactor)
         self._query = ChannelQuery(reactor, options)
 
-    def connect(self, place: Place) -> Connect:
-        """For connections to one of them."""
-        return Connector(self._reactor, self._options, place)
+    def connect(self, place: Place, factory: Factory) -> Deferred[Any]:
+        """Connects a protocol of the factory to one of them. Any error."""
+        try:
+            endpoint = endpoint_to(self._reactor, self._options, place, CONNECT_SECONDS)
+        except Exception:  # a file that is gone, a name that is none, whatever OpenSSL says
+            return fail()
+        connecting: Deferred[Any] = endpoint.connect(factory)
+        return connecting
 
     async def places(self, address: str) -> list[Place]:
         """As Names.places."""
         return await self._names.places(address)
 
-    async def ask(self, http_address: str, topic: str) -> list[str]:
+    async def ask(self, http_address: str, topic: str, name: str, secret: str) -> list[str]:
         """As ChannelQuery.ask."""
-        return await self._query.ask(http_address, topic)
+        return await self._query.ask(http_address, topic, name, secret)
 
 
 class LookupPeers:
@@ -160,7 +166,7 @@ class LookupPeers:
                 link = self._links[place] = Link(
                     self._reactor,
                     str(place),
-                    self._network.connect(place),
+                    partial(self._network.connect, place),
                     partial(self._speak, str(place)),
                     self._listed,
                     self._random,
@@ -256,8 +262,8 @@ class LookupPeers:
         for expansion in list(self._expansions.values()):
             await expansion.settled.wait()
         asked: set[str] = set()
-        asking = [Deferred.fromCoroutine(self._ask(link, asked, topic, found)) for link in self._links.values()]
         places = list(self._links)
+        asking = [Deferred.fromCoroutine(self._ask(place, asked, topic, found)) for place in places]
         answers: list[tuple[bool, Any]] = await DeferredList(asking, consumeErrors=True)
         for place, (went_well, failure) in zip(places, answers, strict=True):
             if not went_well and not isinstance(failure.value, CancelledError):
@@ -266,8 +272,9 @@ class LookupPeers:
             text = "no available nsqlookupd to query for channels to pre-create for topic {topic}"
             _log.error(text, topic=topic)
 
-    async def _ask(self, link: Link, asked: set[str], topic: str, found: set[str]) -> None:
+    async def _ask(self, place: Place, asked: set[str], topic: str, found: set[str]) -> None:
         """As `_ask_all`, of one nsqlookupd, unless it was asked as another one."""
+        link = self._links[place]
         await link.settled.wait()
         address = link.lookupd.http_address if link.lookupd is not None else ""
         if not address or address in asked:
@@ -275,6 +282,6 @@ class LookupPeers:
         asked.add(address)
         await self._turns.acquire()
         try:
-            found.update(await self._network.ask(address, topic))
+            found.update(await self._network.ask(address, topic, place.name, self._secret))
         finally:
             self._turns.release()

@@ -1,16 +1,15 @@
 """
 How nsqlookupd is connected to: plainly, as nsqd does, or with TLS from the first byte on; and the shared secret.
 
-The files are read for each connection, so what is renewed is used from the next one on.
+The files are read for each connection, so what is renewed is used from the next one on. A certificate must be for the
+name in --lookupd-tcp-address.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
-from twisted.internet.protocol import Factory
 
 from nsqtw.certificates import certificates_in, check_lookupd_certificates
 from nsqtw.errors import OptionError
@@ -19,7 +18,7 @@ from nsqtw.option_file import read_file
 from nsqtw.option_values import TLS_VERSIONS
 from nsqtw.options import Options
 
-_MOST_SECRET_BYTES = 1024
+_MOST_SECRET_BYTES = 4096
 
 
 def check_lookupd(options: Options) -> list[str]:
@@ -44,32 +43,19 @@ def read_secret(options: Options) -> str:
     if not path:
         return ""
     try:
-        secret = read_file(path).decode("utf-8").strip()
+        secret = read_file(path).decode("ascii").strip()
     except UnicodeDecodeError:
         secret = ""
-    if not secret or len(secret.encode()) > _MOST_SECRET_BYTES:
-        raise OptionError(f"--lookupd-secret-file must hold a secret of 1 to {_MOST_SECRET_BYTES} bytes: {path}")
+    if not 0 < len(secret) <= _MOST_SECRET_BYTES or not secret.isprintable():
+        text = f"must hold a secret: 1 to {_MOST_SECRET_BYTES} printable characters of ASCII on one line"
+        raise OptionError(f"--lookupd-secret-file cannot be used - {path} {text}")
     return secret
 
 
-class Connector:
-    """Connects to the nsqlookupd at `place`."""
-
-    def __init__(self, reactor: Any, options: Options, place: Place) -> None:
-        self._reactor = reactor
-        self._options = options
-        self._place = place
-
-    def __call__(self, factory: Factory) -> Deferred[Any]:
-        """As an endpoint's connect."""
-        try:
-            endpoint: Any = HostnameEndpoint(self._reactor, self._place.host, self._place.port)
-            if self._options.lookupd_tls:
-                endpoint = wrapClientTLS(_tls_to(self._place.name, self._options), endpoint)
-        except Exception:  # a file that is gone, a name that is none, whatever OpenSSL says
-            return fail()
-        connecting: Deferred[Any] = endpoint.connect(factory)
-        return connecting
+def endpoint_to(reactor: Any, options: Options, place: Place, timeout: float) -> Any:
+    """An endpoint that connects to a place in so many seconds. Any error when the files or the name will not do."""
+    endpoint: Any = HostnameEndpoint(reactor, place.host, place.port, timeout)
+    return wrapClientTLS(_tls_to(place.name, options), endpoint) if options.lookupd_tls else endpoint
 
 
 def _tls_to(name: str, options: Options) -> Any:

@@ -194,18 +194,17 @@ def directory() -> Iterator[Path]:
 
 
 @contextmanager
-def started(executable: Path, flags: list[str], workspace: Path) -> Iterator[Broker]:
+def launched(executable: Path, flags: list[str], workspace: Path) -> Iterator[Broker]:
     """
-    A broker on free ports with the data that is in ``workspace``. Afterwards it is killed.
+    Any daemon with a TCP and an HTTP listener, on free ports; what it says goes to ``workspace``. Afterwards it is
+    killed.
 
     Raises `BrokerFailed` when it cannot be started or does not name its ports.
     """
-    command = [str(executable), "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"]
+    command = [str(executable), "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0", *flags]
     with (workspace / "stderr").open("wb") as log:
         try:
-            process = subprocess.Popen(
-                [*command, f"--data-path={workspace / 'data'}", *flags], stderr=log, stdout=log, cwd=workspace
-            )
+            process = subprocess.Popen(command, stderr=log, stdout=log, cwd=workspace)
         except OSError as error:
             raise BrokerFailed(f"cannot start {executable}: {error.strerror}") from error
     try:
@@ -214,6 +213,15 @@ def started(executable: Path, flags: list[str], workspace: Path) -> Iterator[Bro
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def started(executable: Path, flags: list[str], workspace: Path) -> Iterator[Broker]:
+    """
+    A broker with the data that is in ``workspace``; as `launched`.
+    """
+    with launched(executable, [f"--data-path={workspace / 'data'}", *flags], workspace) as broker:
+        yield broker
 
 
 @contextmanager

@@ -47,6 +47,16 @@ def test_shapes_are_measured() -> None:
         assert verdict in table
 
 
+def test_an_nsqlookupd_is_measured_by_itself_and_beside_another() -> None:
+    ours = str(Path(sys.executable).with_name("nsqlookupd"))
+    rows = [line for line in run("tests.bench.lookupd", "--quick", "--peer", ours).splitlines() if line.startswith("|")]
+    assert [row.split(" | ")[0] for row in rows if "3 nsqds" in row] == [
+        "| 3 nsqds x 20 of 30 topics",
+        "| ours",
+        "| peer",
+    ]
+
+
 @pytest.mark.parametrize(
     "case",
     [

@@ -7,7 +7,6 @@ addresses of nsqlookupds. It prints what was delivered, a body a line.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -17,33 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import EXECUTABLE, NsqdProcess, wait_until
+from tests.process import DaemonProcess, LookupdProcess, NsqdProcess, wait_until
 from tests.wire import HOST
 
 ROOT = Path(__file__).parent.parent.parent
 TOPIC, CHANNEL = "found", "readers"
-
-
-class LookupdProcess(NsqdProcess):
-    """`nsqlookupd`, on its ports over any number of deaths."""
-
-    usual_flags: list[str] = []
-
-    def program(self) -> list[str]:
-        return [str(EXECUTABLE.with_name("nsqlookupd"))]
-
-    @property
-    def flag(self) -> str:
-        """For an nsqd."""
-        return f"--lookupd-tcp-address={HOST}:{self.tcp_port}"
-
-    def producers(self, topic: str) -> set[int]:
-        """The TCP ports of the brokers that it says have the topic."""
-        answer = self.http("GET", f"/lookup?topic={topic}")
-        return {one["tcp_port"] for one in json.loads(answer.body).get("producers", ())}
-
-    def channels(self, topic: str) -> list[str]:
-        return json.loads(self.http("GET", f"/channels?topic={topic}").body)["channels"]
 
 
 class Consumer:
@@ -80,13 +57,14 @@ class House:
         self._stack = stack
         self.lookupds = [LookupdProcess(directory / f"lookupd{number}") for number in range(2)]
         self._start(*self.lookupds)
-        flags = [lookupd.flag for lookupd in self.lookupds]
+        flags = [f"--lookupd-tcp-address={HOST}:{lookupd.tcp_port}" for lookupd in self.lookupds]
+        flags.append(f"--broadcast-address={HOST}")
         self.brokers = [NsqdProcess(directory / f"nsqd{number}", *flags) for number in range(2)]
         self._start(*self.brokers)
         self.published: set[str] = set()
         self.consumers: list[Consumer] = []
 
-    def _start(self, *processes: NsqdProcess) -> None:
+    def _start(self, *processes: DaemonProcess) -> None:
         for process in processes:
             self._stack.callback(process.close)
             process.start()
@@ -112,9 +90,14 @@ class House:
 
     def await_listed(self, *brokers: NsqdProcess) -> None:
         """Wait until every nsqlookupd that runs lists these brokers for the topic, and no others."""
-        ports = {broker.tcp_port for broker in brokers}
+        addresses = sorted(f"{HOST}:{broker.tcp_port}" for broker in brokers)
         for lookupd in filter(lambda lookupd: lookupd.runs, self.lookupds):
-            wait_until(lambda one=lookupd: one.producers(TOPIC) == ports, f"{ports} are listed")
+            wait_until(lambda one=lookupd: one.producers(TOPIC) == addresses, f"{addresses} are listed")
+
+
+def channels_of(lookupd: LookupdProcess, topic: str) -> list[str]:
+    """Those it knows."""
+    return sorted(lookupd.ask(f"/channels?topic={topic}")["channels"])
 
 
 @pytest.fixture
@@ -135,7 +118,7 @@ def test_consumers_find_what_is_left_and_lose_nothing(house: House) -> None:
     house.await_all()
     lookupd.start()
     house.await_listed(first, second)
-    wait_until(lambda: lookupd.channels(TOPIC) == [CHANNEL], "it knows the channel again")
+    wait_until(lambda: channels_of(lookupd, TOPIC) == [CHANNEL], "it knows the channel again")
 
     house.publish(first)
     first.kill()
@@ -155,7 +138,7 @@ def test_a_topic_that_is_new_on_one_broker_has_the_channels_of_the_other(house: 
     first, second = house.brokers
     first.create("t", "one", "two")
     for lookupd in house.lookupds:
-        wait_until(lambda one=lookupd: len(one.channels("t")) == 2, "the channels are known")
+        wait_until(lambda one=lookupd: channels_of(one, "t") == ["one", "two"], "the channels are known")
     second.publish("t", [b"first"])
     wait_until(lambda: {one["depth"] for one in second.stats("t")[0]["channels"]} == {1}, "both channels have it")
     assert [one["channel_name"] for one in second.stats("t")[0]["channels"]] == ["one", "two"]

@@ -33,7 +33,7 @@ def http_response(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
 
 
 class FakeLookupd:
-    """One of them. With `certificates` it speaks TLS, and wants one of the client's signed by the same authority."""
+    """One of them. With `certificates` it speaks TLS only, and wants a certificate signed by the same authority."""
 
     def __init__(self, answers: str = WELL, certificates: Certificates | None = None) -> None:
         self.introductions: list[dict[str, Any]] = []
@@ -86,14 +86,16 @@ class FakeLookupd:
             threading.Thread(target=self._guarded, args=(serve, connection), daemon=True).start()
 
     def _guarded(self, serve: Any, connection: socket.socket) -> None:
-        with suppress(OSError, ssl.SSLError), connection:
-            serve(connection)
+        with suppress(OSError), connection:
+            if self._context is None:
+                serve(connection)
+                return
+            with self._context.wrap_socket(connection, server_side=True) as secured:
+                self._connections.append(secured)
+                serve(secured)
 
     def _serve(self, connection: socket.socket) -> None:
-        if self._context is not None:
-            connection = self._context.wrap_socket(connection, server_side=True)
-            self._connections.append(connection)
-        with connection, connection.makefile("rb") as stream:
+        with connection.makefile("rb") as stream:
             assert stream.read(4) in (b"  V1", b"")
             for line in stream:
                 command = line.decode().rstrip("\n")

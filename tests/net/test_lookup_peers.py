@@ -43,17 +43,14 @@ class House:
 
     # -- Network API
 
-    def connect(self, place: Place) -> Any:
-        def attempt(factory: Any) -> Deferred[Any]:
-            self.attempts[str(place)] = Attempt(factory)
-            return self.attempts[str(place)].outcome
-
-        return attempt
+    def connect(self, place: Place, factory: Any) -> Deferred[Any]:
+        self.attempts[str(place)] = Attempt(factory)
+        return self.attempts[str(place)].outcome
 
     async def places(self, address: str) -> list[Place]:
         return self.names.get(address, [])
 
-    async def ask(self, http_address: str, topic: str) -> list[str]:
+    async def ask(self, http_address: str, topic: str, name: str, secret: str) -> list[str]:
         self.questions[http_address.partition(":")[0], topic] = asked = Deferred[list[str]]()
         return await asked
 

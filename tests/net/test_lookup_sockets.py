@@ -11,7 +11,7 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.net.fake_lookupd import MISDEEDS, SILENT, FakeLookupd, http_response, lookupds
-from tests.process import Start, starting, wait_until
+from tests.process import LookupdProcess, Start, starting, wait_until
 from tests.wire import HOST
 
 LONG_TIME = "--http-client-request-timeout=50s"
@@ -151,6 +151,41 @@ def test_over_tls_with_a_certificate_and_a_secret(
     wait_until(lambda: f"ERROR: LOOKUPD({peer.tcp_address}): " in stranger.said(), "it does not trust that one")
     assert "peer info" not in stranger.said()
     assert len(peer.introductions) == count
+
+
+def test_an_nsqlookupd_of_ours_that_wants_all_of_it_is_told_and_asked(
+    start: Start, certificates: Certificates, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2\n")
+    peer = LookupdProcess(
+        tmp_path / "lookupd",
+        *certificates.server.flags(),
+        f"--tls-root-ca-file={certificates.authority.certificate}",
+        "--tls-client-auth-policy=require-verify",
+        f"--peer-secret-file={secret}",
+        "--http-auth=all",
+        f"--broadcast-address={HOST}",
+    )
+    try:
+        peer.start()
+        flags = [
+            f"--lookupd-tcp-address=localhost:{peer.tcp_port}",
+            "--lookupd-tls",
+            f"--lookupd-tls-cert={certificates.client.certificate}",
+            f"--lookupd-tls-key={certificates.client.key}",
+            f"--lookupd-tls-root-ca-file={certificates.authority.certificate}",
+            f"--lookupd-secret-file={secret}",
+        ]
+        first, second = start(*flags), start(*flags)
+        first.create("t", "c")
+        wait_until(lambda: "REGISTER category:channel key:t subkey:c" in peer.said(), "the channel is registered")
+        second.publish("t", [b"1"])
+        wait_until(lambda: second.stats("t")[0]["channels"], "the channel is made")
+        assert [message.body for message in second.drain("t", "c", 1)] == [b"1"]
+    finally:
+        peer.close()
+    assert "hunter2" not in peer.said() + first.said() + second.said()
 
 
 def test_addresses_are_changed_over_http(start: Start, lookupd: Any) -> None:

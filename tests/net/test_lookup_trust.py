@@ -10,8 +10,9 @@ from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 
 from nsqtw.errors import OptionError
+from nsqtw.net.lookup_peers import Network
 from nsqtw.net.lookup_place import Place
-from nsqtw.net.lookup_trust import Connector, check_lookupd, read_secret
+from nsqtw.net.lookup_trust import check_lookupd, read_secret
 from nsqtw.options import Options
 from tests.certificates import Certificates
 
@@ -50,11 +51,13 @@ def test_files_that_will_not_do_are_refused(given: dict[str, Any], refusal: str,
         check_lookupd(options)
 
 
-@pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe", b"x" * 1025])
+@pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe", b"x" * 4097, b"two\nlines"])
 def test_a_secret_that_is_none_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_bytes(content)
-    with pytest.raises(OptionError, match="^--lookupd-secret-file must hold a secret of 1 to 1024 bytes: "):
+    with pytest.raises(
+        OptionError, match=f"^--lookupd-secret-file cannot be used - {file} must hold a secret: 1 to 4096 "
+    ):
         check_lookupd(Options(lookupd_secret_file=str(file)))
 
 
@@ -70,7 +73,7 @@ def test_what_has_no_effect_and_what_the_network_can_read_is_said(tmp_path: Path
 
 
 def test_a_certificate_that_is_gone_fails_the_connection_and_nothing_else() -> None:
-    connector = Connector(MemoryReactorClock(), Options(lookupd_tls=True, lookupd_tls_cert="gone"), Place("l", 1, "l"))
+    network = Network(MemoryReactorClock(), Options(lookupd_tls=True, lookupd_tls_cert="gone"))
     failures: list[Any] = []
-    connector(Factory()).addErrback(failures.append)
+    network.connect(Place("l", 1, "l"), Factory()).addErrback(failures.append)
     assert str(failures[0].value) == "open gone: no such file or directory"

@@ -1,0 +1,145 @@
+"""
+The file of the snapshot, `registrations.snapshot` under the data path: read at the start, written after changes.
+
+Theory of operation. A change only notes that there was one. Every SECONDS the registrations are written if there were
+any: put together in turns of some milliseconds, and written by a thread. The next one is not begun before the last one
+has taken no more than a twentieth of the time, however many registrations there are. The stop writes what
+there is. Pings are no change: what a crash leaves may say that an nsqd was heard of earlier than it was, and no harm
+is done, see `snapshot`.
+
+A file that cannot be used is moved aside, as `registrations.snapshot.bad`, and nsqlookupd starts with nothing, as the
+original always does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+
+from nsqtw.backends.files import Files, replace_file
+from nsqtw.errors import SnapshotError
+from nsqtw.lookupd.changes import Change
+from nsqtw.lookupd.registrations import Registrations
+from nsqtw.lookupd.snapshot import encode, pieces, restore
+from nsqtw.net.turns import Turns
+
+FILE = "registrations.snapshot"
+ASIDE = f"{FILE}.bad"
+SECONDS = 1.0
+SLICE_SECONDS = 0.01
+_PART_OF_TIME = 20
+
+_log = Logger()
+
+
+class SnapshotFile:
+    """That of `registrations` in `directory`."""
+
+    def __init__(self, directory: str, registrations: Registrations, turns: Turns, files: Files | None = None) -> None:
+        self._path = os.path.join(directory, FILE)
+        self._aside = os.path.join(directory, ASIDE)
+        self._registrations = registrations
+        self._turns = turns
+        self._files = files or Files()
+        self._is_changed = False
+        self._is_failing = False
+        self._is_over = False
+        self._began = 0.0
+        self._timer: Any = None
+        self._writing: Deferred[str] | None = None
+
+    def load(self) -> None:
+        """Take in what the file says, if there is one that can be used."""
+        try:
+            with open(self._path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return
+        except OSError as failure:
+            _log.warn("DB: snapshot {path} cannot be read - {why}", path=self._path, why=_why(failure))
+            return
+        try:
+            found = restore(self._registrations, data, time.time_ns())
+        except SnapshotError as mistake:
+            with suppress(OSError):
+                self._files.rename(self._path, self._aside)
+            text = "DB: {mistake}: {path} is moved to {aside}, nothing is known"
+            _log.warn(text, mistake=str(mistake), path=self._path, aside=self._aside)
+            return
+        text = "DB: snapshot {path} has {producers} producers and {topics} topics"
+        _log.info(text, path=self._path, producers=found.producers, topics=found.topics)
+
+    def start(self) -> None:
+        """Write it after changes from now on."""
+        self._registrations.subscribe(self._note)
+        self._arm(SECONDS)
+
+    async def stop(self) -> None:
+        """Write what there is now, and nothing any more."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._writing is not None:
+            await self._writing
+        self._written(self._replace(encode(self._registrations, time.time_ns())))
+
+    # -- inside
+
+    def _note(self, change: Change) -> None:
+        self._is_changed = True
+
+    def _arm(self, seconds: float) -> None:
+        self._timer = self._turns.reactor.callLater(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._is_changed:
+            self._is_changed = False
+            self._began = self._turns.now()
+            self._put_together(pieces(self._registrations, time.time_ns()), [])
+        else:
+            self._arm(SECONDS)
+
+    def _put_together(self, rest: Iterator[bytes], gathered: list[bytes]) -> None:
+        if self._is_over:
+            return
+        until = self._turns.now() + SLICE_SECONDS
+        for piece in rest:
+            gathered.append(piece)
+            if self._turns.now() >= until:
+                self._turns.reactor.callLater(0, self._put_together, rest, gathered)
+                return
+        reactor = self._turns.reactor
+        self._writing = deferToThreadPool(reactor, reactor.getThreadPool(), self._replace, b"".join(gathered))
+        self._writing.addCallback(self._written)
+
+    def _replace(self, data: bytes) -> str:
+        """Write the file. From any thread. Why it could not be written, empty when it was."""
+        try:
+            replace_file(self._files, self._path, data)
+        except OSError as failure:
+            return _why(failure)
+        return ""
+
+    def _written(self, why: str) -> None:
+        self._writing = None
+        if why:
+            self._is_changed = True
+            if not self._is_failing:
+                _log.error("DB: snapshot {path} cannot be written - {why}", path=self._path, why=why)
+        elif self._is_failing:
+            _log.info("DB: snapshot {path} is written again", path=self._path)
+        self._is_failing = bool(why)
+        if not self._is_over:
+            self._arm(max(SECONDS, (self._turns.now() - self._began) * _PART_OF_TIME))
+
+
+def _why(failure: OSError) -> str:
+    return (failure.strerror or str(failure)).lower()
