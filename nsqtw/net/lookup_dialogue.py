@@ -239,8 +239,8 @@ class Dialogue:
         if command.verb == _IDENTIFY:
             self._meet(answer, now)
         elif answer != _OK:
-            text = "LOOKUPD({lookupd}): {command} - {answer}"
-            self._log("warn", text, lookupd=self._address, command=str(command), answer=self._shown(answer))
+            text = "LOOKUPD({lookupd}): {command} - {error}"
+            self._log("warn", text, lookupd=self._address, command=str(command), error=self._shown(answer))
             if command.verb == _REGISTER:
                 self._told.discard(command.name)
                 self.refused.append(command.name)

@@ -164,7 +164,7 @@ class Link:
         self._try_later(failure.getErrorMessage())
 
     def _try_later(self, reason: str) -> None:
-        _log.error("LOOKUPD({lookupd}): {reason}", lookupd=self._address, reason=reason)
+        _log.error("LOOKUPD({lookupd}): {error}", lookupd=self._address, error=reason)
         self.settled.tell()
         self._cancel_timer()
         self._timer = self._reactor.callLater(self._backoff.failed(), self._dial)

@@ -180,7 +180,7 @@ class LookupPeers:
             elif place := fixed_place(address):
                 yield place
             else:
-                _log.error("LOOKUP({address}): it is no host:port", address=address)
+                _log.error("LOOKUP({lookupd}): it is no host:port", lookupd=address)
 
     def _listed(self) -> Iterator[Name]:
         """Everything an nsqlookupd is told of at first: to name a channel is to name its topic."""
@@ -218,7 +218,7 @@ class LookupPeers:
         try:
             self._secret = read_secret(self._broker.options)
         except OptionError as mistake:
-            _log.error("LOOKUP: the secret stays as it was - {mistake}", mistake=str(mistake))
+            _log.error("LOOKUP: the secret stays as it was - {error}", error=str(mistake))
         return self._secret
 
     # -- new topics
@@ -238,8 +238,8 @@ class LookupPeers:
         except TimeoutError as late:
             failures.append(str(late))
         if failures:
-            text = "failed to query nsqlookupd for channels to pre-create for topic {topic} - {failures}"
-            _log.warn(text, topic=topic.name, failures="; ".join(failures))
+            text = "failed to query nsqlookupd for channels to pre-create for topic {topic} - {error}"
+            _log.warn(text, topic=topic.name, error="; ".join(failures))
         for channel in sorted(found):
             if topic.exiting or self._broker.stopping or self._is_over:
                 return

@@ -142,7 +142,7 @@ class Expansion:
             raise
         except Exception as failure:  # whatever a resolver says
             reason = str(failure) or type(failure).__name__
-            _log.error("LOOKUP({address}): looking it up - {reason}", address=self._address, reason=reason)
+            _log.error("LOOKUP({lookupd}): looking it up - {error}", lookupd=self._address, error=reason)
             return False
         self._backoff.reset()
         if places != self.places:
