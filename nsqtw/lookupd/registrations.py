@@ -218,7 +218,7 @@ class Registrations(Directory):
         for known in self._named(topic):
             for peer_id in known.members:
                 peer = self._peers[peer_id]
-                if peer.producer.node == node:
+                if (peer.replaced_by or peer).producer.node == node:
                     peer.topics[known.name] = now
                     heappush(self._tombstones, (now + self._tombstone_ns, peer_id, known.name))
                     self._tell(Tombstoned, known.name, peer.producer)
