@@ -78,7 +78,7 @@ class LookupdOptions:
     max_unfinished_size: int = option(
         INTEGER,
         67_108_864,
-        "bytes kept of commands and requests that have come in part, over all connections; 0 for any number",
+        "bytes kept of HTTP requests that have come in part, over all connections; 0 for any number",
         limit=NOT_NEGATIVE,
     )
     magic_timeout: float = option(

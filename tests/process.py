@@ -1,5 +1,5 @@
 """
-A broker as its users run it: the console script `nsqd`, in a process of its own.
+A broker as its users run it, the console script `nsqd`, and an `nsqlookupd`, each in a process of its own.
 
 It keeps its ports and its data path over any number of deaths. The ports are below 32768, where nobody's outgoing
 connections come from, and stay reserved while the broker is down: this process holds them with a socket that
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from tests.wire import HOST, MAGIC, PATIENCE_SECONDS, Client, Message
 
 EXECUTABLE = Path(sys.executable).with_name("nsqd")
+LOOKUPD = EXECUTABLE.with_name("nsqlookupd")
 _PORTS = range(20000, 32768)
 _LOOK_AGAIN_SECONDS = 0.005
 
@@ -77,11 +78,14 @@ class ReservedPort:
         self._socket.close()
 
 
-class NsqdProcess:
+class DaemonProcess:
     """
-    `nsqd` on the data path `directory`/data, with default flags but for `flags`. What it says on stderr, over all its
-    lives, is in `directory`/stderr. `close` in the end, or the fixture's end does it.
+    A daemon, with `directory`/data for what it stores, and with default flags but for `flags`. What it says on stderr,
+    over all its lives, is in `directory`/stderr. `close` in the end, or the fixture's end does it.
     """
+
+    last_words = ""
+    """How what it says ends when it was stopped."""
 
     def __init__(self, directory: Path, *flags: str) -> None:
         self.data_path = directory / "data"
@@ -95,14 +99,12 @@ class NsqdProcess:
             *self.program(),
             f"--tcp-address={HOST}:{self.tcp_port}",
             f"--http-address={HOST}:{self.http_port}",
-            f"--data-path={self.data_path}",
-            f"--stop-timeout={PATIENCE_SECONDS:.0f}s",
             *flags,
         ]
 
     def program(self) -> list[str]:
         """What is started, without its flags."""
-        return [str(EXECUTABLE)]
+        raise NotImplementedError
 
     # -- life and death
 
@@ -114,7 +116,7 @@ class NsqdProcess:
             self._process = subprocess.Popen(
                 self._limited(self._command), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
             )
-        wait_until(lambda: self._listens(self.said()[said:]), "nsqd listens")
+        wait_until(lambda: self._listens(self.said()[said:]), "it listens")
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -124,8 +126,13 @@ class NsqdProcess:
         """SIGTERM, after which it must end cleanly."""
         status = self._end(signal.SIGTERM)
         assert status == 0, f"exit status {status} after SIGTERM: {self.said()[-2000:]}"
-        assert self.said().endswith("INFO: NSQ: bye\n"), self.said()[-2000:]
+        assert self.said().endswith(self.last_words), self.said()[-2000:]
         self.assert_no_traceback()
+
+    def signal(self, number: int) -> None:
+        """Send a signal that does not end it."""
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(number)
 
     def end_with(self, number: int) -> int:
         """Send a signal that ends it; the exit code."""
@@ -181,6 +188,62 @@ class NsqdProcess:
             return Answer(response.status, response.read())
         finally:
             connection.close()
+
+    # -- the system around it
+
+    def open_sockets(self) -> int:
+        """How many sockets it has: one for each connection, and some of its own."""
+        directory = Path(f"/proc/{self.pid}/fd")
+        count = 0
+        for descriptor in directory.iterdir():
+            with suppress(FileNotFoundError):  # closed since it was listed
+                count += os.readlink(descriptor).startswith("socket:")
+        return count
+
+    def limit_files(self, size: int | None) -> None:
+        """From now on no file may grow beyond `size` bytes, as if the disk were full there; None: all is well again."""
+        hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
+
+    def limit_open_files(self, count: int) -> None:
+        """From its next start on it may have so many files open."""
+        self._open_files = count
+
+    # -- inside
+
+    def _limited(self, command: list[str]) -> list[str]:
+        if not self._open_files:
+            return command
+        return ["/bin/sh", "-c", f'ulimit -n {self._open_files} && exec "$@"', "sh", *command]
+
+    def _listens(self, said: str) -> bool:
+        assert self.runs, f"it ended: {said[-2000:]}"
+        return all(f"{name}: listening on {HOST}:" in said for name in ("TCP", "HTTP"))
+
+    def _end(self, number: int) -> int:
+        process, self._process = self._process, None
+        assert process is not None, "it does not run"
+        assert process.poll() is None, f"it ended by itself: {self.said()[-2000:]}"
+        process.send_signal(number)
+        try:
+            return process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+
+class NsqdProcess(DaemonProcess):
+    """`nsqd`."""
+
+    last_words = "INFO: NSQ: bye\n"
+
+    def __init__(self, directory: Path, *flags: str) -> None:
+        stored = f"--data-path={directory / 'data'}"
+        super().__init__(directory, stored, f"--stop-timeout={PATIENCE_SECONDS:.0f}s", *flags)
+
+    def program(self) -> list[str]:
+        return [str(EXECUTABLE)]
 
     def order(self, path: str) -> None:
         """POST to an administrative path, which must go well: what it did, and all before it, then is stored."""
@@ -239,48 +302,25 @@ class NsqdProcess:
             self.await_counts(topic, channel, NOTHING)
         return messages
 
-    # -- the system around it
 
-    def open_sockets(self) -> int:
-        """How many sockets it has: one for each connection, and some of its own."""
-        directory = Path(f"/proc/{self.pid}/fd")
-        count = 0
-        for descriptor in directory.iterdir():
-            with suppress(FileNotFoundError):  # closed since it was listed
-                count += os.readlink(descriptor).startswith("socket:")
-        return count
+class LookupdProcess(DaemonProcess):
+    """`nsqlookupd`, which stores nothing unless `flags` say so."""
 
-    def limit_files(self, size: int | None) -> None:
-        """From now on no file may grow beyond `size` bytes, as if the disk were full there; None: all is well again."""
-        hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)[1]
-        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
+    def program(self) -> list[str]:
+        return [str(LOOKUPD)]
 
-    def limit_open_files(self, count: int) -> None:
-        """From its next start on it may have so many files open."""
-        self._open_files = count
+    def ask(self, path: str) -> dict[str, Any]:
+        """What GET answers, which must go well."""
+        answer = self.http("GET", path)
+        assert answer.status == 200, f"{path}: {answer}"
+        found: dict[str, Any] = json.loads(answer.body)
+        return found
 
-    # -- inside
-
-    def _limited(self, command: list[str]) -> list[str]:
-        if not self._open_files:
-            return command
-        return ["/bin/sh", "-c", f'ulimit -n {self._open_files} && exec "$@"', "sh", *command]
-
-    def _listens(self, said: str) -> bool:
-        assert self.runs, f"nsqd ended: {said[-2000:]}"
-        return all(f"{name}: listening on {HOST}:" in said for name in ("TCP", "HTTP"))
-
-    def _end(self, number: int) -> int:
-        process, self._process = self._process, None
-        assert process is not None, "it does not run"
-        assert process.poll() is None, f"it ended by itself: {self.said()[-2000:]}"
-        process.send_signal(number)
-        try:
-            return process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
+    def producers(self, topic: str) -> list[str]:
+        """The `broadcast_address:tcp_port` of those that a lookup of the topic shows; none for an unknown one."""
+        answer = self.http("GET", f"/lookup?topic={topic}")
+        producers = json.loads(answer.body)["producers"] if answer.status == 200 else []
+        return sorted(f"{one['broadcast_address']}:{one['tcp_port']}" for one in producers)
 
 
 Start = Callable[..., NsqdProcess]

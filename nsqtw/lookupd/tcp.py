@@ -25,7 +25,6 @@ from nsqtw.net.limits import Limits
 from nsqtw.net.peer import address_text
 from nsqtw.net.stall import Stall
 from nsqtw.net.turns import Turns
-from nsqtw.net.unfinished import SMALL_BYTES
 
 MAGIC = b"  V1"
 END_SECONDS = 5.0
@@ -78,10 +77,6 @@ class NsqdConnection(Protocol):
         session.receive_data(data, time.time_ns())
         if session.refused:
             self._limits.turned_away.note(session.refused, self._remote)
-        if session.unfinished_bytes > SMALL_BYTES:
-            self._limits.unfinished.hold(self, session.unfinished_bytes)
-        else:
-            self._limits.unfinished.drop(self)
         self._write(session)
 
     def readConnectionLost(self) -> None:
@@ -100,7 +95,6 @@ class NsqdConnection(Protocol):
             self._end.cancel()
         self._factory.connections.discard(self)
         self._limits.rounds.leave(self)
-        self._limits.unfinished.drop(self)
         self._limits.gate.leave(self._address)
         if self._session is not None:
             self._session.connection_lost()
@@ -138,11 +132,6 @@ class NsqdConnection(Protocol):
         elif options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
             self._limits.turned_away.note("write-timeout", self._remote)
             self.abort()
-
-    def give_up(self) -> None:
-        """Unfinished API"""
-        self._limits.turned_away.note("max-unfinished-size", self._remote)
-        self.abort()
 
     def abort(self) -> None:
         """End at once, whatever there is to write."""

@@ -132,11 +132,6 @@ class V1Session:
         out, self._out = self._out, []
         return b"".join(out)
 
-    @property
-    def unfinished_bytes(self) -> int:
-        """What is kept of a command that has come in part."""
-        return len(self._buffer)
-
     # -- commands
 
     def _read(self, now: int) -> None:

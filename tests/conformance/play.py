@@ -13,12 +13,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.process import EXECUTABLE
+from tests.process import EXECUTABLE, LOOKUPD
 
 KIT = Path(__file__).parent / "kit"
 SCENARIOS = (KIT / "suite", Path(__file__).parent / "own")
 """Those that came with the kit, and ours, recorded with it."""
-LOOKUPD = EXECUTABLE.with_name("nsqlookupd")
 
 JOBS = 3
 """

@@ -1,0 +1,162 @@
+"""Connections of nsqds, in a time that the test owns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransportWithDisconnection
+from twisted.python.failure import Failure
+
+from nsqtw.lookupd.registrations import RegistrationCaps, Registrations
+from nsqtw.lookupd.tcp import END_SECONDS, NsqdConnection, NsqdFactory
+from nsqtw.lookupd.v1 import V1Context
+from nsqtw.lookupd_options import LookupdOptions
+from nsqtw.net.limits import Limits
+from nsqtw.net.operator_log import log
+from nsqtw.net.turns import PlainTurns
+from tests.lookupd.nsqd import identify, responses
+from tests.lookupd.world import INACTIVE_AFTER, TOMBSTONE
+
+ADDRESS = IPv4Address("TCP", "10.0.0.9", 50000)
+
+
+class House:
+    """An nsqlookupd without sockets."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = Clock()
+        turns = PlainTurns(self.clock)
+        turns.now = self.clock.seconds  # type: ignore[method-assign]
+        self.options = LookupdOptions(**options)
+        self.limits = Limits(self.options, self.clock, turns.now)
+        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationCaps())
+        self.factory = NsqdFactory(V1Context(self.registrations, log, b"{}"), self.options, turns, self.limits)
+
+    def connect(self, said: bytes = b"") -> tuple[NsqdConnection, Any]:
+        """A connection that says this at once, and its transport."""
+        connection = self.factory.buildProtocol(ADDRESS)
+        assert isinstance(connection, NsqdConnection)
+        transport: Any = StringTransportWithDisconnection(peerAddress=ADDRESS)
+        transport.protocol = connection
+        transport.abortConnection = lambda: connection.connectionLost(Failure(ConnectionLost()))
+        connection.makeConnection(transport)
+        if said:
+            connection.dataReceived(said)
+        return connection, transport
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, a round at a time."""
+        self.clock.pump([self.limits.rounds.seconds] * round(seconds / self.limits.rounds.seconds))
+
+    def over(self) -> dict[str, int]:
+        """Who was over a limit."""
+        return self.limits.turned_away.counts
+
+
+@pytest.mark.parametrize("said", [b"", b"  V"])
+def test_who_does_not_say_a_protocol_goes(said: bytes) -> None:
+    house = House()
+    _, transport = house.connect(said)
+    house.wait(8)
+    assert transport.connected
+    house.wait(5)
+    assert not transport.connected
+    assert house.over() == {"magic-timeout": 1}
+    assert house.limits.gate.count == 0
+    assert not house.factory.connections
+
+
+@pytest.mark.parametrize("said", [b"  V1", b"  V1PING\n", b"  V1" + identify() + b"REGISTER t\nPI"])
+def test_who_is_silent_goes_and_with_it_what_it_had(said: bytes) -> None:
+    house = House()
+    _, transport = house.connect(said)
+    house.wait(290)
+    assert transport.connected
+    house.wait(20)
+    assert not transport.connected
+    assert house.over() == {"idle-timeout": 1}
+    assert house.registrations.producer_count == 0
+
+
+def test_half_a_command_is_no_sign_of_life_and_a_ping_is() -> None:
+    house = House(idle_timeout=60.0)
+    pinging, good = house.connect(b"  V1")
+    trickling, bad = house.connect(b"  V1")
+    for _ in range(10):
+        house.wait(15)
+        pinging.dataReceived(b"PING\n")
+        if bad.connected:
+            trickling.dataReceived(b"P")
+    assert good.connected
+    assert not bad.connected
+
+
+def test_deadlines_can_be_turned_off() -> None:
+    house = House(idle_timeout=0.0, magic_timeout=0.0)
+    transports = [house.connect(said)[1] for said in (b"", b"  V1", b"  V1PING\n")]
+    house.wait(2000)
+    assert all(transport.connected for transport in transports)
+
+
+def test_who_does_not_read_is_not_read_from() -> None:
+    house = House()
+    connection, transport = house.connect(b"  V1")
+    assert transport.producer is connection
+    connection.pauseProducing()
+    assert transport.producerState == "paused"
+    connection.resumeProducing()
+    assert transport.producerState == "producing"
+
+
+def test_after_an_error_nothing_is_looked_at_any_more() -> None:
+    house = House()
+    connection, transport = house.connect(b"  V1NOPE\n")
+    assert responses(transport.value()) == [b"E_INVALID invalid command NOPE"]
+    connection.dataReceived(b"PING\n")
+    assert len(responses(transport.value())) == 1
+
+
+def test_a_peer_that_does_not_take_the_last_word_is_not_waited_for() -> None:
+    house = House()
+    connection, transport = house.connect(b"  V1")
+    transport.loseConnection = lambda: None  # something is still to be written
+    connection.dataReceived(b"NOPE\n")
+    assert house.factory.connections == {connection}
+    house.clock.advance(END_SECONDS)
+    assert not house.factory.connections
+
+
+def test_the_end_of_the_stream_is_answered_if_there_is_something_to_be_said() -> None:
+    house = House()
+    connection, transport = house.connect(b"  V1IDENTIFY\n\0\0\0\x10{")
+    connection.readConnectionLost()
+    assert responses(transport.value()) == [b"E_BAD_BODY IDENTIFY failed to read body"]
+    connection, transport = house.connect(b"  V1PING\n")
+    connection.readConnectionLost()
+    assert responses(transport.value()) == [b"OK"]
+    assert not transport.connected
+    connection, transport = house.connect(b"  ")
+    connection.readConnectionLost()
+    assert transport.value() == b""
+    assert not house.factory.connections
+
+
+def test_connections_are_different_nsqds_whatever_their_address() -> None:
+    house = House()
+    house.connect(b"  V1" + identify() + b"REGISTER t\n")
+    connection, _ = house.connect(b"  V1" + identify() + b"REGISTER t\n")
+    assert house.registrations.producer_count == 2
+    connection.connectionLost(Failure(ConnectionDone()))
+    assert house.registrations.producer_count == 1
+
+
+def test_a_stop_ends_every_connection() -> None:
+    house = House()
+    transports = [house.connect(said)[1] for said in (b"", b"  V1", b"  V1" + identify())]
+    house.factory.disconnect_all()
+    assert not any(transport.connected for transport in transports)
+    assert house.limits.gate.count == 0
