@@ -69,8 +69,6 @@ class Directory:
             for peer_id in known.members:
                 peer = self._peers[peer_id]
                 shown = peer.replaced_by or peer
-                if shown is not peer and known.name in shown.topics:
-                    continue
                 if self._is_active(shown, now) and not self._is_hidden(peer.topics[known.name], now):
                     found[shown.producer.peer_id] = shown.producer
         return Lookup(self.channels(topic), list(found.values())) if is_known else None

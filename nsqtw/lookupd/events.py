@@ -46,7 +46,7 @@ CONTENT_TYPE = b"text/event-stream"
 KEEP_ALIVE = b":\n\n"
 """A comment, which says that the connection is good."""
 
-_NAMES: dict[type[Told], str] = {
+NAMES: dict[type[Told], str] = {
     StateFollows: "reset",
     StateComplete: "complete",
     ProducerCame: "producer",
@@ -67,7 +67,7 @@ _NAMES: dict[type[Told], str] = {
 def events(told: Iterable[Told], first: int) -> bytes:
     """All of it, numbered from `first` on."""
     return "".join(
-        [f"event: {_NAMES[type(one)]}\nid: {number}\ndata: {_data(one)}\n\n" for number, one in enumerate(told, first)]
+        [f"event: {NAMES[type(one)]}\nid: {number}\ndata: {_data(one)}\n\n" for number, one in enumerate(told, first)]
     ).encode()
 
 

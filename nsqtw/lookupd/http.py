@@ -36,10 +36,8 @@ from nsqtw.net.http_names import names, topic_name
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import FREE, Route
+from nsqtw.net.slices import Slices
 from nsqtw.net.turns import Turns
-
-SLICE_SECONDS = 0.01
-"""For how long a large answer is put together in one turn."""
 
 _PONG = plain(200, "OK")
 _INFO = document({"version": NSQ_VERSION})
@@ -61,6 +59,7 @@ class LookupApi:
     def __init__(self, registrations: Registrations, turns: Turns, needs: str = FREE) -> None:
         self._registrations = registrations
         self._turns = turns
+        self._slices = Slices(turns)
         self._needs = needs
 
     def routes(self) -> list[Route]:
@@ -101,20 +100,10 @@ class LookupApi:
         return _TOPIC_NOT_FOUND if found is None else written(lookup_document(found))
 
     def _nodes(self, request: HttpRequest) -> None:
-        self._gather(request, node_pieces(self._registrations.walk_nodes(time.time_ns())), [])
+        self._slices.add(_gather(request, node_pieces(self._registrations.walk_nodes(time.time_ns()))))
 
     def _debug(self, request: HttpRequest) -> None:
-        self._gather(request, debug_pieces(self._registrations.walk_debug()), [])
-
-    def _gather(self, request: HttpRequest, pieces: Iterator[bytes], gathered: list[bytes]) -> None:
-        """Answer with all the pieces."""
-        until = self._turns.now() + SLICE_SECONDS
-        for piece in pieces:
-            gathered.append(piece)
-            if self._turns.now() >= until:
-                self._turns.reactor.callLater(0, self._gather, request, pieces, gathered)
-                return
-        request.answer_later(written(b"".join(gathered)))
+        self._slices.add(_gather(request, debug_pieces(self._registrations.walk_debug())))
 
     # -- changes
 
@@ -152,6 +141,15 @@ class LookupApi:
         text = "DB: setting tombstone for producer@{node} of topic({topic})"
         _log.info(text, node=given["node"], topic=topic)
         self._registrations.tombstone(topic, given["node"], time.time_ns())
+
+
+def _gather(request: HttpRequest, pieces: Iterator[bytes]) -> Iterator[None]:
+    """Answer with all the pieces, one at each step."""
+    gathered = []
+    for piece in pieces:
+        gathered.append(piece)
+        yield
+    request.answer_later(written(b"".join(gathered)))
 
 
 def _perform(change: _Change, request: HttpRequest) -> Answer:

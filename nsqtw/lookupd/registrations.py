@@ -61,7 +61,7 @@ class Registrations(Directory):
         self._caps = caps
         self._stale: dict[tuple[str, int], Peer] = {}
         self._tombstones: list[tuple[int, int, str]] = []  # a heap: when it ends, whose, for which topic
-        self._watchers: list[Watcher] = []
+        self._watchers: dict[str | None, list[Watcher]] = {}  # by the topic they watch; None: all
 
     # -- what producers say
 
@@ -218,7 +218,7 @@ class Registrations(Directory):
         for known in self._named(topic):
             for peer_id in known.members:
                 peer = self._peers[peer_id]
-                if peer.producer.node == node:
+                if (peer.replaced_by or peer).producer.node == node:
                     peer.topics[known.name] = now
                     heappush(self._tombstones, (now + self._tombstone_ns, peer_id, known.name))
                     self._tell(Tombstoned, known.name, peer.producer)
@@ -241,19 +241,30 @@ class Registrations(Directory):
             else:
                 self.gone(peer.producer.peer_id)
 
-    def subscribe(self, watcher: Watcher) -> Callable[[], None]:
+    def subscribe(self, watcher: Watcher, topic: str | None = None) -> Callable[[], None]:
         """
-        `watcher` is called with every change from now on, in order, in the middle of the change: it only notes it.
-        Returns what ends that.
+        `watcher` is called with every change from now on, in order, in the middle of the change: it only notes it. With
+        a topic: with those of the topic, and those of producers. Returns what ends that.
         """
-        self._watchers.append(watcher)
-        return lambda: self._watchers.remove(watcher)
+        self._watchers.setdefault(topic, []).append(watcher)
+        return lambda: self._unsubscribe(watcher, topic)
+
+    def _unsubscribe(self, watcher: Watcher, topic: str | None) -> None:
+        self._watchers[topic].remove(watcher)
+        if not self._watchers[topic]:
+            del self._watchers[topic]
 
     def _tell(self, kind: Callable[..., Change], *what: Any) -> None:
-        if self._watchers:
-            change = kind(*what)
-            for watcher in tuple(self._watchers):
-                watcher(change)
+        """`what`: the topic comes first, if the change has one."""
+        if not self._watchers:
+            return
+        change = kind(*what)
+        if isinstance(what[0], str):
+            watchers = [*self._watchers.get(None, ()), *self._watchers.get(what[0], ())]
+        else:
+            watchers = [watcher for some in self._watchers.values() for watcher in some]
+        for watcher in watchers:
+            watcher(change)
 
     # -- parts
 

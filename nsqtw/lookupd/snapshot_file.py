@@ -1,11 +1,10 @@
 """
 The file of the snapshot, `registrations.snapshot` under the data path: read at the start, written after changes.
 
-Theory of operation. A change only notes that there was one. Every SECONDS the registrations are written if there were
-any: put together in turns of some milliseconds, and written by a thread. The next one is not begun before the last one
-has taken no more than a twentieth of the time, however many registrations there are. The stop writes what
-there is. Pings are no change: what a crash leaves may say that an nsqd was heard of earlier than it was, and no harm
-is done, see `snapshot`.
+Theory of operation. The first change after a while is written at once, or nearly, and the next ones SECONDS later: the
+registrations are put together in turns of some milliseconds, and written by a thread. It takes no more than a
+twentieth of the time, however many registrations there are. The stop writes what there is. Pings are no change: what a
+crash leaves may say that an nsqd was heard of earlier than it was, and no harm is done, see `snapshot`.
 
 A file that cannot be used is moved aside, as `registrations.snapshot.bad`, and nsqlookupd starts with nothing, as the
 original always does.
@@ -33,8 +32,10 @@ from nsqtw.net.turns import Turns
 FILE = "registrations.snapshot"
 ASIDE = f"{FILE}.bad"
 SECONDS = 1.0
+SETTLE_SECONDS = 0.05
+"""How long a change waits for others that come with it."""
 SLICE_SECONDS = 0.01
-_PART_OF_TIME = 20
+_PART_OF_TIME = 19
 
 _log = Logger()
 
@@ -49,9 +50,11 @@ class SnapshotFile:
         self._turns = turns
         self._files = files or Files()
         self._is_changed = False
+        self._is_busy = False
         self._is_failing = False
         self._is_over = False
         self._began = 0.0
+        self._not_before = 0.0
         self._timer: Any = None
         self._writing: Deferred[str] | None = None
 
@@ -60,26 +63,20 @@ class SnapshotFile:
         try:
             with open(self._path, "rb") as file:
                 data = file.read()
+            found = restore(self._registrations, data, time.time_ns())
         except FileNotFoundError:
             return
         except OSError as failure:
-            _log.warn("DB: snapshot {path} cannot be read - {why}", path=self._path, why=_why(failure))
-            return
-        try:
-            found = restore(self._registrations, data, time.time_ns())
+            self._move_aside(f"the snapshot cannot be read: {_why(failure)}")
         except SnapshotError as mistake:
-            with suppress(OSError):
-                self._files.rename(self._path, self._aside)
-            text = "DB: {mistake}: {path} is moved to {aside}, nothing is known"
-            _log.warn(text, mistake=str(mistake), path=self._path, aside=self._aside)
-            return
-        text = "DB: snapshot {path} has {producers} producers and {topics} topics"
-        _log.info(text, path=self._path, producers=found.producers, topics=found.topics)
+            self._move_aside(str(mistake))
+        else:
+            text = "DB: snapshot {path} has {producers} producers and {topics} topics"
+            _log.info(text, path=self._path, producers=found.producers, topics=found.topics)
 
     def start(self) -> None:
         """Write it after changes from now on."""
         self._registrations.subscribe(self._note)
-        self._arm(SECONDS)
 
     async def stop(self) -> None:
         """Write what there is now, and nothing any more."""
@@ -92,20 +89,26 @@ class SnapshotFile:
 
     # -- inside
 
+    def _move_aside(self, why: str) -> None:
+        with suppress(OSError):
+            self._files.rename(self._path, self._aside)
+        text = "DB: {why}: {path} is moved to {aside}, nothing is known"
+        _log.warn(text, why=why, path=self._path, aside=self._aside)
+
     def _note(self, change: Change) -> None:
         self._is_changed = True
+        if self._timer is None and not self._is_busy:
+            self._arm()
 
-    def _arm(self, seconds: float) -> None:
-        self._timer = self._turns.reactor.callLater(seconds, self._look)
+    def _arm(self) -> None:
+        wait = max(SETTLE_SECONDS, self._not_before - self._turns.now())
+        self._timer = self._turns.reactor.callLater(wait, self._begin)
 
-    def _look(self) -> None:
+    def _begin(self) -> None:
         self._timer = None
-        if self._is_changed:
-            self._is_changed = False
-            self._began = self._turns.now()
-            self._put_together(pieces(self._registrations, time.time_ns()), [])
-        else:
-            self._arm(SECONDS)
+        self._is_changed, self._is_busy = False, True
+        self._began = self._turns.now()
+        self._put_together(pieces(self._registrations, time.time_ns()), [])
 
     def _put_together(self, rest: Iterator[bytes], gathered: list[bytes]) -> None:
         if self._is_over:
@@ -130,6 +133,9 @@ class SnapshotFile:
 
     def _written(self, why: str) -> None:
         self._writing = None
+        self._is_busy = False
+        now = self._turns.now()
+        self._not_before = max(self._began + SECONDS, now + (now - self._began) * _PART_OF_TIME)
         if why:
             self._is_changed = True
             if not self._is_failing:
@@ -137,8 +143,8 @@ class SnapshotFile:
         elif self._is_failing:
             _log.info("DB: snapshot {path} is written again", path=self._path)
         self._is_failing = bool(why)
-        if not self._is_over:
-            self._arm(max(SECONDS, (self._turns.now() - self._began) * _PART_OF_TIME))
+        if self._is_changed and not self._is_over:
+            self._arm()
 
 
 def _why(failure: OSError) -> str:

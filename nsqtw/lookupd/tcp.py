@@ -23,6 +23,7 @@ from nsqtw.lookupd_options import LookupdOptions
 from nsqtw.net.gate import Refusal
 from nsqtw.net.limits import Limits
 from nsqtw.net.peer import address_text
+from nsqtw.net.slices import Slices
 from nsqtw.net.stall import Stall
 from nsqtw.net.turns import Turns
 
@@ -97,7 +98,7 @@ class NsqdConnection(Protocol):
         self._limits.rounds.leave(self)
         self._limits.gate.leave(self._address)
         if self._session is not None:
-            self._session.connection_lost()
+            self._factory.slices.add(self._session.connection_lost())
         if self._end is None and isinstance(reason.value, ConnectionLost):
             _log.error("client({client}) - {error}", client=self._remote, error=reason.getErrorMessage())
 
@@ -184,6 +185,7 @@ class NsqdFactory(Factory):
         self.context = context
         self.options = options
         self.turns = turns
+        self.slices = Slices(turns)
         self.limits = limits
         self.connections: set[NsqdConnection] = set()
         self.next_peer_id = count().__next__

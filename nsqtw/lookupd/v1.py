@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hmac
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -121,11 +122,15 @@ class V1Session:
             self._end(ClientError("E_BAD_BODY", "IDENTIFY failed to read body"))
         self.closing = True
 
-    def connection_lost(self) -> None:
-        """It is gone."""
+    def connection_lost(self) -> Iterator[None]:
+        """It is gone, and what it had. Returns what says so in the log, a line at each step: there may be thousands."""
         self._context.log("info", "PROTOCOL(V1): [{client}] exiting ioloop", client=self._remote)
-        for key in self._context.registrations.gone(self._peer_id):
+        return self._log_gone(self._context.registrations.gone(self._peer_id))
+
+    def _log_gone(self, keys: list[Key]) -> Iterator[None]:
+        for key in keys:
             self._log_key(_UNREGISTERED, key)
+            yield
 
     def data_to_send(self) -> bytes:
         """The responses since the last call."""

@@ -26,6 +26,7 @@ from nsqtw.lookupd.changes import (
     StateFollows,
     Told,
     TopicDeleted,
+    Unregistered,
 )
 from nsqtw.lookupd.registrations import Registrations
 
@@ -50,12 +51,13 @@ class Watch:
         self._starts_over = True
         self._is_waiting = False
         self._told: set[int] = set()  # of one topic: who is registered for it as far as the watcher knows
-        self._end = registrations.subscribe(self._note)
+        self._end = registrations.subscribe(self._note, topic)
 
     def take(self, count: int, now: int) -> list[Told]:
         """What is to be told next: `count` of them and the rest of a step, or fewer. [] until `wake` is called."""
         if self._starts_over:
             self._starts_over = False
+            self._told.clear()
             self._line.append([StateFollows()])
             self._walk = self._registrations.state(now, self._topic)
         told: list[Told] = []
@@ -101,11 +103,14 @@ class Watch:
         if isinstance(change, ProducerCame):
             return False
         if isinstance(change, ProducerGone | ProducerSilent | ProducerBack):
-            return change.producer.peer_id in self._told
-        if change.topic != self._topic:
-            return False
+            is_told = change.producer.peer_id in self._told
+            if isinstance(change, ProducerGone):
+                self._told.discard(change.producer.peer_id)
+            return is_told
         if isinstance(change, Registered):
             self._told.add(change.producer.peer_id)
+        elif isinstance(change, Unregistered) and change.channel is None:
+            self._told.discard(change.producer.peer_id)
         elif isinstance(change, TopicDeleted):
             self._told.clear()
         return True

@@ -6,7 +6,7 @@ twisted.web's HTTP connection, where NSQ's clients expect another behaviour.
 - A line may end with a bare LF, as people's own health checks send it, and header fields may be long and many.
 - HTTP/1.1 needs a Host.
 - HTTP/1.0 with `Connection: keep-alive` is kept.
-- A client that ends its side of the connection after its request still gets the answer.
+- A client that ends its side of the connection after its request still gets the answer, if that has an end.
 - How long a client may take for what is in `http_patience`. The time between two requests is long: publishers keep
   connections open, and one that is closed while the next publish is on its way makes the client guess whether it
   arrived.
@@ -123,6 +123,8 @@ class HttpConnection(HTTPChannel):
         request = self._last_request()
         if request is not None and request.awaits_body:
             self._break_off(request)
+        elif request is not None and request.is_stream:
+            self.abort()  # there is no other sign that nobody reads any more
         else:
             self._leave_when_done()
 

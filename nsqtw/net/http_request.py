@@ -195,6 +195,11 @@ class HttpRequest:
         self._body, self._limit = b"", BODY_IGNORED
 
     @property
+    def is_stream(self) -> bool:
+        """Whether its answer has no end."""
+        return self._streamer is not None
+
+    @property
     def client(self) -> str:
         """Where it comes from, for people; empty when nobody is there any more."""
         return "" if self._connection is None else self._connection.remote

@@ -67,7 +67,7 @@ def json_text(chance: Random, document: Any) -> bytes:
     A document as JSON, sometimes not quite. Texts and numbers in it that are bytes stand there as they are, so that a
     document can have what `json` would never write.
     """
-    text = _json(document)
+    text = plain_json(document)
     fault = chance.randrange(12)
     if fault == 0:
         text = chance.choice((b" \n\t", b"\xef\xbb\xbf", b"[", b"\0")) + text
@@ -108,12 +108,12 @@ def respelled(chance: Random, key: str) -> str:
     )
 
 
-def _json(value: Any) -> bytes:
-    """Lists of pairs are objects: keys may come twice."""
+def plain_json(value: Any) -> bytes:
+    """The same without a fault. Lists of pairs are objects: keys may come twice."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, list) and value and all(isinstance(item, tuple) for item in value):
-        return b"{%s}" % b",".join(json.dumps(key).encode() + b":" + _json(item) for key, item in value)
+        return b"{%s}" % b",".join(json.dumps(key).encode() + b":" + plain_json(item) for key, item in value)
     if isinstance(value, list):
-        return b"[%s]" % b",".join(map(_json, value))
+        return b"[%s]" % b",".join(map(plain_json, value))
     return json.dumps(value).encode()

@@ -115,6 +115,14 @@ class Histories(RuleBasedStateMachine):
             added = self.world.registrations.register(peer_id, topic, channel)
             assert {(*key, peer_id) for key in added} == self.entries() - before
 
+    @rule(name=st.sampled_from(NAMES), topic=topics, channel=channels)
+    def all_register(self, name: str, topic: str, channel: str) -> None:
+        """Of what several have, more can go wrong."""
+        self.identify(name)
+        for peer_id in self.model.names:
+            self.model.register(peer_id, topic, channel)
+            self.world.registrations.register(peer_id, topic, channel)
+
     @rule(pick=picks, topic=topics, channel=channels)
     def unregister(self, pick: int, topic: str, channel: str) -> None:
         peer_id = self.peer(pick)

@@ -159,6 +159,11 @@ def test_under_twistd(tmp_path: Path) -> None:
             line = process.stdout.readline()
             assert line, said
             said += line
+        # twistd says that it listens before it takes signals, and answers after that.
+        site = http.client.HTTPConnection(said.rpartition(" ")[2].strip(), timeout=PATIENCE_SECONDS)
+        site.request("GET", "/ping")
+        assert site.getresponse().read() == b"OK"
+        site.close()
         process.send_signal(signal.SIGTERM)
         rest = process.communicate(timeout=PATIENCE_SECONDS)[0]
     finally:

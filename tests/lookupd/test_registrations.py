@@ -44,6 +44,15 @@ def test_an_ephemeral_channel_stays_while_another_has_it() -> None:
     assert world.registrations.channels("t") == []
 
 
+def test_an_ephemeral_topic_stays_while_another_has_it() -> None:
+    world = World()
+    one, other = world.nsqd("t#ephemeral", name="a"), world.nsqd("t#ephemeral", name="b")
+    world.registrations.unregister(one, "t#ephemeral")
+    assert world.found("t#ephemeral") == ["b"]
+    world.registrations.unregister(other, "t#ephemeral")
+    assert world.found("t#ephemeral") is None
+
+
 def test_an_unregistered_topic_takes_its_channels_along_but_not_their_keys() -> None:
     world = World()
     nsqd = world.nsqd("t/c", "e#ephemeral/c#ephemeral")

@@ -133,6 +133,31 @@ def test_registering_lifts_a_tombstone_from_before() -> None:
     assert world.found("t") == ["a", "b"]
 
 
+def test_a_tombstone_hides_what_an_nsqd_has_from_before_too() -> None:
+    world = restarted(saved()[1])
+    nsqd = world.nsqd("t/c", name="a")
+    world.registrations.tombstone("*", "a:4151", world.now)
+    assert (world.found("t"), world.found("u")) == (["b"], [])
+    world.registrations.register(nsqd, "u")
+    assert world.found("u") == ["a"]
+
+
+def test_an_nsqd_that_comes_after_it_was_forgotten_has_what_it_says() -> None:
+    world = restarted(saved()[1])
+    world.wait(291)
+    world.identify("a")
+    assert world.topics_of() == {"a": []}
+
+
+def test_an_nsqd_that_never_pings_has_what_it_says_when_the_rest_is_forgotten() -> None:
+    world = restarted(saved()[1])
+    world.wait(100)
+    world.nsqd("t", name="a")
+    assert world.topics_of()["a"] == ["t", "u"]
+    world.wait(191)
+    assert world.topics_of() == {"a": ["t"]}
+
+
 def test_an_nsqd_that_came_and_went_is_gone() -> None:
     world = restarted(saved()[1])
     world.registrations.gone(world.identify("a"))
@@ -155,6 +180,15 @@ def test_two_connections_of_one_nsqd_come_back_as_one() -> None:
     assert again.topics_of() == {"a": ["t", "u"]}
     assert again.found("t") == ["a"]
     assert again.registrations.debug()["client::"][0]["last_update"] == START + 10 * SECOND
+
+
+def test_of_two_connections_the_one_without_a_tombstone_counts() -> None:
+    world = World()
+    world.nsqd("t", "u", name="a")
+    world.registrations.tombstone("*", "a:4151", world.now)
+    world.nsqd("t", name="a")
+    again = restarted(world.snapshot(), after=-10)
+    assert (again.found("t"), again.found("u")) == (["a"], [])
 
 
 def test_what_came_while_it_was_written_is_left_out() -> None:

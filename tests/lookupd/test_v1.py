@@ -62,7 +62,7 @@ def test_the_log_has_the_lines_of_the_original() -> None:
     line.send(identify())
     line.now += 15 * SECOND
     line.send(b"PING\nREGISTER t c\nUNREGISTER t\nNOPE\n")
-    line.session.connection_lost()
+    list(line.session.connection_lost())
     client = f"client({REMOTE})"
     assert line.said == [
         ("info", f"CLIENT({REMOTE}): IDENTIFY Address:a TCP:4150 HTTP:4151 Version:1.3.0"),

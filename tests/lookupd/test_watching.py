@@ -130,6 +130,16 @@ def test_a_watcher_of_one_topic_is_told_of_that_and_who_has_it() -> None:
     assert watch.take(100, world.now) == [ChannelDeleted("t", "c"), TopicDeleted("t")]
 
 
+def test_a_late_watcher_of_one_topic_is_told_who_is_silent_and_tombstoned() -> None:
+    world = World()
+    world.nsqd("t", name="a")
+    world.wait(301)
+    world.registrations.tombstone("t", "a:4151", world.now)
+    watch = Watch(world.registrations, lambda: None, "t")
+    state = [TopicCreated("t"), Registered("t", None, ONE), ProducerSilent(ONE), Tombstoned("t", ONE)]
+    assert watch.take(100, world.now) == [StateFollows(), *state, StateComplete()]
+
+
 def test_a_watcher_of_an_unknown_topic_hears_of_its_birth() -> None:
     world = World()
     watch = Watch(world.registrations, lambda: None, "t")

@@ -11,6 +11,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
+from nsqtw.net.gate import Refusal
 from nsqtw.net.http_api import refusing_site
 from nsqtw.net.https import TlsFactory
 from nsqtw.net.tls import HANDSHAKE_SECONDS
@@ -216,3 +217,51 @@ def test_a_body_that_nobody_wants_is_read_past() -> None:
     assert [reply.status for reply in browser.read()] == [403, 403]
     browser.send(b"no http\r\n\r\n")
     assert [reply.status for reply in browser.read()] == [400]
+
+
+class SharedWeb(SafeWeb):
+    """A broker whose HTTP edge takes TLS and plain connections on one port."""
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__(pair)
+        self.factory = TlsFactory(self.site, self.tls, plain_limits=self.site.limits)
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(round(seconds / self.site.limits.rounds.seconds)):
+            self.world.now += self.site.limits.rounds.seconds
+            self.clock.advance(self.site.limits.rounds.seconds)
+
+
+@pytest.fixture
+def shared(certificates: Certificates) -> SharedWeb:
+    return SharedWeb(certificates.server)
+
+
+def test_the_first_byte_says_whether_it_is_tls(shared: SharedWeb) -> None:
+    client, _ = shared.meet()
+    client.send(request("GET", "/ping"))
+    assert [reply.body for reply in shared.answers(client)] == [b"OK"]
+    plain = shared.accept()
+    plain.writeSomeData = lambda data: plain.write(data) or len(data)  # type: ignore[func-returns-value,method-assign]
+    for byte in request("GET", "/ping"):
+        plain.protocol.dataReceived(bytes([byte]))
+    assert plain.value().endswith(b"OK")
+    assert shared.site.limits.gate.count == 2
+
+
+def test_a_connection_that_says_nothing_is_neither(shared: SharedWeb) -> None:
+    silent, gone = shared.accept(), shared.accept()
+    assert shared.site.limits.gate.count == 2
+    gone.protocol.connectionLost(Failure(ConnectionDone()))
+    assert shared.site.limits.gate.count == 1
+    shared.pass_time(HANDSHAKE_SECONDS * 2)
+    assert silent.aborting
+    silent.protocol.connectionLost(Failure(ConnectionDone()))
+    assert shared.site.limits.gate.count == 0
+    assert not gone.aborting
+
+
+def test_one_too_many_is_told_on_a_shared_port_too(shared: SharedWeb) -> None:
+    shared.broker.options.max_connections = 1
+    shared.accept()
+    assert isinstance(shared.factory.buildProtocol(PEER), Refusal)

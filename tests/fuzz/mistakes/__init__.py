@@ -16,6 +16,7 @@ from attrs import frozen
 
 from nsqtw.backends import disk_scan
 from nsqtw.backends.disk_format import RECORD_BYTES, Head
+from nsqtw.lookupd import snapshot
 from nsqtw.net import http_publish, http_query, http_routing, log
 from nsqtw.protocols import identify
 from nsqtw.protocols.v2_codec import V2Codec
@@ -124,4 +125,5 @@ MISTAKES: Sequence[Mistake] = (
         _without_a_checksum,
         r"nobody sent|struct\.error",
     ),
+    Mistake("a snapshot that is believed", "registrations", snapshot, "_object", lambda value: value, "Error"),
 )

@@ -11,6 +11,7 @@ from tests.fuzz.targets.identify import Identify
 from tests.fuzz.targets.lookup import Lookup
 from tests.fuzz.targets.names import Names
 from tests.fuzz.targets.queues import Import
+from tests.fuzz.targets.registrations import Snapshot
 from tests.fuzz.targets.session import Session
 from tests.fuzz.targets.stored import DiskStart, SqliteStart
 
@@ -27,5 +28,6 @@ TARGETS: tuple[type[Target], ...] = (
     DiskStart,
     SqliteStart,
     Import,
+    Snapshot,
 )
 BY_NAME = {target.name: target for target in TARGETS}
