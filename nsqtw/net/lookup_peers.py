@@ -252,7 +252,9 @@ class LookupPeers:
     def _started(self, outcome: Any, topic: Topic) -> Any:
         """The topic has its channels, or something kept it from them."""
         del self._starting[topic]
-        if not (topic.exiting or self._is_over):
+        if self._is_over:
+            return None
+        if not topic.exiting:
             topic.start(self._pump.now())
             self._pump.wake()
         return outcome

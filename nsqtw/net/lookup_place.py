@@ -83,10 +83,15 @@ class Names:
     async def _of_service(self, name: str) -> list[Place]:
         from twisted.names import dns
         from twisted.names.client import Resolver
+        from twisted.names.error import DNSNameError, DomainError
 
         if self._services is None:
             self._services = Resolver(b"/etc/resolv.conf", reactor=self._reactor)  # type: ignore[no-untyped-call]
-        answers, _, _ = await self._services.lookupService(name.strip("/"), _QUERY_SECONDS)
+        try:
+            answers, _, _ = await self._services.lookupService(name.strip("/"), _QUERY_SECONDS)
+        except DomainError as failure:  # whose text is the whole answer
+            is_unknown = isinstance(failure, DNSNameError)
+            raise ValueError("no such name" if is_unknown else type(failure).__name__) from None
         records = [answer.payload for answer in answers if answer.type == dns.SRV]
         found = {(str(record.target), record.port) for record in records}
         return [Place(host, port, host) for host, port in sorted(found) if host and port]

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, ensureDeferred, succeed
 from twisted.internet.error import DNSLookupError
 from twisted.internet.task import Clock
 from twisted.names import dns
-from twisted.names.error import DNSNameError
+from twisted.names.error import DNSNameError, DNSServerError
 
 from nsqtw.net.lookup_place import ANSWER_SECONDS, RESOLVE_SECONDS, Expansion, Names, Place, fixed_place, is_looked_up
 from tests.net.broker_fixture import Log
@@ -139,14 +139,22 @@ def test_what_a_name_stands_for_is_looked_up_again_and_said_when_it_is_something
     assert not house.reactor.getDelayedCalls()
 
 
-@pytest.mark.parametrize("failure", [DNSNameError(), DNSLookupError("no such name"), (), RuntimeError("odd")])
-def test_a_name_that_cannot_be_looked_up_leaves_all_as_it_was(failure: Any) -> None:
+@pytest.mark.parametrize(
+    ("failure", "why"),
+    [
+        (DNSNameError("<Message>"), "no such name"),
+        (DNSServerError("<Message>"), "DNSServerError"),
+        (DNSLookupError("no answer"), "DNS lookup failed: no answer."),
+        ((), "it stands for nothing"),
+        (RuntimeError("odd"), "odd"),
+    ],
+)
+def test_a_name_that_cannot_be_looked_up_leaves_all_as_it_was(failure: Any, why: str) -> None:
     house = House("dns+srv://s", ("a", 1))
     house.services.records = failure
     with Log() as lines:
         house.reactor.advance(RESOLVE_SECONDS)
-    assert len(lines) == 1
-    assert lines[0].startswith("error: LOOKUP(dns+srv://s): looking it up - ")
+    assert lines == [f"error: LOOKUP(dns+srv://s): looking it up - {why}"]
     assert house.seen == [["a:1"]]
     house.services.records = [("b", 1)]
     house.reactor.advance(1)
