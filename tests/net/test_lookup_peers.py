@@ -9,8 +9,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from nsqtw.net.lookup_peers import MOST_QUERIES, LookupPeers
+from nsqtw.net.lookup_peers import LookupPeers
 from nsqtw.net.lookup_place import RESOLVE_SECONDS, Place
+from nsqtw.net.lookup_starts import MOST_QUERIES
 from tests.core.world import World
 from tests.net.broker_fixture import Log, WorldPump, Writer
 from tests.net.test_lookup_dialogue import sized
