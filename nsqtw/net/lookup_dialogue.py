@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
@@ -32,8 +32,8 @@ from nsqtw.protocols.go_json import read_object
 MAGIC = b"  V1"
 PING_SECONDS = 15.0
 ANSWER_SECONDS = 1.0
-MOST_UNANSWERED = 1000
-"""Registrations that wait for their answers: less than 150 kB to be sent, however long the peer does not read."""
+MOST_UNANSWERED = 500
+"""Registrations that wait for their answers: less than 75 kB to be sent, however long the peer does not read."""
 
 _SIZE = struct.Struct(">i")
 _OK = b"OK"
@@ -130,9 +130,9 @@ class Dialogue:
         self._log = log
         self._most_answer_bytes = most_answer_bytes
         self._told: set[Name] = set()
-        self._to_register = dict.fromkeys(names, False)
+        self._to_register: OrderedDict[Name, bool] = OrderedDict.fromkeys(names, False)
         """Each with whether it is news: that of what was there already is not said one by one."""
-        self._to_unregister: dict[Name, None] = {}
+        self._to_unregister: OrderedDict[Name, None] = OrderedDict()
         self._received = bytearray()
         self._unanswered = deque([_Command(_IDENTIFY)])
         self._answer_due = now + first_answer_seconds
@@ -211,14 +211,12 @@ class Dialogue:
         commands: list[_Command] = []
         room = MOST_UNANSWERED - len(self._unanswered)
         while self._to_unregister and len(commands) < room:
-            name = next(iter(self._to_unregister))
-            del self._to_unregister[name]
+            name, _ = self._to_unregister.popitem(last=False)
             self._told.discard(name)
             commands.append(_Command(_UNREGISTER, name))
             self._say(commands[-1])
         while self._to_register and len(commands) < room:
-            name = next(iter(self._to_register))
-            is_news = self._to_register.pop(name)
+            name, is_news = self._to_register.popitem(last=False)
             self._told.update((name, Name(name.topic)))
             commands.append(_Command(_REGISTER, name))
             if is_news:
