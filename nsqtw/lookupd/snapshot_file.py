@@ -27,6 +27,7 @@ from nsqtw.errors import SnapshotError
 from nsqtw.lookupd.changes import Change
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.snapshot import encode, pieces, restore
+from nsqtw.net.slices import Slices
 from nsqtw.net.turns import Turns
 
 FILE = "registrations.snapshot"
@@ -34,7 +35,6 @@ ASIDE = f"{FILE}.bad"
 SECONDS = 1.0
 SETTLE_SECONDS = 0.05
 """How long a change waits for others that come with it."""
-SLICE_SECONDS = 0.01
 _PART_OF_TIME = 19
 
 _log = Logger()
@@ -48,6 +48,7 @@ class SnapshotFile:
         self._aside = os.path.join(directory, ASIDE)
         self._registrations = registrations
         self._turns = turns
+        self._slices = Slices(turns)
         self._files = files or Files()
         self._is_changed = False
         self._is_busy = False
@@ -108,17 +109,16 @@ class SnapshotFile:
         self._timer = None
         self._is_changed, self._is_busy = False, True
         self._began = self._turns.now()
-        self._put_together(pieces(self._registrations, time.time_ns()), [])
+        self._slices.add(self._put_together())
 
-    def _put_together(self, rest: Iterator[bytes], gathered: list[bytes]) -> None:
-        if self._is_over:
-            return
-        until = self._turns.now() + SLICE_SECONDS
-        for piece in rest:
-            gathered.append(piece)
-            if self._turns.now() >= until:
-                self._turns.reactor.callLater(0, self._put_together, rest, gathered)
+    def _put_together(self) -> Iterator[None]:
+        """Gather the pieces, one at each step, and have them written."""
+        gathered = []
+        for piece in pieces(self._registrations, time.time_ns()):
+            if self._is_over:
                 return
+            gathered.append(piece)
+            yield
         reactor = self._turns.reactor
         self._writing = deferToThreadPool(reactor, reactor.getThreadPool(), self._replace, b"".join(gathered))
         self._writing.addCallback(self._written)
