@@ -13,7 +13,6 @@ original always does.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -28,7 +27,7 @@ from nsqtw.lookupd.changes import Change
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.snapshot import encode, pieces, restore
 from nsqtw.net.slices import Slices
-from nsqtw.net.turns import Turns
+from nsqtw.net.turns import PlainTurns
 
 FILE = "registrations.snapshot"
 ASIDE = f"{FILE}.bad"
@@ -43,7 +42,9 @@ _log = Logger()
 class SnapshotFile:
     """That of `registrations` in `directory`."""
 
-    def __init__(self, directory: str, registrations: Registrations, turns: Turns, files: Files | None = None) -> None:
+    def __init__(
+        self, directory: str, registrations: Registrations, turns: PlainTurns, files: Files | None = None
+    ) -> None:
         self._path = os.path.join(directory, FILE)
         self._aside = os.path.join(directory, ASIDE)
         self._registrations = registrations
@@ -64,7 +65,7 @@ class SnapshotFile:
         try:
             with open(self._path, "rb") as file:
                 data = file.read()
-            found = restore(self._registrations, data, time.time_ns())
+            found = restore(self._registrations, data, self._turns.unix_ns())
         except FileNotFoundError:
             return
         except OSError as failure:
@@ -86,7 +87,7 @@ class SnapshotFile:
             self._timer.cancel()
         if self._writing is not None:
             await self._writing
-        self._written(self._replace(encode(self._registrations, time.time_ns())))
+        self._written(self._replace(encode(self._registrations, self._turns.unix_ns())))
 
     # -- inside
 
@@ -114,7 +115,7 @@ class SnapshotFile:
     def _put_together(self) -> Iterator[None]:
         """Gather the pieces, one at each step, and have them written."""
         gathered = []
-        for piece in pieces(self._registrations, time.time_ns()):
+        for piece in pieces(self._registrations, self._turns.unix_ns()):
             if self._is_over:
                 return
             gathered.append(piece)
