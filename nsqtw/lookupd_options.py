@@ -10,21 +10,15 @@ from __future__ import annotations
 import attrs
 
 from nsqtw.option_sources import CommandLine, OptionReader
-from nsqtw.option_table import ABOVE_ZERO, EVERY_STEP, NOT_NEGATIVE, Limit, OptionTable, option
+from nsqtw.option_table import NOT_NEGATIVE, Limit, OptionTable, option, same
 from nsqtw.option_values import (
     DURATION,
     INTEGER,
-    LEVEL,
-    LEVELS,
     TEXT,
-    TLS_MIN,
     TLS_REQUIRED,
-    TLS_REQUIREMENT,
-    TLS_VERSION,
-    TLS_VERSIONS,
     choice,
 )
-from nsqtw.options import hostname
+from nsqtw.options import Options, hostname
 
 CHANGES, ALL, OFF = "changes", "all", "off"
 """What --http-auth may be."""
@@ -35,7 +29,7 @@ class LookupdOptions:
     """The options of one nsqlookupd; without arguments, the original's defaults. A running one changes none of them."""
 
     # Who we are, and where we are reached
-    log_level: int = option(LEVEL, LEVELS["info"], "lowest level to log: debug, info, warn, error or fatal")
+    log_level: int = same(Options, "log_level")
     log_prefix: str = option(TEXT, "[nsqlookupd] ", "what every log line starts with")
     tcp_address: str = option(
         TEXT, "0.0.0.0:4160", "address for nsqds", limit=Limit("host:port, or the path of a unix socket", bool)
@@ -61,9 +55,7 @@ class LookupdOptions:
     max_connections: int = option(
         INTEGER, 0, "connections over TCP and HTTP together; 0 for as many as open files allow", limit=NOT_NEGATIVE
     )
-    max_connections_per_address: int = option(
-        INTEGER, 0, "connections, of any kind, of one IP address; 0 for any number", limit=NOT_NEGATIVE
-    )
+    max_connections_per_address: int = same(Options, "max_connections_per_address")
     max_topics: int = option(INTEGER, 100_000, "topics that may be known; 0 for any number", limit=NOT_NEGATIVE)
     max_channels: int = option(
         INTEGER, 500_000, "channels, of all topics, that may be known; 0 for any number", limit=NOT_NEGATIVE
@@ -81,50 +73,26 @@ class LookupdOptions:
         "bytes kept of HTTP requests that have come in part, over all connections; 0 for any number",
         limit=NOT_NEGATIVE,
     )
-    magic_timeout: float = option(
-        DURATION, 10.0, "time a TCP client has to say which protocol it speaks; 0 for any", limit=NOT_NEGATIVE
-    )
+    magic_timeout: float = same(Options, "magic_timeout")
     idle_timeout: float = option(
         DURATION,
         300.0,
         "time between two commands of an nsqd, which pings every 15s; 0 for any",
         limit=NOT_NEGATIVE,
     )
-    http_header_timeout: float = option(
-        DURATION, 10.0, "time for the head of an HTTP request; 0 for any", limit=NOT_NEGATIVE
-    )
-    http_idle_timeout: float = option(
-        DURATION, 600.0, "time between two HTTP requests on a connection; 0 for any", limit=NOT_NEGATIVE
-    )
-    body_timeout: float = option(
-        DURATION,
-        30.0,
-        "time in which a body must arrive, or --min-body-rate go on arriving; 0 for any",
-        limit=NOT_NEGATIVE,
-    )
-    min_body_rate: int = option(
-        INTEGER, 256, "bytes a second of a body that are enough to go on waiting for it", limit=ABOVE_ZERO
-    )
-    write_timeout: float = option(
-        DURATION,
-        120.0,
-        "time in which a client must read something of what waits for it; 0 for any",
-        limit=NOT_NEGATIVE,
-    )
+    http_header_timeout: float = same(Options, "http_header_timeout")
+    http_idle_timeout: float = same(Options, "http_idle_timeout")
+    body_timeout: float = same(Options, "body_timeout")
+    min_body_rate: int = same(Options, "min_body_rate")
+    write_timeout: float = same(Options, "write_timeout")
 
     # Who may ask (ours)
     tls_cert: str = option(TEXT, "", "certificate file (PEM); with one both ports take TLS beside plain connections")
-    tls_key: str = option(TEXT, "", "key file (PEM)")
-    tls_client_auth_policy: str = option(TEXT, "", "client certificates: require, or require-verify")
+    tls_key: str = same(Options, "tls_key")
+    tls_client_auth_policy: str = same(Options, "tls_client_auth_policy")
     tls_root_ca_file: str = option(TEXT, "", "certificate authorities for client certificates (PEM)")
-    tls_required: int = option(
-        TLS_REQUIREMENT,
-        TLS_REQUIRED["false"],
-        "clients must use TLS: false, true, or tcp-https for all but HTTP",
-    )
-    tls_min_version: int = option(
-        TLS_VERSION, TLS_VERSIONS[TLS_MIN], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
-    )
+    tls_required: int = same(Options, "tls_required")
+    tls_min_version: int = same(Options, "tls_min_version")
     peer_secret_file: str = option(
         TEXT, "", "file with the secret that an nsqd must show, its --lookupd-secret-file; empty for none"
     )
@@ -134,7 +102,7 @@ class LookupdOptions:
         "with --peer-secret-file, which HTTP requests need the secret: those that change something (changes), "
         "all but /ping (all), or none (off)",
     )
-    log_format: str = option(choice("text", "json"), "text", "log lines as text, NSQ's way, or as JSON objects")
+    log_format: str = same(Options, "log_format")
 
     def __attrs_post_init__(self) -> None:
         # As for nsqd: asking for client certificates at all, in whatever words, requires TLS.
@@ -144,8 +112,3 @@ class LookupdOptions:
 
 NSQLOOKUPD = OptionTable("nsqlookupd", LookupdOptions)
 NSQLOOKUPD_READER: OptionReader[LookupdOptions, CommandLine] = OptionReader(NSQLOOKUPD, CommandLine)
-
-
-def check(options: LookupdOptions) -> None:
-    """Raise OptionError, one line, for the first option an nsqlookupd cannot run with."""
-    NSQLOOKUPD.check(options, EVERY_STEP)

@@ -91,6 +91,12 @@ def option(
     )
 
 
+def same(options: type[Any], name: str) -> Any:
+    """A field that is the same as in another class of options."""
+    found = getattr(attrs.fields(options), name)
+    return attrs.field(default=found.default, metadata=found.metadata)
+
+
 class OptionTable(Generic[O]):
     """
     The options of `program`, in the order they are declared in the attrs class `options`. `has_rules`: the config file

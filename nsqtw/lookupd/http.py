@@ -13,7 +13,6 @@ milliseconds, between which everybody else is served.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -37,7 +36,7 @@ from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import FREE, Route
 from nsqtw.net.slices import Slices
-from nsqtw.net.turns import Turns
+from nsqtw.net.turns import PlainTurns
 
 _PONG = plain(200, "OK")
 _INFO = document({"version": NSQ_VERSION})
@@ -56,7 +55,7 @@ _log = Logger()
 class LookupApi:
     """Answers from `registrations`, and changes them. `needs`: what a request must have a right to that only looks."""
 
-    def __init__(self, registrations: Registrations, turns: Turns, needs: str = FREE) -> None:
+    def __init__(self, registrations: Registrations, turns: PlainTurns, needs: str = FREE) -> None:
         self._registrations = registrations
         self._turns = turns
         self._slices = Slices(turns)
@@ -96,11 +95,11 @@ class LookupApi:
         return written(channels_document(self._registrations.channels(topic_name(parameters(request.query)))))
 
     def _lookup(self, request: HttpRequest) -> Answer:
-        found = self._registrations.lookup(topic_name(parameters(request.query)), time.time_ns())
+        found = self._registrations.lookup(topic_name(parameters(request.query)), self._turns.unix_ns())
         return _TOPIC_NOT_FOUND if found is None else written(lookup_document(found))
 
     def _nodes(self, request: HttpRequest) -> None:
-        self._slices.add(_gather(request, node_pieces(self._registrations.walk_nodes(time.time_ns()))))
+        self._slices.add(_gather(request, node_pieces(self._registrations.walk_nodes(self._turns.unix_ns()))))
 
     def _debug(self, request: HttpRequest) -> None:
         self._slices.add(_gather(request, debug_pieces(self._registrations.walk_debug())))
@@ -140,7 +139,7 @@ class LookupApi:
             raise Refused(_MISSING_NODE)
         text = "DB: setting tombstone for producer@{node} of topic({topic})"
         _log.info(text, node=given["node"], topic=topic)
-        self._registrations.tombstone(topic, given["node"], time.time_ns())
+        self._registrations.tombstone(topic, given["node"], self._turns.unix_ns())
 
 
 def _gather(request: HttpRequest, pieces: Iterator[bytes]) -> Iterator[None]:

@@ -105,9 +105,8 @@ class Registrations(Directory):
             added.append(Key("topic", topic))
         if not added:
             return added
-        if peer.is_connected:
-            self._check_room(peer, len(added))
-        keys = self._made(topic, channel or None, is_capped=peer.is_connected)
+        self._check_room(peer, len(added))
+        keys = self._made(topic, channel or None)
         for key in added:
             if key.channel:
                 add(keys.channels[key.channel], peer_id)
@@ -276,13 +275,13 @@ class Registrations(Directory):
             if limit and present + wanted > limit:
                 raise CapReached(what, limit)
 
-    def _made(self, topic: str, channel: str | None, *, is_capped: bool = True) -> Topic:
+    def _made(self, topic: str, channel: str | None) -> Topic:
         """The topic with its key, and the channel's if one is named."""
         known = self._topics.get(topic)
         is_new = channel is not None and (known is None or channel not in known.channels)
-        if is_capped and known is None and self._caps.topics and len(self._topics) >= self._caps.topics:
+        if known is None and self._caps.topics and len(self._topics) >= self._caps.topics:
             raise CapReached("topics", self._caps.topics)
-        if is_capped and is_new and self._caps.channels and self.channel_count >= self._caps.channels:
+        if is_new and self._caps.channels and self.channel_count >= self._caps.channels:
             raise CapReached("channels", self._caps.channels)
         if known is None:
             known = self._topics[topic] = Topic(topic)

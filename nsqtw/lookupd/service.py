@@ -8,7 +8,6 @@ had.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -30,13 +29,14 @@ from nsqtw.lookupd.snapshot_file import SnapshotFile
 from nsqtw.lookupd.tcp import NsqdFactory
 from nsqtw.lookupd.v1 import V1Context, response
 from nsqtw.lookupd.watchers import Watchers
-from nsqtw.lookupd_options import ALL, OFF, LookupdOptions, check
+from nsqtw.lookupd_options import ALL, NSQLOOKUPD, OFF, LookupdOptions
 from nsqtw.net.http_factory import HttpFactory
 from nsqtw.net.http_routing import FREE, Routes
 from nsqtw.net.limits import Limits
 from nsqtw.net.listen import Listener
 from nsqtw.net.open_files import Descriptors, raise_limit
 from nsqtw.net.operator_log import log
+from nsqtw.net.steady import keep_steady
 from nsqtw.net.turns import PlainTurns
 from nsqtw.option_values import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.options import hostname
@@ -84,11 +84,12 @@ class LookupdService(Service):
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
+        keep_steady(self._reactor)
         raise_limit()
         _log.info("{version}", version=version_line("nsqlookupd"))
         with ExitStack() as undo:
             try:
-                check(self._options)
+                NSQLOOKUPD.check(self._options)
                 self._read_files()
                 if self._options.data_path:
                     self._lock = lock_data_path(self._options.data_path, "nsqlookupd")
@@ -111,6 +112,7 @@ class LookupdService(Service):
         """Read the certificates and the secret again. What cannot be used is said, and stays as it was."""
         if self._tls is None and self._door is None:
             _log.info("SIGHUP: there is nothing to reload")
+            return
         try:
             if self._tls is not None:
                 self._tls.reload()
@@ -186,7 +188,7 @@ class LookupdService(Service):
         _log.info("{server}: listening on {address}", server=name, address=listener.address)
 
     def _pass_time(self) -> None:
-        self.registrations.pass_time(time.time_ns())
+        self.registrations.pass_time(self._turns.unix_ns())
         self._timer = self._reactor.callLater(PASS_TIME_SECONDS, self._pass_time)
 
     async def _stop(self) -> None:
@@ -216,14 +218,15 @@ def odd_options(options: LookupdOptions) -> list[str]:
 
 def open_to_all(options: LookupdOptions, tcp: Listener, http: Listener) -> list[str]:
     """A warning for addresses where whoever reaches them needs nothing to change what consumers are told."""
-    if options.tls_client_auth_policy == REQUIRE_VERIFY:
-        return []
+    is_verified = options.tls_client_auth_policy == REQUIRE_VERIFY
     lines = []
-    if not options.peer_secret_file and not tcp.is_local:
+    if not (is_verified or options.peer_secret_file or tcp.is_local):
         lines.append(
             f"TCP on {tcp.address} is open: without --peer-secret-file whoever reaches it may register as an nsqd"
         )
-    if (not options.peer_secret_file or options.http_auth == OFF) and not http.is_local:
+    is_verified = is_verified and options.tls_required == TLS_REQUIRED["true"]
+    has_secret = options.peer_secret_file and options.http_auth != OFF
+    if not (is_verified or has_secret or http.is_local):
         lines.append(f"HTTP on {http.address} is open: without --peer-secret-file whoever reaches it may delete topics")
     return lines
 

@@ -13,7 +13,6 @@ original always does.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -27,14 +26,14 @@ from nsqtw.errors import SnapshotError
 from nsqtw.lookupd.changes import Change
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.snapshot import encode, pieces, restore
-from nsqtw.net.turns import Turns
+from nsqtw.net.slices import Slices
+from nsqtw.net.turns import PlainTurns
 
 FILE = "registrations.snapshot"
 ASIDE = f"{FILE}.bad"
 SECONDS = 1.0
 SETTLE_SECONDS = 0.05
 """How long a change waits for others that come with it."""
-SLICE_SECONDS = 0.01
 _PART_OF_TIME = 19
 
 _log = Logger()
@@ -43,11 +42,14 @@ _log = Logger()
 class SnapshotFile:
     """That of `registrations` in `directory`."""
 
-    def __init__(self, directory: str, registrations: Registrations, turns: Turns, files: Files | None = None) -> None:
+    def __init__(
+        self, directory: str, registrations: Registrations, turns: PlainTurns, files: Files | None = None
+    ) -> None:
         self._path = os.path.join(directory, FILE)
         self._aside = os.path.join(directory, ASIDE)
         self._registrations = registrations
         self._turns = turns
+        self._slices = Slices(turns)
         self._files = files or Files()
         self._is_changed = False
         self._is_busy = False
@@ -63,7 +65,7 @@ class SnapshotFile:
         try:
             with open(self._path, "rb") as file:
                 data = file.read()
-            found = restore(self._registrations, data, time.time_ns())
+            found = restore(self._registrations, data, self._turns.unix_ns())
         except FileNotFoundError:
             return
         except OSError as failure:
@@ -85,7 +87,7 @@ class SnapshotFile:
             self._timer.cancel()
         if self._writing is not None:
             await self._writing
-        self._written(self._replace(encode(self._registrations, time.time_ns())))
+        self._written(self._replace(encode(self._registrations, self._turns.unix_ns())))
 
     # -- inside
 
@@ -108,17 +110,16 @@ class SnapshotFile:
         self._timer = None
         self._is_changed, self._is_busy = False, True
         self._began = self._turns.now()
-        self._put_together(pieces(self._registrations, time.time_ns()), [])
+        self._slices.add(self._put_together())
 
-    def _put_together(self, rest: Iterator[bytes], gathered: list[bytes]) -> None:
-        if self._is_over:
-            return
-        until = self._turns.now() + SLICE_SECONDS
-        for piece in rest:
-            gathered.append(piece)
-            if self._turns.now() >= until:
-                self._turns.reactor.callLater(0, self._put_together, rest, gathered)
+    def _put_together(self) -> Iterator[None]:
+        """Gather the pieces, one at each step, and have them written."""
+        gathered = []
+        for piece in pieces(self._registrations, self._turns.unix_ns()):
+            if self._is_over:
                 return
+            gathered.append(piece)
+            yield
         reactor = self._turns.reactor
         self._writing = deferToThreadPool(reactor, reactor.getThreadPool(), self._replace, b"".join(gathered))
         self._writing.addCallback(self._written)

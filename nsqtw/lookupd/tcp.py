@@ -7,7 +7,6 @@ not read from while it does not read its responses.
 
 from __future__ import annotations
 
-import time
 from itertools import count
 from typing import Any
 
@@ -25,7 +24,7 @@ from nsqtw.net.limits import Limits
 from nsqtw.net.peer import address_text
 from nsqtw.net.slices import Slices
 from nsqtw.net.stall import Stall
-from nsqtw.net.turns import Turns
+from nsqtw.net.turns import PlainTurns
 
 MAGIC = b"  V1"
 END_SECONDS = 5.0
@@ -75,7 +74,7 @@ class NsqdConnection(Protocol):
             if session is None:
                 return
             data = self._magic[len(MAGIC) :]
-        session.receive_data(data, time.time_ns())
+        session.receive_data(data, self._factory.turns.unix_ns())
         if session.refused:
             self._limits.turned_away.note(session.refused, self._remote)
         self._write(session)
@@ -181,7 +180,7 @@ class NsqdFactory(Factory):
 
     noisy = False
 
-    def __init__(self, context: V1Context, options: LookupdOptions, turns: Turns, limits: Limits) -> None:
+    def __init__(self, context: V1Context, options: LookupdOptions, turns: PlainTurns, limits: Limits) -> None:
         self.context = context
         self.options = options
         self.turns = turns

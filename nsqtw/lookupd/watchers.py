@@ -9,7 +9,6 @@ ended by a comment, so that both sides notice when the other one is gone.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from twisted.internet.interfaces import IPushProducer
@@ -24,7 +23,7 @@ from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.turned_away import TurnedAway
-from nsqtw.net.turns import Turns
+from nsqtw.net.turns import PlainTurns
 
 KEEP_ALIVE_SECONDS = 15.0
 MOST_WAITING = 1000
@@ -38,7 +37,7 @@ _TOO_MANY = failure(503, "TOO_MANY_WATCHERS")
 class Watchers:
     """All of one nsqlookupd, at most `limit`."""
 
-    def __init__(self, registrations: Registrations, turns: Turns, limit: int, turned_away: TurnedAway) -> None:
+    def __init__(self, registrations: Registrations, turns: PlainTurns, limit: int, turned_away: TurnedAway) -> None:
         self.registrations = registrations
         self.turns = turns
         self._limit = limit
@@ -103,7 +102,7 @@ class Watcher:
         """Write a piece of what waits."""
         if self._is_over or self._is_paused:
             return
-        told = self._watch.take(_PIECE, time.time_ns())
+        told = self._watch.take(_PIECE, self._watchers.turns.unix_ns())
         if not told:
             return
         number = self._next_number

@@ -41,6 +41,10 @@ from nsqtw.rights import Applicant
 if TYPE_CHECKING:
     from nsqtw.net.http_connection import HttpConnection
 
+_ONLY_LOOKING = (b"GET", b"HEAD", b"OPTIONS")
+
+_log = Logger()
+
 
 class Streamer(Protocol):
     """What has more and more to say to one client. A push producer of Twisted's, and told when it is over."""
@@ -56,11 +60,6 @@ class Streamer(Protocol):
 
     def ended(self) -> None:
         """Nobody is there any more."""
-
-
-_ONLY_LOOKING = (b"GET", b"HEAD", b"OPTIONS")
-
-_log = Logger()
 
 
 class HttpRequest:

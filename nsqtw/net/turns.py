@@ -40,10 +40,15 @@ class PlainTurns:
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._changed: dict[Connection, None] = {}
+        self._base_ns = time.time_ns() - time.monotonic_ns()
 
     def now(self) -> float:
         """Turns API"""
         return time.monotonic()
+
+    def unix_ns(self) -> int:
+        """Unix time in nanoseconds, as it was at the start and goes on from there: who sets the clock moves nothing."""
+        return self._base_ns + time.monotonic_ns()
 
     def changed(self, connection: Connection) -> None:
         """Turns API"""

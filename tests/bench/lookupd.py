@@ -22,7 +22,7 @@ from .lookup_shape import QUICK_SHAPES, SHAPES, Shape
 MB = 1e6
 ROUNDS, QUICK_ROUNDS = 10, 1
 CORE_HEAD = [
-    "100,000 registrations",
+    "the registrations alone",
     "resident, traced MB",
     "REGISTER us",
     "lookup us",

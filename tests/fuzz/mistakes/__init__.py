@@ -17,6 +17,7 @@ from attrs import frozen
 from nsqtw.backends import disk_scan
 from nsqtw.backends.disk_format import RECORD_BYTES, Head
 from nsqtw.lookupd import snapshot
+from nsqtw.lookupd.v1 import V1Session
 from nsqtw.net import http_publish, http_query, http_routing, log
 from nsqtw.protocols import identify
 from nsqtw.protocols.v2_codec import V2Codec
@@ -107,7 +108,14 @@ def _without_a_checksum(self: Any, position: int, head: Head) -> bytes | None:
     return bytes(frames) if len(frames) == head.length else None
 
 
+def _that_forgets_what_was_before(self: Any, chunk: bytes, now: int) -> None:
+    """Every chunk begins with a command."""
+    self._buffer = b""
+    _receive_data(self, chunk, now)
+
+
 _decode = identify.decode
+_receive_data = V1Session.receive_data
 MISTAKES: Sequence[Mistake] = (
     Mistake("a codec that forgets a bound", "codec", V2Codec, "_read_message", _without_a_bound, "beyond the limits"),
     Mistake("a codec that loses a byte", "codec", V2Codec, "_join", _that_loses_a_byte, "whole it"),
@@ -125,5 +133,6 @@ MISTAKES: Sequence[Mistake] = (
         _without_a_checksum,
         r"nobody sent|struct\.error",
     ),
+    Mistake("a session that forgets", "lookupd", V1Session, "receive_data", _that_forgets_what_was_before, "in pieces"),
     Mistake("a snapshot that is believed", "registrations", snapshot, "_object", lambda value: value, "Error"),
 )

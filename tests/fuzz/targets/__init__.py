@@ -8,7 +8,8 @@ from tests.fuzz.targets.compressed import Compressed
 from tests.fuzz.targets.configuration import Configuration, Flags
 from tests.fuzz.targets.http import Http
 from tests.fuzz.targets.identify import Identify
-from tests.fuzz.targets.lookup import Lookup
+from tests.fuzz.targets.lookup_answers import LookupAnswers
+from tests.fuzz.targets.lookupd import Lookupd
 from tests.fuzz.targets.names import Names
 from tests.fuzz.targets.queues import Import
 from tests.fuzz.targets.registrations import Snapshot
@@ -21,7 +22,7 @@ TARGETS: tuple[type[Target], ...] = (
     Identify,
     Compressed,
     Http,
-    Lookup,
+    LookupAnswers,
     Names,
     Configuration,
     Flags,
@@ -29,5 +30,6 @@ TARGETS: tuple[type[Target], ...] = (
     SqliteStart,
     Import,
     Snapshot,
+    Lookupd,
 )
 BY_NAME = {target.name: target for target in TARGETS}

@@ -18,8 +18,8 @@ _LONGEST_ANSWER = 16384
 _SIZES = (b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\x7f\xff\xff\xff", b"\x00\x00\x40\x01", b"\x00\x00\x00\x00")
 
 
-class Lookup(Target):
-    name = "lookup"
+class LookupAnswers(Target):
+    name = "lookup-answers"
     kind = "answers of an nsqlookupd over V1, in pieces, and to a question for channels"
     examples = 3000
     tokens = (
