@@ -48,7 +48,8 @@ class InlinePartition(InputPartition):
 
 
 class SharedPartition(InputPartition):
-    """Where the rows are: above `after` up to and with `end`, in the spool at `path`, which is the one called `spool`.
+    """
+    Where the rows are: above `after` up to and with `end`, in the spool at `path`, whose uuid is `spool`.
 
     Only for tasks on the machine that writes the spool: SQLite's readers and its writer share memory. On another one,
     a file of that name is another file, or one on a network's disk whose newest rows are not seen.

@@ -169,8 +169,10 @@ class Spool:
 
 
 def read_rows(path: str, spool: str, after: int, end: int) -> Iterator[Row]:
-    """For a task: the rows of a spool that another process writes, and whose uuid is `spool`. Raises SpoolError, also
-    in the end when there were not all of them."""
+    """
+    For a task: the rows of a spool that another process writes, and whose uuid is `spool`. Raises SpoolError, also in
+    the end when these were not all.
+    """
     with _told(path):
         connection = _connect(path, "ro")
     try:
