@@ -1,22 +1,25 @@
-"""``python -m tests.spark.stream_job JOB.json``: a driver of its own, with a query that goes on until it is killed.
+"""``python -m tests.spark.stream_job JOB.json``: a driver of its own, with queries that go on until it is killed.
 
-JOB.json: {"options": for the source, "folder": for the checkpoint and the files written}
+JOB.json: {"sources": {query: options}, "folder": for the checkpoint and the files of each}
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark_nsq.session import local_session
 
 
-def run(job: dict[str, dict[str, str]], folder: str) -> None:
+def run(job: dict[str, Any]) -> None:
     spark = local_session("to be killed")
-    stream = spark.readStream.format("nsq").options(**job["options"]).load()
-    writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
-    writer.start(f"{folder}/out").awaitTermination()
+    for query, options in job["sources"].items():
+        folder = f"{job['folder']}/{query}"
+        stream = spark.readStream.format("nsq").options(**options).load()
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
+        writer.start(f"{folder}/out")
+    spark.streams.awaitAnyTermination()
 
 
 if __name__ == "__main__":
-    given = json.loads(Path(sys.argv[1]).read_text("utf-8"))
-    run(given, given["folder"])
+    run(json.loads(Path(sys.argv[1]).read_text("utf-8")))

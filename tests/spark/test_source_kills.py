@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.process import NsqdProcess, wait_until
 from tests.wire import HOST
@@ -28,42 +29,46 @@ def broker(real_nsqd: NsqdProcess) -> NsqdProcess:
     return real_nsqd
 
 
-@pytest.fixture(params=["channel", "log"])
-def options(request: pytest.FixtureRequest, broker: NsqdProcess, tmp_path: Path) -> dict[str, str]:
-    if request.param == "log":
-        address = f"{HOST}:{broker.http_port}"
-        given = {"replay": "log", "nsqdHttpAddresses": address, "startingOffsets": "earliest", "retries": "30"}
-    else:
-        given = {
-            "nsqdTcpAddresses": f"{HOST}:{broker.tcp_port}",
-            "channel": "spark",
-            "spoolPath": str(tmp_path / "spool"),
-            "msgTimeoutMs": str(MSG_TIMEOUT_MS),
-            "idleTimeoutMs": str(3 * MSG_TIMEOUT_MS),
-        }
-    return given | {"topic": "t", "maxRowsPerTrigger": "300"}
+@pytest.fixture
+def sources(broker: NsqdProcess, tmp_path: Path) -> dict[str, dict[str, str]]:
+    """The options of each query: a channel's and a log's."""
+    limit = {"topic": "t", "maxRowsPerTrigger": "300"}
+    address = f"{HOST}:{broker.http_port}"
+    log = {"replay": "log", "nsqdHttpAddresses": address, "startingOffsets": "earliest", "retries": "30"}
+    channel = {
+        "nsqdTcpAddresses": f"{HOST}:{broker.tcp_port}",
+        "channel": "spark",
+        "spoolPath": str(tmp_path / "spool"),
+        "msgTimeoutMs": str(MSG_TIMEOUT_MS),
+        "idleTimeoutMs": str(3 * MSG_TIMEOUT_MS),
+    }
+    return {"channel": channel | limit, "log": log | limit}
 
 
 class Driver:
     """`stream_job` in a process group of its own."""
 
-    def __init__(self, folder: Path, options: dict[str, str]) -> None:
+    def __init__(self, folder: Path, sources: dict[str, dict[str, str]]) -> None:
         self._folder = folder
+        self._queries = list(sources)
         job = folder / "job.json"
-        job.write_text(json.dumps({"options": options, "folder": str(folder)}))
+        job.write_text(json.dumps({"sources": sources, "folder": str(folder)}))
         command = [sys.executable, "-m", "tests.spark.stream_job", str(job)]
         with (folder / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def await_batches(self, count: int) -> None:
-        """Until so many micro-batches are committed, those of earlier drivers included."""
-        commits = self._folder / "checkpoint" / "commits"
+        """Until each query has committed so many micro-batches, those of earlier drivers included."""
 
         def done() -> bool:
             assert self._process.poll() is None, (self._folder / "driver.log").read_text()[-3000:]
-            return len([one for one in commits.glob("*") if one.name.isdigit()]) >= count
+            return all(self._committed(query) >= count for query in self._queries)
 
         wait_until(done, f"{count} micro-batches", seconds=LONG)
+
+    def _committed(self, query: str) -> int:
+        commits = self._folder / query / "checkpoint" / "commits"
+        return len([one for one in commits.glob("*") if one.name.isdigit()])
 
     def kill(self) -> None:
         """With its Java, and all Python workers."""
@@ -78,16 +83,16 @@ def publish(broker: NsqdProcess, start: int) -> None:
 
 
 def test_each_message_is_in_the_files_once(
-    spark: SparkSession, broker: NsqdProcess, options: dict[str, str], tmp_path: Path
+    spark: SparkSession, broker: NsqdProcess, sources: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
     publish(broker, 0)
-    driver = Driver(tmp_path, options)
+    driver = Driver(tmp_path, sources)
     try:
         driver.await_batches(2)
     finally:
         driver.kill()
     publish(broker, EACH)
-    driver = Driver(tmp_path, options)
+    driver = Driver(tmp_path, sources)
     try:
         driver.await_batches(6)
         broker.kill()
@@ -96,10 +101,16 @@ def test_each_message_is_in_the_files_once(
         driver.await_batches(9)
     finally:
         driver.kill()
-    drain = spark.readStream.format("nsq").options(**options).load().writeStream.format("parquet")
-    drain = drain.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-    assert drain.start(str(tmp_path / "out")).awaitTermination(LONG)
-    found = (
-        spark.read.parquet(str(tmp_path / "out")).selectExpr("cast(cast(value AS string) AS int) AS value").collect()
-    )
-    assert list(range(3 * EACH)) == sorted(row.value for row in found)
+    drains = {query: drain(spark, options, tmp_path / query) for query, options in sources.items()}
+    for query, drained in drains.items():
+        assert drained.awaitTermination(LONG)
+        files = spark.read.parquet(str(tmp_path / query / "out"))
+        found = files.selectExpr("cast(cast(value AS string) AS int) AS value").collect()
+        assert list(range(3 * EACH)) == sorted(row.value for row in found), query
+
+
+def drain(spark: SparkSession, options: dict[str, str], folder: Path) -> StreamingQuery:
+    """Go on where the drivers were, to the end."""
+    stream = spark.readStream.format("nsq").options(**options | {"maxRowsPerTrigger": str(3 * EACH)}).load()
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.trigger(availableNow=True).start(str(folder / "out"))

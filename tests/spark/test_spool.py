@@ -40,7 +40,7 @@ def test_messages_get_numbers_and_are_read_by_them(path: str) -> None:
         Row(2, "a:1", b"%016x" % 8, 8 * 10**9, 1, b"body 8"),
         Row(3, "a:1", b"%016x" % 9, 9 * 10**9, 1, b"body 9"),
     ]
-    assert expected == list(spool.rows(1, 3)) == list(read_rows(path, 1, 3))
+    assert expected == list(spool.rows(1, 3)) == list(read_rows(path, spool.uuid, 1, 3))
 
 
 def test_the_same_spool_again(path: str) -> None:
@@ -126,7 +126,19 @@ def test_a_file_that_is_no_spool(tmp_path: Path) -> None:
     with pytest.raises(SpoolError, match="no spool of this version"):
         Spool.open(str(tmp_path / "theirs"))
     with pytest.raises(SpoolError, match="nowhere"):
-        list(read_rows(str(tmp_path / "nowhere"), 0, 1))
+        list(read_rows(str(tmp_path / "nowhere"), "uuid", 0, 1))
+
+
+def test_a_reader_gets_all_rows_of_the_spool_it_means_or_says_so(path: str) -> None:
+    spool = Spool.open(path)
+    append(spool, 1, 2, 3)
+    with pytest.raises(SpoolError, match="is another one than the driver's"):
+        next(read_rows(path, "another", 0, 3))
+    with pytest.raises(SpoolError, match="has 3 of the 4 rows 1 to 4"):
+        list(read_rows(path, spool.uuid, 0, 4))
+    spool.forget(2, NOW)
+    with pytest.raises(SpoolError, match="has 1 of the 2 rows 2 to 3"):
+        list(read_rows(path, spool.uuid, 1, 3))
 
 
 def test_one_writer_at_a_time(path: str) -> None:

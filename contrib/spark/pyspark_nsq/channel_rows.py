@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType, TimestampType
 
+from pyspark_nsq.errors import SpoolError
+from pyspark_nsq.machine import this_machine
 from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.spool import Row, read_rows
 
@@ -46,15 +48,27 @@ class InlinePartition(InputPartition):
 
 
 class SharedPartition(InputPartition):
-    """Where the rows are: above `after` up to and with `end`, in the spool at `path`."""
+    """
+    Where the rows are: above `after` up to and with `end`, in the spool at `path`, whose uuid is `spool`.
 
-    def __init__(self, topic: str, channel: str, path: str, after: int, end: int) -> None:
+    Only for tasks on the machine that writes the spool: SQLite's readers and its writer share memory. On another one,
+    a file of that name is another file, or one on a network's disk whose newest rows are not seen.
+    """
+
+    def __init__(self, topic: str, channel: str, path: str, spool: str, after: int, end: int) -> None:
         self.topic, self.channel, self.path, self.after, self.end = topic, channel, path, after, end
+        self.spool = spool
+        self.machine = this_machine()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Raises SpoolError."""
+        """Raises SpoolError, also when not all rows are there."""
+        if self.machine != this_machine():
+            raise SpoolError(
+                f"the spool {self.path} is on the driver's machine, and this task is not; "
+                'set the option "spoolMode" to "inline"'
+            )
         rows: list[Row] = []
-        for row in read_rows(self.path, self.after, self.end):
+        for row in read_rows(self.path, self.spool, self.after, self.end):
             rows.append(row)
             if len(rows) == _ROWS_AT_ONCE:
                 yield record_batch(self.topic, self.channel, rows)

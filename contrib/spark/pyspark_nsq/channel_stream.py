@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -75,9 +76,10 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if last <= after:
             return []
         if self._options.spool_mode == "shared":
-            path = str(self._options.spool_path)
-            names = self._options.topic, self._options.channel
-            return [SharedPartition(*names, path, *cut) for cut in cuts(after, last, self._options.partitions)]
+            # A task works in a folder of its own.
+            path = str(Path(str(self._options.spool_path)).absolute())
+            names = self._options.topic, self._options.channel, path, intake.uuid
+            return [SharedPartition(*names, *cut) for cut in cuts(after, last, self._options.partitions)]
         return list(self._inline(intake, after, last))
 
     def _inline(self, intake: Intake, after: int, last: int) -> Iterator[InlinePartition]:

@@ -168,12 +168,24 @@ class Spool:
         return self._connection.execute(query, parameters).fetchone()[0]
 
 
-def read_rows(path: str, after: int, end: int) -> Iterator[Row]:
-    """For a task: the rows of a spool that another process writes. Raises SpoolError."""
+def read_rows(path: str, spool: str, after: int, end: int) -> Iterator[Row]:
+    """
+    For a task: the rows of a spool that another process writes, and whose uuid is `spool`. Raises SpoolError, also in
+    the end when these were not all.
+    """
     with _told(path):
         connection = _connect(path, "ro")
     try:
-        yield from _rows(connection, path, after, end)
+        with _told(path):
+            [found] = connection.execute("SELECT value FROM meta WHERE key = 'uuid'").fetchone()
+        if found != spool:
+            raise SpoolError(f"the spool {path} is another one than the driver's")
+        count = 0
+        for row in _rows(connection, path, after, end):
+            count += 1
+            yield row
+        if count != end - after:
+            raise SpoolError(f"the spool {path} has {count} of the {end - after} rows {after + 1} to {end}")
     finally:
         connection.close()
 
