@@ -68,7 +68,7 @@ bench-durability: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.durability $(if $(PEER),--peer '$(PEER)')
 
 bench-spark: $(EVERYTHING)
-	@$(BIN)/python -m tests.bench.spark_sink
+	@$(BIN)/python -m tests.bench.spark
 
 venv: $(EVERYTHING)
 
