@@ -24,7 +24,7 @@ from twisted.web.iweb import IBodyProducer
 from zope.interface import implementer
 
 from pyspark_nsq.security_options import Security
-from pyspark_nsq.tls import HttpsPolicy
+from pyspark_nsq.tls import HttpsPolicy, told
 
 if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
@@ -172,7 +172,7 @@ def _reason(failure: BaseException) -> str:
     """A line for people. Twisted wraps what happened in lists of failures."""
     while isinstance(failure, (RequestTransmissionFailed, ResponseFailed)) and failure.reasons:
         failure = failure.reasons[0].value
-    return f"{type(failure).__name__}: {failure}"
+    return told(failure)
 
 
 class _Connections(NamedTuple):

@@ -15,7 +15,7 @@ from pyspark_nsq.attempt import Answered, AttemptFailed, Requester, pause_second
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.log_options import LogOptions
 from pyspark_nsq.log_sections import CONTENT_TYPE, Section, sections
-from pyspark_nsq.lookup import LookupFailed, producers_of
+from pyspark_nsq.lookup import Lookup, LookupFailed
 from pyspark_nsq.reactor_thread import running_reactor
 
 _NOT_FOUND = 404
@@ -51,6 +51,7 @@ class LogClient:
         self._options = options
         self._reactor = running_reactor()
         self._requester = Requester(self._reactor, options.security, options.request_timeout_ms, max_in_flight=2)
+        self._lookup = Lookup(self._reactor, options.security)
 
     def addresses(self) -> list[str]:
         """The base URLs of the nsqds that have the topic."""
@@ -60,7 +61,7 @@ class LogClient:
         troubles = []
         for lookupd in self._options.lookupds:
             try:
-                producers = self._begin(lambda: producers_of(self._reactor, lookupd, self._options.topic)).result()  # noqa: B023
+                producers = self._begin(lambda: self._lookup.producers_of(lookupd, self._options.topic)).result()  # noqa: B023
             except LookupFailed as failed:
                 troubles.append(str(failed))
             else:

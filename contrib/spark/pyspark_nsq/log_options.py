@@ -99,6 +99,6 @@ class LogOptions(Security):
         for which in ("starting", "ending"):
             if getattr(options, f"{which}_offsets") is not None and getattr(options, f"{which}_timestamp") is not None:
                 raise OptionError(f'"{which}Offsets" and "{which}Timestamp" exclude each other')
-        if options.sets_tls and options.addresses and not any(one.startswith("https") for one in options.addresses):
-            raise OptionError('options "tls." are set, but no address in "nsqdHttpAddresses" is https://host:port')
+        if options.sets_tls and not any(one.startswith("https") for one in options.addresses + options.lookupds):
+            raise OptionError('options "tls." are set, but no address is https://host:port')
         return options

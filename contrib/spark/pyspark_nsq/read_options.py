@@ -4,6 +4,7 @@
 |----------------------|--------|----------|-----------------------------------------------------------------------|
 | nsqdTcpAddresses     | both   | one of   | ``host:port,...`` of every nsqd to read from                          |
 | lookupdHttpAddresses | both   | the two  | ``host:port,...`` of nsqlookupds, which know the nsqds of the topic   |
+| lookupdPollMs        | both   | 15000    | how often these are asked                                             |
 | topic, channel       | both   | required | one query, one channel: two on the same channel share its messages    |
 | maxRowsPerTrigger    | stream | none     | most rows of a micro-batch                                            |
 | maxBytesPerTrigger   | stream | none     | most bytes of values of a micro-batch, but at least one row           |
@@ -56,6 +57,7 @@ class ReadOptions(Security):
 
     nsqds: tuple[tuple[str, int], ...] = option("nsqdTcpAddresses", TcpAddresses(), ())
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
+    lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
     topic: str = option("topic", Name("topic"))
     channel: str = option("channel", Name("channel"))
     max_rows: int | None = option("maxRowsPerTrigger", WholeNumber(1, _MANY), None)
@@ -85,6 +87,6 @@ class ReadOptions(Security):
             raise OptionError('one of the options "nsqdTcpAddresses" and "lookupdHttpAddresses" is required')
         if options.nsqds and options.lookupds:
             raise OptionError('"nsqdTcpAddresses" and "lookupdHttpAddresses" exclude each other')
-        if options.sets_tls and not options.tls:
+        if options.sets_tls and not options.tls and not any(one.startswith("https") for one in options.lookupds):
             raise OptionError('options "tls." are set, but "tls" is not true')
         return options
