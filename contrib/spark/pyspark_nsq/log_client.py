@@ -45,9 +45,13 @@ class Part(NamedTuple):
 
 
 class LogClient:
-    """Asks the nsqds of `options`. Every method raises ReadError when an answer cannot be had, retries included."""
+    """
+    Asks the nsqds of `options`. Every method raises ReadError when an answer cannot be had, retries included. It counts
+    the requests that were answered, those that had to be repeated, and the bytes of the answers.
+    """
 
     def __init__(self, options: LogOptions) -> None:
+        self.requests = self.retried = self.body_bytes = 0
         self._options = options
         self._reactor = running_reactor()
         self._requester = Requester(self._reactor, options.security, options.request_timeout_ms, max_in_flight=2)
@@ -102,7 +106,10 @@ class LogClient:
         attempt = 0
         while True:
             try:
-                return await self._requester.get(url)
+                answered = await self._requester.get(url)
+                self.requests += 1
+                self.body_bytes += len(answered.body)
+                return answered
             except AttemptFailed as failed:
                 if failed.status == _NOT_FOUND and "TOPIC_NOT_FOUND" in str(failed):
                     return None
@@ -113,6 +120,7 @@ class LogClient:
             pause = pause_seconds(attempt, self._options.backoff_ms, self._options.max_backoff_ms)
             await task.deferLater(self._reactor, pause)
             attempt += 1
+            self.retried += 1
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
         """Have the reactor do something; the outcome is for this thread."""

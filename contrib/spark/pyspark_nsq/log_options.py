@@ -18,6 +18,7 @@
 | retries              | both   | 5         | attempts after the first one                                         |
 | backoffMs            | both   | 100       | pause before the first retry, doubled for each next one              |
 | maxBackoffMs         | both   | 5000      | longest such pause                                                   |
+| showProgress         | both   | false     | ``true`` prints a line of JSON for each task, where it runs          |
 
 and those of `security_options`. A stream starts at ``latest``, a batch at ``earliest``, as with Kafka.
 """
@@ -86,6 +87,7 @@ class LogOptions(Security):
     retries: int = option("retries", WholeNumber(0, 1000), 5)
     backoff_ms: int = option("backoffMs", WholeNumber(0, HOUR_MS), 100)
     max_backoff_ms: int = option("maxBackoffMs", WholeNumber(0, HOUR_MS), 5000)
+    show_progress: bool = option("showProgress", YesNo(), False)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:

@@ -10,6 +10,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from pyspark_nsq.errors import DataLossError
 from pyspark_nsq.log_options import LogOptions
+from pyspark_nsq.progress import tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +49,7 @@ def read_log(options: LogOptions, partition: LogPartition) -> Iterator[pa.Record
         return
     client = LogClient(options)
     coming = client.read(partition.address, partition.start, options.fetch_bytes)
-    at = partition.start
+    at, count = partition.start, 0
     while at < partition.end:
         part = coming.result()
         if options.fail_on_data_loss:
@@ -56,11 +57,25 @@ def read_log(options: LogOptions, partition: LogPartition) -> Iterator[pa.Record
         if part.next <= at:  # the log ends before the partition does: a power loss took what had not reached the disk
             if options.fail_on_data_loss:
                 raise DataLossError(f"{partition.address}: positions {at} to {partition.end} are gone")
-            return
+            break
         at = part.next
         if at < partition.end:
             coming = client.read(partition.address, at, options.fetch_bytes)
-        yield from batches(options, partition, part)
+        for batch in batches(options, partition, part):
+            count += batch.num_rows
+            yield batch
+    tell(
+        "replayed",
+        options.show_progress,
+        topic=options.topic,
+        nsqd=partition.address,
+        start=partition.start,
+        end=partition.end,
+        rows=count,
+        requests=client.requests,
+        retried=client.retried,
+        bytes=client.body_bytes,
+    )
 
 
 def check(partition: LogPartition, at: int, part: Part) -> None:

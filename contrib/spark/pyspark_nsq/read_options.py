@@ -22,6 +22,7 @@
 | maxWaitMs            | both   | 60000    | and after this long in any case                                       |
 | ackMode              | batch  | fin      | ``peek`` gives the messages back, with one attempt more               |
 | tls                  | both   | false    | ``true`` turns TLS on after IDENTIFY                                  |
+| showProgress         | both   | false    | ``true`` prints a line of JSON for each batch or micro-batch          |
 
 and those of `security_options`.
 """
@@ -75,6 +76,7 @@ class ReadOptions(Security):
     max_wait_ms: int = option("maxWaitMs", WholeNumber(1, _MOST_TIMEOUT_MS), 60_000)
     ack_mode: str = option("ackMode", Choice(("fin", "peek")), "fin")
     tls: bool = option("tls", YesNo(), False)
+    show_progress: bool = option("showProgress", YesNo(), False)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
