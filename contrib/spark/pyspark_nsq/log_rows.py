@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -113,17 +114,19 @@ def record_batch(topic: str, address: str, rows: Cut) -> pa.RecordBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from pyspark_nsq.log_sections import int64s
+
     count = len(rows.bodies)
     microseconds = pa.timestamp("us", "UTC")
     due = pa.scalar(rows.due_ms * 1000 if rows.due_ms else None, pa.int64()).cast(microseconds)
     return pa.record_batch(
         {
-            "value": pa.array(rows.bodies, pa.binary()),
+            "value": rows.bodies,
             "topic": pa.repeat(topic, count),
-            "id": pa.array(rows.ids, pa.binary()).cast(pa.string()),
-            "timestamp": pc.divide(pa.array(rows.timestamps_ns, pa.int64()), 1000).cast(microseconds),
+            "id": rows.ids.cast(pa.string()),
+            "timestamp": pc.divide(rows.timestamps_ns, 1000).cast(microseconds),
             "nsqd": pa.repeat(address.partition("://")[2], count),
-            "position": pa.array(range(rows.first, rows.first + count), pa.int64()),
+            "position": int64s(array("q", range(rows.first, rows.first + count))),
             "due": pa.repeat(due, count),
         }
     )
