@@ -40,10 +40,10 @@ def unpack(body: bytes) -> list[bytes]:
 
 
 class FakeNsqd:
-    """Records what it takes. `script` holds what to do with the next requests, one entry for each."""
+    """Records what it takes. `script` holds what to do with the next requests, one entry for each; None takes it."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self.script: deque[Answer | Misbehaviour] = deque()
+        self.script: deque[Answer | Misbehaviour | None] = deque()
         self.messages: defaultdict[str, list[bytes]] = defaultdict(list)
         self.deferred: list[tuple[str, bytes, int]] = []
         self.batches: list[int] = []

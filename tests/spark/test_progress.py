@@ -16,7 +16,7 @@ from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.rows import Columns
 from pyspark_nsq.writer import NsqBatchWriter, NsqStreamWriter
 
-from tests.process import NsqdProcess
+from tests.process import NOTHING, Counts, NsqdProcess
 from tests.spark.fake_nsqd import FakeNsqd
 from tests.wire import HOST
 
@@ -81,6 +81,7 @@ def test_a_batch_of_a_channel_tells_what_it_took(broker: NsqdProcess, capfd: pyt
     ChannelBatchReader(channel(broker)).partitions()
     expected = {"event": "sampled", "topic": "t", "channel": "c", "rows": 300, "bytes": 1200, "tasks": 2}
     assert [expected] == shown(capfd)
+    broker.await_counts("t", "c", NOTHING)
 
 
 def test_each_task_of_a_log_tells_what_it_read(broker: NsqdProcess, capfd: pytest.CaptureFixture[str]) -> None:
@@ -96,3 +97,4 @@ def test_each_task_of_a_log_tells_what_it_read(broker: NsqdProcess, capfd: pytes
     assert told[0]["end"] == told[1]["start"]
     for line in told:
         assert 1 <= int(line["requests"] or 0) and 150 * 38 <= int(line["bytes"] or 0)
+    broker.await_counts("t", "c", Counts(depth=300, in_flight=0, deferred=0))
