@@ -5,7 +5,8 @@ packs      the sink's job up to the finished request bodies, which are thrown aw
 publishes  the sink
 one each   the sink with a message in each request, for scale; a hundredth of the rows
 log        ``replay=log``: counted, and into parquet
-channel    a stream from a channel, through the spool into parquet, its start and its end included
+channel    a stream from a channel, through the spool into parquet, its start and its end included, 3 s of it
+           silence
 
 Packing and publishing alternate. "apart": all of Spark has one core and the broker another one. "shared": both have all
 cores. What arrives is counted in every round. Medians of the rounds; ±: half the distance from slowest to fastest.
@@ -100,7 +101,7 @@ def write(bench: Bench, given: argparse.Namespace) -> None:
     """All that goes into NSQ."""
     rows = sink.rows_in_memory(bench.spark, given.rows)
     options = {"batchSize": str(given.batch_size)} if given.batch_size else {}
-    for number in range(given.rounds + 1):
+    for number in range(given.warm + given.rounds):
         for way in _WAYS:
             bench.place(way)
             topic = f"round{number}.{way}"
@@ -109,7 +110,7 @@ def write(bench: Bench, given: argparse.Namespace) -> None:
                     f"{what}, {way}",
                     given.rows,
                     lambda: work(rows, bench.broker, topic, **options),  # noqa: B023 - called at once
-                    keep=number > 0,
+                    keep=number >= given.warm,
                 )
             sink.check(bench.broker, topic, given.rows)
             bench.broker.delete(topic)
@@ -122,10 +123,10 @@ def write(bench: Bench, given: argparse.Namespace) -> None:
 def read(bench: Bench, given: argparse.Namespace, folder: Path) -> None:
     """All that comes out of it. What is read is in the log once a round more, and in the channel once."""
     rows = sink.rows_in_memory(bench.spark, given.rows)
-    for number in range(given.rounds + 1):
+    for number in range(given.warm + given.rounds):
         sources.prepare(bench.broker)
         sink.publish(rows, bench.broker, sources.TOPIC)
-        spark, broker, count, keep = bench.spark, bench.broker, given.rows, number > 0
+        spark, broker, count, keep = bench.spark, bench.broker, given.rows, number >= given.warm
         bench.measure("log, counted", count, lambda: sources.count_log(spark, broker, count), keep=keep)  # noqa: B023
         bench.measure("log to parquet", count, lambda: sources.log_to_parquet(spark, broker, folder), keep=keep)  # noqa: B023
         sources.check(spark, folder, "log", count)
@@ -139,24 +140,29 @@ def run(given: argparse.Namespace) -> None:
     # The tasks load the packing source from here, too.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_PROJECT), os.environ.get("PYTHONPATH", "")])
     spark = local_session("bench", settings={"spark.driver.memory": "4g"})
+    print(measured(spark, given))
+    spark.stop()
+
+
+def measured(spark: SparkSession, given: argparse.Namespace) -> str:
+    """The table. Raises BenchError when something was miscounted."""
     spark.dataSource.register(sink.PackingSource)
     with (
         running(given.nsqd, shlex.split(given.args)) as broker,
         tempfile.TemporaryDirectory(prefix="nsqtw-bench-") as folder,
     ):
         bench = Bench(spark, broker)
+        lines = []
         if given.only != "read":
             write(bench, given)
+            lines += [bench.ratio(way) for way in _WAYS]
         bench.place("shared")
         if given.only != "write":
             read(bench, given, Path(folder))
-        print(bench.table())
-        if given.only != "read":
-            print(*(bench.ratio(way) for way in _WAYS), sep="\n")
-    spark.stop()
+        return "\n".join([bench.table(), "", *lines])
 
 
-def _arguments(argv: list[str]) -> argparse.Namespace:
+def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.spark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -164,6 +170,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--args", default="", help="more flags for it, in one string")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of 200 B (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--warm", type=int, default=1, help="rounds before those (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, help="the option batchSize, other than its default")
     parser.add_argument("--only", choices=("write", "read"), help="only what goes in, or what comes out")
     return parser.parse_args(argv)
@@ -175,7 +182,7 @@ def main(argv: list[str]) -> int:
         print("bench: it takes two cores", file=sys.stderr)
         return 1
     try:
-        run(_arguments(argv))
+        run(arguments(argv))
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

@@ -21,7 +21,7 @@ def prepare(broker: Broker) -> None:
 
 def count_log(spark: SparkSession, broker: Broker, expected: int) -> None:
     """``replay=log``, no columns needed of the rows: they are read and taken apart in any case."""
-    _must_be(expected, _log(spark, broker).count())
+    _must_be("the log, counted", expected, _log(spark, broker).count())
 
 
 def log_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> None:
@@ -30,7 +30,7 @@ def log_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> None:
 
 
 def channel_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> None:
-    """A stream that takes all there is in the channel, through the spool, into files."""
+    """A stream that takes all there is in the channel, through the spool, into files; 3 s of silence are its end."""
     place = folder / "channel"
     shutil.rmtree(place, ignore_errors=True)
     options = {
@@ -39,7 +39,8 @@ def channel_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> Non
         "channel": CHANNEL,
         "spoolPath": str(place / "spool"),
         "maxSpoolRows": "2000000",
-        "idleTimeoutMs": "200",
+        # Long enough that a busy machine's silence is not taken for the end.
+        "idleTimeoutMs": "3000",
     }
     stream = spark.readStream.format("nsq").options(**options).load()
     writer = stream.writeStream.format("parquet").trigger(availableNow=True)
@@ -50,7 +51,7 @@ def channel_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> Non
 def check(spark: SparkSession, folder: Path, name: str, expected: int) -> None:
     """Raises WrongCount when the files of one of these hold another number of rows, or one twice."""
     place = folder / name / "out" if name == "channel" else folder / name
-    _must_be(expected, spark.read.parquet(str(place)).select("id").distinct().count())
+    _must_be(f"{name} to parquet", expected, spark.read.parquet(str(place)).select("id").distinct().count())
 
 
 def _log(spark: SparkSession, broker: Broker) -> DataFrame:
@@ -58,6 +59,6 @@ def _log(spark: SparkSession, broker: Broker) -> DataFrame:
     return spark.read.format("nsq").options(**options).load()
 
 
-def _must_be(expected: int, found: int) -> None:
+def _must_be(what: str, expected: int, found: int) -> None:
     if found != expected:
-        raise WrongCount(f"{expected:,} rows should have been read, there are {found:,}")
+        raise WrongCount(f"{what}: {expected:,} rows should have been read, there are {found:,}")
