@@ -77,3 +77,10 @@ def test_an_answer_that_ends_early(length: int) -> None:
 def test_frames_of_other_sizes_than_they_say(count: int) -> None:
     with pytest.raises(ReadError, match="other sizes"):
         cut(Section(FIRST, count, 0, frames(FIRST, b"ab", b"cd")), FIRST, FIRST + 1)
+
+
+@pytest.mark.parametrize("said", [-5, 0, 29])
+def test_a_frame_too_short_for_its_head(said: int) -> None:
+    short = struct.pack(">i", said) + b"x" * max(said, 0)
+    with pytest.raises(ReadError, match="without a head"):
+        cut(Section(FIRST, 2, 0, short + frames(FIRST, b"ab")), FIRST, FIRST + 2)

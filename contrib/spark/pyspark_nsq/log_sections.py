@@ -133,7 +133,10 @@ def _starts(section: Section) -> tuple[bytes, array[int]]:
     starts = array("i", [0])
     try:
         for _ in range(count):
-            at += size_at(frames, at)[0] + _SIZE_BYTES
+            size = size_at(frames, at)[0] + _SIZE_BYTES
+            if size < _BODY_AT:  # Arrow is handed offsets, and trusts them
+                raise ReadError("nsqd's answer has a frame without a head")
+            at += size
             starts.append(at)
     except (struct.error, OverflowError):
         at = -1
