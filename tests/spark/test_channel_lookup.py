@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from pyspark_nsq.errors import ReadError
@@ -18,32 +17,20 @@ from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.sample import take
 
 from tests.process import NsqdProcess, Start, starting, wait_until
+from tests.spark.http_thread import HttpThread
 from tests.wire import HOST
 
 
-class FakeLookupd:
+class FakeLookupd(HttpThread):
     """Names `producers` for the topic t; None: the topic is unknown. `broken`: it answers nonsense."""
 
     def __init__(self) -> None:
         self.producers: list[NsqdProcess] | None = None
         self.broken = False
         self.asked = 0
-        self._server = _Server((HOST, 0), _Handler)
-        self._server.lookupd = self
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        server = _Server((HOST, 0), _Handler)
+        server.lookupd = self
+        super().__init__(server)
 
     def answer(self, path: str) -> tuple[int, bytes]:
         self.asked += 1
