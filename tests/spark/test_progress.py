@@ -39,7 +39,7 @@ def broker(real_nsqd: NsqdProcess) -> NsqdProcess:
 
 
 def channel(broker: NsqdProcess, **more: str) -> ReadOptions:
-    given = {"nsqdTcpAddresses": f"{HOST}:{broker.tcp_port}", "topic": "t", "channel": "c", "idleTimeoutMs": "100"}
+    given = {"nsqdTcpAddresses": f"{HOST}:{broker.tcp_port}", "topic": "t", "channel": "c"}
     return ReadOptions.parse(given | {"showProgress": "true"} | more)
 
 
@@ -78,7 +78,7 @@ def test_a_stream_from_a_channel_tells_of_each_micro_batch(
 
 
 def test_a_batch_of_a_channel_tells_what_it_took(broker: NsqdProcess, capfd: pytest.CaptureFixture[str]) -> None:
-    ChannelBatchReader(channel(broker)).partitions()
+    ChannelBatchReader(channel(broker, maxMessages="300")).partitions()
     expected = {"event": "sampled", "topic": "t", "channel": "c", "rows": 300, "bytes": 1200, "tasks": 2}
     assert [expected] == shown(capfd)
     broker.await_counts("t", "c", NOTHING)

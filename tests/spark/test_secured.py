@@ -45,7 +45,7 @@ class Secured:
     def __init__(self, process: NsqdProcess, https_port: int, certificates: Certificates) -> None:
         self.https = f"https://localhost:{https_port}"
         self.known: Given = {"topic": "t", "authSecret": SECRET, "tls.caFile": certificates.authority.certificate}
-        self.by_tcp = {"nsqdTcpAddresses": f"localhost:{process.tcp_port}", "channel": "c", "idleTimeoutMs": "100"}
+        self.by_tcp = {"nsqdTcpAddresses": f"localhost:{process.tcp_port}", "channel": "c", "idleTimeoutMs": "60000"}
         self.by_tcp |= self.known | {"tls": "true"}
         self.by_log = {"replay": "log", "nsqdHttpAddresses": self.https, "retries": "0"} | self.known
         self.by_sink = {"nsqdHttpAddresses": self.https, "retries": "0"} | self.known
@@ -102,7 +102,7 @@ def is_told_in_a_line(caught: pytest.ExceptionInfo[Exception]) -> bool:
 def test_what_is_published_through_tls_comes_back_both_ways(secured: Secured) -> None:
     secured.publish(b"one")
     secured.publish(b"two")
-    assert [b"one", b"two"] == [row.body for row in take(ReadOptions.parse(secured.by_tcp))]
+    assert [b"one", b"two"] == [row.body for row in take(ReadOptions.parse(secured.by_tcp | {"maxMessages": "2"}))]
     reader = LogBatchReader(LogOptions.parse(secured.by_log))
     read = [
         value
