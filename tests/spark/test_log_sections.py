@@ -34,15 +34,21 @@ def test_messages_lost_ones_and_what_a_later_version_may_add() -> None:
     assert [one, None, frames(FIRST + 9, b"d")] == [each.frames for each in found]
 
 
-@given(st.lists(st.binary(max_size=20), min_size=1, max_size=10), st.integers(-3, 12), st.integers(-3, 12))
+any_bodies = st.lists(st.binary(max_size=20), min_size=1, max_size=10)
+bodies_of_one_size = st.integers(0, 20).flatmap(
+    lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=10)
+)
+
+
+@given(any_bodies | bodies_of_one_size, st.integers(-3, 12), st.integers(-3, 12))
 def test_a_part_of_a_section(bodies: list[bytes], low: int, high: int) -> None:
     low, high = min(low, high), max(low, high)
     whole = Section(FIRST, len(bodies), 0, frames(FIRST, *bodies))
     rows = cut(whole, FIRST + low, FIRST + high)
     places = [at for at in range(len(bodies)) if low <= at < high]
-    assert [bodies[at] for at in places] == rows.bodies
-    assert [b"%016x" % (FIRST + at) for at in places] == rows.ids
-    assert [(FIRST + at) * 1000 for at in places] == rows.timestamps_ns
+    assert [bodies[at] for at in places] == rows.bodies.to_pylist()
+    assert [b"%016x" % (FIRST + at) for at in places] == rows.ids.to_pylist()
+    assert [(FIRST + at) * 1000 for at in places] == rows.timestamps_ns.to_pylist()
 
 
 def test_how_far_the_bytes_reach() -> None:
@@ -71,3 +77,10 @@ def test_an_answer_that_ends_early(length: int) -> None:
 def test_frames_of_other_sizes_than_they_say(count: int) -> None:
     with pytest.raises(ReadError, match="other sizes"):
         cut(Section(FIRST, count, 0, frames(FIRST, b"ab", b"cd")), FIRST, FIRST + 1)
+
+
+@pytest.mark.parametrize("said", [-5, 0, 29])
+def test_a_frame_too_short_for_its_head(said: int) -> None:
+    short = struct.pack(">i", said) + b"x" * max(said, 0)
+    with pytest.raises(ReadError, match="without a head"):
+        cut(Section(FIRST, 2, 0, short + frames(FIRST, b"ab")), FIRST, FIRST + 2)

@@ -13,7 +13,7 @@ def test_the_defaults() -> None:
     expected = Options(
         addresses=("http://127.0.0.1:4151",),
         topic=None,
-        batch_size=1000,
+        batch_size=5000,
         batch_bytes=1024 * 1024,
         max_in_flight=2,
         request_timeout_ms=10_000,

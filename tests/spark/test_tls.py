@@ -42,9 +42,9 @@ def strict_nsqd(authority: trustme.CA) -> Iterator[FakeNsqd]:
     yield from _nsqd(authority, ssl.CERT_REQUIRED)
 
 
-def _nsqd(authority: trustme.CA, asks: ssl.VerifyMode) -> Iterator[FakeNsqd]:
+def _nsqd(authority: trustme.CA, asks: ssl.VerifyMode, host: str = "localhost") -> Iterator[FakeNsqd]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
+    authority.issue_cert(host).configure_cert(context)
     authority.configure_trust(context)
     context.verify_mode = asks
     with FakeNsqd(context) as nsqd:
@@ -63,9 +63,15 @@ def test_a_trusted_nsqd(https_nsqd: FakeNsqd, files: Path) -> None:
 
 @pytest.mark.parametrize("trusted", [{}, {"tls.caFile": "other.pem"}])
 def test_nobody_vouches_for_this_nsqd(https_nsqd: FakeNsqd, files: Path, trusted: dict[str, str]) -> None:
-    with pytest.raises(PublishError, match="certificate verify failed"):
+    with pytest.raises(PublishError, match="TLS: certificate verify failed"):
         publish(https_nsqd, **{name: str(files / file) for name, file in trusted.items()})
     assert {} == https_nsqd.messages
+
+
+def test_a_certificate_for_another_host(authority: trustme.CA, files: Path) -> None:
+    for nsqd in _nsqd(authority, ssl.CERT_NONE, host="elsewhere"):
+        with pytest.raises(PublishError, match="TLS: its certificate is for another host"):
+            publish(nsqd, **{"tls.caFile": str(files / "ca.pem")})
 
 
 def test_any_certificate_if_so_asked(https_nsqd: FakeNsqd) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treq.client import HTTPClient
 from twisted.internet import error
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.interfaces import IConsumer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import (
@@ -19,9 +20,11 @@ from twisted.web.client import (
 )
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
+from twisted.web.iweb import IBodyProducer
+from zope.interface import implementer
 
 from pyspark_nsq.security_options import Security
-from pyspark_nsq.tls import HttpsPolicy
+from pyspark_nsq.tls import HttpsPolicy, told
 
 if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
@@ -107,8 +110,9 @@ class Requester:
 
     async def _ask(self, method: str, url: str, body: bytes | None) -> Answered:
         try:
+            producer = None if body is None else _WholeBody(body)
             response = await self._client.request(
-                method, url, data=body, headers=self._headers, allow_redirects=False, unbuffered=True
+                method, url, data=producer, headers=self._headers, allow_redirects=False, unbuffered=True
             )
             reader = _BodyReader()
             response.deliverBody(reader)
@@ -120,6 +124,24 @@ class Requester:
             text = answer.decode("utf-8", "replace").strip()
             raise AttemptFailed(f"{response.code} {text[:_SHOWN_CHARACTERS]}", again, response.code)
         return Answered(response.headers, answer)
+
+
+@implementer(IBodyProducer)
+class _WholeBody:
+    """A request's body in one write. treq's own producer takes a turn of the reactor for every 64 KiB."""
+
+    def __init__(self, body: bytes) -> None:
+        self.length = len(body)
+        self._body = body
+
+    def startProducing(self, consumer: IConsumer) -> Deferred[None]:
+        consumer.write(self._body)
+        return succeed(None)
+
+    def pauseProducing(self) -> None:
+        """It is all with the transport already."""
+
+    resumeProducing = stopProducing = pauseProducing
 
 
 class _BodyReader(Protocol):
@@ -150,7 +172,7 @@ def _reason(failure: BaseException) -> str:
     """A line for people. Twisted wraps what happened in lists of failures."""
     while isinstance(failure, (RequestTransmissionFailed, ResponseFailed)) and failure.reasons:
         failure = failure.reasons[0].value
-    return f"{type(failure).__name__}: {failure}"
+    return told(failure)
 
 
 class _Connections(NamedTuple):

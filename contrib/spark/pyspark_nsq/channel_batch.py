@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_nsq.channel_rows import MOST_INLINE_BYTES, InlinePartition, cuts, inline
+from pyspark_nsq.progress import tell
 from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.spool import Row
 
@@ -32,7 +33,17 @@ class ChannelBatchReader(DataSourceReader):
         from pyspark_nsq.sample import take
 
         rows = take(self._options)
-        return list(_packed(self._options, rows)) or [inline(self._options, [])]
+        packed = list(_packed(self._options, rows)) or [inline(self._options, [])]
+        tell(
+            "sampled",
+            self._options.show_progress,
+            topic=self._options.topic,
+            channel=self._options.channel,
+            rows=len(rows),
+            bytes=sum(len(row.body) for row in rows),
+            tasks=len(packed),
+        )
+        return list[InputPartition](packed)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, InlinePartition)

@@ -1,8 +1,9 @@
 """
 A consumer of one channel on any number of nsqds, in the reactor's thread.
 
-It keeps a connection to each nsqd it was told of, or that nsqlookupd names, and connects again when one is gone. What
-arrives goes to `received`, which finishes it some time later through the connection it came over. `allow` says how many
+It keeps a connection to each nsqd it was told of, or that a nsqlookupd names, and connects again when one is gone. An
+nsqd that no nsqlookupd names any more is consumed from as long as it is there, and not looked for again. What arrives
+goes to `received`, which finishes it some time later through the connection it came over. `allow` says how many
 messages may be unfinished over all connections.
 """
 
@@ -19,7 +20,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 
 from pyspark_nsq.errors import ReadError
-from pyspark_nsq.lookup import LookupFailed, producers_of
+from pyspark_nsq.lookup import Lookup, LookupFailed
 from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.v2_connection import V2Connection
 from pyspark_nsq.v2_frames import Message
@@ -31,7 +32,6 @@ _log = logging.getLogger("pyspark_nsq")
 
 _CONNECT_SECONDS = 10.0
 _MAX_BACKOFF_SECONDS = 15.0
-_LOOKUP_SECONDS = 15.0
 #: How long nsqd may take to say CLOSE_WAIT before the connection is just closed.
 _GIVE_BACK_SECONDS = 5.0
 
@@ -53,17 +53,19 @@ class ChannelConsumer:
         self._allowed = 0
         self._services: dict[Address, ClientService] = {}
         self._connections: dict[V2Connection, None] = {}
-        self._lookup: LoopingCall | None = None
+        self._lookup = Lookup(reactor, options.security) if options.lookupds else None
+        self._looking: LoopingCall | None = None
+        self._named: dict[str, set[Address]] = {}
         self._stopping = False
 
     def start(self) -> None:
         """Connect, and go on connecting."""
         for address in self._options.nsqds:
             self._add(address)
-        if self._options.lookupds:
-            self._lookup = LoopingCall(self._look_up)
-            self._lookup.clock = self._reactor
-            self._lookup.start(_LOOKUP_SECONDS)
+        if self._lookup is not None:
+            self._looking = LoopingCall(self._look_up, self._lookup)
+            self._looking.clock = self._reactor
+            self._looking.start(self._options.lookupd_poll_ms / 1000)
 
     @property
     def complete(self) -> bool:
@@ -83,8 +85,8 @@ class ChannelConsumer:
     def stop(self) -> Deferred[Any]:
         """Hand back what is not finished, and close. Fires when all connections are gone."""
         self._stopping = True
-        if self._lookup is not None and self._lookup.running:
-            self._lookup.stop()
+        if self._looking is not None and self._looking.running:
+            self._looking.stop()
         given_back = [connection.give_back() for connection in self._connections]
         closed = DeferredList(given_back).addTimeout(_GIVE_BACK_SECONDS, self._reactor)
         closed.addErrback(lambda _: None)
@@ -114,8 +116,9 @@ class ChannelConsumer:
         service.startService()
 
     def _note(self, address: Address, why: str) -> None:
-        self.trouble = f"nsqd {address[0]}:{address[1]}: {why}"
-        _log.warning("%s; trying again", self.trouble)
+        if address in self._services:
+            self.trouble = f"nsqd {address[0]}:{address[1]}: {why}"
+            _log.warning("%s; trying again", self.trouble)
 
     def _ready(self, connection: V2Connection) -> None:
         self._connections[connection] = None
@@ -127,16 +130,27 @@ class ChannelConsumer:
         if self._connections.pop(connection, self) is None:
             self._share()
 
-    def _look_up(self) -> None:
-        for lookupd in self._options.lookupds:
-            Deferred.fromCoroutine(self._ask(lookupd))
+    def _look_up(self, lookup: Lookup) -> Deferred[Any]:
+        """Ask all of them; the next time comes when all have answered."""
+        return DeferredList([Deferred.fromCoroutine(self._ask(lookup, one)) for one in self._options.lookupds])
 
-    async def _ask(self, lookupd: str) -> None:
+    async def _ask(self, lookup: Lookup, lookupd: str) -> None:
         try:
-            found = await producers_of(self._reactor, lookupd, self._options.topic)
+            found = await lookup.producers_of(lookupd, self._options.topic)
         except LookupFailed as failed:
             self.trouble = f"nsqlookupd {failed}"
             _log.warning("%s; trying again", self.trouble)
             return
-        for producer in sorted(found):
-            self._add((producer.host, producer.tcp_port))
+        if not found:
+            self.trouble = f"nsqlookupd {lookupd} knows no nsqd with the topic {self._options.topic}"
+        self._named[lookupd] = {(one.host, one.tcp_port) for one in found}
+        for address in sorted(self._named[lookupd]):
+            self._add(address)
+        self._drop_unnamed()
+
+    def _drop_unnamed(self) -> None:
+        """A nsqlookupd that did not answer counts with what it said last."""
+        wanted = set[Address]().union(*self._named.values()) | {one.address for one in self._connections}
+        for address in self._services.keys() - wanted:
+            _log.info("nsqd %s:%d is gone, and no nsqlookupd names it", *address)
+            self._services.pop(address).stopService()

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pyspark_nsq.channel_rows import MOST_INLINE_BYTES, InlinePartition, SharedPartition, cuts, inline
 from pyspark_nsq.errors import OptionError, SpoolError
+from pyspark_nsq.progress import tell
 from pyspark_nsq.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -75,12 +76,31 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         after, last = self._range(intake, start, end)
         if last <= after:
             return []
+        found: list[InputPartition]
         if self._options.spool_mode == "shared":
             # A task works in a folder of its own.
             path = str(Path(str(self._options.spool_path)).absolute())
             names = self._options.topic, self._options.channel, path, intake.uuid
-            return [SharedPartition(*names, *cut) for cut in cuts(after, last, self._options.partitions)]
-        return list(self._inline(intake, after, last))
+            found = [SharedPartition(*names, *cut) for cut in cuts(after, last, self._options.partitions)]
+        else:
+            found = list(self._inline(intake, after, last))
+        self._tell(intake, after, last, len(found))
+        return found
+
+    def _tell(self, intake: Intake, after: int, last: int, tasks: int) -> None:
+        tell(
+            "taken",
+            self._options.show_progress,
+            topic=self._options.topic,
+            channel=self._options.channel,
+            after=after,
+            end=last,
+            rows=last - after,
+            bytes=intake.body_bytes(after, last),
+            repeated=intake.repeated,
+            waiting=intake.end() - last,
+            tasks=tasks,
+        )
 
     def _inline(self, intake: Intake, after: int, last: int) -> Iterator[InlinePartition]:
         for low, high in cuts(after, last, self._options.partitions):

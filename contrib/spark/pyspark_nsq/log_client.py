@@ -15,7 +15,7 @@ from pyspark_nsq.attempt import Answered, AttemptFailed, Requester, pause_second
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.log_options import LogOptions
 from pyspark_nsq.log_sections import CONTENT_TYPE, Section, sections
-from pyspark_nsq.lookup import LookupFailed, producers_of
+from pyspark_nsq.lookup import Lookup, LookupFailed
 from pyspark_nsq.reactor_thread import running_reactor
 
 _NOT_FOUND = 404
@@ -45,12 +45,17 @@ class Part(NamedTuple):
 
 
 class LogClient:
-    """Asks the nsqds of `options`. Every method raises ReadError when an answer cannot be had, retries included."""
+    """
+    Asks the nsqds of `options`. Every method raises ReadError when an answer cannot be had, retries included. It counts
+    the requests that were answered, those that had to be repeated, and the bytes of the answers.
+    """
 
     def __init__(self, options: LogOptions) -> None:
+        self.requests = self.retried = self.body_bytes = 0
         self._options = options
         self._reactor = running_reactor()
         self._requester = Requester(self._reactor, options.security, options.request_timeout_ms, max_in_flight=2)
+        self._lookup = Lookup(self._reactor, options.security)
 
     def addresses(self) -> list[str]:
         """The base URLs of the nsqds that have the topic."""
@@ -60,7 +65,7 @@ class LogClient:
         troubles = []
         for lookupd in self._options.lookupds:
             try:
-                producers = self._begin(lambda: producers_of(self._reactor, lookupd, self._options.topic)).result()  # noqa: B023
+                producers = self._begin(lambda: self._lookup.producers_of(lookupd, self._options.topic)).result()  # noqa: B023
             except LookupFailed as failed:
                 troubles.append(str(failed))
             else:
@@ -101,7 +106,10 @@ class LogClient:
         attempt = 0
         while True:
             try:
-                return await self._requester.get(url)
+                answered = await self._requester.get(url)
+                self.requests += 1
+                self.body_bytes += len(answered.body)
+                return answered
             except AttemptFailed as failed:
                 if failed.status == _NOT_FOUND and "TOPIC_NOT_FOUND" in str(failed):
                     return None
@@ -112,6 +120,7 @@ class LogClient:
             pause = pause_seconds(attempt, self._options.backoff_ms, self._options.max_backoff_ms)
             await task.deferLater(self._reactor, pause)
             attempt += 1
+            self.retried += 1
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
         """Have the reactor do something; the outcome is for this thread."""

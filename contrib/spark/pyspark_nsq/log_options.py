@@ -18,6 +18,7 @@
 | retries              | both   | 5         | attempts after the first one                                         |
 | backoffMs            | both   | 100       | pause before the first retry, doubled for each next one              |
 | maxBackoffMs         | both   | 5000      | longest such pause                                                   |
+| showProgress         | both   | false     | ``true`` prints a line of JSON for each task, where it runs          |
 
 and those of `security_options`. A stream starts at ``latest``, a batch at ``earliest``, as with Kafka.
 """
@@ -86,6 +87,7 @@ class LogOptions(Security):
     retries: int = option("retries", WholeNumber(0, 1000), 5)
     backoff_ms: int = option("backoffMs", WholeNumber(0, HOUR_MS), 100)
     max_backoff_ms: int = option("maxBackoffMs", WholeNumber(0, HOUR_MS), 5000)
+    show_progress: bool = option("showProgress", YesNo(), False)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
@@ -99,6 +101,6 @@ class LogOptions(Security):
         for which in ("starting", "ending"):
             if getattr(options, f"{which}_offsets") is not None and getattr(options, f"{which}_timestamp") is not None:
                 raise OptionError(f'"{which}Offsets" and "{which}Timestamp" exclude each other')
-        if options.sets_tls and options.addresses and not any(one.startswith("https") for one in options.addresses):
-            raise OptionError('options "tls." are set, but no address in "nsqdHttpAddresses" is https://host:port')
+        if options.sets_tls and not any(one.startswith("https") for one in options.addresses + options.lookupds):
+            raise OptionError('options "tls." are set, but no address is https://host:port')
         return options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from pyspark_nsq.errors import DataLossError
 from pyspark_nsq.log_options import LogOptions
+from pyspark_nsq.progress import tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +50,7 @@ def read_log(options: LogOptions, partition: LogPartition) -> Iterator[pa.Record
         return
     client = LogClient(options)
     coming = client.read(partition.address, partition.start, options.fetch_bytes)
-    at = partition.start
+    at, count = partition.start, 0
     while at < partition.end:
         part = coming.result()
         if options.fail_on_data_loss:
@@ -56,11 +58,25 @@ def read_log(options: LogOptions, partition: LogPartition) -> Iterator[pa.Record
         if part.next <= at:  # the log ends before the partition does: a power loss took what had not reached the disk
             if options.fail_on_data_loss:
                 raise DataLossError(f"{partition.address}: positions {at} to {partition.end} are gone")
-            return
+            break
         at = part.next
         if at < partition.end:
             coming = client.read(partition.address, at, options.fetch_bytes)
-        yield from batches(options, partition, part)
+        for batch in batches(options, partition, part):
+            count += batch.num_rows
+            yield batch
+    tell(
+        "replayed",
+        options.show_progress,
+        topic=options.topic,
+        nsqd=partition.address,
+        start=partition.start,
+        end=partition.end,
+        rows=count,
+        requests=client.requests,
+        retried=client.retried,
+        bytes=client.body_bytes,
+    )
 
 
 def check(partition: LogPartition, at: int, part: Part) -> None:
@@ -98,17 +114,19 @@ def record_batch(topic: str, address: str, rows: Cut) -> pa.RecordBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from pyspark_nsq.log_sections import int64s
+
     count = len(rows.bodies)
     microseconds = pa.timestamp("us", "UTC")
     due = pa.scalar(rows.due_ms * 1000 if rows.due_ms else None, pa.int64()).cast(microseconds)
     return pa.record_batch(
         {
-            "value": pa.array(rows.bodies, pa.binary()),
+            "value": rows.bodies,
             "topic": pa.repeat(topic, count),
-            "id": pa.array(rows.ids, pa.binary()).cast(pa.string()),
-            "timestamp": pc.divide(pa.array(rows.timestamps_ns, pa.int64()), 1000).cast(microseconds),
+            "id": rows.ids.cast(pa.string()),
+            "timestamp": pc.divide(rows.timestamps_ns, 1000).cast(microseconds),
             "nsqd": pa.repeat(address.partition("://")[2], count),
-            "position": pa.array(range(rows.first, rows.first + count), pa.int64()),
+            "position": int64s(array("q", range(rows.first, rows.first + count))),
             "due": pa.repeat(due, count),
         }
     )

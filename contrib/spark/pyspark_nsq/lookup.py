@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from treq.client import HTTPClient
-from twisted.web.client import Agent
+from pyspark_nsq.attempt import AttemptFailed, Requester
+from pyspark_nsq.security_options import Security
 
 if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
 
-_SECONDS = 10.0
+_TIMEOUT_MS = 10_000
 _NOT_FOUND = 404
 
 
@@ -28,22 +29,26 @@ class Producer(NamedTuple):
     http_port: int
 
 
-async def producers_of(reactor: ReactorBase, lookupd: str, topic: str) -> set[Producer]:
-    """The nsqds that `lookupd` names for the topic. Raises LookupFailed."""
-    client = HTTPClient(Agent(reactor, connectTimeout=_SECONDS))  # type: ignore[no-untyped-call]
-    url = f"{lookupd}/lookup?topic={quote(topic)}"
-    try:
-        response = await client.get(url, timeout=_SECONDS)
-        text = await response.text("utf-8")
-    except Exception as error:  # whatever the network, or an answer that is no HTTP, comes up with
-        raise LookupFailed(f"{lookupd}: {error or type(error).__name__}") from error
-    if response.code == _NOT_FOUND:
-        return set()  # nobody has published to it yet
-    try:
-        found = json.loads(text)
-        producers = found.get("data", found)["producers"]  # below `data` in old versions
-        return {
-            Producer(str(one["broadcast_address"]), int(one["tcp_port"]), int(one["http_port"])) for one in producers
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LookupFailed(f"{lookupd}: {response.code} {text[:100]!r}") from error
+class Lookup:
+    """Asks nsqlookupds. `security` says whom to trust at https:// ones; its secret is for nsqds, and not sent."""
+
+    def __init__(self, reactor: ReactorBase, security: Security) -> None:
+        """Raises OptionError when a file of `security` is of no use."""
+        self._requester = Requester(reactor, replace(security, auth_secret=None), _TIMEOUT_MS, max_in_flight=1)
+
+    async def producers_of(self, lookupd: str, topic: str) -> set[Producer]:
+        """The nsqds that `lookupd` names for the topic. Raises LookupFailed."""
+        try:
+            answered = await self._requester.get(f"{lookupd}/lookup?topic={quote(topic)}")
+        except AttemptFailed as failed:
+            if failed.status == _NOT_FOUND:
+                return set()  # nobody has published to it yet
+            raise LookupFailed(f"{lookupd}: {failed}") from failed
+        try:
+            found = json.loads(answered.body)
+            named = found.get("data", found)["producers"]  # below `data` in old versions
+            return {
+                Producer(str(one["broadcast_address"]), int(one["tcp_port"]), int(one["http_port"])) for one in named
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LookupFailed(f"{lookupd}: it answered {answered.body[:100]!r}") from error

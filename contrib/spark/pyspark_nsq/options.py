@@ -5,7 +5,7 @@
 | nsqdHttpAddresses    | required | ``host:port,...``; ``https://host:port`` too. Tasks start at         |
 |                      |          | different ones and move on to the next when one fails                |
 | topic                | none     | where all rows go; overrides the column ``topic``                    |
-| batchSize            | 1000     | most messages in one request                                         |
+| batchSize            | 5000     | most messages in one request                                         |
 | batchBytes           | 1048576  | most bytes in one request; a bigger single message travels alone     |
 | maxInFlight          | 2        | requests under way at a time, for each task                          |
 | requestTimeoutMs     | 10000    | for one whole attempt, the reading of the answer included            |
@@ -43,7 +43,7 @@ class Options(Security):
     #: Base URLs without a trailing slash, at least one.
     addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses())
     topic: str | None = option("topic", Name("topic"), None)
-    batch_size: int = option("batchSize", WholeNumber(1, MAX_BATCH_SIZE), 1000)
+    batch_size: int = option("batchSize", WholeNumber(1, MAX_BATCH_SIZE), 5000)
     batch_bytes: int = option("batchBytes", WholeNumber(1, MAX_BODY_BYTES), 1024 * 1024)
     max_in_flight: int = option("maxInFlight", WholeNumber(1, 1000), 2)
     request_timeout_ms: int = option("requestTimeoutMs", WholeNumber(1, HOUR_MS), 10_000)

@@ -44,7 +44,7 @@ class TopicPacker:
         self._clear()
 
     def _clear(self) -> None:
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._rows = 0
         self.held_bytes = _INT32.size
 
@@ -62,6 +62,9 @@ class TopicPacker:
             self._rows += stop - start
             self.held_bytes += entries.bytes_between(start, stop)
             start = stop
+        if self._parts:
+            # What waits for more is a copy: a part of a batch would keep all of its memory.
+            self._parts[-1] = bytes(self._parts[-1])
 
     def flush(self) -> Iterator[Request]:
         """The last, partly filled request, if there is one."""

@@ -4,6 +4,7 @@
 |----------------------|--------|----------|-----------------------------------------------------------------------|
 | nsqdTcpAddresses     | both   | one of   | ``host:port,...`` of every nsqd to read from                          |
 | lookupdHttpAddresses | both   | the two  | ``host:port,...`` of nsqlookupds, which know the nsqds of the topic   |
+| lookupdPollMs        | both   | 15000    | how often these are asked                                             |
 | topic, channel       | both   | required | one query, one channel: two on the same channel share its messages    |
 | maxRowsPerTrigger    | stream | none     | most rows of a micro-batch                                            |
 | maxBytesPerTrigger   | stream | none     | most bytes of values of a micro-batch, but at least one row           |
@@ -21,6 +22,7 @@
 | maxWaitMs            | both   | 60000    | and after this long in any case                                       |
 | ackMode              | batch  | fin      | ``peek`` gives the messages back, with one attempt more               |
 | tls                  | both   | false    | ``true`` turns TLS on after IDENTIFY                                  |
+| showProgress         | both   | false    | ``true`` prints a line of JSON for each batch or micro-batch          |
 
 and those of `security_options`.
 """
@@ -56,6 +58,7 @@ class ReadOptions(Security):
 
     nsqds: tuple[tuple[str, int], ...] = option("nsqdTcpAddresses", TcpAddresses(), ())
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
+    lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
     topic: str = option("topic", Name("topic"))
     channel: str = option("channel", Name("channel"))
     max_rows: int | None = option("maxRowsPerTrigger", WholeNumber(1, _MANY), None)
@@ -73,6 +76,7 @@ class ReadOptions(Security):
     max_wait_ms: int = option("maxWaitMs", WholeNumber(1, _MOST_TIMEOUT_MS), 60_000)
     ack_mode: str = option("ackMode", Choice(("fin", "peek")), "fin")
     tls: bool = option("tls", YesNo(), False)
+    show_progress: bool = option("showProgress", YesNo(), False)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
@@ -85,6 +89,6 @@ class ReadOptions(Security):
             raise OptionError('one of the options "nsqdTcpAddresses" and "lookupdHttpAddresses" is required')
         if options.nsqds and options.lookupds:
             raise OptionError('"nsqdTcpAddresses" and "lookupdHttpAddresses" exclude each other')
-        if options.sets_tls and not options.tls:
+        if options.sets_tls and not options.tls and not any(one.startswith("https") for one in options.lookupds):
             raise OptionError('options "tls." are set, but "tls" is not true')
         return options

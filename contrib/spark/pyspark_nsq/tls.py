@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from OpenSSL import SSL, crypto
+from service_identity import VerificationError
 from twisted.internet import ssl
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 from twisted.web.iweb import IPolicyForHTTPS
@@ -13,6 +14,16 @@ from zope.interface import implementer
 
 from pyspark_nsq.errors import OptionError
 from pyspark_nsq.security_options import Security
+
+
+def told(error: BaseException) -> str:
+    """What went wrong with a connection, TLS or not, in a line for people."""
+    if isinstance(error, SSL.Error):
+        reasons = [str(entry[-1]) for entry in error.args[0]] if error.args and error.args[0] else []
+        return f"TLS: {'; '.join(reasons) or 'the handshake failed'}"
+    if isinstance(error, VerificationError):
+        return "TLS: its certificate is for another host"
+    return f"{type(error).__name__}: {error}"
 
 
 @implementer(IPolicyForHTTPS)

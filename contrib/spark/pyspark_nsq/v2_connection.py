@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionClosed
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.protocols.policies import TimeoutMixin
 from twisted.python.failure import Failure
@@ -21,7 +22,7 @@ from twisted.python.failure import Failure
 from pyspark_nsq import v2_frames as v2
 from pyspark_nsq.errors import OptionError, ReadError
 from pyspark_nsq.read_options import ReadOptions
-from pyspark_nsq.tls import HttpsPolicy
+from pyspark_nsq.tls import HttpsPolicy, told
 from pyspark_nsq.v2_frames import Frames, Message
 
 _HEARTBEAT_MS = 15_000
@@ -91,8 +92,8 @@ class V2Connection(Protocol, TimeoutMixin):
                     self.transport.write(v2.NOP)
                 else:
                     self._expecting(payload)
-        except v2.NotNsqError as error:
-            self._refuse(f"it does not talk NSQ: {error}")
+        except v2.NotNsqError as failure:
+            self._refuse(f"it does not talk NSQ: {failure}")
         if messages:
             self._received(self, messages)
 
@@ -110,8 +111,8 @@ class V2Connection(Protocol, TimeoutMixin):
             self._expecting = self._secured
             try:
                 policy = HttpsPolicy(self._options.security)
-            except OptionError as error:
-                self._refuse(str(error))
+            except OptionError as failure:
+                self._refuse(str(failure))
                 return
             host, port = self.address
             self.transport.startTLS(policy.creatorForNetloc(host.encode("ascii"), port))
@@ -181,6 +182,10 @@ class V2Connection(Protocol, TimeoutMixin):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.setTimeout(None)  # type: ignore[no-untyped-call]
         self.unfinished.clear()
+        failed = reason.value
+        if self._expecting == self._secured and failed is not None and not isinstance(failed, ConnectionClosed):
+            # One side does not trust the other, and will not the next time.
+            self._refused = ReadError(f"nsqd {self.nsqd}: {told(failed)}")
         self._ended(self, self._refused)
         if self._closing is None:
             self._closing = Deferred()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pyspark_nsq.commits import NsqCommit, tell
+from pyspark_nsq.commits import NsqCommit, tell_sum
 from pyspark_nsq.options import Options
 from pyspark_nsq.packing import Packer, Request, deferred_request
 from pyspark_nsq.rows import Columns, RowReader
@@ -68,11 +68,11 @@ class NsqBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Runs once, after the last task, in a process of its own."""
-        tell("published", None, messages, show=self._options.show_progress)
+        tell_sum("published", None, messages, show=self._options.show_progress)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """The job failed. What has been published stays published."""
-        tell("failed", None, messages, show=self._options.show_progress)
+        tell_sum("failed", None, messages, show=self._options.show_progress)
 
 
 class NsqStreamWriter(DataSourceStreamArrowWriter):
@@ -88,8 +88,8 @@ class NsqStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Runs after the last task of a micro-batch. It may come again for the same one, after a crash."""
-        tell("published", batchId, messages, show=self._options.show_progress)
+        tell_sum("published", batchId, messages, show=self._options.show_progress)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """The micro-batch failed. What has been published stays published, and the next try repeats it."""
-        tell("failed", batchId, messages, show=self._options.show_progress)
+        tell_sum("failed", batchId, messages, show=self._options.show_progress)

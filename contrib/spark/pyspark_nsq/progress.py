@@ -1,0 +1,33 @@
+"""What was done, told in a line of JSON: to the logger ``pyspark_nsq``, and where `showProgress` says so, printed.
+
+    {"event": "published", "batch": 7, "rows": 50000, "requests": 10, "retried": 1, "bytes": 10600208, "tasks": 2}
+    {"event": "failed", ...}                the same of a job that failed: what its tasks published stays
+    {"event": "taken", "topic": "t", "channel": "c", "after": 0, "end": 400, "rows": 400, "bytes": 1090,
+     "repeated": 0, "waiting": 600, "tasks": 2}
+                                            a micro-batch of a channel, by places in the spool; `repeated`: so many came
+                                            again so far, and were dropped; `waiting`: so many are behind it
+    {"event": "sampled", "topic": "t", "channel": "c", "rows": 400, "bytes": 1090, "tasks": 2}
+                                            a batch of a channel
+    {"event": "replayed", "topic": "t", "nsqd": "http://127.0.0.1:4151", "start": 4503599627370496,
+     "end": 4503599627370896, "rows": 400, "requests": 1, "retried": 0, "bytes": 17490}
+                                            a task of a log, by positions
+
+`batch` is null outside of streams. The last is told where the task runs, all others on the driver's machine. Bytes are
+those of requests' bodies for what is published, of values for a channel, of answers for a log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+_log = logging.getLogger("pyspark_nsq")
+
+
+def tell(event: str, show: bool, level: int = logging.INFO, **figures: str | int | None) -> None:
+    """Log a line; also print it, where `show` says so, to the error output of this process."""
+    line = json.dumps({"event": event} | figures)
+    _log.log(level, "%s", line)
+    if show:
+        print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""``python -m tests.bench.spark``: what the connector for Spark does a second, and what it costs."""

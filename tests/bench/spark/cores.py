@@ -1,0 +1,54 @@
+"""Which cores a process and all it has started may run on, and how long they ran. Linux only."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PARENT, _FIRST_TIME, _END_OF_TIMES = 1, 11, 15
+
+
+def processes(root: int, without: int) -> list[int]:
+    """`root` and what it has started, directly or not, but for `without` and what that has started."""
+    children = defaultdict(list)
+    for pid in _numbers("/proc"):
+        with suppress(OSError):  # it is gone
+            children[int(_fields(pid)[_PARENT])].append(pid)
+    found, waiting = [], [root]
+    while waiting:
+        pid = waiting.pop()
+        if pid != without:
+            found.append(pid)
+            waiting += children[pid]
+    return found
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """User and system time, that of children which have ended included."""
+    ticks = 0
+    for pid in pids:
+        with suppress(OSError):
+            ticks += sum(int(field) for field in _fields(pid)[_FIRST_TIME:_END_OF_TIMES])
+    return ticks / _TICKS
+
+
+def pin(pids: list[int], cores: set[int]) -> None:
+    """All threads there are; those that come inherit it."""
+    for pid in pids:
+        with suppress(OSError):
+            for thread in _numbers(f"/proc/{pid}/task"):
+                with suppress(OSError):
+                    os.sched_setaffinity(thread, cores)
+
+
+def _numbers(directory: str) -> Iterator[int]:
+    return (int(name) for name in os.listdir(directory) if name.isdigit())
+
+
+def _fields(pid: int) -> list[str]:
+    # The command's name, in parentheses, may hold spaces.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

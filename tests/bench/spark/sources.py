@@ -1,0 +1,64 @@
+"""Out of NSQ: a topic's log by position, and a channel through the spool."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ..errors import WrongCount
+from ..server import Broker
+
+TOPIC, CHANNEL = "read", "spark"
+
+
+def prepare(broker: Broker) -> None:
+    """A topic that keeps what it has, and a channel of it: to be filled."""
+    broker.create(TOPIC, [CHANNEL])
+    broker.ask("POST", f"/v2/topic/retention?topic={TOPIC}&time=24h")
+
+
+def count_log(spark: SparkSession, broker: Broker, expected: int) -> None:
+    """``replay=log``, no columns needed of the rows: they are read and taken apart in any case."""
+    _must_be("the log, counted", expected, _log(spark, broker).count())
+
+
+def log_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> None:
+    """``replay=log``, all columns, into files."""
+    _log(spark, broker).write.mode("overwrite").parquet(str(folder / "log"))
+
+
+def channel_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> None:
+    """A stream that takes all there is in the channel, through the spool, into files; 3 s of silence are its end."""
+    place = folder / "channel"
+    shutil.rmtree(place, ignore_errors=True)
+    options = {
+        "nsqdTcpAddresses": f"127.0.0.1:{broker.tcp_port}",
+        "topic": TOPIC,
+        "channel": CHANNEL,
+        "spoolPath": str(place / "spool"),
+        "maxSpoolRows": "2000000",
+        # Long enough that a busy machine's silence is not taken for the end.
+        "idleTimeoutMs": "3000",
+    }
+    stream = spark.readStream.format("nsq").options(**options).load()
+    writer = stream.writeStream.format("parquet").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(place / "checkpoint")).start(str(place / "out"))
+    query.awaitTermination()
+
+
+def check(spark: SparkSession, folder: Path, name: str, expected: int) -> None:
+    """Raises WrongCount when the files of one of these hold another number of rows, or one twice."""
+    place = folder / name / "out" if name == "channel" else folder / name
+    _must_be(f"{name} to parquet", expected, spark.read.parquet(str(place)).select("id").distinct().count())
+
+
+def _log(spark: SparkSession, broker: Broker) -> DataFrame:
+    options = {"replay": "log", "nsqdHttpAddresses": f"127.0.0.1:{broker.http_port}", "topic": TOPIC}
+    return spark.read.format("nsq").options(**options).load()
+
+
+def _must_be(what: str, expected: int, found: int) -> None:
+    if found != expected:
+        raise WrongCount(f"{what}: {expected:,} rows should have been read, there are {found:,}")

@@ -1,0 +1,178 @@
+"""Reading a channel from the nsqds that nsqlookupds name: they come, they go, they come back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark_nsq.channel_consumer import ChannelConsumer
+from pyspark_nsq.errors import ReadError
+from pyspark_nsq.intake import Intake
+from pyspark_nsq.log_client import LogClient
+from pyspark_nsq.log_options import LogOptions
+from pyspark_nsq.reactor_thread import running_reactor
+from pyspark_nsq.read_options import ReadOptions
+from pyspark_nsq.sample import take
+from twisted.internet.threads import blockingCallFromThread
+
+from tests.process import NsqdProcess, Start, starting, wait_until
+from tests.spark.http_thread import HttpThread
+from tests.wire import HOST
+
+
+class FakeLookupd(HttpThread):
+    """Names `producers` for the topic t; None: the topic is unknown. `broken`: it answers nonsense."""
+
+    def __init__(self) -> None:
+        self.producers: list[NsqdProcess] | None = None
+        self.broken = False
+        self.asked = 0
+        server = _Server((HOST, 0), _Handler)
+        server.lookupd = self
+        super().__init__(server)
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        self.asked += 1
+        if self.broken:
+            return 500, b"out of order"
+        if path != "/lookup?topic=t" or self.producers is None:
+            return 404, b'{"message":"TOPIC_NOT_FOUND"}'
+        named = [
+            {"broadcast_address": HOST, "tcp_port": one.tcp_port, "http_port": one.http_port} for one in self.producers
+        ]
+        return 200, json.dumps({"channels": ["c"], "producers": named}).encode()
+
+
+class _Server(ThreadingHTTPServer):
+    lookupd: FakeLookupd
+    daemon_threads = True
+    block_on_close = False
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        status, body = self.server.lookupd.answer(self.path)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def lookupd() -> Iterator[FakeLookupd]:
+    with FakeLookupd() as fake:
+        yield fake
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with starting(tmp_path) as start_one:
+        yield start_one
+
+
+def broker(start: Start) -> NsqdProcess:
+    """One that has the channel c of the topic t."""
+    process = start()
+    process.create("t", "c")
+    return process
+
+
+def options(*lookupds: FakeLookupd | str, **more: str) -> ReadOptions:
+    addresses = ",".join(one if isinstance(one, str) else one.address for one in lookupds)
+    given = {"lookupdHttpAddresses": addresses, "topic": "t", "channel": "c", "idleTimeoutMs": "100"}
+    return ReadOptions.parse(given | {"lookupdPollMs": "20"} | more)
+
+
+@pytest.fixture
+def intake(lookupd: FakeLookupd, tmp_path: Path) -> Iterator[Intake]:
+    """Nobody waits for `maxWaitMs`: what has to happen has to happen by itself."""
+    path = str(tmp_path / "spool")
+    one = Intake(options(lookupd, maxWaitMs="3600000", spoolPath=path), path)
+    yield one
+    one.close()
+
+
+def bodies(intake: Intake) -> list[bytes]:
+    return sorted(row.body for row in intake.rows(0, intake.end()))
+
+
+def await_bodies(intake: Intake, *expected: bytes) -> None:
+    wait_until(lambda: bodies(intake) == sorted(expected), f"{expected}, there is {bodies(intake)}")
+
+
+def test_nsqds_come_and_go(lookupd: FakeLookupd, start: Start, intake: Intake) -> None:
+    wait_until(lambda: lookupd.asked > 2, "it asks again while nobody knows the topic")
+    first, second = broker(start), broker(start)
+    first.publish("t", [b"1"])
+    second.publish("t", [b"2"])
+    lookupd.producers = [first]
+    await_bodies(intake, b"1")
+    lookupd.producers = [first, second]
+    await_bodies(intake, b"1", b"2")
+    lookupd.producers = [first]
+    second.publish("t", [b"3"])
+    await_bodies(intake, b"1", b"2", b"3")  # not named any more, but there
+    second.kill()
+    first.publish("t", [b"4"])
+    await_bodies(intake, b"1", b"2", b"3", b"4")
+    intake.drain()  # it waits for all that it knows, and would for the second if it still did
+
+
+def test_an_nsqd_that_comes_back_is_found_again(lookupd: FakeLookupd, start: Start, intake: Intake) -> None:
+    only = broker(start)
+    lookupd.producers = [only]
+    only.publish("t", [b"1"])
+    await_bodies(intake, b"1")
+    only.kill()
+    lookupd.producers = []
+    asked = lookupd.asked
+    wait_until(lambda: lookupd.asked > asked + 2, "it has heard that nobody is named")
+    only.start()
+    only.publish("t", [b"2"])
+    lookupd.producers = [only]
+    await_bodies(intake, b"1", b"2")
+
+
+def test_one_nsqlookupd_out_of_order_does_not_matter(lookupd: FakeLookupd, start: Start) -> None:
+    only = broker(start)
+    only.publish("t", [b"1"])
+    lookupd.producers = [only]
+    with FakeLookupd() as other:
+        other.broken = True
+        asked = options(other, lookupd, f"{HOST}:1", maxMessages="1", idleTimeoutMs="60000")
+        assert [b"1"] == [row.body for row in take(asked)]
+
+
+@pytest.mark.parametrize(("broken", "said"), [(True, ": 500 out of order"), (False, "knows no nsqd with the topic t")])
+def test_nobody_is_named(lookupd: FakeLookupd, broken: bool, said: str) -> None:
+    lookupd.broken = broken
+    reactor = running_reactor()
+    consumer = ChannelConsumer(reactor, options(lookupd), lambda *_: None)
+    blockingCallFromThread(reactor, consumer.start)
+    try:
+        wait_until(lambda: consumer.trouble, "it says what keeps it")
+    finally:
+        blockingCallFromThread(reactor, consumer.stop)
+    assert re.fullmatch(f"nsqlookupd http://.*{said}", str(consumer.trouble))
+
+
+def test_a_log_is_read_where_it_is_said_to_be(lookupd: FakeLookupd, start: Start) -> None:
+    lookupd.producers = [broker(start), broker(start)]
+    given: dict[str, Any] = {"replay": "log", "topic": "t", "lookupdHttpAddresses": f"{lookupd.address},{HOST}:1"}
+    client = LogClient(LogOptions.parse(given | {"retries": "0"}))
+    assert sorted(f"http://{HOST}:{one.http_port}" for one in lookupd.producers) == client.addresses()
+    lookupd.broken = True
+    with pytest.raises(ReadError, match="no nsqlookupd says who has the topic: .*500 out of order.*refused"):
+        client.addresses()
