@@ -68,9 +68,8 @@ class Pump:
         """Everything is saved: what is stored is being closed, and nothing is done any more but to write answers."""
         set_clock(broker, self.now())
 
-    def now(self) -> float:
-        """The moment, in the broker's clock."""
-        return time.monotonic()
+    now = staticmethod(time.monotonic)
+    """The moment, in the broker's clock."""
 
     @property
     def reactor(self) -> Any:
@@ -86,7 +85,8 @@ class Pump:
     def changed(self, connection: Connection) -> None:
         """A connection has something to write."""
         self._changed[connection] = None
-        self.wake()
+        if not self._woken:
+            self.wake()
 
     def took(self, count: int) -> None:
         """So many bytes were read and given to a session."""
@@ -94,7 +94,8 @@ class Pump:
         if self._read_bytes > COMMIT_BYTES:
             self._read_bytes = 0
             self._broker.commit(self.now())
-        self.wake()
+        if not self._woken:
+            self.wake()
 
     def stop(self) -> Deferred[None]:
         """
