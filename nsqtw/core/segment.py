@@ -107,7 +107,8 @@ class Segment:
     def ids(self) -> list[bytes]:
         """The ids as they stand in the frames. Consecutive, so the first one tells them all."""
         if self._ids is None:
-            self._ids = consecutive_ids(int(self.frames[ID_AT:BODY_AT], 16), self.count)
+            first = self.frames[ID_AT:BODY_AT]
+            self._ids = [first] if self.count == 1 else consecutive_ids(int(first, 16), self.count)
         return self._ids
 
     @property
@@ -139,6 +140,8 @@ class Segment:
 
     def fit(self, start: int, stop: int, limit: int) -> int:
         """The largest index up to `stop` so that the frames from `start` fit into `limit` bytes; at least one frame."""
+        if stop - start == 1:
+            return stop
         offsets = self.offsets
         base = offsets[start]
         if offsets[stop] - base <= limit:

@@ -261,12 +261,12 @@ class V2Codec:
         limit = self._limits.max_msg_size
         buffer, offset, end = self._buffer, self._offset, len(self._buffer)
         head = len(line) + SIZE_BYTES
-        while buffer.startswith(line, offset) and end - offset >= head:
-            size = unpack_size(buffer, offset + len(line))[0]
-            stop = offset + head + size
+        while buffer.startswith(line, offset) and (start := offset + head) <= end:
+            size = unpack_size(buffer, start - SIZE_BYTES)[0]
+            stop = start + size
             if not 0 < size <= limit or stop > end:
                 break
-            bodies.append(buffer[offset + head : stop])
+            bodies.append(buffer[start:stop])
             offset = stop
         self._offset = offset
         return bodies
