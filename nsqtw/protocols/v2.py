@@ -382,7 +382,7 @@ class V2Session(Due):
         if topic.flies:
             publish.flies = True
             self.flying_count += 1
-        topic.put(payload, delay_ms, publish)
+        topic.put(payload, delay_ms, publish.settled)
 
     def _on_message(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """RDY, FIN, a run of them, REQ, or TOUCH."""

@@ -34,7 +34,8 @@ class Publish(Place):
         self._topic = topic
         self._message_count = message_count
 
-    def __call__(self, error: Exception | None) -> None:
+    def settled(self, error: Exception | None) -> None:
+        """What became of it: the waiter of the publish."""
         if self.flies:
             self._session.flying_count -= 1
         if error is None:
