@@ -170,7 +170,7 @@ class Span(NamedTuple):
 def encode(bodies: Sequence[bytes], first: int, node_id: int, timestamp_ns: int, delay_ms: int = 0) -> Segment:
     """Encode message bodies as one segment whose first message has the sequence `first`."""
     count = len(bodies)
-    if count == 1:  # a publish that is alone in its turn: 2.6 -> 0.9 us
+    if count == 1:  # a publish that is alone in its turn: 1.7 -> 0.6 us
         body = bodies[0]
         frames = b"".join((_head(len(body), timestamp_ns), id_of(node_id, first), body))
         return Segment(first, 1, delay_ms, frames)

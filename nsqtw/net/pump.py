@@ -86,7 +86,7 @@ class Pump:
             self._reactor.callLater(0, self._turn)
 
     def changed(self, connection: Connection) -> None:
-        """A connection has something to write."""
+        """A connection may have something to write."""
         self._changed[connection] = None
         if not self._woken:
             self.wake()
