@@ -27,8 +27,10 @@ class Unsynced:
 
     def add(self, file: LogFile, log: Log) -> None:
         """The file was written to."""
-        with self._lock:
-            self._log_files[file] = log
+        # Who takes it out meanwhile syncs it after it was written to.
+        if file not in self._log_files:
+            with self._lock:
+                self._log_files[file] = log
 
     def add_directory(self, path: str, log: Log) -> None:
         """The log has got a new name in this directory."""

@@ -42,11 +42,12 @@ class Growth:
         return self.size + RECORD_BYTES + len(segment.frames) <= limit or self.size == HEADER_BYTES
 
     def add(self, segment: Segment) -> None:
+        frames = segment.frames
         if self.size - self.last_entry >= INDEX_BYTES:
             self.entries.append(Entry(segment.first, self.size, self.put_total))
             self.last_entry = self.size
-        self.buffers += (encode_head(segment), segment.frames)
-        self.size += RECORD_BYTES + len(segment.frames)
+        self.buffers += (encode_head(segment), frames)
+        self.size += RECORD_BYTES + len(frames)
         self.put_total += segment.count
 
 
@@ -61,19 +62,20 @@ class LogWriter:
 
     def stage(self, segments: Sequence[Segment]) -> list[Growth]:
         """Write segments behind what readers look at. OSError when that fails: then `undo` must follow."""
-        log = self._log
-        self._end = log.end
-        growths = self._growths
-        last = log.log_files[-1] if log.log_files else None
+        log, growths, growth = self._log, self._growths, None
+        end, last = log.end, log.log_files[-1] if log.log_files else None
         if last is not None and not last.sealed:
-            growths.append(Growth(last, log.put_total, is_new=False))
+            growth = Growth(last, log.put_total, is_new=False)
+            growths.append(growth)
         for segment in segments:
-            if segment.first < self._end:
-                raise BackendError(f"sequence {segment.first} is not above the end of the log, {self._end}")
-            if not growths or not growths[-1].has_room(segment, self._limit):
-                growths.append(self._new_growth(segment.first))
-            growths[-1].add(segment)
-            self._end = segment.end
+            if segment.first < end:
+                raise BackendError(f"sequence {segment.first} is not above the end of the log, {end}")
+            if growth is None or not growth.has_room(segment, self._limit):
+                growth = self._new_growth(segment.first)
+                growths.append(growth)
+            growth.add(segment)
+            end = segment.first + segment.count
+        self._end = end
         for growth in growths:
             if growth.buffers:
                 self._write(growth)
@@ -86,8 +88,9 @@ class LogWriter:
         """Let readers see what was staged."""
         log = self._log
         growths = self._growths
-        rolled = log.log_files[-1:] if growths and growths[-1].is_new else []
-        rolled += [growth.file for growth in growths[:-1] if growth.is_new]
+        rolled = []
+        if growths and growths[-1].is_new:
+            rolled = log.log_files[-1:] + [growth.file for growth in growths[:-1] if growth.is_new]
         with log.lock:
             for growth in growths:
                 file = growth.file

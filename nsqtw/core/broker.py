@@ -385,14 +385,14 @@ class Broker:
                 continue
             if not topic.is_late:
                 writes.setdefault(topic.log.backend, []).append((topic.log.queue, segments))
-                if not topic.log.is_in_memory:
-                    self.flights.stored(now)
             elif not self._late.has_room():
                 failed[topic.log.queue] = self._late.error
             else:
                 self._late.add(topic, segments, now)
         for backend, of_backend in writes.items():
             failed.update(commit_to(backend, of_backend, False, self.log))
+            if backend is self.backend:
+                self.flights.stored(now)
         if failed:
             self.health.note_commit(next(iter(failed.values())))
         elif writes:

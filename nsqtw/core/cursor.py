@@ -67,7 +67,7 @@ class Cursor:
 
     @property
     def depth(self) -> int:
-        return self._topic.released_total - self.taken_total + self._ready_again
+        return self._topic.released_total - self.taken_total + len(self._requeued) + self._held.due_behind_count
 
     @property
     def backend_depth(self) -> int:

@@ -49,6 +49,8 @@ class Health(Due):
 
     def note_commit(self, error: BackendError | None) -> None:
         """How the last attempt to store messages went. The operator is told when that changes."""
+        if error is None and self._commit_error is None:
+            return
         _tell(self._broker.log, "messages", self._commit_error, error)
         self._commit_error = error
         if error is not None and not self._is_watching:

@@ -10,8 +10,6 @@ This module is hot, once per publish command.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from nsqtw.core.segment import Segment, cuts, encode
@@ -29,22 +27,26 @@ class Intake:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._bodies: list[tuple[int, Sequence[bytes]]] = []
-        self._counted = self._counted_bodies = 0
-        """How many entries of `_bodies` were looked at to count them, and how many messages are in these."""
+        self._runs: list[tuple[int, list[bytes]]] = []
+        """Delay in ms and bodies, neighbours with one delay in one run."""
+        self._earlier = 0
+        """Messages in all runs but the last one."""
         self.waiters: list[Waiter] = []
         self._next_sequence = self._block_end = 0
 
     def add(self, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
         """Take messages."""
-        self._bodies.append((delay_ms, bodies))
+        runs = self._runs
+        if runs and runs[-1][0] == delay_ms:
+            runs[-1][1].extend(bodies)
+        else:
+            self._earlier += len(runs[-1][1]) if runs else 0
+            runs.append((delay_ms, [*bodies]))
         self.waiters.append(waiter)
 
     def count(self) -> int:
-        """How many messages were taken in this turn. Only those are counted that were not at the last call."""
-        self._counted_bodies += sum(len(bodies) for _, bodies in self._bodies[self._counted :])
-        self._counted = len(self._bodies)
-        return self._counted_bodies
+        """How many messages were taken in this turn."""
+        return self._earlier + (len(self._runs[-1][1]) if self._runs else 0)
 
     def take_waiters(self) -> list[Waiter]:
         """Those whose messages the last `seal` gave; whoever takes them answers them."""
@@ -53,21 +55,19 @@ class Intake:
 
     def seal(self, timestamp_ns: int) -> list[Segment]:
         """What was taken since the last time, as segments. BackendError when no block of sequences can be had."""
-        collected = self._bodies
+        runs = self._runs
         self.forget()
-        segments = []
-        for delay_ms, runs in groupby(collected, key=itemgetter(0)):
-            lists = [bodies for _, bodies in runs]
-            bodies = lists[0] if len(lists) == 1 else list(chain.from_iterable(lists))
-            for cut in cuts(bodies):
-                first = self._take_sequences(len(cut))
-                segments.append(encode(cut, first, self._broker.node_id, timestamp_ns, delay_ms))
-        return segments
+        node_id = self._broker.node_id
+        return [
+            encode(cut, self._take_sequences(len(cut)), node_id, timestamp_ns, delay_ms)
+            for delay_ms, bodies in runs
+            for cut in cuts(bodies)
+        ]
 
     def forget(self) -> None:
         """Nobody wants the messages any more; those who wait still have to be answered."""
-        self._bodies = []
-        self._counted = self._counted_bodies = 0
+        self._runs = []
+        self._earlier = 0
 
     def _take_sequences(self, count: int) -> int:
         if self._next_sequence + count > self._block_end:

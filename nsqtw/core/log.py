@@ -36,11 +36,12 @@ class Cache:
         self._tails: deque[tuple[Log, int]] = deque()
         self._blocks: OrderedDict[tuple[int, int], list[Segment]] = OrderedDict()
 
-    def add(self, log: Log, segment: Segment) -> None:
-        """Count a segment that was appended to the tail of `log`."""
-        cost = len(segment.frames) + _SEGMENT_COST + _MESSAGE_COST * segment.count
-        self._tails.append((log, cost))
-        self.used += cost
+    def add(self, log: Log, segments: Sequence[Segment]) -> None:
+        """Count segments that were appended to the tail of `log`."""
+        for segment in segments:
+            cost = len(segment.frames) + _SEGMENT_COST + _MESSAGE_COST * segment.count
+            self._tails.append((log, cost))
+            self.used += cost
         while self.used > self.limit:
             oldest, cost = self._tails.popleft()
             self.used -= cost
@@ -89,17 +90,15 @@ class Log:
 
     def append(self, segments: Sequence[Segment], *, pinned: bool = False) -> None:
         """Take committed segments, or with `pinned` ones whose commit comes later (`committed`)."""
-        for segment in segments:
-            self._tail.append(segment)
-            self._firsts.append(segment.first)
-            self.end = segment.end
-            if not pinned:
-                self._cache.add(self, segment)
+        self._tail += segments
+        self._firsts += [segment.first for segment in segments]
+        self.end = segments[-1].end if segments else self.end
+        if not pinned:
+            self._cache.add(self, segments)
 
     def committed(self, segments: Sequence[Segment]) -> None:
         """Pinned segments, all there are, oldest first, need not be kept in memory any more."""
-        for segment in segments:
-            self._cache.add(self, segment)
+        self._cache.add(self, segments)
 
     def forget_oldest(self) -> None:
         """The cache counts the oldest segment of the tail no more."""

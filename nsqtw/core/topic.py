@@ -118,9 +118,8 @@ class Topic:
 
     def accept(self, segments: list[Segment], now: float, *, pinned: bool = False) -> None:
         """These are in the log now (`pinned`: will be); let the channels have them."""
-        self._count(segments)
+        self.put_total += self._count(segments)
         self.log.append(segments, pinned=pinned)
-        self.put_total += sum(segment.count for segment in segments)
         self.reading.took(segments, now)
         for segment in segments:
             if segment.delay_ms:
@@ -475,11 +474,15 @@ class Topic:
         found = self.log.find(waiting.first + waiting.count - 1)
         return now if found is None else (found[0].timestamp_ns - self.broker.wall_offset_ns) / 1e9
 
-    def _count(self, segments: list[Segment]) -> None:
-        """Messages that were accepted."""
-        count = sum(segment.count for segment in segments)
+    def _count(self, segments: list[Segment]) -> int:
+        """Messages that were accepted; how many."""
+        count = size = 0
+        for segment in segments:
+            count += segment.count
+            size += len(segment.frames)
         self.message_count += count
-        self.message_bytes += sum(len(segment.frames) for segment in segments) - BODY_AT * count
+        self.message_bytes += size - BODY_AT * count
+        return count
 
     def _fitting(self, segments: list[Segment]) -> list[Segment]:
         """

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
@@ -51,6 +52,8 @@ class Pump:
         self._woken = False
         self._read_bytes = 0
         self._timer: Any = None
+        self._timer_at = inf
+        """When it rings; never, if there is none."""
         self._last_save = 0.0
         self._saving = False
         self._flying = False
@@ -59,9 +62,8 @@ class Pump:
         """Everything is saved: what is stored is being closed, and nothing is done any more but to write answers."""
         set_clock(broker, self.now())
 
-    def now(self) -> float:
-        """The moment, in the broker's clock."""
-        return time.monotonic()
+    now = staticmethod(time.monotonic)
+    """The moment, in the broker's clock."""
 
     @property
     def reactor(self) -> Any:
@@ -75,9 +77,10 @@ class Pump:
             self._reactor.callLater(0, self._turn)
 
     def changed(self, connection: Connection) -> None:
-        """A connection has something to write."""
+        """A connection may have something to write."""
         self._changed[connection] = None
-        self.wake()
+        if not self._woken:
+            self.wake()
 
     def took(self, count: int) -> None:
         """So many bytes were read and given to a session."""
@@ -85,7 +88,8 @@ class Pump:
         if self._read_bytes > COMMIT_BYTES:
             self._read_bytes = 0
             self._broker.commit(self.now())
-        self.wake()
+        if not self._woken:
+            self.wake()
 
     def stop(self) -> Deferred[None]:
         """
@@ -106,6 +110,10 @@ class Pump:
         self._broker.stop(now)
         self._broker.save(lambda error: None)
         self._save(now)
+
+    def _ring(self) -> None:
+        self._timer_at = inf
+        self._turn()
 
     def _turn(self) -> None:
         now = self.now()
@@ -161,8 +169,9 @@ class Pump:
 
     def _save(self, now: float) -> None:
         broker = self._broker
-        due = broker.save_is_urgent or (broker.save_is_wanted and now >= self._last_save + SAVE_SECONDS)
-        if due and not self._saving and not self._is_over:
+        if now < self._last_save + SAVE_SECONDS and not broker.save_is_urgent:
+            return
+        if broker.save_is_wanted and not self._saving and not self._is_over:
             self._saving = True
             self._last_save = now
             self._writer.save(broker.begin_save(now), self._saved)
@@ -171,7 +180,8 @@ class Pump:
         self._saving = False
         self._broker.end_save(save, error)
         if self._stopped is not None and not (self._broker.save_is_urgent and error is None):
-            if self._timer is not None and self._timer.active():
+            if self._timer_at < inf:
+                self._timer_at = inf
                 self._timer.cancel()
             self._is_over = True
             stopped, self._stopped = self._stopped, None
@@ -180,19 +190,19 @@ class Pump:
 
     def _arm(self, now: float) -> None:
         """Set the timer to when the broker is next needed, unless it is set to an earlier moment."""
-        when = self._broker.agenda.next_due
-        if self._broker.save_is_wanted and not self._saving:
+        broker = self._broker
+        when = broker.agenda.next_due
+        if not self._saving and broker.save_is_wanted:
             save_at = self._last_save + SAVE_SECONDS
-            when = save_at if when is None else min(when, save_at)
-        if when is None or self._stopped is not None or self._is_over:
+            when = save_at if when is None or save_at < when else when
+        if when is None or when >= self._timer_at or self._stopped is not None or self._is_over:
             return
         delay = max(0.0, when - now)
-        if self._timer is None or not self._timer.active():
-            self._timer_at = when
-            self._timer = self._reactor.callLater(delay, self._turn)
-        elif when < self._timer_at:
-            self._timer_at = when
+        if self._timer_at == inf:
+            self._timer = self._reactor.callLater(delay, self._ring)
+        else:
             self._timer.reset(delay)
+        self._timer_at = when
 
 
 def set_clock(broker: Broker, now: float) -> None:

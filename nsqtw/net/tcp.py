@@ -14,6 +14,7 @@ the session does not want data the transport is not read from.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.error import ConnectionLost
@@ -108,8 +109,9 @@ class BrokerConnection(Protocol):
             return
         session.receive_data(data, self._pump.now())
         self._pump.took(len(data))
-        self._weigh()
-        self._regulate(session)
+        self._pump.changed(self)
+        if self._holds or len(data) > SMALL_BYTES:  # not with the turn: before it every connection may be read from
+            self._weigh()
 
     def readConnectionLost(self) -> None:
         if self._session is None:
@@ -160,7 +162,10 @@ class BrokerConnection(Protocol):
     # -- from the pump
 
     def flush(self, now: float) -> None:
-        """Write what the session has to say, in one write."""
+        """
+        The turn in which the session was given data, or changed: write what it has to say, in one write, and see to
+        what it keeps and whether it wants more. All that was read of it in the turn comes before this.
+        """
         session = self._session
         if session is None:
             return
@@ -178,6 +183,7 @@ class BrokerConnection(Protocol):
         elif self._holds_data and self._compression is not None:
             self._decompress(session, self._compression)
         else:
+            self._weigh()
             self._regulate(session)
 
     def abort(self) -> None:
@@ -239,11 +245,14 @@ class BrokerConnection(Protocol):
             data = self._compression.compress(data)
         transport = self.transport
         if self._is_plain and not (transport.TLS or transport.dataBuffer or transport._tempDataBuffer):
-            written = transport.writeSomeData(data)
-            if isinstance(written, int):  # else an error, which the reactor will find, too
-                data = data[written:]
-        if data:
-            transport.write(data)
+            try:
+                written = transport.socket.send(data)
+            except OSError:  # it has no room now; or it is broken, which the reactor finds, too
+                written = 0
+            if written == len(data):
+                return
+            data = data[written:]
+        transport.write(data)
 
     def _upgrade(self, upgrade: Upgrade) -> None:
         if isinstance(upgrade, Compress):
@@ -295,9 +304,8 @@ class BrokerConnection(Protocol):
             self.transport.write(frame(ERROR, b"E_BAD_PROTOCOL"))
             self.disconnect()
             return None
-        self._session = factory.session(
-            self._factory.broker, self._remote, lambda: self._pump.changed(self), self._pump.now()
-        )
+        changed = partial(self._pump.changed, self)
+        self._session = factory.session(self._factory.broker, self._remote, changed, self._pump.now())
         self._counted = self._session if ICountedProtocol.providedBy(self._session) else None
         return self._session
 

@@ -54,10 +54,9 @@ class Replies:
         self._places.append(place)
         return place
 
-    def withdraw(self, place: Place) -> None:
-        """The place that was kept last is not needed."""
-        if self._places and self._places[-1] is place:
-            self._places.pop()
+    def keep(self, place: Place) -> None:
+        """A reply goes to this place, behind the others."""
+        self._places.append(place)
 
     def add(self, frames: bytes, *, is_last: bool = False) -> None:
         """Reply."""

@@ -126,7 +126,7 @@ class V2Session(Due):
             if self._has_no_heartbeat:
                 self._await_rest(now)
             self._codec.feed(chunk)
-            self._is_traced = self._options.log_level <= DEBUG
+            self._is_traced = self._codec.checks_each = self._options.log_level <= DEBUG
             self._run_commands(now)
             if self._is_traced and self._subscriber is not None:
                 self._trace.state()
@@ -376,17 +376,13 @@ class V2Session(Due):
         if self._badge is not None and self._badge.must_wait(verb, params, payload, b"", now):
             return
         delay_ms = delay_ms_of(params[1], self._options) if verb == b"DPUB" else 0
-        place = self._replies.owe()
-        publish = Publish(self, place, verb.decode(), params[0].decode(), len(payload))
-        try:
-            topic = self._topic(verb, params[0])
-        except ClientError:
-            self._replies.withdraw(place)
-            raise
+        topic = self._topic(verb, params[0])
+        publish = Publish(self, self._replies, verb, topic.name, len(payload))
+        self._replies.keep(publish)
         if topic.flies:
             publish.flies = True
             self.flying_count += 1
-        topic.put(payload, delay_ms, publish)
+        topic.put(payload, delay_ms, publish.settled)
 
     def _on_message(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """RDY, FIN, a run of them, REQ, or TOUCH."""

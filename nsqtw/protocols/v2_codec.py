@@ -8,7 +8,8 @@ Cuts a V2 client's bytes into commands.
 Theory of operation. The codec walks over its buffer with an offset and never re-slices it. Input that ends in the
 middle of a command waits; how much a body still needs is remembered, so that a large one arriving in many pieces is
 joined once. Two runs are taken as one command, because they are what a busy connection consists of: FIN after FIN, and
-PUB after PUB to the same topic.
+PUB after PUB to the same topic. The line of a PUB that was right is remembered: where it comes again, only sizes are
+looked at.
 
 What must be checked before a body is read (state, parameters) is the session's business: it gives a `check`. The
 limits of bodies are checked here, as soon as the bytes that break them are there (nsqd specification 1.6). The total of
@@ -20,7 +21,7 @@ This module is hot, once per command or run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from nsqtw.errors import ClientError, LineTooLong
 from nsqtw.protocols.mpub import SIZE_BYTES, HalfMpub, check_count, check_size, check_total, equal_messages, unpack_size
@@ -46,19 +47,18 @@ class Limits(Protocol):
     max_body_size: int
 
 
-class Command(NamedTuple):
-    """
-    One command, or a run of FINs or PUBs. `payload`: the body of IDENTIFY and AUTH alone in a list, the messages of
-    PUB (one for each of a run), DPUB and MPUB, the ids of FIN.
-    """
-
-    verb: bytes
-    params: Sequence[bytes]
-    payload: list[bytes]
+Command = tuple[bytes, Sequence[bytes], list[bytes]]
+"""
+One command, or a run of FINs or PUBs: verb, parameters, payload. That is the body of IDENTIFY and AUTH alone in a list,
+the messages of PUB (one for each of a run), DPUB and MPUB, the ids of FIN.
+"""
 
 
 class V2Codec:
-    """The bytes of one connection. `check(verb, params)` is called before a body is read and may raise ClientError."""
+    """
+    The bytes of one connection. `check(verb, params)` is called before a body is read and may raise ClientError. It is
+    called for each line; of PUBs with the same one, though, which are most, only for the first unless `checks_each`.
+    """
 
     def __init__(self, limits: Limits, check: Callable[[bytes, Sequence[bytes]], None]) -> None:
         self._limits = limits
@@ -68,7 +68,10 @@ class V2Codec:
         self._pieces: list[bytes] = []
         self._pieces_bytes = 0
         self._needed = 0
+        self.checks_each = False
         self._line: bytes = b""
+        self._pub_line = b""  # the last one of a PUB that was right, and what it says
+        self._pub_params: list[bytes] = []
         self._params: list[bytes] = []  # of the command whose body is being read; verb first
         self._stage = ""
         self._mpub = HalfMpub()
@@ -83,8 +86,11 @@ class V2Codec:
 
     def feed(self, chunk: bytes) -> None:
         """Take what was read."""
-        self._pieces.append(chunk)
-        self._pieces_bytes += len(chunk)
+        if self._buffer or self._needed:
+            self._pieces.append(chunk)
+            self._pieces_bytes += len(chunk)
+        else:
+            self._buffer = chunk
 
     def forget(self) -> None:
         """Nothing is read any more: let go of what was, which may be much."""
@@ -110,25 +116,35 @@ class V2Codec:
                 return None
             self._join()
         if not self._params:
-            if self._buffer.startswith(b"FIN ", self._offset):
+            buffer, offset = self._buffer, self._offset
+            if offset == len(buffer):
+                self._drop_used()
+                return None
+            if buffer.startswith(b"FIN ", offset):
                 ids = self._take_fin_run()
                 if ids:
-                    return Command(b"FIN", (), ids)
+                    return b"FIN", (), ids
+            elif self._pub_line and buffer.startswith(self._pub_line, offset) and not self.checks_each:
+                bodies = self._take_pub_run(self._pub_line)
+                if bodies:
+                    return b"PUB", self._pub_params, bodies
             if not self._take_line():
                 return None
             if self._params[0] not in self._readers:
                 params, self._params = self._params, []
-                return Command(params[0], params[1:], [])
+                return params[0], params[1:], []
             self._check(self._params[0], self._params[1:])
         payload = self._readers[self._params[0]]()
         if payload is None:
             if self._offset > _MOST_USED_BYTES:
                 self._drop_used()
             return None
-        params, self._params, self._stage, self._needed = self._params, [], "", 0
-        if params[0] == b"PUB":
-            self._take_pub_run(payload)
-        return Command(params[0], params[1:], payload)
+        (verb, *params), self._params, self._stage, self._needed = self._params, [], "", 0
+        if verb == b"PUB":
+            if len(params) == 1:  # what is remembered is as long as a name
+                self._pub_line, self._pub_params = self._line, params
+            payload += self._take_pub_run(self._line)
+        return verb, params, payload
 
     def interrupted(self) -> ClientError | None:
         """The error for a body that will never be complete; None between commands and inside a line."""
@@ -239,19 +255,21 @@ class V2Codec:
         size, self._expected = self._expected, 0
         return [self._take(size)]
 
-    def _take_pub_run(self, bodies: list[bytes]) -> None:
-        """Add the messages of all complete PUBs with the same line that follow; what is not plain is left."""
-        line, limit = self._line, self._limits.max_msg_size
+    def _take_pub_run(self, line: bytes) -> list[bytes]:
+        """The messages of all complete PUBs with this line from here on; what is not plain is left."""
+        bodies: list[bytes] = []
+        limit = self._limits.max_msg_size
         buffer, offset, end = self._buffer, self._offset, len(self._buffer)
         head = len(line) + SIZE_BYTES
-        while buffer.startswith(line, offset) and end - offset >= head:
-            size = unpack_size(buffer, offset + len(line))[0]
-            stop = offset + head + size
+        while buffer.startswith(line, offset) and (start := offset + head) <= end:
+            size = unpack_size(buffer, start - SIZE_BYTES)[0]
+            stop = start + size
             if not 0 < size <= limit or stop > end:
                 break
-            bodies.append(buffer[offset + head : stop])
+            bodies.append(buffer[start:stop])
             offset = stop
         self._offset = offset
+        return bodies
 
     def _read_messages(self) -> list[bytes] | None:
         """MPUB. What was read is in `_mpub` until the last message is there."""

@@ -12,39 +12,42 @@ from nsqtw.errors import ClientError
 from nsqtw.options import Options
 from nsqtw.protocols.frames import OK
 from nsqtw.protocols.parameters import decimal, duration_ns, unparsed
-from nsqtw.protocols.replies import Place
+from nsqtw.protocols.replies import Place, Replies
 
 if TYPE_CHECKING:
     from nsqtw.protocols.v2 import V2Session
 
 
-class Publish:
+class Publish(Place):
     """
-    One command, or a run of PUBs, of `session`; the reply goes to `place`. `flies`: it is answered after this turn.
+    The place of the reply to one command, or to a run of PUBs, of `session`: `message_count` messages for `topic`.
+    `flies`: it is answered after this turn.
     """
 
-    __slots__ = ("_count", "_place", "_session", "_topic", "_verb", "flies")
+    __slots__ = ("_message_count", "_session", "_topic", "_verb", "flies")
 
-    def __init__(self, session: V2Session, place: Place, verb: str, topic: str, count: int) -> None:
+    def __init__(self, session: V2Session, replies: Replies, verb: bytes, topic: str, message_count: int) -> None:
+        super().__init__(replies)
         self.flies = False
         self._session = session
-        self._place = place
         self._verb = verb
         self._topic = topic
-        self._count = count
+        self._message_count = message_count
 
-    def __call__(self, error: Exception | None) -> None:
+    def settled(self, error: Exception | None) -> None:
+        """What became of it: the waiter of the publish."""
         if self.flies:
             self._session.flying_count -= 1
         if error is None:
             counts = self._session.client.pub_counts
-            counts[self._topic] = counts.get(self._topic, 0) + self._count
+            counts[self._topic] = counts.get(self._topic, 0) + self._message_count
             # A run of PUBs is one publish with a reply for each.
-            replies = self._count if self._verb == "PUB" else 1
-            self._place.fill(OK * replies, count=replies)
+            count = self._message_count if self._verb == b"PUB" else 1
+            self.fill(OK * count, count=count)
         else:
-            failure = ClientError(f"E_{self._verb}_FAILED", f"{self._verb} failed {error}")
-            self._place.fill(self._session.error_frame(failure), is_last=True)
+            verb = self._verb.decode()
+            failure = ClientError(f"E_{verb}_FAILED", f"{verb} failed {error}")
+            self.fill(self._session.error_frame(failure), is_last=True)
 
 
 def delay_ms_of(parameter: bytes, options: Options) -> int:

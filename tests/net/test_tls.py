@@ -193,6 +193,7 @@ def test_back_pressure_reaches_the_socket(guard: Guard) -> None:
     client, transport = guard.connect_securely()
     assert transport.producer is next(iter(guard.factory.connections))
     client.send(b"SUB t c\nNOP\n")
+    guard.turn()
     assert not transport.reading  # until the channel is saved
     guard.settle()
     assert transport.reading

@@ -40,14 +40,15 @@ def fin(message_id: bytes, *more: bytes) -> tuple[Any, ...]:
 
 def taken_apart(taken: Command) -> Iterator[tuple[Any, ...]]:
     """The commands that a run stands for."""
-    if taken.verb == b"FIN" and taken.payload:
-        for message_id in taken.payload:
+    verb, params, payload = taken
+    if verb == b"FIN" and payload:
+        for message_id in payload:
             yield fin(message_id)
-    elif taken.verb == b"PUB":
-        for body in taken.payload:
-            yield command(b"PUB", *taken.params, payload=[body])
+    elif verb == b"PUB":
+        for body in payload:
+            yield command(b"PUB", *params, payload=[body])
     else:
-        yield command(taken.verb, *taken.params, payload=taken.payload)
+        yield command(verb, *params, payload=payload)
 
 
 def drain(codec: V2Codec) -> Found:

@@ -30,7 +30,7 @@ def feed(reader: V2Codec, data: bytes, size: int = CHUNK) -> list[bytes]:
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
         while (command := reader.next_command()) is not None:
-            found += command.payload
+            found += command[2]
     return found
 
 

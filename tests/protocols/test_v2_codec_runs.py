@@ -67,6 +67,32 @@ def test_only_commands_with_a_body_are_checked_before_it() -> None:
     assert check.asked == [(b"MPUB", (b"t",))]
 
 
+def test_the_line_of_a_pub_is_checked_until_it_was_right() -> None:
+    check = Picky()
+    codec = V2Codec(Limits, check)
+    for chunk in (pub(b"a"), pub(b"b") + b"NOP\n" + pub(b"c"), pub(b"d", topic=b"u"), pub(b"e", topic=b"u")):
+        codec.feed(chunk)
+        assert drain(codec)
+    assert check.asked == [(b"PUB", (b"t",)), (b"PUB", (b"u",))]
+    codec.checks_each = True
+    codec.feed(pub(b"f", topic=b"u"))
+    assert drain(codec)
+    codec.feed(b"PUB bad\n")
+    with pytest.raises(ClientError, match="E_BAD_TOPIC no"):
+        codec.next_command()
+    assert check.asked[2:] == [(b"PUB", (b"u",)), (b"PUB", (b"bad",))]
+
+
+@pytest.mark.parametrize("size", [0, -1, Limits.max_msg_size + 1])
+def test_a_pub_with_a_line_that_was_right_may_still_be_wrong(size: int) -> None:
+    codec = V2Codec(Limits, accept)
+    codec.feed(pub(b"a"))
+    assert drain(codec)
+    codec.feed(b"PUB t\n" + int32(size))
+    with pytest.raises(ClientError, match="E_BAD_MESSAGE"):
+        codec.next_command()
+
+
 # -- work
 
 

@@ -32,6 +32,8 @@ def test_command_lines_are_said_at_debug() -> None:
     client.send(b"RDY 1\nNOP\n" + pub(b"a", b"b") + mpub(b"c", b"d") + dpub(5, b"e"))
     commands = [line.removeprefix("debug: PROTOCOL(V2): [1.2.3.4:5] ") for line in said(stage, "PROTOCOL(V2): [")]
     assert commands == ["[SUB t c]", "[RDY 1]", "[NOP]", "[PUB t]", "[PUB t]", "[MPUB t]", "[DPUB t 5]"]
+    client.send(pub(b"f"))
+    assert len(said(stage, "[PUB t]")) == 1
 
 
 def test_messages_are_said_with_id_and_length_and_so_is_the_credit() -> None:
