@@ -16,8 +16,9 @@ The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
     GET    /v2/openapi.json                                                 openapi
 
 Theory of operation. There is one table of routes and no tree of resources. A request (http_request) looks its route
-up when its headers are there, takes in as much of its body as the route allows, and calls the handler once. The
-handler returns the answer, or None and gives the broker a waiter; waiters are answered at the end of the pump's turn.
+up when its headers are there, takes in as much of its body as the route allows, and calls the handler once; a publish
+with a head that was read before (http_heads) has its route from then. The handler returns the answer, or None and gives
+the broker a waiter; waiters are answered at the end of the pump's turn.
 
     bytes ─▶ http_connection ─▶ http_request ─▶ http_routing ─▶ handler ─▶ topic.put(..., waiter)
                                   answer ◀── flush, at the end of the turn ◀── waiter ◀── commit
@@ -43,6 +44,7 @@ from nsqtw.net.http_config import Configuration
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_door import HttpDoor
+from nsqtw.net.http_heads import KnownHeads
 from nsqtw.net.http_log import LogReading
 from nsqtw.net.http_publish import Publishing
 from nsqtw.net.http_replay import Replay
@@ -71,6 +73,7 @@ class HttpFactory(HTTPFactory):
         self.limits = limits
         self.door = door
         self.is_local = is_local
+        self.heads = KnownHeads()
         self.connections: set[HttpConnection] = set()
 
     def buildProtocol(self, addr: Any) -> Any:

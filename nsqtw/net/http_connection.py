@@ -14,6 +14,7 @@ twisted.web's HTTP connection, where NSQ's clients expect another behaviour.
   who may ask what: trailers that are no header fields, other transfer codings, chunks in HTTP/1.0 or behind bare LFs.
   A request whose lines end with a bare LF is the last one of its connection.
 - The next request waits until the client has read most of the answers before it.
+- A whole request whose head was read before is served without reading it again (http_heads).
 
 Twisted tells the request line only once the body is there, so `_command`, `_path` and `_version` are read here;
 and `_respondToBadRequestAndDisconnect` is the only door to what is answered to a client that speaks no HTTP.
@@ -42,9 +43,11 @@ from nsqtw.net.http_answers import (
     UNEXPECTED,
     Answer,
 )
+from nsqtw.net.http_heads import Head
 from nsqtw.net.http_patience import ANSWER, BODY, DROPPED, HEAD, IDLE, Patience
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.peer import address_text
+from nsqtw.net.tcp import READ_BYTES
 from nsqtw.net.unfinished import SMALL_BYTES
 from nsqtw.rights import Applicant
 
@@ -84,11 +87,25 @@ class HttpConnection(HTTPChannel):
     _served_count = 0
     _done_and_unread: HttpRequest | None = None
     """A request that is answered, while the client has not read the answers; the next one waits behind it."""
-    _write_some: Callable[[bytes], object] | None = None
+    _was_paused = False
+    """Whether the transport may have been told not to read since the end of the last request."""
+    _is_between = True
+    """Whether nothing has come since the end of the last request: then a whole one may be taken as it is."""
+    _chunk = b""
+    """What came first of the request whose head is being read, if it came when there was nothing else."""
+    _send_some: Callable[[bytes], int] | None = None
+    """The socket's own, as long as nothing waits to be written before what it is given."""
 
     # -- from the transport
 
     def dataReceived(self, data: bytes) -> None:
+        if self._is_between:
+            self._is_between = False
+            known = self.factory.heads.match(data)
+            if known is not None:
+                self._repeat(*known)
+                return
+            self._chunk = data
         if self.line_mode:
             end = data.find(b"\n")
             if end >= 0 and (data[end - 1 : end] or self._buffer[-1:]) != b"\r":
@@ -104,7 +121,9 @@ class HttpConnection(HTTPChannel):
         super().connectionMade()  # type: ignore[no-untyped-call]
         if hasattr(self.transport, "setTcpKeepAlive"):
             self.transport.setTcpKeepAlive(True)
-        self._write_some = getattr(self.transport, "writeSomeData", None)
+        self.transport.bufferSize = READ_BYTES
+        socket = getattr(self.transport, "socket", None)
+        self._send_some = None if socket is None else socket.send
         limits = self.factory.limits
         self._patience = Patience(self, limits, self.factory.pump.now())
         limits.rounds.join(self)
@@ -128,6 +147,10 @@ class HttpConnection(HTTPChannel):
 
     def writeConnectionLost(self) -> None:
         """Only we end the writing side, and then the whole connection."""
+
+    def pauseProducing(self) -> None:
+        self._was_paused = True
+        super().pauseProducing()  # type: ignore[no-untyped-call]
 
     def resumeProducing(self) -> None:
         super().resumeProducing()  # type: ignore[no-untyped-call]
@@ -215,19 +238,23 @@ class HttpConnection(HTTPChannel):
     def send(self, data: bytes) -> None:
         """
         Write `data`. As long as the socket takes all of it at once, without a round through the reactor, which for an
-        answer of this size costs more than making it: a publish takes 40 us with this and 46 without.
+        answer of this size costs more than making it: a publish took 40 us with this and 46 without. Asking the socket
+        and not the transport spares 0.5 us more.
         """
-        if self._write_some is not None:
-            written = self._write_some(data)
+        if self._send_some is not None:
+            try:
+                written = self._send_some(data)
+            except OSError:  # it is full; or broken, which the reactor will find, too
+                written = 0
             if written == len(data):
                 return
-            self._write_some = None  # the transport has something to write from now on, and knows about order
-            if isinstance(written, int):
-                data = data[written:]
+            self._send_some = None  # the transport has something to write from now on, and knows about order
+            data = data[written:]
         self.transport.write(data)
 
     def hold(self) -> None:
         """Read no more for now: nobody has shown yet that what comes is worth the memory."""
+        self._was_paused = True
         self._networkProducer.pauseProducing()
 
     def go_on(self) -> None:
@@ -277,6 +304,9 @@ class HttpConnection(HTTPChannel):
                 self._end(request, answer)
         elif answer is not None:
             request.answer(answer)
+        elif self.persistent and not fields.get(b"Expect") and (head := request.head) is not None:
+            self.factory.heads.learn(self._chunk, head)
+        self._chunk = b""
 
     def requestDone(self, request: HttpRequest) -> None:
         if self._is_over:
@@ -286,6 +316,14 @@ class HttpConnection(HTTPChannel):
             self._networkProducer.pauseProducing()
             return
         self._served_count += 1
+        self._is_between = not self._buffer
+        if self.persistent and not (self._dataBuffer or self._was_paused or self.peer_is_done):
+            # The usual end: nothing has come meanwhile, nothing is to be resumed. It spares a publish 1 us of 20.
+            self.requests.clear()
+            self._handlingRequest = False
+            self.line_mode = 1
+            return
+        self._was_paused = False
         super().requestDone(request)  # type: ignore[no-untyped-call]
         if self.peer_is_done:
             self._leave_when_done()
@@ -303,6 +341,14 @@ class HttpConnection(HTTPChannel):
             self._end(request, MALFORMED)
 
     # -- inside
+
+    def _repeat(self, head: Head, body: bytes) -> None:
+        """Serve a whole request whose head was read before; twisted.web takes it that it has read it again."""
+        request = HttpRequest(self)
+        self.requests.append(request)
+        self._handlingRequest = True
+        self.line_mode = 0
+        request.repeat(head, body)
 
     def _choose_decoder(self, name: bytes, value: bytes) -> bool:
         """Content-Length and Transfer-Encoding say how the body ends: one of them, once, and no coding but chunks."""
