@@ -5,7 +5,9 @@
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
 # make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
 # make crash        brokers are made to crash, and what they promised is checked; MINUTES=60, SEED=1 as an earlier run
-# make bench        messages a second; PEER=/path/to/nsqd to compare
+# make bench        messages a second and latencies; PEER=/path/to/nsqd to compare, TOOLS=/dir/of/bench_writer to use them
+# make bench-plots  rates against message size and number of channels, drawn to rates.png; PEER=/path/to/nsqd to compare
+# make bench-shapes how cost and memory grow with topics, connections and backlogs
 # make bench-spark  rows a second through the connector for Spark
 # make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
 # make venv         only .venv with everything in it
@@ -27,7 +29,7 @@ PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
 # failed runs once more, alone. What fails twice has failed.
 AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --last-failed-no-failures=none; }
 
-.PHONY: run demo test fuzz conformance clients crash bench bench-durability bench-spark venv
+.PHONY: run demo test fuzz conformance clients crash bench bench-plots bench-shapes bench-durability bench-spark venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -62,7 +64,13 @@ crash: $(EVERYTHING)
 	@$(BIN)/python -m tests.crash $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
 
 bench: $(EVERYTHING)
-	@$(BIN)/python -m tests.bench $(if $(PEER),--peer '$(PEER)')
+	@$(BIN)/python -m tests.bench --json bench.json $(if $(PEER),--peer '$(PEER)') $(if $(TOOLS),--tools '$(TOOLS)')
+
+bench-plots: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
+
+bench-shapes: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench.shapes
 
 bench-durability: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.durability $(if $(PEER),--peer '$(PEER)')

@@ -14,6 +14,8 @@ SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
 TEST = [
     "coverage>=7.6",
     "hypothesis>=6.120",
+    # Draws the figures of the bench.
+    "matplotlib>=3.9",
     "mypy>=2.4,<3",
     "mypy-zope>=1.0.17,<2",
     "pytest>=9,<10",

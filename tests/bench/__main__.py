@@ -1,5 +1,5 @@
 """
-``python -m tests.bench``: the table of rates, of one broker or of two alternately.
+``python -m tests.bench``: the table of rates and latencies, of one broker or of several alternately.
 """
 
 import argparse
@@ -16,17 +16,21 @@ from .errors import BenchError
 from .report import Summary
 from .server import Broker, default_executable, running
 from .sides import Side, measure
+from .tools import tool_cases
 
 FULL = Size(seconds=3.0, messages=400_000)
 QUICK = Size(seconds=0.25, messages=20_000)
+IN_MEMORY = ["--mem-queue-size=1000000"]
+"""With this nsqd writes nothing to disk here: its fastest."""
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__, epilog=report.LEGEND)
     parser.add_argument("--nsqd", type=Path, default=default_executable(), help="our broker (default: %(default)s)")
     parser.add_argument("--args", default="", help="more flags for it, in one string")
-    parser.add_argument("--peer", type=Path, help="another nsqd, run alternately with ours")
-    parser.add_argument("--peer-args", default="", help="more flags for the peer, in one string")
+    parser.add_argument("--peer", type=Path, help="another nsqd, run alternately with ours, twice: memory and defaults")
+    parser.add_argument("--peer-args", help="run the peer once, with these flags, in one string")
+    parser.add_argument("--tools", type=Path, metavar="DIR", help="where NSQ's bench_writer and bench_reader are")
     parser.add_argument("--rounds", type=int, help="rounds of each case (default: 3, quick: 1)")
     parser.add_argument("--seconds", type=float, help=f"how long publishers run (default: {FULL.seconds:g})")
     parser.add_argument("--messages", type=int, help=f"size of a backlog (default: {FULL.messages})")
@@ -35,11 +39,27 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rounds there as JSON, too")
     options = parser.parse_args(argv)
-    known = [case.name for case in CASES]
+    known = [case.name for case in _cases(options)]
     for name in options.only or []:
         if name not in known:
             parser.error(f"no case is named {name!r}; there are {', '.join(known)}")
     return options
+
+
+def _cases(options: argparse.Namespace) -> list[Case]:
+    return [*CASES, *(tool_cases(options.tools) if options.tools else [])]
+
+
+def _sides(options: argparse.Namespace) -> list[Side]:
+    """
+    Ours first. A peer stands twice beside it, at its fastest and as it is, unless its flags are given.
+    """
+    ours = Side("ours", options.nsqd, shlex.split(options.args))
+    if not options.peer:
+        return [ours]
+    if options.peer_args is not None:
+        return [ours, Side("peer", options.peer, shlex.split(options.peer_args))]
+    return [ours, Side("memory", options.peer, IN_MEMORY), Side("defaults", options.peer, [])]
 
 
 def _size(options: argparse.Namespace) -> Size:
@@ -80,13 +100,11 @@ def main(argv: list[str]) -> int:
     Run the benchmark. Returns the exit status: 1 when a broker failed or miscounted.
     """
     options = _arguments(argv)
-    cases = [case for case in CASES if not options.only or case.name in options.only]
+    cases = [case for case in _cases(options) if not options.only or case.name in options.only]
     if options.list:
         print("\n".join(f"{case.name:<14} {case.title} ({case.unit})" for case in cases))
         return 0
-    sides = [Side("ours", options.nsqd, shlex.split(options.args))]
-    if options.peer:
-        sides.append(Side("peer", options.peer, shlex.split(options.peer_args)))
+    sides = _sides(options)
     size, rounds = _size(options), options.rounds or (1 if options.quick else 3)
     commands = {side.name: shlex.join([str(side.executable), *side.flags]) for side in sides}
     machine = report.machine()

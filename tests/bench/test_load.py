@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.bench import load, plan, report, wire
-from tests.bench.cases import CASES, Figure
+from tests.bench.cases import CASES, Bar, Figure, Size
 from tests.bench.errors import BrokerFailed, WrongCount
 from tests.bench.load import Run
 from tests.bench.plan import Consuming, Plan
-from tests.bench.server import running
+from tests.bench.server import default_executable, running
+from tests.bench.tools import tool_cases
 from tests.bench.watch import Sample
 
 BODY = wire.body(200)
@@ -271,14 +272,42 @@ def test_a_program_that_is_no_broker_is_told_in_one_line(tmp_path: Path) -> None
         raise AssertionError("it must not get here")
 
 
-def test_the_table_shows_medians_and_the_ratio() -> None:
+def test_the_table_shows_medians_and_the_ratios() -> None:
     ours = report.Summary.of([Figure(1000, seconds, 0.002, 0.001) for seconds in (1.0, 0.5, 2.0)])
-    peer = report.Summary.of([Figure(1000, 2.0, 0.008, 0.001)])
-    assert (1000.0, 2.0, 500.0) == (ours.rate, ours.cost_us, peer.rate)
-    assert (2.0, 0.25) == report.ratios(ours, peer)
-    rows = report.lines(CASES[0], {"ours": ours, "peer": peer})
-    assert 3 == len(rows)
-    assert rows[0].startswith(CASES[0].title) and rows[2].split() == ["ratio", "2.00", "0.25"]
+    memory = report.Summary.of([Figure(1000, 1.0, 0.008, 0.001)])
+    defaults = report.Summary.of([Figure(1000, 2.0, 0.008, 0.001)])
+    assert (1000.0, 2.0, 500.0) == (ours.rate, ours.cost_us, defaults.rate)
+    case = replace(CASES[0], bar=Bar(1.2, 2.0))
+    rows = report.lines(case, {"ours": ours, "memory": memory, "defaults": defaults})
+    assert 5 == len(rows)
+    assert rows[0].startswith(case.title)
+    assert rows[3].split() == "ratio 1.00 0.25 to memory; bar 1.2: below".split()
+    assert rows[4].split() == "ratio 2.00 0.25 to defaults; bar 2.0".split()
+
+
+def test_a_shorter_latency_is_a_higher_ratio_and_both_have_to_reach_the_bar() -> None:
+    ours = report.Summary.of([Figure(1000, 1.0, 0.002, 0.0, p50_us=50.0, p99_us=400.0)])
+    peer = report.Summary.of([Figure(1000, 1.0, 0.002, 0.0, p50_us=100.0, p99_us=100.0)])
+    case = replace(CASES[0], bar=Bar(1.0, 0.2))
+    row = report.lines(case, {"ours": ours, "memory": peer})[2]
+    assert row.endswith("to memory, p50 2.00, p99 0.25; bar 1.0: below")
+    assert report.Ratio.of(ours, peer).reaches(case, "defaults")
+
+
+def test_nsq_s_own_programs_drive_a_case(tmp_path: Path) -> None:
+    """They are no part of this project: here a program of the same name says what they say."""
+    for name in ("bench_writer", "bench_reader"):
+        program = tmp_path / name
+        program.write_text(
+            "#!/bin/sh\necho '[x] 2026/01/01 00:00:00 duration: 2.1s - 53.406mb/s - 280000.000ops/s - 3.571us/op' >&2\n"
+        )
+        program.chmod(0o755)
+    with running(default_executable(), []) as broker:
+        rates = [case.measure(broker, case.name, Size(0.5, 0)).rate for case in tool_cases(tmp_path)]
+        assert rates == [280_000] * 4
+        program.write_text("#!/bin/sh\necho 'connection refused' >&2\nexit 2\n")
+        with pytest.raises(BrokerFailed, match="bench_reader exited with 2: connection refused"):
+            tool_cases(tmp_path)[1].measure(broker, "t", Size(0.5, 0))
 
 
 def test_a_sample_is_shown_in_megabytes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,24 @@ def test_durability_is_measured_side_by_side() -> None:
     assert "PUB 200 B, 64 connections" in head and set(line) <= set("| -")
     assert [row.split(" | ")[0] for row in rows] == ["| dummy", "| sqlite, fsync"]
     assert all(row.count(" ± ") == 3 for row in rows)
+
+
+def test_rates_are_drawn_against_sizes_and_channels(tmp_path: Path) -> None:
+    picture = tmp_path / "rates.png"
+    table = run("tests.bench.sweep", "--seconds", "0.05", "--rounds", "1", "--png", str(picture))
+    assert "65,536 bytes a message" in table and "16 channels" in table
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_shapes_are_measured() -> None:
+    table = run("tests.bench.shapes", "--quick")
+    for verdict in (
+        "200 topics, to one topic",
+        "of 200 idle connections",
+        "with 200 topics and channels",
+        "100,000 wait",
+    ):
+        assert verdict in table
 
 
 @pytest.mark.parametrize(
