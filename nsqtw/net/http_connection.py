@@ -22,9 +22,8 @@ and `_respondToBadRequestAndDisconnect` is the only door to what is answered to 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IHalfCloseableProtocol
@@ -35,15 +34,13 @@ from twisted.web.http import HTTPChannel, _ChunkedTransferDecoder, _MalformedChu
 from zope.interface import implementer
 
 from nsqtw.net.http_answers import (
-    BAD_HOST,
     HEADERS_TOO_LARGE,
     MALFORMED,
-    NO_HOST,
     TOO_MUCH_UNFINISHED,
-    UNEXPECTED,
     Answer,
 )
-from nsqtw.net.http_heads import Head
+from nsqtw.net.http_fields import is_field, mistake_in, persists, read_field
+from nsqtw.net.http_heads import LONGEST, Head
 from nsqtw.net.http_patience import ANSWER, BODY, DROPPED, HEAD, IDLE, Patience
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.peer import address_text
@@ -56,15 +53,13 @@ if TYPE_CHECKING:
     from nsqtw.upgrades import Secured
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+\-.:;=@\[\]_~]*")
-_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+_LINE_END = b"\r\n"
+_HEAD_END = 2 * _LINE_END
 _LENGTH_FIELDS = frozenset((b"Content-Length", b"Transfer-Encoding"))
 _LONGEST_LENGTH = 256
 """Bytes of a field that says how long the body is."""
 _LONGEST_HEAD = 1024 * 1024 + 4096
 _MOST_FIELDS = 5000
-_REMEMBERED = 256
-_LONGEST_REMEMBERED = 256
 
 
 @implementer(IHalfCloseableProtocol)
@@ -91,8 +86,8 @@ class HttpConnection(HTTPChannel):
     """Whether the transport may have been told not to read since the end of the last request."""
     _is_between = True
     """Whether nothing has come since the end of the last request: then a whole one may be taken as it is."""
-    _chunk = b""
-    """What came first of the request whose head is being read, if it came when there was nothing else."""
+    _head = b""
+    """The head that is being read, if it came as a whole."""
     _send_some: Callable[[bytes], int] | None = None
     """The socket's own, as long as nothing waits to be written before what it is given."""
 
@@ -105,7 +100,7 @@ class HttpConnection(HTTPChannel):
             if known is not None:
                 self._repeat(*known)
                 return
-            self._chunk = data
+            data = self._read_head(data)
         if self.line_mode:
             end = data.find(b"\n")
             if end >= 0 and (data[end - 1 : end] or self._buffer[-1:]) != b"\r":
@@ -265,7 +260,7 @@ class HttpConnection(HTTPChannel):
     # -- from HTTPChannel
 
     def headerReceived(self, line: bytes) -> bool:
-        found = _field(line) if len(line) <= _LONGEST_REMEMBERED else _read_field(line)
+        found = read_field(line)
         if found is None:
             self._respondToBadRequestAndDisconnect()
             return False
@@ -287,8 +282,8 @@ class HttpConnection(HTTPChannel):
         request: HttpRequest = self.requests[-1]
         fields, version = request.requestHeaders, self._version
         self._field_count = 0
-        self.persistent = _persists(fields.get(b"Connection"), version) and not self._has_bare_lines
-        mistake = _mistake(fields, version)
+        self.persistent = persists(fields.get(b"Connection"), version) and not self._has_bare_lines
+        mistake = mistake_in(fields, version)
         if self.length is None and (self._has_bare_lines or version != b"HTTP/1.1"):
             mistake = MALFORMED
         if mistake is not None:
@@ -305,8 +300,8 @@ class HttpConnection(HTTPChannel):
         elif answer is not None:
             request.answer(answer)
         elif self.persistent and not fields.get(b"Expect") and (head := request.head) is not None:
-            self.factory.heads.learn(self._chunk, head)
-        self._chunk = b""
+            self.factory.heads.learn(self._head, head)
+        self._head = b""
 
     def requestDone(self, request: HttpRequest) -> None:
         if self._is_over:
@@ -341,6 +336,22 @@ class HttpConnection(HTTPChannel):
             self._end(request, MALFORMED)
 
     # -- inside
+
+    def _read_head(self, data: bytes) -> bytes:
+        """
+        Read the head that `data` starts with, if that is whole, and return what is left to be read. LineReceiver, which
+        copies what follows a line for each line, takes 3 us longer for a head of 8 lines.
+        """
+        stop = data.find(_HEAD_END, 0, LONGEST) + len(_HEAD_END)
+        if stop < len(_HEAD_END) or data.find(b"\n") != data.find(b"\r\n") + 1:
+            return data
+        self._head, self._buffer = data[:stop], data[stop:]
+        for line in self._head[: -len(_LINE_END)].split(_LINE_END):
+            self.lineReceived(line)  # type: ignore[no-untyped-call]
+            if self.transport.disconnecting:
+                self._buffer = b""
+                break
+        return b""
 
     def _repeat(self, head: Head, body: bytes) -> None:
         """Serve a whole request whose head was read before; twisted.web takes it that it has read it again."""
@@ -407,44 +418,10 @@ class _Chunks(_ChunkedTransferDecoder):
     def _dataReceived_TRAILER(self) -> bool:
         count = len(self._trailerHeaders)
         goes_on = super()._dataReceived_TRAILER()
-        if len(self._trailerHeaders) > count and _FIELD.fullmatch(self._trailerHeaders[-1]) is None:
+        if len(self._trailerHeaders) > count and not is_field(self._trailerHeaders[-1]):
             raise _MalformedChunkedDataError("A trailer is no header field")
         return goes_on
 
 
 def _ignore(data: bytes) -> None:
     """What comes behind the end."""
-
-
-def _read_field(line: bytes) -> tuple[bytes, bytes] | None:
-    """Name and value of a header field; None when it is none."""
-    found = _FIELD.fullmatch(line)
-    return (found[1].title(), found[2].rstrip(b" \t")) if found else None
-
-
-_field = lru_cache(_REMEMBERED)(_read_field)
-"""A client sends the same fields every time, and reading them takes longer than all else of a request's head."""
-
-
-def _mistake(fields: dict[bytes, bytes], version: bytes) -> Answer | None:
-    """What is answered to a request for its header fields alone; None when they are good."""
-    host = fields.get(b"Host")
-    if host is None:
-        if version == b"HTTP/1.1":
-            return NO_HOST
-    elif _HOST.fullmatch(host) is None:
-        return BAD_HOST
-    expected = fields.get(b"Expect")
-    return UNEXPECTED if expected and b"100-continue" not in _words(expected) else None
-
-
-def _persists(field: bytes | None, version: bytes) -> bool:
-    """Whether another request may follow, by what the Connection field says."""
-    words = _words(field) if field else []
-    if version == b"HTTP/1.1":
-        return b"close" not in words
-    return b"keep-alive" in words and b"close" not in words
-
-
-def _words(field: bytes) -> list[bytes]:
-    return [word.strip() for word in field.lower().split(b",")]

@@ -21,24 +21,22 @@ This module is hot, once per request.
 
 from __future__ import annotations
 
-from attrs import frozen
+from typing import NamedTuple
 
 from nsqtw.net.http_routing import Route
 
 MOST = 1024
-"""Heads that are kept; behind them the oldest one goes."""
-LONGEST = 1024
-"""Bytes of a head that is kept."""
+"""Heads that are kept; then all of them go, and those that are in use come back with their next requests."""
+LONGEST = 2048
+"""Bytes of a head that may be kept."""
 
 _BEFORE_LENGTH = b"ength: "
 """The end of `start`. Clients do not agree on how the first letter is written."""
 _LENGTH_FIELD = b"\r\ncontent-length: "
 _MOST_DIGITS = 18
-_END = b"\r\n\r\n"
 
 
-@frozen
-class Head:
+class Head(NamedTuple):
     """What a request says before its body, and where that leads."""
 
     method: bytes
@@ -49,14 +47,12 @@ class Head:
 
 
 class KnownHeads:
-    """At most `most` heads; with 0 none is known."""
+    """At most MOST heads."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._known: dict[bytes, tuple[bytes, Head]] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
+        self._once: set[int] = set()
+        """The hashes of heads that came once. Some clients never send the same head again."""
 
     def match(self, data: bytes) -> tuple[Head, bytes] | None:
         """The head and the body, if `data` is one whole request behind a head that is known."""
@@ -74,18 +70,22 @@ class KnownHeads:
 
     def learn(self, data: bytes, head: Head) -> None:
         """
-        `head` was read in `data`, and means the same whatever length it says. It is kept if all of it is there, at the
-        beginning (an empty line may precede a head), and if it says a length.
+        `data` was read as `head`, and means the same whatever length it says: to be kept, if it says one, and comes for
+        the second time.
         """
-        at = data.find(_BEFORE_LENGTH, 0, LONGEST) + len(_BEFORE_LENGTH)
+        if hash(data) not in self._once:
+            _make_room(self._once)
+            self._once.add(hash(data))
+            return
+        at = data.find(_BEFORE_LENGTH) + len(_BEFORE_LENGTH)
         end = data.find(b"\r", at, at + _MOST_DIGITS + 1)
-        stop = data.find(_END, 0, LONGEST) + len(_END)
         start = data[:at]
-        if not (start.startswith(head.method) and start.lower().endswith(_LENGTH_FIELD)):
-            return
-        if not (data[at:end].isdigit() and at < end < stop):
-            return
-        self._known.pop(start, None)
-        self._known[start] = (data[end:stop], head)
-        if len(self._known) > self._most:
-            del self._known[next(iter(self._known))]
+        # An empty line may precede a head, but only once.
+        if start.startswith(head.method) and start.lower().endswith(_LENGTH_FIELD) and data[at:end].isdigit():
+            _make_room(self._known)
+            self._known[start] = (data[end:], head)
+
+
+def _make_room(known: dict[bytes, tuple[bytes, Head]] | set[int]) -> None:
+    if len(known) >= MOST:
+        known.clear()
