@@ -4,6 +4,7 @@ One HTTP request: its body comes in, its handler is called once, an answer goes 
     begin             the headers are there        a dead end, no right or too large a body: answered at once
     handleContentChunk                             kept up to the route's limit; what is beyond is dropped
     requestReceived   the body is there            the handler is called, and answers now or later
+    repeat            all of that at once          for a head that was read before
     flush             the pump's turn ends         what was answered later is written
 
 Theory of operation. A request that is answered before its body was read keeps its connection: the rest of the body is
