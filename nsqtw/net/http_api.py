@@ -16,8 +16,9 @@ The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
     GET    /v2/openapi.json                                                 openapi
 
 Theory of operation. There is one table of routes and no tree of resources. A request (http_request) looks its route
-up when its headers are there, takes in as much of its body as the route allows, and calls the handler once. The
-handler returns the answer, or None and gives the broker a waiter; waiters are answered at the end of the pump's turn.
+up when its headers are there, takes in as much of its body as the route allows, and calls the handler once; a publish
+with a head that was read before (http_heads) has its route from then. The handler returns the answer, or None and gives
+the broker a waiter; waiters are answered at the end of the pump's turn.
 
     bytes ─▶ http_connection ─▶ http_request ─▶ http_routing ─▶ handler ─▶ topic.put(..., waiter)
                                   answer ◀── flush, at the end of the turn ◀── waiter ◀── commit

@@ -9,6 +9,7 @@ from twisted.web.http import HTTPFactory
 from nsqtw.net.gate import Refusal
 from nsqtw.net.http_answers import TOO_MANY_CONNECTIONS
 from nsqtw.net.http_connection import HttpConnection
+from nsqtw.net.http_heads import KnownHeads
 from nsqtw.net.http_routing import Decided, OneAnswer, Routes
 from nsqtw.net.limits import Limits
 from nsqtw.net.turns import Turns
@@ -43,6 +44,7 @@ class HttpFactory(HTTPFactory):
         self.limits = limits
         self.door = door
         self.is_local = is_local
+        self.heads = KnownHeads()
         self.connections: set[HttpConnection] = set()
 
     def buildProtocol(self, addr: Any) -> Any:

@@ -73,6 +73,7 @@ class Publishing:
                 logged=False,
                 needs=PUBLISH,
                 about=("topic",),
+                repeats=True,
             ),
             Route(
                 b"POST",
@@ -84,6 +85,7 @@ class Publishing:
                 logged=False,
                 needs=PUBLISH,
                 about=("topic",),
+                repeats=True,
             ),
         ]
 
@@ -123,7 +125,10 @@ class Publishing:
         """The topic, created when there is none, also when the request is refused for something else. Refused."""
         if name is None:
             raise Refused(_MISSING_TOPIC)
-        if name not in self._broker.topics and not is_valid_name(name):
+        topic = self._broker.topics.get(name)
+        if topic is not None and not self._broker.stopping:
+            return topic
+        if topic is None and not is_valid_name(name):
             raise Refused(_INVALID_TOPIC)
         if self._broker.stopping:
             raise Refused(EXITING)

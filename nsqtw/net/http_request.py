@@ -4,6 +4,7 @@ One HTTP request: its body comes in, its handler is called once, an answer goes 
     begin             the headers are there        a dead end, no right or too large a body: answered at once
     handleContentChunk                             kept up to the route's limit; what is beyond is dropped
     requestReceived   the body is there            the handler is called, and answers now or later
+    repeat            all of that at once          for a head that was read before
     flush             the pump's turn ends         what was answered later is written
 
 Theory of operation. A request that is answered before its body was read keeps its connection: the rest of the body is
@@ -32,6 +33,7 @@ from nsqtw.interfaces import Waiter
 from nsqtw.net.go_time import duration_text
 from nsqtw.net.http_answers import INTERNAL_ERROR, MALFORMED, Answer, Refused, stream_head
 from nsqtw.net.http_door import secret_in
+from nsqtw.net.http_heads import Head
 from nsqtw.net.http_origin import sent_by_a_page
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_routing import BODY_IGNORED, FREE, Route
@@ -65,33 +67,34 @@ class Streamer(Protocol):
 class HttpRequest:
     """A request on `connection`, made when its first line arrives."""
 
+    target = b""
+    is_complete = False
+    """Whether all of it was read."""
+    is_answered = False
+    size = 0
+    """Bytes of the body that were kept."""
+    is_overlong = False
+    """Whether the body is longer than the route allows."""
+    is_broken = False
+    """Whether the body ended before its end."""
+    is_held = False
+    """Whether it is not known yet if the request may be served."""
+    _is_due = False
+    """Whether the handler waits for that."""
+    _method = _version = b""
+    _route: Route | None = None
+    _limit = BODY_IGNORED
+    _body: bytes | bytearray = b""
+    _began = 0.0
+    _is_logged = False
+    _later: Answer | None = None
+    _streamer: Streamer | None = None
+
     def __init__(self, connection: HttpConnection, queued: int = 0) -> None:
         self._connection: HttpConnection | None = connection
         self._pump = connection.factory.pump
         self.requestHeaders: dict[bytes, bytes] = {}
         """The header fields by their canonical name, repeated ones as one list."""
-        self.target = b""
-        self.is_complete = False
-        """Whether all of it was read."""
-        self.is_answered = False
-        self.size = 0
-        """Bytes of the body that were kept."""
-        self.is_overlong = False
-        """Whether the body is longer than the route allows."""
-        self.is_broken = False
-        """Whether the body ended before its end."""
-        self._method = self._version = b""
-        self._route: Route | None = None
-        self._limit = BODY_IGNORED
-        self._body: bytes | bytearray = b""
-        self._began = 0.0
-        self._is_logged = False
-        self._later: Answer | None = None
-        self.is_held = False
-        """Whether it is not known yet if the request may be served."""
-        self._is_due = False
-        """Whether the handler waits for that."""
-        self._streamer: Streamer | None = None
 
     # -- from the connection
 
@@ -109,7 +112,7 @@ class HttpRequest:
         if not isinstance(found, Route):
             return found.answer
         self._route = found
-        refusal = self._refusal(found)
+        refusal = self._cross_origin() or self._knock(found)
         if refusal is not None:
             return refusal
         if found.too_big is not None and length is not None and length > found.limit:
@@ -118,6 +121,30 @@ class HttpRequest:
             self._connection.hold()
         self._limit = found.limit
         return None
+
+    def repeat(self, head: Head, body: bytes) -> None:
+        """All of the request is there, and its head is one that `begin` found good before."""
+        self._method, self.target, self._version = head.method, head.target, head.version
+        self.requestHeaders = head.fields
+        self._route = route = head.route
+        self.is_complete = True
+        refusal = self._knock(route)
+        if refusal is None and route.too_big is not None and len(body) > route.limit:
+            refusal = route.too_big
+        if refusal is not None:
+            self.answer(refusal)
+            return
+        if self.is_held and self._connection is not None:
+            self._connection.hold()
+        self._body, self.size = body, len(body)
+        self._run()
+
+    @property
+    def head(self) -> Head | None:
+        """What `repeat` may be given when the same head comes again; None when its route is not for that."""
+        if self._route is None or not self._route.repeats:
+            return None
+        return Head(self._method, self.target, self._version, self.requestHeaders, self._route)
 
     def handleContentChunk(self, data: bytes) -> None:
         """A part of the body."""
@@ -269,15 +296,17 @@ class HttpRequest:
 
     # -- inside
 
-    def _refusal(self, route: Route) -> Answer | None:
+    def _cross_origin(self) -> Answer | None:
+        """What is answered when another web page sends this."""
+        if self._method in _ONLY_LOOKING or self._connection is None:
+            return None
+        return sent_by_a_page(self.requestHeaders, is_local=self._connection.factory.is_local)
+
+    def _knock(self, route: Route) -> Answer | None:
         """What is answered when the request may not be served, if that is known at once."""
         connection = self._connection
         assert connection is not None, "a request begins while its connection is there"
         factory = connection.factory
-        if self._method not in _ONLY_LOOKING:
-            refusal = sent_by_a_page(self.requestHeaders, is_local=factory.is_local)
-            if refusal is not None:
-                return refusal
         if factory.door is None or route.needs == FREE:
             return None
         said: list[Answer | None] = []

@@ -55,6 +55,8 @@ class Route:
     """
     What it must have it for: the parameters of the query that name a topic, and a channel; none for the whole broker.
     """
+    repeats: bool = False
+    """Whether clients send the same head here again and again, so that it is worth remembering (http_heads)."""
 
 
 @frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +31,7 @@ LIMITS = {"max_msg_size": 10, "max_body_size": 40, "max_req_timeout": 60.0}
 """Options small enough for a test to exceed."""
 OK = (200, "OK")
 DONE = (200, "")
+_LENGTH = re.compile(rb"(\r\ncontent-length: )[0-9]+(?=\r|$)", re.IGNORECASE)
 
 
 class Reply:
@@ -226,3 +228,15 @@ class Log:
     def _observe(self, event: LogEvent) -> None:
         text = eventAsText(event, includeTimestamp=False, includeSystem=False, includeTraceback=False)
         self.lines.append(f"{event['log_level'].name}: {text}")
+
+
+def teach(web: Web, data: bytes) -> None:
+    """If `data` starts with the head of a publish, let `web` have read it before: from clients that left then."""
+    head, end, _ = data.partition(b"\r\n\r\n")
+    if end and head.startswith((b"POST /pub", b"POST /mpub")) and _LENGTH.search(head):
+        web.site.door, door = None, web.site.door
+        for _ in range(2):
+            teacher = web.connect()
+            teacher.connection.dataReceived(_LENGTH.sub(rb"\g<1>1", head) + end)
+            teacher.lose()
+        web.site.door = door

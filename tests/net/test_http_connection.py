@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.internet.error import ConnectionLost
 from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent
 
 from nsqtw.net.http_request import HttpRequest
 from tests.net.broker_fixture import DONE, LIMITS, OK, Browser, Log, Web, chunked, request
+
+pytestmark = pytest.mark.usefixtures("heads")
 
 TOO_BIG = (413, "MSG_TOO_BIG")
 CONTINUE = (100, "")
@@ -19,16 +20,21 @@ CONTINUE = (100, "")
 class FullTransport(StringTransport):
     """Its socket takes one write whole, and of the next only `taken` bytes, or fails."""
 
-    def __init__(self, taken: int | ConnectionLost) -> None:
+    def __init__(self, taken: int | OSError) -> None:
         super().__init__()
         self.tries = 0
         self._taken = taken
 
-    def writeSomeData(self, data: bytes) -> int | ConnectionLost:
+    @property
+    def socket(self) -> FullTransport:
+        return self
+
+    def send(self, data: bytes) -> int:
         self.tries += 1
         taken = len(data) if self.tries == 1 else self._taken
-        if isinstance(taken, int):
-            self.write(data[:taken])
+        if isinstance(taken, OSError):
+            raise taken
+        self.write(data[:taken])
         return taken
 
 
@@ -435,8 +441,8 @@ def test_a_client_that_ends_its_side_too_early_is_left(start: bytes) -> None:
     assert web.broker.topics == {}
 
 
-@pytest.mark.parametrize("taken", [3, 0, ConnectionLost()])
-def test_what_the_socket_does_not_take_at_once_is_left_to_the_transport(taken: int | ConnectionLost) -> None:
+@pytest.mark.parametrize("taken", [3, 0, BlockingIOError(), BrokenPipeError()])
+def test_what_the_socket_does_not_take_at_once_is_left_to_the_transport(taken: int | OSError) -> None:
     transport = FullTransport(taken)
     browser = Browser(Web(), transport)
     browser.send(request("GET", "/ping") * 3)

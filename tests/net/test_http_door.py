@@ -16,6 +16,8 @@ from nsqtw.net.http_routing import FREE, Route
 from nsqtw.rights import MAX_SECRET_BYTES, Answer, Applicant, Guest, Rights
 from tests.net.broker_fixture import HTTP_PORT, TCP_PORT, VERSION_LINE, Log, Reply, Web, request
 
+pytestmark = pytest.mark.usefixtures("heads")
+
 EVERYTHING = ("publish", "subscribe", "admin")
 REQUIRED, REFUSED = (401, "CREDENTIAL_REQUIRED"), (401, "CREDENTIAL_REFUSED")
 FORBIDDEN, CANNOT_TELL = (403, "FORBIDDEN"), (503, "AUTH_FAILED")
@@ -314,17 +316,19 @@ def test_a_body_comes_in_while_the_door_is_asked() -> None:
 
 
 @pytest.mark.parametrize("secret", ["a", "wrong"])
-def test_nothing_more_is_read_until_the_door_has_answered(secret: str) -> None:
+@pytest.mark.parametrize("first", [-5, None])
+def test_nothing_more_is_read_until_the_door_has_answered(first: int | None, secret: str) -> None:
     """Bodies of those who have no credential would fill the memory."""
     web = GuardedWeb(a=grants())
     web.door.held = []
     browser = web.connect()
     whole = request("POST", "/pub?topic=t", b"0123456789", Authorization=f"Bearer {secret}")
-    browser.send(whole[:-5])
+    browser.send(whole[:first])
     assert browser.transport.producerState == "paused"
     web.door.release()
     assert browser.transport.producerState == "producing"
-    browser.send(whole[-5:])
+    if first is not None:
+        browser.send(whole[first:])
     assert [reply.status for reply in browser.read()] == [200 if secret == "a" else 401]
     assert browser.ask("GET", "/ping").status == 200
 

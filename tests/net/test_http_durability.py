@@ -6,6 +6,8 @@ import pytest
 
 from tests.net.broker_fixture import DONE, OK, Web
 
+pytestmark = pytest.mark.usefixtures("heads")
+
 HEADER = "x-nsqtw-durability"
 
 

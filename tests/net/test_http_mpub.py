@@ -13,6 +13,8 @@ from nsqtw.net.http_publish import binary_messages, text_messages
 from nsqtw.options import Options
 from tests.net.broker_fixture import LIMITS, OK, Log, Web, chunked
 
+pytestmark = pytest.mark.usefixtures("heads")
+
 SMALL = Options(**LIMITS)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.net.broker_fixture import OK, Browser, Web, chunked, request
 
+pytestmark = pytest.mark.usefixtures("heads")
+
 TIMED_OUT = (408, "REQUEST_TIMEOUT")
 LATE = 3.0
 """Rounds may notice a deadline so much later."""
@@ -176,6 +178,17 @@ def test_the_next_request_waits_for_a_client_that_does_not_read() -> None:
     assert [reply.outcome for reply in browser.read()] == [OK]
     browser.connection.resumeProducing()
     assert [reply.outcome for reply in browser.read()] == [OK] * 99
+
+
+def test_a_client_that_reads_again_is_read_from_again() -> None:
+    browser = Web().connect()
+    browser.send(request("POST", "/pub?topic=t", b"x"))
+    browser.connection.pauseProducing()
+    assert [reply.outcome for reply in browser.read()] == [OK]
+    assert browser.transport.producerState == "paused"
+    browser.connection.resumeProducing()
+    assert browser.transport.producerState == "producing"
+    assert browser.ask("POST", "/pub?topic=t", b"x").outcome == OK
 
 
 def test_half_bodies_have_a_common_bound() -> None:

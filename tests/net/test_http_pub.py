@@ -6,6 +6,8 @@ import pytest
 
 from tests.net.broker_fixture import LIMITS, OK, Log, Web, chunked, request
 
+pytestmark = pytest.mark.usefixtures("heads")
+
 
 def test_a_message_is_answered_ok_and_delivered() -> None:
     web = Web()
