@@ -1,6 +1,7 @@
 # make run          a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data
 # make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
 # make test         everything that checks this code
+# make test-compiled   the tests on modules that mypyc compiled, which takes a C compiler; ONLY='tests/core' for some of them
 # make fuzz         hostile inputs that nobody tried before, for MINUTES=10; ONLY='http disk' for some targets
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
 # make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
@@ -29,7 +30,7 @@ PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
 # failed runs once more, alone. What fails twice has failed.
 AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --last-failed-no-failures=none; }
 
-.PHONY: run demo test fuzz conformance clients crash bench bench-plots bench-shapes bench-durability bench-spark venv
+.PHONY: run demo test test-compiled fuzz conformance clients crash bench bench-plots bench-shapes bench-durability bench-spark venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -50,6 +51,9 @@ test: $(EVERYTHING)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@$(PYTEST) || $(AGAIN)
+
+test-compiled: $(EVERYTHING)
+	@$(BIN)/python -m tests.compiled --hypothesis-profile=same $(ONLY)
 
 fuzz: $(EVERYTHING)
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ONLY)

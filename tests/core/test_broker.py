@@ -130,6 +130,7 @@ def test_no_block_under_the_end_of_a_log_is_handed_out_whatever_was_saved() -> N
     assert world.broker.take_blocks(1) * BLOCK_SIZE >= end
 
 
+@pytest.mark.plain
 def test_a_topic_that_breaks_does_not_keep_others_from_their_answer() -> None:
     world = World()
 
