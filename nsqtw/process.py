@@ -24,6 +24,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
 from nsqtw.errors import NsqtwError, UnfitValue
+from nsqtw.net.garbage import Garbage
 from nsqtw.net.log import log_format, start_up_failure, start_up_line
 from nsqtw.options import Options
 from nsqtw.service import BrokerService
@@ -57,6 +58,7 @@ def serve(options: Options, warnings: Iterable[str]) -> int:
     except Exception:
         _log.failure("NSQ: the start failed")
         return CRASHED
+    Garbage(reactor).start()
     reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromCoroutine(stop()))
     reactor.run(installSignalHandlers=False)
     return codes[-1]

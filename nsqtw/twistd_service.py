@@ -16,6 +16,7 @@ from twisted.logger import FileLogObserver, ILogObserver
 from twisted.scripts._twistd_unix import UnixAppLogger
 
 from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.net.garbage import Garbage
 from nsqtw.net.log import log_format
 from nsqtw.options import Options
 from nsqtw.process import cannot_start, reload_on_hang_up
@@ -50,6 +51,7 @@ class TwistdService(BrokerService):
                 raise
             raise SystemExit(cannot_start(mistake, self._options)) from mistake
         if self._given is not None:
+            Garbage(self._reactor).start()
             reload_on_hang_up(self._reactor, self)
 
 
