@@ -17,6 +17,19 @@ HERE = Path(__file__).parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read_text("utf-8"), re.MULTILINE)
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
+# cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
+# servers (docs/auth.md). mypy_extensions: what mypyc has to know of a class; a few lines without effect otherwise.
+INSTALL = [
+    "attrs>=23.2",
+    "cramjam>=2.8",
+    "ddsketch>=3",
+    "google-re2>=1.1",
+    "mypy_extensions>=1",
+    "pyopenssl>=24.3",
+    "treq>=24.9",
+    "twisted[tls]>=24.7",
+    "zope.interface>=6",
+]
 SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
 MYPY = ["mypy>=2.4,<3", "mypy-zope>=1.0.17,<2"]
 TEST = [
@@ -41,7 +54,6 @@ TEST = [
     "python-snappy>=0.7.3",
 ]
 
-MYPYC = [*MYPY, "attrs>=23.2", "twisted>=24.7"]
 IS_COMPILED = os.environ.get("NSQTW_COMPILE") == "1"
 # One group: within it calls are C calls. A module with attrs classes is left out, mypyc does not know them.
 COMPILED = """
@@ -87,21 +99,10 @@ setup(
     package_dir={"": "."},
     package_data={"nsqtw": ["py.typed"]},
     ext_modules=extensions(),
-    setup_requires=MYPYC if IS_COMPILED else [],
+    # mypyc looks at all that is imported.
+    setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
     data_files=[("share/man/man1", ["docs/nsqd.1"])],
-    # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-    # servers (docs/auth.md). mypy_extensions: what mypyc has to know of a class; a few lines without effect otherwise.
-    install_requires=[
-        "attrs>=23.2",
-        "cramjam>=2.8",
-        "ddsketch>=3",
-        "google-re2>=1.1",
-        "mypy_extensions>=1",
-        "pyopenssl>=24.3",
-        "treq>=24.9",
-        "twisted[tls]>=24.7",
-        "zope.interface>=6",
-    ],
+    install_requires=INSTALL,
     extras_require={"spark": SPARK, "test": TEST},
     entry_points={"console_scripts": ["nsqd=nsqtw.tap:main_nsqd", "nsqtw=nsqtw.commands:main"]},
 )
