@@ -1,6 +1,7 @@
 # make run          a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data
 # make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
 # make test         everything that checks this code
+# make test-compiled   the tests on modules that mypyc compiled, which takes a C compiler; ONLY='tests/core' for some of them
 # make fuzz         hostile inputs that nobody tried before, for MINUTES=10; ONLY='http disk' for some targets
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
 # make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
@@ -8,7 +9,8 @@
 # make bench        messages a second and latencies; PEER=/path/to/nsqd to compare, TOOLS=/dir/of/bench_writer to use them
 # make bench-plots  rates against message size and number of channels, drawn to rates.png; PEER=/path/to/nsqd to compare
 # make bench-shapes how cost and memory grow with topics, connections and backlogs
-# make bench-spark  rows a second through the connector for Spark
+# make bench-pauses how long a broker with 10,000 channels is away at 100,000 messages a second
+# make bench-spark  rows a second through the connector for Spark, in both directions
 # make bench-lookupd   nsqlookupd with 100,000 registrations; PEER=/path/to/nsqlookupd to compare
 # make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
 # make venv         only .venv with everything in it
@@ -30,11 +32,8 @@ PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
 # failed runs once more, alone. What fails twice has failed.
 AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --last-failed-no-failures=none; }
 
-<<<<<<< HEAD
-.PHONY: run demo test fuzz conformance clients crash bench bench-plots bench-shapes bench-durability bench-spark venv
-=======
-.PHONY: run demo test fuzz conformance clients crash bench bench-durability bench-lookupd bench-spark venv
->>>>>>> lookupd-core
+.PHONY: run demo test test-compiled fuzz conformance clients crash bench bench-plots bench-shapes bench-pauses \
+    bench-durability bench-lookupd bench-spark venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -56,6 +55,9 @@ test: $(EVERYTHING)
 	$(BIN)/mypy
 	@$(PYTEST) || $(AGAIN)
 
+test-compiled: $(EVERYTHING)
+	@$(BIN)/python -m tests.compiled --hypothesis-profile=same $(ONLY)
+
 fuzz: $(EVERYTHING)
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ONLY)
 
@@ -76,6 +78,9 @@ bench-plots: $(EVERYTHING)
 
 bench-shapes: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.shapes
+
+bench-pauses: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench.pauses
 
 bench-durability: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.durability $(if $(PEER),--peer '$(PEER)')

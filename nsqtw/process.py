@@ -24,6 +24,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
 from nsqtw.errors import NsqtwError, UnfitValue
+from nsqtw.net.garbage import Garbage
 from nsqtw.net.log import LogOptions, log_format, start_up_failure, start_up_line
 
 STOPPED = 0
@@ -73,6 +74,7 @@ def serve(make: MakeDaemon, options: LogOptions, warnings: Iterable[str], progra
     except Exception:
         _log.failure("NSQ: the start failed")
         return CRASHED
+    Garbage(reactor).start()
     reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromCoroutine(stop()))
     reactor.run(installSignalHandlers=False)
     return codes[-1]

@@ -18,6 +18,7 @@ from twisted.logger import FileLogObserver, ILogObserver
 from twisted.scripts._twistd_unix import UnixAppLogger
 
 from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.net.garbage import Garbage
 from nsqtw.net.log import LogOptions, log_format
 from nsqtw.process import MakeDaemon, cannot_start, reload_on_hang_up
 
@@ -61,6 +62,7 @@ class TwistdService(Service):
             raise SystemExit(cannot_start(mistake, self._options, self._program)) from mistake
         super().startService()  # type: ignore[no-untyped-call]
         if self._given is not None:
+            Garbage(self._reactor).start()
             reload_on_hang_up(self._reactor, self._daemon)
 
     def stopService(self) -> Deferred[None]:

@@ -12,7 +12,8 @@ Who may import whom.
     F0 words   the other modules at the top
     side       testing client                            F0-F2; nobody imports testing
 
-F0 to F2 use the standard library, attrs and zope.interface, and read no clock; snappy and RE2 are libraries.
+F0 to F2 use the standard library, attrs, mypy_extensions and zope.interface, and read no clock; snappy and RE2 are
+libraries.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ OUTSIDE = {
 }
 LIBRARIES = {"nsqtw/protocols/compression.py": {"cramjam"}, "nsqtw/auth/grants.py": {"re2"}}
 """What a module below the edges needs, and loads when it is asked for."""
-PLAIN = {"attr", "attrs", "zope", "nsqtw", *sys.stdlib_module_names}
+PLAIN = {"attr", "attrs", "mypy_extensions", "zope", "nsqtw", *sys.stdlib_module_names}
 
 
 def part_of(module: Path) -> str:

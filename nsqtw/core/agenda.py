@@ -14,9 +14,13 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 
+from mypy_extensions import mypyc_attr
+
 _MOST_STALE = 64
 
 
+# Where this is compiled (setup.py), classes of others still may inherit from it.
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Due:
     """Somebody who can have something to do at a moment."""
 

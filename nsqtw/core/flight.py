@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import define, field
-
 from nsqtw.core.agenda import Due
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
@@ -34,17 +32,19 @@ Writes = list[tuple[IBackendQueue, list[Segment]]]
 _NOT_SYNCED = "NSQ: what was stored may not survive a power loss - {error}"
 
 
-@define
 class Flight:
     """One commit on its way. `commit` may be called from any thread."""
 
-    sealed: list[Sealed]
-    writes: dict[tuple[IBackend, bool], Writes] = field(factory=dict)
-    """By backend, and whether it has to be durable."""
-    is_probe: bool = False
-    """It stores nothing, to find out whether something could be stored."""
-    refusal: BackendError | None = None
-    """Why nothing could."""
+    def __init__(
+        self, sealed: list[Sealed], writes: dict[tuple[IBackend, bool], Writes] | None = None, *, is_probe: bool = False
+    ) -> None:
+        self.sealed = sealed
+        self.writes = {} if writes is None else writes
+        """By backend, and whether it has to be durable."""
+        self.is_probe = is_probe
+        """It stores nothing, to find out whether something could be stored."""
+        self.refusal: BackendError | None = None
+        """Why nothing could."""
 
     def commit(self, log: OperatorLog) -> dict[IBackendQueue, BackendError]:
         """Store it. Returns the queues that failed."""

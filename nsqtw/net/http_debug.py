@@ -28,6 +28,7 @@ from typing import Any
 
 from nsqtw.gotext import quoted
 from nsqtw.masking import shown_words
+from nsqtw.net.garbage import look_at_all
 from nsqtw.net.http_answers import INTERNAL_ERROR, Answer, Refused, page, plain, report
 from nsqtw.net.http_profile import Profiler
 from nsqtw.net.http_query import parameters
@@ -171,7 +172,7 @@ def _set_block_rate(request: HttpRequest) -> Answer:
 
 def _free_memory(request: HttpRequest) -> Answer:
     """Collect garbage. The answer is an error, as nsqd's is."""
-    gc.collect()
+    look_at_all()
     return INTERNAL_ERROR
 
 

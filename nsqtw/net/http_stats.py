@@ -16,6 +16,7 @@ import attrs
 from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
 from nsqtw.core.stats import document as stats_document
+from nsqtw.net.garbage import undisturbed
 from nsqtw.net.go_time import duration_text, local_time_text
 from nsqtw.net.http_answers import Answer, document, plain, text
 from nsqtw.net.http_query import parameters
@@ -79,6 +80,10 @@ class Inspection:
 
     def stats(self, request: HttpRequest) -> Answer:
         """GET /stats"""
+        with undisturbed():
+            return self._stats(request)
+
+    def _stats(self, request: HttpRequest) -> Answer:
         given = parameters(request.query)
         found = stats_document(
             self._broker,

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from zope.interface import implementer, provider
+from zope.interface import classImplements, provider
 
 from nsqtw.core.agenda import Due
 from nsqtw.core.broker import Broker
@@ -65,7 +65,6 @@ _NAMELESS = "insufficient number of parameters"
 _EXPERIMENT = "topology-aware-consumption"
 
 
-@implementer(ICountedProtocol)
 class V2Session(Due):
     """One connection. See IProtocol for who calls what."""
 
@@ -429,6 +428,9 @@ class V2Session(Due):
     def _log(self, level: str, text: str, **fields: object) -> None:
         self._broker.log(level, text, client=self.client.remote_address, **fields)
 
+
+# Not by a decorator: with one, mypyc does not make a native class of it.
+classImplements(V2Session, ICountedProtocol)
 
 _Handler = Callable[[V2Session, bytes, Sequence[bytes], list[bytes], float], None]
 _ANY = frozenset({INIT, SUBSCRIBED, CLOSING})

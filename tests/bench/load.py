@@ -21,6 +21,7 @@ from .server import cpu_seconds
 from .traffic import Traffic
 
 PATIENCE_SECONDS = 20.0
+_PACE_SECONDS = 0.001
 
 
 class Run:
@@ -89,10 +90,12 @@ class Run:
             publisher.fill()
         if self._plan.stall_seconds:
             time.sleep(self._plan.stall_seconds)
-        held_back = bool(self._plan.backlog)
+        paced = self._plan.publishing is not None and self._plan.publishing.rate < float("inf")
+        held_back = paced or bool(self._plan.backlog)
+        wait = _PACE_SECONDS if paced else PATIENCE_SECONDS
         before, next_look = -1, time.perf_counter() + PATIENCE_SECONDS
         while not traffic.finished:
-            for descriptor, _ in self._poll.poll(PATIENCE_SECONDS):
+            for descriptor, _ in self._poll.poll(wait):
                 on_readable[descriptor]()
             if held_back:
                 for publisher in self._publishers:

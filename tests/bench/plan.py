@@ -28,7 +28,7 @@ class Publishing:
 
     ``payload`` holds ``messages`` messages and is acknowledged by ``replies`` positive replies. Each
     connection keeps ``window`` payloads unanswered: 1 waits for every answer. No payload is sent once
-    ``seconds`` have passed or ``limit`` messages are out.
+    ``seconds`` have passed or ``limit`` messages are out, nor while more than ``rate`` messages a second are.
     """
 
     port: int
@@ -41,6 +41,7 @@ class Publishing:
     window: int = 1
     seconds: float = float("inf")
     limit: float = float("inf")
+    rate: float = float("inf")
 
 
 @dataclass(frozen=True)

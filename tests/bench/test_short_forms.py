@@ -36,6 +36,12 @@ def test_rates_are_drawn_against_sizes_and_channels(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_turns_are_measured_with_what_disturbs_them() -> None:
+    table = run("tests.bench.pauses", "--quick")
+    for row in ("| load |", "| cursors |", "| json |", "| text |", "| generation 2 |"):
+        assert row in table
+
+
 def test_shapes_are_measured() -> None:
     table = run("tests.bench.shapes", "--quick")
     for verdict in (

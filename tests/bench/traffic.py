@@ -16,9 +16,10 @@ class Traffic:
         publishing = plan.publishing
         self._limit = publishing.limit if publishing else 0.0
         self._seconds = publishing.seconds if publishing else 0.0
+        self._rate = publishing.rate if publishing else 0.0
         self._backlog = plan.backlog or float("inf")
         self._prefilled = plan.prefilled
-        self._deadline = 0.0
+        self._start = self._deadline = 0.0
         self.sent = 0
         self.acknowledged = 0
         self.received = {one.channel: 0 for one in plan.consuming}
@@ -30,13 +31,16 @@ class Traffic:
         )
 
     def start(self) -> None:
-        self._deadline = time.perf_counter() + self._seconds
+        self._start = time.perf_counter()
+        self._deadline = self._start + self._seconds
 
     def take(self, messages: int) -> bool:
         """
         Whether that many messages may be sent now; if so they count as sent.
         """
         if self.closed or self.sent - min(self.received.values(), default=self.sent) > self._backlog:
+            return False
+        if self.sent >= self._rate * (time.perf_counter() - self._start):
             return False
         self.sent += messages
         return True

@@ -78,6 +78,52 @@ def test_a_clean_stop_says_what_is_closed_and_what_had_to_be_written(durability:
     assert [text for _, text in world.lines] == ["TOPIC(t): closing", "CHANNEL(c): closing", *flushed]
 
 
+def test_a_cut_has_no_more_than_a_turn_has_time_for_and_the_next_one_is_due_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 4)
+    world = World()
+    for name in "abcde":
+        world.channel("c", name)
+    world.save()  # births are waited for
+    for name in "abcde":
+        world.put(b"x", topic=name)
+    parts = []
+    while not parts or world.broker.save_is_urgent:
+        save = world.begin_save()
+        parts.append([topic.name for topic in save.cut.topics])
+        world.broker.end_save(save, None)
+    assert parts == [["a", "b"], ["c", "d"], ["e"]]
+    assert not world.broker.save_is_wanted
+
+
+def test_a_cut_that_somebody_waits_for_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 4)
+    world = World()
+    for name in "abcde":
+        world.put(b"x", topic=name)
+    world.broker.save(lambda error: None)
+    assert len(world.begin_save().cut.topics) == 5
+
+
+def test_a_part_of_a_cut_that_could_not_be_saved_waits_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 4)
+    world = World()
+    for name in "abcde":
+        world.channel("c", name)
+    world.save()
+    for name in "abcde":
+        world.put(b"x", topic=name)
+    world.save(BackendError("EIO"))
+    assert world.broker.save_is_wanted and not world.broker.save_is_urgent
+    saved = []
+    while world.broker.save_is_wanted:
+        save = world.begin_save()
+        saved += [topic.name for topic in save.cut.topics]
+        world.broker.end_save(save, None)
+    assert sorted(saved) == ["a", "b", "c", "d", "e"]
+
+
 def test_blocks_that_cannot_be_reserved_fail_the_publish_that_needed_them() -> None:
     world = World()
     world.broker._reserved_blocks = world.broker._next_block
@@ -130,6 +176,7 @@ def test_no_block_under_the_end_of_a_log_is_handed_out_whatever_was_saved() -> N
     assert world.broker.take_blocks(1) * BLOCK_SIZE >= end
 
 
+@pytest.mark.plain
 def test_a_topic_that_breaks_does_not_keep_others_from_their_answer() -> None:
     world = World()
 

@@ -212,6 +212,7 @@ def break_reading(world: World, topic: str = "t") -> Callable[[], None]:
     return lambda: setattr(log, "following", following)
 
 
+@pytest.mark.plain
 def test_one_that_cannot_be_given_what_was_kept_is_not_born() -> None:
     world = World()
     world.put(b"a")
@@ -224,6 +225,7 @@ def test_one_that_cannot_be_given_what_was_kept_is_not_born() -> None:
     assert world.reader("durable").bodies() == [b"a"]
 
 
+@pytest.mark.plain
 def test_a_topic_whose_ephemeral_channel_cannot_be_given_what_was_kept_stays_paused() -> None:
     world = World()
     fleeting, durable = world.reader(C), world.reader("durable")

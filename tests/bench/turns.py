@@ -1,0 +1,142 @@
+"""
+A broker that notes how long its reactor's turns are.
+
+Theory of operation. A turn is what the reactor does between two polls: nobody is served meanwhile. Twisted's epoll
+reactor has one object that it polls with, `_poller`; here a `Poller` stands in its place and looks at the clock before
+and after. What the kernel kept the thread waiting for a core is taken off (Linux counts it in `schedstat`): on a busy
+machine that is most of what there is, and no broker can help it. A wait for another thread of the broker, or for the
+disk, counts.
+
+`launcher` writes an executable that takes nsqd's flags and runs nsqd so. When it stops it leaves what it noted.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Turn:
+    """
+    `start` is of the machine's monotonic clock, in seconds. Of the `seconds` the reactor's thread computed for `cpu`,
+    and garbage was collected for `collecting`; the rest it waited for another thread or for the disk.
+    """
+
+    start: float
+    seconds: float
+    cpu: float
+    collecting: float
+
+
+@dataclass(frozen=True)
+class Collection:
+    """One run of Python's garbage collector."""
+
+    generation: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What a broker leaves."""
+
+    turns: list[Turn]
+    collections: list[Collection]
+
+
+class Poller:
+    """Stands before a `select.epoll`."""
+
+    def __init__(self, poller: Any) -> None:
+        self._poller = poller
+        self._waits = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+        self._begun = self._waited = self._computed = 0.0
+        self._turns = array("d")
+        self._collections: list[tuple[int, float]] = []
+        self._collecting = self._collection_begun = 0.0
+        gc.callbacks.append(self._on_collection)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._poller, name)
+
+    def poll(self, *given: Any) -> Any:
+        """A turn ends, and after the wait the next one begins."""
+        if self._begun:
+            seconds = time.monotonic() - self._begun - (self._waited_for_a_core() - self._waited)
+            cpu = time.thread_time() - self._computed
+            self._turns.extend((self._begun, max(0.0, seconds), cpu, self._collecting))
+        try:
+            return self._poller.poll(*given)
+        finally:
+            self._collecting = 0.0
+            self._waited = self._waited_for_a_core()
+            self._computed = time.thread_time()
+            self._begun = time.monotonic()
+
+    def leave(self, file: Path) -> None:
+        """Write down what was noted, for `read`."""
+        file.write_text(json.dumps({"turns": self._turns.tolist(), "collections": self._collections}))
+
+    def _waited_for_a_core(self) -> float:
+        return int(os.pread(self._waits, 100, 0).split()[1]) / 1e9
+
+    def _on_collection(self, phase: str, about: dict[str, int]) -> None:
+        now = time.monotonic() - self._waited_for_a_core()
+        if phase == "start":
+            self._collection_begun = now
+            return
+        seconds = now - self._collection_begun
+        self._collecting += seconds
+        self._collections.append((about["generation"], seconds))
+
+
+def read(file: Path) -> Noted:
+    """What a broker that has stopped noted. OSError when it left nothing."""
+    found = json.loads(file.read_text())
+    numbers = iter(found["turns"])
+    turns = [Turn(*one) for one in zip(numbers, numbers, numbers, numbers, strict=True)]
+    return Noted(turns, [Collection(*one) for one in found["collections"]])
+
+
+def launcher(directory: Path, notes: Path) -> Path:
+    """An executable in `directory` that takes nsqd's flags; when its broker stops, the notes are there."""
+    path = directory / "nsqd"
+    lines = [
+        f"#!{sys.executable}",
+        "import sys",
+        f"sys.path[0] = {str(_ROOT)!r}",
+        "from tests.bench.turns import run",
+        f"sys.exit(run({str(notes)!r}, sys.argv[1:]))",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    path.chmod(0o755)
+    return path
+
+
+def run(notes: str, words: Sequence[str]) -> int:
+    """Run nsqd with these flags. Its exit code."""
+    # Before anything of Twisted's, as nsqd itself does it.
+    from nsqtw import tap  # isort: split
+    from nsqtw import lean
+
+    with lean.without_tls():
+        from twisted.internet import reactor
+
+    installed: Any = reactor
+    poller = installed._poller = Poller(installed._poller)
+    try:
+        return tap.run_nsqd(words)
+    finally:
+        poller.leave(Path(notes))

@@ -1,0 +1,76 @@
+"""Garbage collection: what stays is not looked at again, until there is nothing else to do."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from collections.abc import Iterator
+
+import pytest
+from twisted.internet.task import Clock
+
+from nsqtw.net import garbage
+from nsqtw.net.garbage import ROUND_SECONDS, Garbage, undisturbed
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """A reactor; afterwards the collector of the tests' process is what it was."""
+    thresholds = gc.get_threshold()
+    yield Clock()
+    gc.set_threshold(*thresholds)
+    if garbage._freeze_survivors in gc.callbacks:
+        gc.callbacks.remove(garbage._freeze_survivors)
+    gc.unfreeze()
+
+
+class Node:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_survived_a_full_collection_is_not_looked_at_again(clock: Clock) -> None:
+    stays = Node()
+    Garbage(clock).start()
+    assert not any(one is stays for one in gc.get_objects())
+    comes = Node()
+    assert any(one is comes for one in gc.get_objects())
+    gc.collect()
+    assert not any(one is comes for one in gc.get_objects())
+
+
+def test_garbage_that_was_frozen_is_found_when_there_is_nothing_else_to_do(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed = 0.0
+    monkeypatch.setattr(time, "process_time", lambda: computed)
+    Garbage(clock).start()
+    circle = Node()
+    seen = weakref.ref(circle)
+    gc.collect()
+    del circle
+    computed += ROUND_SECONDS / 10
+    clock.advance(ROUND_SECONDS)
+    gc.collect()
+    assert seen() is not None
+    computed += ROUND_SECONDS / 1000
+    clock.advance(ROUND_SECONDS)
+    assert seen() is None
+
+
+def test_an_idle_broker_with_nothing_new_is_left_alone(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "process_time", lambda: 0.0)
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)
+    looks: list[None] = []
+    monkeypatch.setattr(garbage, "look_at_all", lambda: looks.append(None))
+    Garbage(clock).start()
+    for _ in range(10):
+        clock.advance(ROUND_SECONDS)
+    assert len(looks) == 1
+
+
+def test_undisturbed_work_is_done_without_collections() -> None:
+    with undisturbed(), undisturbed():
+        assert not gc.isenabled()
+    assert gc.isenabled()
