@@ -189,9 +189,9 @@ class NsqdFactory(Factory):
         self.connections: set[NsqdConnection] = set()
         self.next_peer_id = count().__next__
 
-    def buildProtocol(self, addr: Any) -> NsqdConnection | Refusal:
+    def buildProtocol(self, addr: Any) -> NsqdConnection | Refusal | None:
         if not self.limits.gate.enter(addr):
-            return Refusal(self.limits.gate, self.turns.reactor, _TOO_MANY)
+            return self.limits.gate.refusal(self.turns.reactor, _TOO_MANY)
         return NsqdConnection(self, addr)
 
     def disconnect_all(self) -> None:

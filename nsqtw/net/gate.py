@@ -4,8 +4,9 @@ Who is let in: connections in all, connections from one address, and none for wh
 TCP, HTTP and HTTPS share one gate. Of IPv6 the first 64 bits are an address, because whoever has one of these has all
 that follow. Clients of unix sockets have none.
 
-Who is not let in is told why in the words of the protocol of the port, and given a moment to read it; when
-descriptors run short there is no such moment.
+Who is not let in is told why in the words of the protocol of the port, and given a moment to read it. When descriptors
+run short there is no such moment: the connection is closed before the next one is accepted, because those that come in
+one turn could be more than there are descriptors left.
 """
 
 from __future__ import annotations
@@ -70,11 +71,10 @@ class Gate:
             if left:
                 self.by_address[source] = left
 
-    @property
-    def has_time(self) -> bool:
-        """Whether one more who is not let in may stay to read why."""
-        short = self._descriptors is not None and self._descriptors.are_short()
-        return self.reading_count < MOST_READING and not short
+    def refusal(self, reactor: Any, answer: bytes) -> Refusal | None:
+        """For one who is not let in: what gives him time to read `answer`; None when there is none."""
+        is_short = self._descriptors is not None and self._descriptors.are_short()
+        return None if is_short or self.reading_count >= MOST_READING else Refusal(self, reactor, answer)
 
     def _reached(self, source: str) -> str:
         """The option whose limit keeps another connection from `source` out; empty for none."""
@@ -102,8 +102,7 @@ class Refusal(TwistedProtocol):
         self._end: Any = None
 
     def connectionMade(self) -> None:
-        is_plain = isinstance(self.transport, SocketConnection)
-        if not (is_plain and self._gate.has_time):
+        if not isinstance(self.transport, SocketConnection):
             self.transport.abortConnection()
             return
         self._gate.reading_count += 1

@@ -50,7 +50,7 @@ class HttpFactory(HTTPFactory):
     def buildProtocol(self, addr: Any) -> Any:
         if not self.limits.gate.enter(addr):
             answer = TOO_MANY_CONNECTIONS.encode(b"HTTP/1.1", kept=False)
-            return Refusal(self.limits.gate, self.pump.reactor, answer)
+            return self.limits.gate.refusal(self.pump.reactor, answer)
         connection: Any = super().buildProtocol(addr)
         connection.address = addr
         return connection

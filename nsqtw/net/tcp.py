@@ -346,9 +346,9 @@ class BrokerFactory(Factory):
         """What connections turn to TLS with; None without a certificate."""
         _keep_chunks_on_the_heap()
 
-    def buildProtocol(self, addr: Any) -> BrokerConnection | Refusal:
+    def buildProtocol(self, addr: Any) -> BrokerConnection | Refusal | None:
         if not self.limits.gate.enter(addr):
-            return Refusal(self.limits.gate, self.reactor, _TOO_MANY)
+            return self.limits.gate.refusal(self.reactor, _TOO_MANY)
         return BrokerConnection(self, addr)
 
     def disconnect_all(self) -> None:

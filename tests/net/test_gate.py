@@ -110,7 +110,7 @@ def test_who_comes_when_descriptors_are_short_is_not_let_in(monkeypatch: pytest.
         assert door.enter(address("1.2.3.4"))
         monkeypatch.setattr(descriptors, "for_connections", 0)
         assert not door.enter(address("1.2.3.4"))
-        assert not door.has_time
+        assert door.refusal(Clock(), b"no") is None
     finally:
         descriptors.close()
 

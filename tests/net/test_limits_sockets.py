@@ -6,11 +6,13 @@ happens and not for a clock; that nothing is ended too early is tested where the
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ MANY = 2000
 MB = 1024 * 1024
 _OTHER_FILES = 400
 """What this process, and the broker, may have open besides."""
+FEW_FILES = 100
+"""What a broker gets that is to run short of them."""
 TINY = 16
 """Connections that are enough where numbers do not matter."""
 
@@ -155,17 +159,17 @@ def _is_served(nsqd: NsqdProcess) -> bool:
 
 
 def test_when_files_run_short_what_is_stored_goes_on(tmp_path: Path) -> None:
-    """The broker may have 100 files; its clients get two thirds of them."""
+    """Its clients get two thirds of the files that the broker may have."""
     with broker(tmp_path) as nsqd, ExitStack() as stack:
         nsqd.stop()
-        nsqd.limit_open_files(100)
+        nsqd.limit_open_files(FEW_FILES)
         nsqd.start()
-        clients = [connect(stack, nsqd.tcp_port, b"  V2") for _ in range(50)]
-        for _ in range(40):
-            with suppress(ConnectionError):  # turned away, perhaps before we are done
-                clients.append(connect(stack, nsqd.tcp_port, b"  V2"))
+        os.kill(nsqd.pid, signal.SIGSTOP)  # so that all come at once
+        published = b"".join(b"PUB t%d\n\0\0\0\1x" % number for number in range(20))
+        clients = [connect(stack, nsqd.tcp_port, b"  V2" + published)]
+        clients += [connect(stack, nsqd.tcp_port, b"  V2") for _ in range(4 * FEW_FILES)]
+        os.kill(nsqd.pid, signal.SIGCONT)
         wait_until(lambda: "is over --max-connections;" in nsqd.said(), "it says so")
-        clients[0].sendall(b"".join(b"PUB t%d\n\0\0\0\1x" % number for number in range(20)))
         data = b""
         while len(data) < 20 * 10:
             piece = clients[0].recv(4096)
