@@ -145,6 +145,7 @@ def test_a_watcher_that_never_reads_is_cut_off(lookupd: LookupdProcess) -> None:
         finally:
             is_cut.set()
             noisy.join()
+        assert nsqd.ask("PING") == b"OK"
     watcher.close()
 
 

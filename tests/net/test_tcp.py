@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from twisted.internet.protocol import Protocol
@@ -17,7 +18,7 @@ from nsqtw.net.tcp import END_SECONDS, BrokerConnection, BrokerFactory
 from nsqtw.net.unfinished import Unfinished
 from nsqtw.protocols.v2 import V2Factory
 from tests.net.test_pump import House
-from tests.wire import PATIENCE_SECONDS
+from tests.wire import HOST, PATIENCE_SECONDS
 
 OK = b"\0\0\0\6\0\0\0\0OK"
 
@@ -321,9 +322,35 @@ def test_who_has_nothing_to_read_is_not_either() -> None:
     assert unread_bytes(StringTransport()) == 0
 
 
+def test_who_asks_again_as_soon_as_he_has_read_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a long line there is always one answer on its way, and always as many bytes."""
+    with socket.create_server((HOST, 0)) as listener:
+        peer = socket.create_connection(listener.getsockname(), timeout=PATIENCE_SECONDS)
+        ours, _ = listener.accept()
+    monkeypatch.setattr("nsqtw.net.stall._unread_in_kernel", lambda connection: 10)
+    stall, transport = Stall(), Connection(ours, Protocol(), FakeReactor())
+    with peer, ours:
+        stall.lasts(transport, 0.0)
+        for now in (50.0, 100.0, 150.0):
+            ours.sendall(b"x" * 10)
+            assert len(peer.recv(10)) == 10
+            peer.sendall(b"?")  # and with it that the answer has come
+            assert ours.recv(1) == b"?"
+            assert stall.lasts(transport, now) == 0
+
+
+def test_who_has_read_all_that_is_sent_is_not_whatever_is_to_be_sent_next(reading: Reading) -> None:
+    with suppress(BlockingIOError):
+        reading.peer.setblocking(False)
+        while reading.peer.recv(65536):
+            pass
+    reading.transport.write(b"x" * 1000)
+    assert [reading.lasts(50) for _ in range(3)] == [0, 0, 0]
+
+
 def test_who_is_stuck_is_cut_off(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
     unread = {"bytes": 1000}
-    monkeypatch.setattr("nsqtw.net.stall.unread_bytes", lambda transport: unread["bytes"])
+    monkeypatch.setattr("nsqtw.net.stall._unread_in_kernel", lambda connection: unread["bytes"])
     connection, transport = edge.connect()
     connection.dataReceived(b"  V2")
     for number in range(4):
