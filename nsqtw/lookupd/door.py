@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import hmac
 
-from nsqtw.errors import OptionError
 from nsqtw.net.http_answers import failure
 from nsqtw.net.http_routing import Decided
-from nsqtw.option_file import read_file
 from nsqtw.rights import Applicant
 
-MAX_SECRET_BYTES = 4096
 _CHALLENGE = (b"WWW-Authenticate", b'Bearer realm="nsqlookupd"')
 _NO_CREDENTIAL = failure(401, "CREDENTIAL_REQUIRED", _CHALLENGE)
 _BAD_CREDENTIAL = failure(401, "CREDENTIAL_REFUSED", (_CHALLENGE[0], _CHALLENGE[1] + b', error="invalid_token"'))
@@ -32,15 +29,3 @@ class SecretDoor:
             decided(_NO_CREDENTIAL)
         else:
             decided(None if hmac.compare_digest(applicant.secret, self.secret) else _BAD_CREDENTIAL)
-
-
-def read_secret(path: str) -> bytes:
-    """The secret in a file. OptionError when there is none, or it cannot be one."""
-    try:
-        secret = read_file(path).strip()
-    except OptionError as mistake:
-        raise OptionError(f"--peer-secret-file cannot be used - {mistake}") from mistake
-    if not 0 < len(secret) <= MAX_SECRET_BYTES or not secret.isascii() or not secret.decode("ascii").isprintable():
-        text = f"must hold a secret: 1 to {MAX_SECRET_BYTES} printable characters of ASCII on one line"
-        raise OptionError(f"--peer-secret-file cannot be used - {path} {text}")
-    return secret

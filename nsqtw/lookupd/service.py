@@ -21,7 +21,7 @@ from nsqtw import NSQ_VERSION
 from nsqtw.data_path import lock_data_path
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.gotext import json_text
-from nsqtw.lookupd.door import SecretDoor, read_secret
+from nsqtw.lookupd.door import SecretDoor
 from nsqtw.lookupd.entries import RegistrationCaps
 from nsqtw.lookupd.http import LookupApi
 from nsqtw.lookupd.registrations import Registrations
@@ -41,6 +41,7 @@ from nsqtw.net.turns import PlainTurns
 from nsqtw.option_values import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.options import hostname
 from nsqtw.rights import ADMIN
+from nsqtw.secret_file import read_secret
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
@@ -110,18 +111,12 @@ class LookupdService(Service):
 
     def reload(self) -> None:
         """Read the certificates and the secret again. What cannot be used is said, and stays as it was."""
+        if self._tls is not None:
+            _reload("certificates are", self._tls.reload)
+        if self._door is not None:
+            _reload("the secret is", self._read_secret)
         if self._tls is None and self._door is None:
             _log.info("SIGHUP: there is nothing to reload")
-            return
-        try:
-            if self._tls is not None:
-                self._tls.reload()
-            if self._door is not None:
-                self._door.secret = self._context.secret = read_secret(self._options.peer_secret_file)
-        except OptionError as mistake:
-            _log.error("SIGHUP: what cannot be used stays as it was - {mistake}", mistake=str(mistake))
-        else:
-            _log.info("SIGHUP: certificates and secret are reloaded")
 
     # -- inside
 
@@ -138,8 +133,14 @@ class LookupdService(Service):
 
             self._tls = TlsSettings(options, self._reactor)
         if options.peer_secret_file:
-            self._context.secret = read_secret(options.peer_secret_file)
-            self._door = SecretDoor(self._context.secret)
+            self._door = SecretDoor(b"")
+            self._read_secret()
+
+    def _read_secret(self) -> None:
+        secret = read_secret(self._options.peer_secret_file, "--peer-secret-file").encode()
+        self._context.secret = secret
+        if self._door is not None:
+            self._door.secret = secret
 
     def _serve(self, tcp: Listener, http: Listener) -> None:
         options = self._options
@@ -205,6 +206,16 @@ class LookupdService(Service):
         self._limits.close()
         if self._lock >= 0:
             os.close(self._lock)
+
+
+def _reload(what: str, read: Callable[[], object]) -> None:
+    """`what`: how the log begins to say that it is done."""
+    try:
+        read()
+    except OptionError as mistake:
+        _log.error("SIGHUP: what cannot be used stays as it was - {mistake}", mistake=str(mistake))
+    else:
+        _log.info("SIGHUP: {what} reloaded", what=what)
 
 
 def odd_options(options: LookupdOptions) -> list[str]:

@@ -102,7 +102,8 @@ class Refusal(TwistedProtocol):
         self._end: Any = None
 
     def connectionMade(self) -> None:
-        if not isinstance(self.transport, SocketConnection):
+        is_plain = isinstance(self.transport, SocketConnection)
+        if not is_plain:
             self.transport.abortConnection()
             return
         self._gate.reading_count += 1

@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from twisted.web.http import HTTPFactory
 
-from nsqtw.net.gate import Refusal
 from nsqtw.net.http_answers import TOO_MANY_CONNECTIONS
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_heads import KnownHeads

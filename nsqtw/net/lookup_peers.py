@@ -30,9 +30,10 @@ from nsqtw.net.lookup_dialogue import ANSWER_SECONDS, Dialogue, Introduction, Na
 from nsqtw.net.lookup_link import CONNECT_SECONDS, Link
 from nsqtw.net.lookup_place import Expansion, Names, Place, fixed_place, is_looked_up
 from nsqtw.net.lookup_starts import Starts
-from nsqtw.net.lookup_trust import endpoint_to, read_secret
+from nsqtw.net.lookup_trust import SECRET_FLAG, endpoint_to
 from nsqtw.net.pump import Pump
 from nsqtw.options import Options, hostname
+from nsqtw.secret_file import read_secret
 
 TLS_ANSWER_SECONDS = 5.0
 """For the first answer when there is a handshake before it."""
@@ -208,7 +209,7 @@ class LookupPeers:
     def _secret_now(self) -> str:
         """What the file has; while it cannot be read, what it had."""
         try:
-            self._secret = read_secret(self._broker.options)
+            self._secret = read_secret(self._broker.options.lookupd_secret_file, SECRET_FLAG)
         except OptionError as mistake:
             _log.error("LOOKUP: the secret stays as it was - {error}", error=str(mistake))
         return self._secret

@@ -12,13 +12,13 @@ from typing import Any
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 
 from nsqtw.certificates import certificates_in, check_lookupd_certificates
-from nsqtw.errors import OptionError
 from nsqtw.net.lookup_place import Place
 from nsqtw.option_file import read_file
 from nsqtw.option_values import TLS_VERSIONS
 from nsqtw.options import Options
+from nsqtw.secret_file import read_secret
 
-_MOST_SECRET_BYTES = 4096
+SECRET_FLAG = "--lookupd-secret-file"
 
 
 def check_lookupd(options: Options) -> list[str]:
@@ -28,28 +28,13 @@ def check_lookupd(options: Options) -> list[str]:
     """
     if options.lookupd_tls:
         check_lookupd_certificates(options.lookupd_tls_cert, options.lookupd_tls_key, options.lookupd_tls_root_ca_file)
-    secret = read_secret(options)
+    secret = read_secret(options.lookupd_secret_file, SECRET_FLAG)
     names = ("lookupd_tls_root_ca_file", "lookupd_tls_cert", "lookupd_tls_key")
     unused = [name for name in names if getattr(options, name) and not options.lookupd_tls]
     warnings = [f"--{name.replace('_', '-')} has no effect without --lookupd-tls" for name in unused]
     if secret and not options.lookupd_tls:
-        warnings.append("--lookupd-secret-file without --lookupd-tls: whoever sees the network learns the secret")
+        warnings.append(f"{SECRET_FLAG} without --lookupd-tls: whoever sees the network learns the secret")
     return warnings
-
-
-def read_secret(options: Options) -> str:
-    """The secret for nsqlookupd, without the space around it; "" when there is none. OptionError."""
-    path = options.lookupd_secret_file
-    if not path:
-        return ""
-    try:
-        secret = read_file(path).decode("ascii").strip()
-    except UnicodeDecodeError:
-        secret = ""
-    if not 0 < len(secret) <= _MOST_SECRET_BYTES or not secret.isprintable():
-        text = f"must hold a secret: 1 to {_MOST_SECRET_BYTES} printable characters of ASCII on one line"
-        raise OptionError(f"--lookupd-secret-file cannot be used - {path} {text}")
-    return secret
 
 
 def endpoint_to(reactor: Any, options: Options, place: Place, timeout: float) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import shutil
 import signal
 import ssl
 import subprocess
@@ -290,11 +291,27 @@ def test_the_secret_changes_with_its_file(start: StartLookupd, tmp_path: Path) -
     assert ask(lookupd, "POST", "/topic/create?topic=t", "one") == 200
     file.write_text("two")
     lookupd.signal(signal.SIGHUP)
-    wait_until(lambda: "SIGHUP: certificates and secret are reloaded" in lookupd.said(), "it is read")
+    wait_until(lambda: "SIGHUP: the secret is reloaded" in lookupd.said(), "it is read")
     assert ask(lookupd, "POST", "/topic/create?topic=t", "one") == 401
     assert ask(lookupd, "POST", "/topic/create?topic=t", "two") == 200
     with FakeNsqd(lookupd.tcp_port) as nsqd:
         assert nsqd.identify(secret="two").startswith(b"{")
+
+
+def test_a_bad_certificate_does_not_keep_a_new_secret_out(
+    start: StartLookupd, certificates: Certificates, tmp_path: Path
+) -> None:
+    file, certificate = tmp_path / "secret", tmp_path / "certificate"
+    file.write_text("one")
+    shutil.copy(certificates.server.certificate, certificate)
+    flags = (f"--tls-cert={certificate}", f"--tls-key={certificates.server.key}")
+    lookupd = start(f"--peer-secret-file={file}", *flags)
+    file.write_text("two")
+    certificate.write_text("")
+    lookupd.signal(signal.SIGHUP)
+    wait_until(lambda: "SIGHUP: the secret is reloaded" in lookupd.said(), "it is read")
+    assert "SIGHUP: what cannot be used stays as it was - failed" in lookupd.said()
+    assert ask(lookupd, "POST", "/topic/create?topic=t", "two") == 200
 
 
 def test_with_a_certificate_both_ports_take_both(start: StartLookupd, certificates: Certificates) -> None:
