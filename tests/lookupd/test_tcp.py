@@ -57,6 +57,28 @@ class House:
         return self.limits.turned_away.counts
 
 
+def test_who_asks_for_much_at_once_does_not_keep_the_others_waiting() -> None:
+    house = House()
+    greedy, transport = house.connect(b"  V1" + identify() + b"PING\n" * 13_000)
+    assert len(responses(transport.value())) < 200
+    assert transport.producerState == "paused"
+    _, other = house.connect(b"  V1PING\n")
+    assert responses(other.value()) == [b"OK"]
+    greedy.readConnectionLost()
+    house.clock.advance(0)
+    assert responses(transport.value()) == [b"{}"] + [b"OK"] * 13_000
+    assert not transport.connected
+
+
+def test_who_goes_while_much_is_to_be_done_for_it_leaves_nothing() -> None:
+    house = House()
+    connection, _ = house.connect(b"  V1" + identify() + b"REGISTER t\nUNREGISTER t\n" * 1000 + b"REGISTER u\n")
+    connection.connectionLost(Failure(ConnectionLost()))
+    house.clock.advance(0)
+    assert house.registrations.topics() == ["t"]
+    assert not house.registrations.producer_count
+
+
 @pytest.mark.parametrize("said", [b"", b"  V"])
 def test_who_does_not_say_a_protocol_goes(said: bytes) -> None:
     house = House()
