@@ -6,7 +6,10 @@ The channels a new topic has elsewhere, made before its first message goes out (
 
 Theory of operation. While a topic is held, what is published to it is stored and answered as ever, but goes on to no
 channel. An nsqlookupd that is being connected to for the first time is waited for as well; one that is known to be away
-is not. An ephemeral topic is asked about and not held: in memory there would not be room for what it must keep.
+is not. An ephemeral topic is asked about and not held, but while its channels are made, so that what it has kept goes to
+all of them: in memory there would not be room for what it must keep.
+
+Each nsqlookupd is asked MOST_QUERIES questions at a time: one that does not answer takes the turns of no other.
 
 nsqd asks while it creates the topic: its publisher waits, and with it everybody who publishes to that topic.
 """
@@ -29,7 +32,7 @@ from nsqtw.net.pump import Pump
 from nsqtw.net.settled import in_time
 
 MOST_QUERIES = 32
-"""Questions that are asked at the same time; more wait for their turn."""
+"""Questions that one nsqlookupd is asked at the same time; more wait for their turn."""
 
 Links = Callable[[], Coroutine[Any, Any, Mapping[Place, Link]]]
 """The connections there are, once it is known which."""
@@ -50,7 +53,8 @@ class Starts:
         self._pump = pump
         self._links = links
         self._ask = ask
-        self._turns = DeferredSemaphore(MOST_QUERIES)
+        self._turns: dict[str, DeferredSemaphore] = {}
+        """By the address over HTTP."""
         self._starting: dict[Topic, Deferred[None]] = {}
         self._is_over = False
 
@@ -81,6 +85,7 @@ class Starts:
         if failures:
             text = "failed to query nsqlookupd for channels to pre-create for topic {topic} - {error}"
             _log.warn(text, topic=topic.name, error="; ".join(failures))
+        topic.hold()
         for channel in sorted(found):
             if topic.exiting or self._broker.stopping or self._is_over:
                 return
@@ -122,8 +127,11 @@ class Starts:
         if not address or address in asked:
             return
         asked.add(address)
-        await self._turns.acquire()
+        turns = self._turns.setdefault(address, DeferredSemaphore(MOST_QUERIES))
+        await turns.acquire()
         try:
             found.update(await self._ask(address, topic, place.name))
         finally:
-            self._turns.release()
+            turns.release()
+            if turns.tokens == turns.limit:
+                self._turns.pop(address, None)

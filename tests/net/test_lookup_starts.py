@@ -118,6 +118,27 @@ def test_an_ephemeral_topic_is_not_held() -> None:
     assert house.channels("t#ephemeral")["durable"] == 1
 
 
+def test_what_an_ephemeral_topic_has_kept_goes_to_all_channels_it_has_elsewhere() -> None:
+    house = House("a:1")
+    house.meet("a:1")
+    house.put(b"1", topic="t#ephemeral")
+    house.answer("a", "one", "two", topic="t#ephemeral")
+    assert house.channels("t#ephemeral") == {"one": 1, "two": 1}
+    assert not house.world.topic("t#ephemeral").is_held
+
+
+def test_who_does_not_answer_takes_the_turns_of_no_other() -> None:
+    house = House("a:1", "b:1")
+    house.meet("a:1", "b:1")
+    names = [f"t{number}" for number in range(MOST_QUERIES + 1)]
+    for name in names:
+        house.put(b"1", topic=name)
+    for name in names:
+        house.answer("b", "one", topic=name)
+    house.clock.advance(TIMEOUT)
+    assert [house.channels(name) for name in names] == [{"one": 1}] * len(names)
+
+
 def test_what_cannot_be_made_does_not_keep_the_rest_from_being_made() -> None:
     house = House("a:1", max_channels=1)
     house.meet("a:1")
