@@ -10,7 +10,8 @@ told, so the difference is everything there is, in batches: never are more than 
 answer. Whatever comes and goes while they wait is told in its last state only.
 
 An nsqlookupd has one second for each answer. What it must not do ends the connection, and only that: `failure` says
-why. An answer that is an error refuses the one name it is about; nsqlookupd then ends the connection itself.
+why. An answer that is an error refuses the one name it is about, and of a channel not its topic; NSQ's nsqlookupd then
+ends the connection itself.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Dialogue:
         self.failure = ""
         """Why the connection must be ended."""
         self.refused: list[Name] = []
-        """Names it did not take."""
+        """Names it did not take, and that there still are; whoever has seen to them clears this."""
         self._address = address
         self._secret = introduction.secret
         self._log = log
@@ -240,8 +241,15 @@ class Dialogue:
             text = "LOOKUPD({lookupd}): {command} - {error}"
             self._log("warn", text, lookupd=self._address, command=str(command), error=self._shown(answer))
             if command.verb == _REGISTER:
-                self._told.discard(command.name)
-                self.refused.append(command.name)
+                self._refuse(command.name)
+
+    def _refuse(self, name: Name) -> None:
+        if name not in self._told or name in self._to_unregister:
+            return
+        self._told.discard(name)
+        self.refused.append(name)
+        if name.channel:
+            self._to_register.setdefault(Name(name.topic), False)
 
     def _meet(self, answer: bytes, now: float) -> None:
         """The answer to IDENTIFY."""

@@ -10,8 +10,8 @@ and the time, and writes what it has at the end of a turn, however many topics c
 CONNECT_SECONDS, names and all. Between attempts the link waits from FIRST_RETRY_SECONDS up to LONGEST_RETRY_SECONDS,
 longer each time, until a connection has lived for the time of a ping.
 
-A name that the nsqlookupd refused is not among the first of a new connection for REFUSED_SECONDS: each such answer may
-cost the connection, and all the other names with it.
+A name that the nsqlookupd refused is told again after REFUSED_SECONDS, and until then not to a new connection either:
+each such answer may cost the connection, and all the other names with it. Of a refused channel the topic is told.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Link:
         self._transport = transport
         self._begun_at = now
         self._refused = {name: until for name, until in self._refused.items() if until > now}
-        self._dialogue = self._speak([name for name in self._names() if name not in self._refused], now)
+        self._dialogue = self._speak(self._not_refused(), now)
         self._go_on(now)
 
     def received(self, data: bytes) -> None:
@@ -129,6 +129,8 @@ class Link:
             return
         now = self._reactor.seconds()
         self._dialogue.receive_data(data, now)
+        self._refused |= dict.fromkeys(self._dialogue.refused, now + REFUSED_SECONDS)
+        self._dialogue.refused.clear()
         if self._dialogue.lookupd is not None and not self.settled.is_known:
             self.settled.tell()
         self._go_on(now)
@@ -139,7 +141,6 @@ class Link:
         if self._stopped or dialogue is None:
             return
         now = self._reactor.seconds()
-        self._refused |= dict.fromkeys(dialogue.refused, now + REFUSED_SECONDS)
         if now - self._begun_at >= PING_SECONDS:
             self._backoff.reset()
         why = "EOF" if isinstance(reason.value, ConnectionDone) else reason.getErrorMessage()
@@ -195,8 +196,16 @@ class Link:
         self._timer = None
         now = self._reactor.seconds()
         if self._dialogue is not None:
+            for name in [name for name, until in self._refused.items() if until <= now]:
+                del self._refused[name]
+                self._dialogue.came(name)
             self._dialogue.tick(now)
         self._go_on(now)
+
+    def _not_refused(self) -> list[Name]:
+        """The names there are; instead of refused channels their topics."""
+        names = [Name(name.topic) if name in self._refused else name for name in self._names()]
+        return [name for name in dict.fromkeys(names) if name not in self._refused]
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -259,6 +259,16 @@ def test_an_error_refuses_one_name() -> None:
     assert (talk.dialogue.refused, talk.dialogue.failure) == ([Name("t")], "")
 
 
+def test_a_name_that_is_gone_before_it_is_refused_is_not_a_refused_one() -> None:
+    talk = Talk("t", "u")
+    talk.sent()
+    talk.gone("t")
+    assert talk.sent() == ["UNREGISTER t"]
+    talk.gone("u")
+    talk.answer(b"E_FULL", b"E_FULL")
+    assert talk.dialogue.refused == []
+
+
 def test_the_secret_is_told_to_the_peer_and_to_nobody_else() -> None:
     secret = 'hunter"2'
     talk = Talk("t", secret=secret, version=secret)

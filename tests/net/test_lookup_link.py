@@ -224,6 +224,35 @@ def test_a_refused_name_is_tried_again_later() -> None:
     assert house.meet().heard() == ["REGISTER bad"]
 
 
+def test_a_refused_name_is_told_later_to_a_connection_that_lives_on() -> None:
+    house = House("bad", "gone")
+    attempt = house.meet()
+    attempt.heard()
+    for _ in range(2):
+        attempt.say(sized(b"E_TOO_MANY_REGISTRATIONS"))
+    house.link.gone(Name("gone"))
+    house.clock.advance(0)
+    for _ in range(int(REFUSED_SECONDS / PING_SECONDS)):
+        assert attempt.heard() == []
+        house.clock.advance(PING_SECONDS)
+        heard = attempt.heard()
+        for _ in heard:
+            attempt.say(sized(b"OK"))
+    assert heard == ["PING", "REGISTER bad"]
+
+
+def test_of_a_refused_channel_the_topic_is_told() -> None:
+    house = House()
+    house.names = [Name("t", "c")]
+    attempt = house.meet()
+    assert attempt.heard() == ["REGISTER t c"]
+    attempt.say(sized(b"E_TOO_MANY_REGISTRATIONS"))
+    assert attempt.heard() == ["REGISTER t"]
+    attempt.lose()
+    house.clock.advance(RETRY_SECONDS)
+    assert house.meet().heard() == ["REGISTER t"]
+
+
 def test_it_is_settled_when_it_is_known_whether_somebody_is_there() -> None:
     met, away = House(), House()
     assert not met.link.settled.is_known
