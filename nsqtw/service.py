@@ -21,6 +21,7 @@ from nsqtw.assembly import Parts, assemble, open_authorizer, open_storage, write
 from nsqtw.data_path import lock_data_path
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
+from nsqtw.net.name_threads import look_up_apart
 from nsqtw.net.open_files import raise_limit
 from nsqtw.net.operator_log import log
 from nsqtw.net.steady import keep_steady
@@ -109,6 +110,7 @@ class BrokerService(Service):
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
         keep_steady(self._reactor)
+        look_up_apart(self._reactor)
         raise_limit()
         with ExitStack() as undo:
             try:

@@ -34,6 +34,7 @@ from nsqtw.net.http_factory import HttpFactory
 from nsqtw.net.http_routing import FREE, Routes
 from nsqtw.net.limits import Limits
 from nsqtw.net.listen import Listener
+from nsqtw.net.name_threads import look_up_apart
 from nsqtw.net.open_files import Descriptors, raise_limit
 from nsqtw.net.operator_log import log
 from nsqtw.net.steady import keep_steady
@@ -86,6 +87,7 @@ class LookupdService(Service):
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
         keep_steady(self._reactor)
+        look_up_apart(self._reactor)
         raise_limit()
         _log.info("{version}", version=version_line("nsqlookupd"))
         with ExitStack() as undo:

@@ -6,8 +6,8 @@ The channels a new topic has elsewhere, made before its first message goes out (
 
 Theory of operation. While a topic is held, what is published to it is stored and answered as ever, but goes on to no
 channel. An nsqlookupd that is being connected to for the first time is waited for as well; one that is known to be away
-is not. An ephemeral topic is asked about and not held, for in memory there would not be room for what it must keep; only
-while its channels are made it is, so that what it has kept goes to all of them.
+is not. An ephemeral topic is asked about and not held, as in memory there is no room for what it would have to keep;
+only while its channels are made it is, so that what it has kept goes to all of them.
 
 Each nsqlookupd is asked MOST_QUERIES questions at a time: one that does not answer takes the turns of no other.
 

@@ -102,4 +102,5 @@ def test_a_secret_is_read_for_each_connection(tmp_path: Path) -> None:
     with Log() as lines:
         house.meet("a:1")
     assert b'"secret":"first"' in house.attempts["a:1"].transport.value()
-    assert lines == [f"error: LOOKUP: the secret stays as it was - open {file}: no such file or directory"]
+    why = f"--lookupd-secret-file cannot be used - open {file}: no such file or directory"
+    assert lines == [f"error: LOOKUP: the secret stays as it was - {why}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.net.fake_lookupd import MISDEEDS, SILENT, FakeLookupd, http_response, lookupds
-from tests.process import LookupdProcess, Start, starting, wait_until
+from tests.process import LookupdProcess, NsqdProcess, Start, starting, wait_until
 from tests.wire import HOST
 
 LONG_TIME = "--http-client-request-timeout=50s"
@@ -54,6 +55,25 @@ def test_it_introduces_itself_and_tells_all_again_after_each_connection(start: S
     broker.restart()
     wait_until(lambda: len(peer.introductions) == 3, "it introduces itself again")
     assert "LOOKUP: closing" in broker.said()
+
+
+class Unnamed(NsqdProcess):
+    """A broker to which no name server answers."""
+
+    def program(self) -> list[str]:
+        no_answer = "import socket, time; socket.getaddrinfo = lambda *given: time.sleep(1e6); "
+        return [sys.executable, "-c", f"{no_answer}from nsqtw.tap import main_nsqd; main_nsqd()"]
+
+
+def test_it_stops_though_no_name_server_answers(tmp_path: Path) -> None:
+    broker = Unnamed(tmp_path, "--lookupd-tcp-address=lookupd.example:4160")
+    try:
+        broker.start()
+        wait_until(lambda: "LOOKUPD(lookupd.example:4160): " in broker.said(), "it has looked the name up")
+        broker.publish("t", [b"1"])
+        broker.stop()
+    finally:
+        broker.close()
 
 
 def test_bad_ones_cost_nobody_but_themselves(start: Start, lookupd: Any) -> None:
