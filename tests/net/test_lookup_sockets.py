@@ -57,12 +57,22 @@ def test_it_introduces_itself_and_tells_all_again_after_each_connection(start: S
     assert "LOOKUP: closing" in broker.said()
 
 
+NO_ANSWER = """
+import socket, time
+from nsqtw.tap import main_nsqd
+look_up = socket.getaddrinfo
+def never(name, *given, **more):
+    return time.sleep(1e6) if name == "lookupd.example" else look_up(name, *given, **more)
+socket.getaddrinfo = never
+main_nsqd()
+"""
+
+
 class Unnamed(NsqdProcess):
-    """A broker to which no name server answers."""
+    """A broker to which no name server says where its nsqlookupd is."""
 
     def program(self) -> list[str]:
-        no_answer = "import socket, time; socket.getaddrinfo = lambda *given: time.sleep(1e6); "
-        return [sys.executable, "-c", f"{no_answer}from nsqtw.tap import main_nsqd; main_nsqd()"]
+        return [sys.executable, "-c", NO_ANSWER]
 
 
 def test_it_stops_though_no_name_server_answers(tmp_path: Path) -> None:
