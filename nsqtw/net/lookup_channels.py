@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from twisted.web._newclient import ParseError
 from twisted.web.client import Agent, HTTPConnectionPool, RequestTransmissionFailed, ResponseDone, ResponseFailed
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
@@ -58,7 +59,10 @@ class ChannelQuery:
             response = await agent.request(b"GET", url.encode("ascii"), headers)
             body = await _read_body(response)
         except (RequestTransmissionFailed, ResponseFailed) as failure:
-            raise failure.reasons[0].value from None
+            cause = failure.reasons[0].value
+            if isinstance(cause, ParseError):  # whose text is what was received: that may be what was sent
+                raise ValueError("the answer is no HTTP") from None
+            raise cause from None
         if response.code != 200:
             raise ValueError(f"got response {response.code}")
         return durable_channels(body)

@@ -32,6 +32,9 @@ from nsqtw.protocols.go_json import read_object
 
 MAGIC = b"  V1"
 PING_SECONDS = 15.0
+LATEST_PING_SECONDS = 60.0
+"""When the first PING is due at the latest; until then it waits for everything to be told, see `Dialogue`."""
+_AGAIN_SECONDS = 1.0
 ANSWER_SECONDS = 1.0
 MOST_UNANSWERED = 500
 """Registrations that wait for their answers: less than 75 kB to be sent, however long the peer does not read."""
@@ -107,6 +110,9 @@ class Dialogue:
     """
     One connection to the nsqlookupd at `address`, made at `now` (seconds). `names` are those there are. The first
     answer may take `first_answer_seconds`, no answer may have more than `most_answer_bytes`.
+
+    The first PING comes when everything was told, if that does not take too long: an nsqlookupd that was restarted
+    takes it for the end of the list, and forgets what its snapshot had of this nsqd and it was not told again.
     """
 
     def __init__(
@@ -138,6 +144,8 @@ class Dialogue:
         self._unanswered = deque([_Command(_IDENTIFY)])
         self._answer_due = now + first_answer_seconds
         self._ping_due = inf
+        self._latest_ping = inf
+        """Of the first; -inf when it may come at any time."""
         body = introduction.encode()
         self._to_send = [MAGIC, b"IDENTIFY\n", _SIZE.pack(len(body)), body]
 
@@ -197,7 +205,10 @@ class Dialogue:
         """Do what is due: there may be something to send, or a `failure`."""
         if now >= self._answer_due:
             self._fail("no answer in time")
+        elif now >= self._ping_due and self._to_register and now < self._latest_ping:
+            self._ping_due = now + _AGAIN_SECONDS
         elif now >= self._ping_due:
+            self._latest_ping = -inf
             self._log("debug", "LOOKUPD({lookupd}): sending heartbeat", lookupd=self._address)
             self._ping_due = now + PING_SECONDS
             if not self._unanswered:
@@ -262,7 +273,7 @@ class Dialogue:
         except (ValueError, RecursionError):
             self._fail(f"parsing response - {self._shown(answer)}")
             return
-        self._ping_due = now + PING_SECONDS
+        self._ping_due, self._latest_ping = now + PING_SECONDS, now + LATEST_PING_SECONDS
         shown = self._shown(str(self.lookupd).encode())
         self._log("info", "LOOKUPD({lookupd}): peer info {info}", lookupd=self._address, info=shown)
         if not self.lookupd.broadcast_address:

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqtw.net import lookup_dialogue
-from nsqtw.net.lookup_dialogue import ANSWER_SECONDS, PING_SECONDS, Dialogue, Introduction, Lookupd, Name
+from nsqtw.net.lookup_dialogue import (
+    ANSWER_SECONDS,
+    LATEST_PING_SECONDS,
+    MOST_UNANSWERED,
+    PING_SECONDS,
+    Dialogue,
+    Introduction,
+    Lookupd,
+    Name,
+)
 
 START = 1000.0
 IDENTIFY = (
@@ -257,6 +266,36 @@ def test_an_error_refuses_one_name() -> None:
     assert talk.sent() == ["UNREGISTER u"]
     talk.answer(b"E_BAD")
     assert (talk.dialogue.refused, talk.dialogue.failure) == ([Name("t")], "")
+
+
+def test_the_first_ping_waits_until_everything_was_told() -> None:
+    talk = slow_talk(PING_SECONDS + 5)
+    while lines := talk.sent():
+        talk.answer(*[b"OK"] * (MOST_UNANSWERED // 2))
+        assert all(line.startswith("REGISTER") for line in lines)
+    talk.wait(0.9)
+    assert talk.sent() == []
+    talk.answer(b"OK")
+    talk.wait(0.2)
+    assert talk.sent() == ["PING"]
+
+
+def test_the_first_ping_does_not_wait_for_ever() -> None:
+    talk = slow_talk(LATEST_PING_SECONDS - 1)
+    for _ in range(3):
+        talk.wait(0.5)
+        talk.answer(b"OK")
+    assert "PING" in talk.sent()
+
+
+def slow_talk(seconds: float) -> Talk:
+    """With an nsqlookupd that answers twice in a second, for so long."""
+    talk = Talk(*(f"t{number}" for number in range(MOST_UNANSWERED * 2)))
+    for _ in range(round(seconds * 2)):
+        assert all(line.startswith("REGISTER") for line in talk.sent())
+        talk.wait(0.5)
+        talk.answer(b"OK")
+    return talk
 
 
 def test_a_name_that_is_gone_before_it_is_refused_is_not_a_refused_one() -> None:

@@ -232,3 +232,17 @@ def test_addresses_are_changed_over_http(start: Start, lookupd: Any) -> None:
     put(second.tcp_address, f"{HOST}:1")
     wait_until(lambda: second.introductions, "the second one is spoken to")
     assert f"LOOKUP({first.tcp_address}): removing peer" in broker.said()
+
+
+def test_an_nsqlookupd_that_sends_the_secret_back_does_not_have_it_in_the_log(
+    start: Start, lookupd: Any, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2")
+    peer: FakeLookupd = lookupd()
+    peer.http_answer = b"Authorization: Bearer hunter2\r\n\r\n"
+    broker = start(peer.flag(), f"--lookupd-secret-file={secret}")
+    wait_until(lambda: "peer info" in broker.said(), "it has met it")
+    broker.create("t", "c")
+    wait_until(lambda: "failed to query nsqlookupd" in broker.said(), "it has asked")
+    assert "hunter2" not in broker.said()
