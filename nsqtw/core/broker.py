@@ -279,7 +279,7 @@ class Broker:
     @property
     def save_is_urgent(self) -> bool:
         """Somebody waits for the next cut, or the last one left something for it."""
-        return bool(self._save_waiters) or self._left_to_save > 0
+        return bool(self._save_waiters or self._left_to_save)
 
     @property
     def save_is_wanted(self) -> bool:
