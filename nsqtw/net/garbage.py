@@ -69,6 +69,16 @@ def look_at_all() -> None:
     gc.collect()
 
 
+def all_objects() -> list[Any]:
+    """What the collector knows, frozen or not. What is frozen stays so, and with it what is young."""
+    are_frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    found = gc.get_objects()
+    if are_frozen:
+        gc.freeze()
+    return found
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Nothing is collected in here. For a moment's work in the reactor's thread."""
