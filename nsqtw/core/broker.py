@@ -12,7 +12,8 @@ and then writes what the sessions have to say. `tick` does what has become due. 
 
 What must outlive the process is collected as a cut (`begin_save`), written by the writer thread, and reported back
 (`end_save`). A cut is due about once a second, and at once when somebody waits for a birth, a deletion or a pause.
-Where much has changed a cut has a part of it, and the next one is due at once.
+Where much has changed a cut has some of the topics, each of them whole, and the next one is due at once; what changes
+between the parts waits until it is about a second later again.
 
 Sequences are handed to topics in blocks. Blocks are reserved durably ahead of use, so none is ever handed out twice.
 
@@ -21,6 +22,7 @@ This module is hot, once per turn and topic.
 
 from __future__ import annotations
 
+from itertools import islice
 from secrets import randbelow
 
 from attrs import define, field
@@ -129,7 +131,8 @@ class Broker:
         self._deleted_channels: list[tuple[str, str]] = []
         self._dying: set[str] = set()
         self._save_waiters: list[Waiter] = []
-        self._is_cut_short = False
+        self._left_to_save = 0
+        """Of `touched`, how many are still to be saved at once: the oldest."""
 
     # -- topics
 
@@ -158,6 +161,7 @@ class Broker:
         topic.exit()
         self.directory.gone(name)
         self.touched.pop(topic, None)
+        self._left_to_save = min(self._left_to_save, len(self.touched))
         if topic.log.is_in_memory:
             topic.log.queue.delete()
             if waiter is not None:
@@ -275,7 +279,7 @@ class Broker:
     @property
     def save_is_urgent(self) -> bool:
         """Somebody waits for the next cut, or the last one left something for it."""
-        return bool(self._save_waiters) or self._is_cut_short
+        return bool(self._save_waiters or self._left_to_save)
 
     @property
     def save_is_wanted(self) -> bool:
@@ -297,7 +301,6 @@ class Broker:
         self._save_waiters, self._deleted_channels = [], []
         self._deleted_topics, self._deleted_queues = [], []
         touched = self._take_touched(limit=0 if save.waiters else SAVED_AT_ONCE)
-        self._is_cut_short = bool(self.touched)
         save.cut.durable = bool(save.waiters) and any(topic.durability == "fsync" for topic in touched)
         for topic in touched:
             if topic.log.is_in_memory:
@@ -311,26 +314,28 @@ class Broker:
 
     def _take_touched(self, limit: int) -> list[Topic]:
         """Those that have waited longest for a cut, about as many as the limit allows; 0: all."""
+        waiting = self._left_to_save if limit and self._left_to_save else len(self.touched)
         taken, count = [], 0
-        for topic in self.touched:
+        for topic in islice(self.touched, waiting):
             if limit and count >= limit:
                 break
             taken.append(topic)
             count += 1 + len(topic.channels)
         for topic in taken:
             del self.touched[topic]
+        self._left_to_save = waiting - len(taken)
         return taken
 
     def end_save(self, save: Save, error: BackendError | None) -> None:
         """The job is done, or failed with `error` and left the saved state as it was."""
         self.health.note_save(error)
-        self._is_cut_short = self._is_cut_short and error is None
         if error is None:
             self._reserved_blocks = max(self._reserved_blocks, save.reserve or 0)
             self._dying.difference_update(save.cut.deleted_topics)
             if save.cut.wall_shift_ms is not None:
                 self.held_clock.saved(save.cut.wall_shift_ms)
         else:
+            self._left_to_save = 0
             self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
             self._deleted_queues = save.deleted + self._deleted_queues
             self._deleted_channels = save.cut.deleted_channels + self._deleted_channels

@@ -28,7 +28,7 @@ from typing import Any
 
 from nsqtw.gotext import quoted
 from nsqtw.masking import shown_words
-from nsqtw.net.garbage import look_at_all
+from nsqtw.net.garbage import all_objects, look_at_all
 from nsqtw.net.http_answers import INTERNAL_ERROR, Answer, Refused, page, plain, report
 from nsqtw.net.http_profile import Profiler
 from nsqtw.net.http_query import parameters
@@ -119,7 +119,7 @@ def objects() -> str:
     """The objects the garbage collector knows, by type, those with the most bytes first; and its counts."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    for one in gc.get_objects():
+    for one in all_objects():
         name = f"{type(one).__module__}.{type(one).__qualname__}"
         counts[name] += 1
         sizes[name] += sys.getsizeof(one)

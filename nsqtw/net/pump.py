@@ -58,6 +58,8 @@ class Pump:
         self._saving = False
         self._flying = False
         self._stopped: Deferred[None] | None = None
+        self._is_last_save_due = False
+        """While it stops: everything else is done, and what is saved now is saved for the last time."""
         self._is_over = False
         """Everything is saved: what is stored is being closed, and nothing is done any more but to write answers."""
         set_clock(broker, self.now())
@@ -107,6 +109,7 @@ class Pump:
 
     def _save_all(self, now: float) -> None:
         """The last thing before the end."""
+        self._is_last_save_due = True
         self._broker.stop(now)
         self._broker.save(lambda error: None)
         self._save(now)
@@ -179,7 +182,8 @@ class Pump:
     def _saved(self, save: Save, error: BackendError | None) -> None:
         self._saving = False
         self._broker.end_save(save, error)
-        if self._stopped is not None and not (self._broker.save_is_urgent and error is None):
+        is_last = self._is_last_save_due and not (self._broker.save_is_urgent and error is None)
+        if self._stopped is not None and is_last:
             if self._timer_at < inf:
                 self._timer_at = inf
                 self._timer.cancel()

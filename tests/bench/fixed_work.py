@@ -65,10 +65,6 @@ class _Transport(StringTransport):
 
     def setTcpKeepAlive(self, on: bool) -> None: ...
 
-    def writeSomeData(self, data: bytes) -> int:
-        self.write(data)  # type: ignore[no-untyped-call]
-        return len(data)
-
 
 class Connection:
     """One client's end."""

@@ -137,6 +137,6 @@ def run(notes: str, words: Sequence[str]) -> int:
     installed: Any = reactor
     poller = installed._poller = Poller(installed._poller)
     try:
-        return tap.run_nsqd(words)
+        return tap.NSQD_PROGRAM.run(words)
     finally:
         poller.leave(Path(notes))

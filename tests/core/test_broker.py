@@ -97,6 +97,45 @@ def test_a_cut_has_no_more_than_a_turn_has_time_for_and_the_next_one_is_due_at_o
     assert not world.broker.save_is_wanted
 
 
+def test_what_changes_while_a_cut_is_saved_in_parts_is_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a broker with many busy topics would do nothing but save."""
+    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 4)
+    world = World()
+    for name in "abcde":
+        world.channel("c", name)
+    world.save()
+    rounds = []
+    for _ in range(2):
+        parts = []
+        for _ in range(5):
+            for name in "abcde":
+                world.put(b"x", topic=name)
+            save = world.begin_save()
+            parts.append([topic.name for topic in save.cut.topics])
+            world.broker.end_save(save, None)
+            if not world.broker.save_is_urgent:
+                break
+        assert world.broker.save_is_wanted
+        rounds.append(parts)
+    assert rounds == [[["a", "b"], ["c", "d"], ["e"]], [["a", "b"], ["c", "d"], ["e"]]]
+
+
+def test_a_topic_that_is_gone_before_its_part_of_a_cut_keeps_nobody_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 1)
+    world = World()
+    for name in ("a", "b#ephemeral", "c#ephemeral"):
+        world.put(b"x", topic=name)
+    save = world.begin_save()
+    world.broker.end_save(save, None)
+    world.broker.delete_topic("b#ephemeral")
+    world.broker.delete_topic("c#ephemeral")
+    assert not world.broker.save_is_urgent
+    world.put(b"x", topic="a")
+    world.turn()
+    assert world.broker.save_is_wanted
+    assert not world.broker.save_is_urgent
+
+
 def test_a_cut_that_somebody_waits_for_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 4)
     world = World()

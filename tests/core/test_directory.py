@@ -97,6 +97,7 @@ def test_a_topic_without_channels_keeps_its_messages_over_its_start() -> None:
     assert world.reader().bodies() == [b"1"]
 
 
+@pytest.mark.plain
 def test_a_start_while_the_medium_fails_costs_only_ephemeral_channels_their_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -68,7 +68,7 @@ def main(words: list[str]) -> int:
         from tests.crash import sabotage
 
         sabotage.SABOTAGES[broken]()
-    return tap.run_nsqd(flags)
+    return tap.NSQD_PROGRAM.run(flags)
 
 
 if __name__ == "__main__":

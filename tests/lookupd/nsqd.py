@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import struct
+from contextlib import ExitStack
 from typing import Any
 
 from tests.wire import HOST, PATIENCE_SECONDS
@@ -40,11 +41,13 @@ class FakeNsqd:
     """A connection to the nsqlookupd at `port`, with TLS if there is `tls`. The magic is sent."""
 
     def __init__(self, port: int, magic: bytes = MAGIC, tls: ssl.SSLContext | None = None) -> None:
-        self._socket = socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS)
-        if tls is not None:
-            self._socket = tls.wrap_socket(self._socket, server_hostname="localhost")
-        self._input = self._socket.makefile("rb")
-        self.send(magic)
+        with ExitStack() as undo:
+            self._socket = undo.enter_context(socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS))
+            if tls is not None:
+                self._socket = undo.enter_context(tls.wrap_socket(self._socket, server_hostname="localhost"))
+            self._input = undo.enter_context(self._socket.makefile("rb"))
+            self.send(magic)
+            undo.pop_all()
 
     def __enter__(self) -> FakeNsqd:
         return self

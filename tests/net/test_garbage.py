@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from nsqtw.net import garbage
-from nsqtw.net.garbage import ROUND_SECONDS, Garbage, undisturbed
+from nsqtw.net.garbage import MOST_DEAD, ROUND_SECONDS, Garbage, undisturbed
 
 
 @pytest.fixture
@@ -65,9 +65,66 @@ def test_an_idle_broker_with_nothing_new_is_left_alone(clock: Clock, monkeypatch
     looks: list[None] = []
     monkeypatch.setattr(garbage, "look_at_all", lambda: looks.append(None))
     Garbage(clock).start()
+    clock.advance(ROUND_SECONDS)
+    assert looks == []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 2)
     for _ in range(10):
         clock.advance(ROUND_SECONDS)
     assert len(looks) == 1
+
+
+def test_a_broker_that_is_never_idle_bounds_what_is_frozen_and_of_no_use(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "process_time", clock.seconds)
+    frozen, used = 0, 0
+    looks: list[int] = []
+
+    def look_at_all() -> None:
+        nonlocal frozen
+        looks.append(frozen)
+        frozen = used
+
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
+    monkeypatch.setattr(garbage, "look_at_all", look_at_all)
+    Garbage(clock).start()
+    used = 1000
+    for count in (1000, MOST_DEAD, MOST_DEAD + 1):
+        frozen = count
+        clock.advance(ROUND_SECONDS)
+    assert looks == [MOST_DEAD + 1]
+    for count in (1000, 1000, 2000 + MOST_DEAD, 2001 + MOST_DEAD):
+        frozen = count
+        clock.advance(ROUND_SECONDS)
+    assert looks == [MOST_DEAD + 1, 2001 + MOST_DEAD]
+
+
+def test_a_busy_broker_that_only_grows_looks_at_all_more_and_more_seldom(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "process_time", clock.seconds)
+    looks: list[float] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: int(clock.seconds() / ROUND_SECONDS * MOST_DEAD / 2))
+    monkeypatch.setattr(garbage, "look_at_all", lambda: looks.append(clock.seconds() / ROUND_SECONDS))
+    Garbage(clock).start()
+    for _ in range(100):
+        clock.advance(ROUND_SECONDS)
+    assert looks == [3, 9, 21, 45, 93]
+
+
+def test_a_circle_that_was_frozen_is_found_by_a_busy_broker(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "process_time", clock.seconds)
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    Garbage(clock).start()
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: MOST_DEAD + 1)
+    circle = Node()
+    seen = weakref.ref(circle)
+    gc.collect()
+    del circle
+    gc.collect()
+    assert seen() is not None
+    clock.advance(ROUND_SECONDS)
+    assert seen() is None
 
 
 def test_undisturbed_work_is_done_without_collections() -> None:

@@ -72,6 +72,21 @@ def test_symbol_knows_none() -> None:
     assert web.ask("PUT", "/debug/pprof/symbol").headers["allow"] == "GET, OPTIONS, POST"
 
 
+def test_objects_that_the_collector_does_not_look_at_are_counted_too() -> None:
+    class Settled:
+        pass
+
+    settled = [Settled() for _ in range(12345)]
+    gc.collect()
+    gc.freeze()
+    try:
+        report = objects()
+        assert re.search(r"^ *12345 .*Settled$", report, re.MULTILINE)
+        assert not any(one is settled[0] for one in gc.get_objects()), "it is frozen again"
+    finally:
+        gc.unfreeze()
+
+
 def test_stacks_and_pending_calls() -> None:
     reactor = MemoryReactorClock()
     reactor.callLater(2.5, test_stacks_and_pending_calls)

@@ -14,7 +14,7 @@ from nsqtw.net.door import Door as HonestDoor
 from nsqtw.net.http_api import broker_site
 from nsqtw.net.http_routing import FREE, Route
 from nsqtw.rights import MAX_SECRET_BYTES, Answer, Applicant, Guest, Rights
-from tests.net.broker_fixture import HTTP_PORT, TCP_PORT, VERSION_LINE, Log, Reply, Web, request
+from tests.net.broker_fixture import HTTP_PORT, OK, TCP_PORT, VERSION_LINE, Log, Reply, Web, request
 
 pytestmark = pytest.mark.usefixtures("heads")
 
@@ -274,6 +274,25 @@ def test_what_was_withdrawn_is_forgotten_at_a_reload() -> None:
     for guest in web.door.guests:
         guest.reconsider()
     assert web.bearing("a", "GET", "/stats").outcome == REFUSED
+
+
+def test_what_was_withdrawn_publishes_no_more_on_a_connection_that_has_published() -> None:
+    """A head that is known, with the credential in it, is let in no longer than one that is read."""
+    web = GuardedWeb(secret=grants())
+    browser = web.connect()
+    data = request("POST", "/pub?topic=t", b"x", Authorization="Bearer secret")
+    outcomes = []
+    with Log() as lines:
+        for known in ({"secret": grants()}, {"secret": grants("^u$")}, {}, {"secret": grants()}):
+            web.door.known = known
+            for guest in web.door.guests:
+                guest.reconsider()
+            for _ in range(3):
+                browser.send(data)
+                outcomes += [reply.outcome for reply in browser.read()]
+    assert outcomes == [OK] * 3 + [FORBIDDEN] * 3 + [REFUSED] * 3 + [OK] * 3
+    assert web.bodies() == [b"x"] * 6
+    assert not any("secret" in line for line in lines)
 
 
 def test_an_answer_from_before_a_reload_is_not_remembered() -> None:

@@ -235,3 +235,26 @@ def test_stopping_waits_for_flights(house: House) -> None:
     assert (answers, stopped) == ([None, None], [])
     house.writer.finish()
     assert stopped == [None]
+
+
+def test_a_save_that_was_on_its_way_does_not_end_a_stop_that_waits_for_a_flight(house: House) -> None:
+    """Else what class memory owes would never be stored."""
+    answers: list[Exception | None] = []
+    house.world.topic("m").durability = "memory"
+    house.world.topic("m").put([b"late"], 0, answers.append)
+    house.world.topic().durability = "fsync"
+    house.world.topic().put([b"a"], 0, answers.append)
+    house.pump.wake()
+    house.turn()
+    assert (len(house.writer.saves), len(house.writer.flights)) == (1, 1)
+    stopped: list[None] = []
+    house.pump.stop().addCallback(stopped.append)
+    house.writer.finish()
+    assert stopped == []
+    house.writer.land()
+    house.turn()
+    while house.writer.saves:
+        house.writer.finish()
+        house.turn()
+    assert (answers, stopped) == ([None, None], [None])
+    assert [segment.count for segment in house.world.backend.queue("m").read(0, 1)] == [1]
