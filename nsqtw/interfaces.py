@@ -220,11 +220,11 @@ class IPositions(Interface):
         runs in the other, which it does not wait for: it takes a few milliseconds. BackendError.
         """
 
-    def count_held(topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
-        """How many held rows of a channel are behind `after` and due at `until_ms`. Called as `held`."""
-
-    def count_held_below(topic: str, channel: str, sequence: int) -> int:
-        """How many held rows of a channel are under a sequence. Called as `held`."""
+    def count_held(topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
+        """
+        How many held rows of a channel are behind `after`, due at `until_ms` and under the sequence `below`; infinity
+        leaves none out. Called as `held`.
+        """
 
     def forget_held(topic: str, channel: str, start: int) -> int:
         """

@@ -66,9 +66,9 @@ _DUE_PAGE = """
 SELECT sequence, attempts, due_ms FROM held INDEXED BY held_due
 WHERE cursor = ? AND (due_ms, sequence) > (?, ?) ORDER BY due_ms, sequence LIMIT ?
 """
-_COUNT_BELOW = "SELECT count(*) FROM held WHERE cursor = ? AND sequence < ?"
 _DUE_COUNT = """
-SELECT count(*) FROM held INDEXED BY held_due WHERE cursor = ? AND (due_ms, sequence) > (?, ?) AND due_ms <= ?
+SELECT count(*) FROM held INDEXED BY held_due
+WHERE cursor = ? AND (due_ms, sequence) > (?, ?) AND due_ms <= ? AND sequence < ?
 """
 
 _DAMAGE_CODES = (
@@ -173,18 +173,12 @@ class Positions:
             rows = reader.execute(_DUE_PAGE, (number, *_finite(after), limit)).fetchall()
         return [held_row(*values) for values in rows]
 
-    def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
+    def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
         """IPositions API"""
         number = self._ids.known_cursor(topic, channel)
         with self._reading_held() as reader:
-            count: int = reader.execute(_DUE_COUNT, (number, *_finite(after), until_ms)).fetchone()[0]
-            return count
-
-    def count_held_below(self, topic: str, channel: str, sequence: int) -> int:
-        """IPositions API"""
-        number = self._ids.known_cursor(topic, channel)
-        with self._reading_held() as reader:
-            count: int = reader.execute(_COUNT_BELOW, (number, sequence)).fetchone()[0]
+            bounds = (number, *_finite(after), *_finite((until_ms, below)))
+            count: int = reader.execute(_DUE_COUNT, bounds).fetchone()[0]
             return count
 
     def forget_held(self, topic: str, channel: str, start: int) -> int:
@@ -398,9 +392,9 @@ def _open_reader(path: str) -> sqlite3.Connection:
     return reader
 
 
-def _finite(after: tuple[float, float]) -> tuple[int, int]:
-    """As SQLite compares it."""
-    due_ms, sequence = (int(number) if number < _MOST_INTEGER else _MOST_INTEGER for number in after)
+def _finite(bounds: tuple[float, float]) -> tuple[int, int]:
+    """A time and a sequence as SQLite compares them."""
+    due_ms, sequence = (int(number) if number < _MOST_INTEGER else _MOST_INTEGER for number in bounds)
     return due_ms, sequence
 
 

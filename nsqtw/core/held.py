@@ -59,14 +59,9 @@ class Pages:
         found: list[HeldRow] = self._positions.held(self._topic, self._channel, after, limit)
         return found
 
-    def count_below(self, sequence: int) -> int:
-        """How many there are under a sequence. BackendError."""
-        found: int = self._positions.count_held_below(self._topic, self._channel, sequence)
-        return found
-
-    def count(self, after: Key, until_ms: int) -> int:
-        """How many there are behind `after` that are due then. BackendError."""
-        found: int = self._positions.count_held(self._topic, self._channel, after, until_ms)
+    def count(self, after: Key, until_ms: float, below: float) -> int:
+        """How many there are behind `after` that are due then and under the sequence `below`. BackendError."""
+        found: int = self._positions.count_held(self._topic, self._channel, after, until_ms, below)
         return found
 
 
@@ -232,7 +227,7 @@ class Held:
         if self._pages is None or after[0] > now_ms or not self._out_count:
             self._counted_ms = max(self._counted_ms, now_ms)
         elif not self._is_saving and self._forgotten_from is None:  # a save adds and removes rows
-            counted = self._pages.count(after, now_ms)
+            counted = self._count_out(after, now_ms)
             self._counted_ms = now_ms
             self._due_out_count = min(self._out_count, self._due_out_count + counted)
         self._count_unsaved()
@@ -260,10 +255,9 @@ class Held:
     def forget_from(self, start: int) -> None:
         """Forget the rows from a sequence on. BackendError, and nothing is changed. Not while a cut is being saved."""
         if self._out_count and self._pages is not None:
-            saved = sum(sequence < start and sequence not in self._changed for sequence in self._rows)
-            saved += sum(sequence < start and was_saved for sequence, was_saved in self._changed.items())
-            self._out_count = max(0, self._pages.count_below(start) - saved)
-            self._due_out_count = min(self._due_out_count, self._out_count)
+            due = self._count_out(self._border, self._counted_ms, start)
+            self._out_count = self._count_out(BEFORE_ALL, inf, start)
+            self._due_out_count = min(due, self._out_count)
         self._rows = {sequence: row for sequence, row in self._rows.items() if sequence < start}
         self._soon = [entry for entry in self._soon if entry[1] < start]
         heapify(self._soon)
@@ -412,6 +406,19 @@ class Held:
         if self._forgotten_from is not None and sequence >= self._forgotten_from:
             return True
         return sequence in self._rows or sequence in self._changed or sequence in self._in_cut
+
+    def _count_out(self, after: Key, until_ms: float, below: float = inf) -> int:
+        """
+        How many rows behind `after`, due at `until_ms` and under the sequence `below` are only in positions.db; `after`
+        is where everything starts, or not before the border. BackendError.
+        """
+        assert self._pages is not None
+        count = self._pages.count(after, until_ms, below)
+        if after[0] > 0:  # of what is saved behind the border memory knows at most what is not deferred
+            return count
+        unchanged = (sequence for sequence in self._rows if sequence not in self._changed)
+        changed = (sequence for sequence, was_saved in self._changed.items() if was_saved)
+        return max(0, count - sum(after < (0, sequence) and sequence < below for sequence in chain(unchanged, changed)))
 
     def _count_unsaved(self) -> None:
         """Count what is due behind the border and not saved yet, as far as it can be had now."""

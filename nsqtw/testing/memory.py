@@ -103,16 +103,11 @@ class MemoryPositions:
         self._fail_to_read()
         return [row for row in self._held(topic, channel) if (row.due_ms, row.sequence) > after][:limit]
 
-    def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: int) -> int:
+    def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
         """IPositions API"""
         self._fail_to_read()
-        rows = self._held(topic, channel)
-        return sum((row.due_ms, row.sequence) > after and row.due_ms <= until_ms for row in rows)
-
-    def count_held_below(self, topic: str, channel: str, sequence: int) -> int:
-        """IPositions API"""
-        self._fail_to_read()
-        return sum(row.sequence < sequence for row in self._held(topic, channel))
+        rows = [row for row in self._held(topic, channel) if (row.due_ms, row.sequence) > after]
+        return sum(row.due_ms <= until_ms and row.sequence < below for row in rows)
 
     def forget_held(self, topic: str, channel: str, start: int) -> int:
         """IPositions API"""

@@ -119,10 +119,9 @@ class PositionsContract(OnDirectory):
         rows = [HeldRow(sequence, 1, 0) for sequence in range(5)]
         cursors = [SavedCursor(name, held=rows, held_count=5) for name in "cd"]
         positions.save(Cut(topics=[SavedTopic("t", cursors=cursors)]))
-        assert [positions.count_held_below("t", "c", sequence) for sequence in (0, 3, 9)] == [0, 3, 5]
         moved = SavedCursor("c", next=3, held=[HeldRow(8, 1, 0)], forgotten_from=3, held_count=4)
         positions.save(Cut(topics=[SavedTopic("t", cursors=[moved])]))
-        assert positions.count_held_below("t", "c", 9) == 4
+        assert positions.count_held("t", "c", BEFORE_ALL, inf, inf) == 4
         saved = self.reopened(positions, directory)
         kept = [*rows[:3], HeldRow(8, 1, 0)]
         assert saved.topics[0].cursors == [SavedCursor("c", next=3, held=kept, held_count=4), cursors[1]]
@@ -196,17 +195,19 @@ class PositionsContract(OnDirectory):
         assert positions.held("t", "d", BEFORE_ALL, 9) == other
         for unknown in (("u", "c"), ("u", "x"), ("x", "c")):
             assert positions.held(*unknown, BEFORE_ALL, 9) == []
-            assert positions.count_held(*unknown, BEFORE_ALL, 9) == 0
+            assert positions.count_held(*unknown, BEFORE_ALL, 9, inf) == 0
 
     def test_held_rows_are_counted_by_when_they_are_due(self, positions: IPositions) -> None:
-        """Both ends as said: behind a row, up to a time."""
+        """All ends as said: behind a row, up to a time, under a sequence."""
         rows = [HeldRow(sequence, 1, due_ms) for sequence, due_ms in ((1, 0), (2, 10), (4, 10), (3, 11), (5, 30))]
         positions.save(Cut(topics=[SavedTopic("t", cursors=[SavedCursor("c", held=rows, held_count=5)])]))
-        counts = [positions.count_held("t", "c", BEFORE_ALL, until) for until in (0, 9, 10, 29, 30)]
-        assert counts == [1, 1, 3, 4, 5]
-        assert positions.count_held("t", "c", (10, 2), 11) == 2
-        assert positions.count_held("t", "c", (10, inf), 11) == 1
-        assert positions.count_held("t", "c", (11, inf), 11) == 0
+        counts = [positions.count_held("t", "c", BEFORE_ALL, until, inf) for until in (0, 9, 10, 29, 30, inf)]
+        assert counts == [1, 1, 3, 4, 5, 5]
+        assert positions.count_held("t", "c", (10, 2), 11, inf) == 2
+        assert positions.count_held("t", "c", (10, inf), 11, inf) == 1
+        assert positions.count_held("t", "c", (11, inf), 11, inf) == 0
+        assert [positions.count_held("t", "c", BEFORE_ALL, inf, below) for below in (1, 3, 9)] == [0, 2, 5]
+        assert positions.count_held("t", "c", (0, inf), 11, 4) == 2
 
     def test_runs_are_rows(self, positions: IPositions, directory: str) -> None:
         """Of messages that were never delivered."""

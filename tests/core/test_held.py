@@ -206,6 +206,27 @@ def test_positions_that_cannot_be_read_are_read_later() -> None:
     assert first + drain(reader) == bodies
 
 
+def test_what_is_saved_before_any_can_be_read_is_not_counted_twice() -> None:
+    """What was in flight at a crash is known, and saved again as requeued."""
+    world = paged_world()
+    reader = world.reader()
+    world.put(*[b"in flight"] * 4)
+    world.put(*[b"late"] * 12)
+    for message in reader.read():
+        if message.body == b"late":
+            reader.requeue(message.id, 30.0)
+    world.save()
+    world.positions.read_failure = BackendError("EIO")
+    world.crash()
+    world.save()
+    world.positions.read_failure = None
+    world.wait(2)
+    channel = world.channel()
+    assert (channel.depth, channel.deferred_count) == (4, 12)
+    assert drain(world.reader()) == [b"in flight"] * 4
+    assert (channel.depth, channel.deferred_count) == (0, 12)
+
+
 def test_rows_that_are_lost_on_the_medium_are_not_waited_for() -> None:
     """They are counted until they are missed."""
     world = paged_world()

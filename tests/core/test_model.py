@@ -390,6 +390,14 @@ class Histories(RuleBasedStateMachine):
         self.world.begin_save()
         self.crash()
 
+    @rule()
+    def crash_while_nothing_can_be_read(self) -> None:
+        """What was in flight is saved once more before other rows are read."""
+        self.world.positions.read_failure = BackendError("EIO")
+        self.crash()
+        self.world.positions.read_failure = None
+        self.long_wait()
+
     @rule(lost=st.integers(1, 3))
     def crash_with_a_lost_tail(self, lost: int) -> None:
         """The saved cut is ahead of the log, as after a power loss: what is lost is lost, and nothing else."""

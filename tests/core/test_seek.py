@@ -80,6 +80,28 @@ def test_many_deferred_messages_of_a_replay_are_held_a_part_a_turn() -> None:
     assert len(finish_all(one)) == 2500
 
 
+def test_a_move_back_tells_what_is_ready_from_what_waits() -> None:
+    """Of rows that only positions.db has too: a reader that comes for the ready ones is not served for ever."""
+    one = world(page_rows=2)
+    reader = one.reader(ready=12)
+    late, again = [b"late %d" % number for number in range(8)], [b"again %d" % number for number in range(4)]
+    one.put(*late, *again)
+    for message in reader.read():
+        reader.requeue(message.id, 30.0 if message.body in late else 0.0)
+    reader.leave()
+    one.save()
+    one.crash()
+    channel = one.channel()
+    assert (channel.depth, channel.deferred_count) == (4, 8)
+    assert seek(one, 10) == (0, 0)
+    assert (channel.depth, channel.deferred_count) == (4, 8)
+    one.save()
+    assert sorted(finish_all(one)) == again
+    assert (channel.depth, channel.deferred_count) == (0, 8)
+    one.wait(31.0)
+    assert sorted(finish_all(one)) == late
+
+
 def test_a_move_within_a_replay() -> None:
     one = world()
     one.put(b"a")
