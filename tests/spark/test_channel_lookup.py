@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.sample import take
 from twisted.internet.threads import blockingCallFromThread
 
-from tests.process import NsqdProcess, Start, starting, wait_until
+from tests.process import LookupdProcess, NsqdProcess, Start, starting, wait_until
 from tests.spark.http_thread import HttpThread
 from tests.wire import HOST
 
@@ -143,6 +144,20 @@ def test_an_nsqd_that_comes_back_is_found_again(lookupd: FakeLookupd, start: Sta
     only.publish("t", [b"2"])
     lookupd.producers = [only]
     await_bodies(intake, b"1", b"2")
+
+
+def test_an_nsqlookupd_that_can_tell_is_not_waited_for(tmp_path: Path, start: Start) -> None:
+    """Ours says what changes. Who would only ask, would ask again in an hour."""
+    path = str(tmp_path / "spool")
+    with closing(LookupdProcess(tmp_path / "lookupd")) as lookupd:
+        lookupd.start()
+        flags = [f"--broadcast-address={HOST}", f"--lookupd-tcp-address={HOST}:{lookupd.tcp_port}"]
+        address = f"{HOST}:{lookupd.http_port}"
+        intake = Intake(options(address, lookupdPollMs="3600000", maxWaitMs="3600000", spoolPath=path), path)
+        with closing(intake):
+            for body in (b"1", b"2"):
+                start(*flags).publish("t", [body])
+                await_bodies(intake, *[b"1", b"2"][: int(body)])
 
 
 def test_one_nsqlookupd_out_of_order_does_not_matter(lookupd: FakeLookupd, start: Start) -> None:

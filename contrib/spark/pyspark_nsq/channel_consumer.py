@@ -1,8 +1,9 @@
 """
 A consumer of one channel on any number of nsqds, in the reactor's thread.
 
-It keeps a connection to each nsqd it was told of, or that a nsqlookupd names, and connects again when one is gone. An
-nsqd that no nsqlookupd names any more is consumed from as long as it is there, and not looked for again. What arrives
+It keeps a connection to each nsqd it was told of, or that a nsqlookupd names, and connects again when one is gone. A
+nsqlookupd is asked every `lookupdPollMs`, and at once when it says that something changed (lookup_watch). An nsqd that
+no nsqlookupd names any more is consumed from as long as it is there, and not looked for again. What arrives
 goes to `received`, which finishes it some time later through the connection it came over. `allow` says how many
 messages may be unfinished over all connections.
 """
@@ -21,6 +22,7 @@ from twisted.internet.task import LoopingCall
 
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.lookup import Lookup, LookupFailed
+from pyspark_nsq.lookup_watch import LookupWatch
 from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.v2_connection import V2Connection
 from pyspark_nsq.v2_frames import Message
@@ -55,6 +57,7 @@ class ChannelConsumer:
         self._connections: dict[V2Connection, None] = {}
         self._lookup = Lookup(reactor, options.security) if options.lookupds else None
         self._looking: LoopingCall | None = None
+        self._watches: list[LookupWatch] = []
         self._named: dict[str, set[Address]] = {}
         self._stopping = False
 
@@ -66,6 +69,7 @@ class ChannelConsumer:
             self._looking = LoopingCall(self._look_up, self._lookup)
             self._looking.clock = self._reactor
             self._looking.start(self._options.lookupd_poll_ms / 1000)
+            self._watches = [self._watch(self._lookup, lookupd) for lookupd in self._options.lookupds]
 
     @property
     def complete(self) -> bool:
@@ -87,6 +91,8 @@ class ChannelConsumer:
         self._stopping = True
         if self._looking is not None and self._looking.running:
             self._looking.stop()
+        for watch in self._watches:
+            watch.stop()
         given_back = [connection.give_back() for connection in self._connections]
         closed = DeferredList(given_back).addTimeout(_GIVE_BACK_SECONDS, self._reactor)
         closed.addErrback(lambda _: None)
@@ -133,6 +139,19 @@ class ChannelConsumer:
     def _look_up(self, lookup: Lookup) -> Deferred[Any]:
         """Ask all of them; the next time comes when all have answered."""
         return DeferredList([Deferred.fromCoroutine(self._ask(lookup, one)) for one in self._options.lookupds])
+
+    def _watch(self, lookup: Lookup, lookupd: str) -> LookupWatch:
+        options = self._options
+        watch = LookupWatch(
+            self._reactor,
+            options.security,
+            lookupd,
+            options.topic,
+            options.lookupd_poll_ms / 1000,
+            lambda: Deferred.fromCoroutine(self._ask(lookup, lookupd)),
+        )
+        watch.start()
+        return watch
 
     async def _ask(self, lookup: Lookup, lookupd: str) -> None:
         try:
