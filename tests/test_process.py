@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.process import EXECUTABLE, NsqdProcess, wait_until
-from tests.wire import HOST, Closed
+from tests.wire import HOST, Client, Closed
 
 SECRET = "Quixotic-Zwieback"
 Start = Callable[..., NsqdProcess]
@@ -180,8 +181,13 @@ def test_under_twistd_too(tmp_path: Path) -> None:
     log = tmp_path / "log"
     ours = ["nsq", "--log-format=json", "--tcp-address=127.0.0.1:0", "--http-address="]
     command = [*TWISTD, "--nodaemon", "--pidfile=", f"--logfile={log}", *ours]
+    listening = re.compile(r"TCP: listening on 127\.0\.0\.1:(\d+)")
     with subprocess.Popen(command, cwd=tmp_path) as broker:
-        wait_until(lambda: log.exists() and "TCP: listening on" in log.read_text(), "it listens")
+        wait_until(lambda: log.exists() and listening.search(log.read_text()), "it listens")
+        # It listens before twistd takes signals, and answers after that.
+        (port,) = listening.findall(log.read_text())
+        with Client(int(port)) as client:
+            client.identify()
         broker.send_signal(signal.SIGTERM)
         broker.wait()
     lines = [json.loads(line) for line in log.read_text().splitlines()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ssl
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -49,21 +50,18 @@ class Secured:
         self.by_tcp |= self.known | {"tls": "true"}
         self.by_log = {"replay": "log", "nsqdHttpAddresses": self.https, "retries": "0"} | self.known
         self.by_sink = {"nsqdHttpAddresses": self.https, "retries": "0"} | self.known
-        self._connection = http.client.HTTPSConnection(
-            "localhost",
-            https_port,
-            timeout=PATIENCE_SECONDS,
-            context=ssl.create_default_context(cafile=certificates.authority.certificate),
-        )
-        self._order("/topic/create?topic=t")
-        self._order("/channel/create?topic=t&channel=c")
-        self._order("/v2/topic/retention?topic=t&time=1h")
-
-    def _order(self, path: str) -> None:
-        self._connection.request("POST", path, headers={"Authorization": f"Bearer {SECRET}"})
-        answer = self._connection.getresponse()
-        assert answer.status == 200, answer.read()
-        answer.read()
+        trust = ssl.create_default_context(cafile=certificates.authority.certificate)
+        connection = http.client.HTTPSConnection("localhost", https_port, timeout=PATIENCE_SECONDS, context=trust)
+        with closing(connection):
+            for order in (
+                "topic/create?topic=t",
+                "channel/create?topic=t&channel=c",
+                "v2/topic/retention?topic=t&time=1h",
+            ):
+                connection.request("POST", f"/{order}", headers={"Authorization": f"Bearer {SECRET}"})
+                answer = connection.getresponse()
+                assert (answer.status, order) == (200, order), answer.read()
+                answer.read()
 
     def publish(self, body: bytes, **more: str) -> None:
         options = Options.parse(self.by_sink | more)
