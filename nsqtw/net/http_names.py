@@ -6,12 +6,16 @@ have different ones for the same mistake (nsqd specification 3.8).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from nsqtw.core.broker import Broker
-from nsqtw.core.channel import Channel
-from nsqtw.core.topic import Topic
 from nsqtw.names import is_valid_name
 from nsqtw.net.http_answers import Refused, failure
+
+if TYPE_CHECKING:
+    # An nsqlookupd has names, and no broker to load.
+    from nsqtw.core.broker import Broker
+    from nsqtw.core.channel import Channel
+    from nsqtw.core.topic import Topic
 
 _MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
 _MISSING_CHANNEL = failure(400, "MISSING_ARG_CHANNEL")

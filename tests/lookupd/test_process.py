@@ -119,6 +119,14 @@ def test_a_start_that_fails_says_so_in_a_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_it_does_not_wait_for_modules_of_a_broker() -> None:
+    script = "import sys, nsqtw.tap_lookupd, nsqtw.lookupd.service; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "nsqtw.lookupd.registrations" in loaded
+    assert not loaded & {"nsqtw.core.broker", "nsqtw.net.pump", "sqlite3", "treq", "nsqtw.net.tls_settings"}
+
+
 def test_what_it_prints(tmp_path: Path) -> None:
     assert run("--version", cwd=tmp_path).stdout.startswith("nsqlookupd v1.3.0 (built w/")
     usage = run("-h", cwd=tmp_path)

@@ -83,7 +83,7 @@ class PytestSuite(Suite):
     sha256: str
     fixtures: Path | None = None
     """A conftest.py for tests that come without theirs."""
-    left_out: Mapping[str, str]
+    left_out: Mapping[str, str] = attrs.field(factory=dict)
     """By test: why it is left out."""
 
     @property

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from .suite import HERE, MochaSuite, PytestSuite
 
-NO_LOOKUPD = "there is no nsqlookupd yet"
-
-_LOOKUPD = "tests/test_reader_lookupd.py"
-
 GNSQ = PytestSuite(
     name="gnsq",
     version="1.0.2",
@@ -25,11 +21,6 @@ GNSQ = PytestSuite(
         "urllib3>=2.5,<3",
     ),
     tests=108,
-    left_out={
-        "tests/test_consumer.py::test_lookupd": NO_LOOKUPD,
-        "tests/test_lookupd.py::test_basic": NO_LOOKUPD,
-        "tests/test_lookupd.py::test_lookup": NO_LOOKUPD,
-    },
     ports=(),
 )
 
@@ -40,12 +31,6 @@ ANSQ = PytestSuite(
     requirements=("pytest==8.4.2", "pytest-asyncio==0.21.2", "aiohttp>=3.12,<4", "attrs>=23.2"),
     fixtures=HERE / "ansq/servers.py",
     tests=107,
-    left_out={
-        f"{_LOOKUPD}::test_create_reader": NO_LOOKUPD,
-        f"{_LOOKUPD}::test_create_connection": NO_LOOKUPD,
-        f"{_LOOKUPD}::test_close_connection": NO_LOOKUPD,
-        f"{_LOOKUPD}::test_restore_connection": NO_LOOKUPD,
-    },
     ports=(4150, 4151, 4250, 4251),
 )
 
