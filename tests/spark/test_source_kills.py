@@ -14,9 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.process import NsqdProcess, wait_until
 from tests.wire import HOST
 
-LONG = 240
+LONG = 400
 #: Two drivers have to start, each with a Java of its own.
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(1800)
 EACH = 2_000
 #: What the killed driver had in flight comes again after this.
 MSG_TIMEOUT_MS = 2_000
