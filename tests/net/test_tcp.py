@@ -235,6 +235,17 @@ def test_half_commands_have_a_common_bound(edge: Edge) -> None:
     assert edge.factory.limits.turned_away.counts == {"max-unfinished-size": 1}
 
 
+def test_a_half_command_is_counted_however_small_its_pieces_are(edge: Edge) -> None:
+    connection, _ = edge.connect()
+    connection.dataReceived(b"  V2PUB t\n" + struct.pack(">i", 90_000))
+    for _ in range(3):
+        connection.dataReceived(b"x" * 10_000)
+        edge.turn()
+    assert edge.factory.limits.unfinished.total == 30_000
+    connection.dataReceived(b"x" * 60_000)
+    assert edge.factory.limits.unfinished.total == 0
+
+
 def test_what_a_lost_connection_kept_is_not_counted_any_more(edge: Edge) -> None:
     connection, _ = edge.connect()
     connection.dataReceived(b"  V2PUB t\n" + struct.pack(">i", 90_000) + b"x" * 40_000)
