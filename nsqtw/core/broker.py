@@ -51,7 +51,7 @@ from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
 from nsqtw.rights import Door
 
-SAVED_AT_ONCE = 200
+SAVED_AT_ONCE = 100
 """Topics and channels that go into one cut, about, unless somebody waits for it: each takes up to 40 us of a turn."""
 RESERVED_BLOCKS = 1024
 RETRY_SECONDS = 1.0
