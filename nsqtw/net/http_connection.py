@@ -33,13 +33,13 @@ from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel, _ChunkedTransferDecoder, _MalformedChunkedDataError
 from zope.interface import implementer
 
+from nsqtw.net.chunks import READ_BYTES
 from nsqtw.net.http_answers import HEADERS_TOO_LARGE, MALFORMED, TOO_MUCH_UNFINISHED, Answer
 from nsqtw.net.http_fields import is_field, mistake_in, persists, read_field
 from nsqtw.net.http_heads import LONGEST, Head
 from nsqtw.net.http_patience import ANSWER, BODY, DROPPED, HEAD, IDLE, Patience
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.peer import address_text
-from nsqtw.net.tcp import READ_BYTES
 from nsqtw.net.unfinished import SMALL_BYTES
 from nsqtw.rights import Applicant
 

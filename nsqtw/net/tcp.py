@@ -28,6 +28,7 @@ from zope.interface import implementer
 from nsqtw.core.broker import Broker
 from nsqtw.errors import BrokenStream
 from nsqtw.interfaces import ICountedProtocol, IProtocol, IProtocolFactory
+from nsqtw.net.chunks import READ_BYTES, keep_chunks_on_the_heap
 from nsqtw.net.gate import Refusal
 from nsqtw.net.limits import Limits
 from nsqtw.net.peer import address_text
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 MAGIC_BYTES = 4
 END_SECONDS = 5.0
 """How long a connection that is being closed may take to read what was written to it."""
-READ_BYTES = 256 * 1024
-"""Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
 TURN_BYTES = 1024 * 1024
 """Decompressed bytes that a session is given in one turn."""
 _TOO_MANY = frame(ERROR, b"E_TOO_MANY_CONNECTIONS too many connections")
@@ -344,7 +343,7 @@ class BrokerFactory(Factory):
         self.connections: set[BrokerConnection] = set()
         self.tls: TlsSettings | None = None
         """What connections turn to TLS with; None without a certificate."""
-        _keep_chunks_on_the_heap()
+        keep_chunks_on_the_heap()
 
     def buildProtocol(self, addr: Any) -> BrokerConnection | Refusal | None:
         if not self.limits.gate.enter(addr):
@@ -360,11 +359,3 @@ class BrokerFactory(Factory):
 
 def _ignore(data: bytes) -> None:
     """What comes while the broker stops."""
-
-
-def _keep_chunks_on_the_heap() -> None:
-    """
-    glibc maps a block as large as a chunk anew for every read, and unmaps it, page faults included, until a larger
-    one was freed once in the process. For a PUB that waits for its OK that is a third of what it costs.
-    """
-    bytes(8 * READ_BYTES)
