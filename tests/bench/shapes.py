@@ -132,7 +132,7 @@ def _idle_connections(broker: Broker, count: int) -> Iterator[None]:
 def _quiet_cpu(broker: Broker, seconds: float) -> float:
     """The share of a core that the broker takes while nothing happens."""
     before = cpu_seconds(broker.pid)
-    time.sleep(seconds)
+    time.sleep(seconds)  # what is measured is that nothing happens
     return (cpu_seconds(broker.pid) - before) / seconds
 
 
