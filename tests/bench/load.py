@@ -91,13 +91,12 @@ class Run:
         if self._plan.stall_seconds:
             time.sleep(self._plan.stall_seconds)
         paced = self._plan.publishing is not None and self._plan.publishing.rate < float("inf")
-        held_back = paced or bool(self._plan.backlog)
         wait = _PACE_SECONDS if paced else PATIENCE_SECONDS
         before, next_look = -1, time.perf_counter() + PATIENCE_SECONDS
         while not traffic.finished:
             for descriptor, _ in self._poll.poll(wait):
                 on_readable[descriptor]()
-            if held_back:
+            if traffic.is_held_back:
                 for publisher in self._publishers:
                     publisher.fill()
             if time.perf_counter() >= next_look:

@@ -15,8 +15,10 @@ RDY = 2500
 
 class Replies(Protocol):
     """
-    Counts positive replies in what a connection receives.
+    Counts positive replies in what a connection receives. ``rest`` is what has come of one that is not whole.
     """
+
+    rest: bytes
 
     def feed(self, data: bytes) -> int: ...
 

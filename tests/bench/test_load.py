@@ -18,8 +18,10 @@ from tests.bench.cases import CASES, Bar, Figure, Size
 from tests.bench.errors import BrokerFailed, WrongCount
 from tests.bench.load import Run
 from tests.bench.plan import Consuming, Plan
+from tests.bench.publisher import Publisher
 from tests.bench.server import default_executable, running
 from tests.bench.tools import tool_cases
+from tests.bench.traffic import Traffic
 from tests.bench.watch import Sample
 
 BODY = wire.body(200)
@@ -131,6 +133,53 @@ def test_http_answers_are_counted(piece_bytes: int) -> None:
 def test_an_http_error_is_a_failure() -> None:
     with pytest.raises(BrokerFailed, match="503 Service Unavailable"):
         wire.HttpReplies().feed(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nNO")
+
+
+@contextmanager
+def publisher_fed_by_hand(window: int) -> Iterator[tuple[Callable[[bytes], int], Traffic]]:
+    """
+    A function that has a publisher read some bytes and says how many messages are acknowledged then.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        publishing = replace(plan.pub(listener.getsockname()[1], "t", 1), greeting=b"", window=window)
+        traffic = Traffic(Plan(os.getpid(), publishing))
+        publisher = Publisher(publishing, traffic)
+        broker, _ = listener.accept()
+        with broker, publisher.socket:
+
+            def feed(data: bytes) -> int:
+                broker.sendall(data)
+                publisher.on_readable()
+                return traffic.acknowledged
+
+            traffic.start()
+            publisher.fill()
+            yield feed, traffic
+
+
+def test_a_publisher_counts_the_usual_answer_and_any_other() -> None:
+    with publisher_fed_by_hand(window=2) as (feed, traffic):
+        pieces = [OK, OK, HEARTBEAT, OK, OK[:4], OK[4:], OK, HEARTBEAT + OK, OK * 2, OK * 2, OK]
+        assert [feed(piece) for piece in pieces] == [1, 2, 2, 3, 3, 4, 5, 6, 8, 10, 11]
+        assert traffic.sent == 13
+        with pytest.raises(BrokerFailed, match="E_PUB_FAILED"):
+            feed(frame(wire.ERROR, b"E_PUB_FAILED PUB failed"))
+
+
+def test_the_usual_answer_is_none_within_a_frame() -> None:
+    with publisher_fed_by_hand(window=1) as (feed, _):
+        assert [feed(OK), feed(OK)] == [1, 2]
+        assert 2 == feed(frame(wire.RESPONSE, OK)[:8])
+        with pytest.raises(BrokerFailed, match="instead of OK"):
+            feed(OK)
+
+
+def test_a_publisher_whose_connection_is_closed_gives_no_figure() -> None:
+    with stub({}) as broker:
+        publisher = Publisher(plan.pub(broker.port, "t", 1), Traffic(Plan(os.getpid())))
+        publisher.socket.shutdown(socket.SHUT_WR)
+        with publisher.socket, pytest.raises(BrokerFailed, match="closed a publishing connection"):
+            publisher.on_readable()
 
 
 def test_payloads_have_the_layout_of_the_protocol() -> None:

@@ -18,6 +18,10 @@ class Traffic:
         self._seconds = publishing.seconds if publishing else 0.0
         self._rate = publishing.rate if publishing else 0.0
         self._backlog = plan.backlog or float("inf")
+        self.is_held_back = bool(publishing and publishing.rate < float("inf")) or bool(plan.backlog)
+        """
+        Whether there is anything but the end that may keep a payload from being sent.
+        """
         self._prefilled = plan.prefilled
         self._start = self._deadline = 0.0
         self.sent = 0
@@ -38,12 +42,15 @@ class Traffic:
         """
         Whether that many messages may be sent now; if so they count as sent.
         """
-        if self.closed or self.sent - min(self.received.values(), default=self.sent) > self._backlog:
-            return False
-        if self.sent >= self._rate * (time.perf_counter() - self._start):
+        now = time.perf_counter()
+        if self.sent >= self._limit or now >= self._deadline or (self.is_held_back and self._waits(now)):
             return False
         self.sent += messages
         return True
+
+    def _waits(self, now: float) -> bool:
+        waiting = self.sent - min(self.received.values(), default=self.sent)
+        return waiting > self._backlog or self.sent >= self._rate * (now - self._start)
 
     @property
     def closed(self) -> bool:

@@ -195,7 +195,8 @@ class FrameReplies:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self.rest = b""
+        """What has come of the next frame."""
         self._run = _OK_FRAME * 8192
 
     def feed(self, data: bytes) -> int:
@@ -203,9 +204,9 @@ class FrameReplies:
         The number of OK frames that ``data`` completes.
         """
         length = len(data)
-        if not self._rest and length % len(_OK_FRAME) == 0 and data == self._run[:length]:
+        if not self.rest and length % len(_OK_FRAME) == 0 and data == self._run[:length]:
             return length // len(_OK_FRAME)
-        pending = self._rest + data
+        pending = self.rest + data
         position = count = 0
         while (frame := next_frame(pending, position, len(pending))) is not None:
             position += _FRAME.size + len(frame.data)
@@ -213,7 +214,7 @@ class FrameReplies:
                 count += 1
             elif frame != (RESPONSE, HEARTBEAT):
                 raise BrokerFailed(f"instead of OK the broker sent {frame.data[:80]!r}")
-        self._rest = pending[position:]
+        self.rest = pending[position:]
         return count
 
 
@@ -225,26 +226,23 @@ class HttpReplies:
     _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
     def __init__(self) -> None:
-        self._rest = b""
-        self._usual_length = 0
+        self.rest = b""
+        """What has come of the next answer."""
 
     def feed(self, data: bytes) -> int:
         """
         The number of answers that ``data`` completes. Answers need a Content-Length, as nsqd's have.
         """
-        if not self._rest and len(data) == self._usual_length and data.startswith(b"HTTP/1.1 200 "):
-            return 1
-        self._rest += data
+        self.rest += data
         count = 0
-        while (head_end := self._rest.find(b"\r\n\r\n")) >= 0:
-            head = self._rest[:head_end]
+        while (head_end := self.rest.find(b"\r\n\r\n")) >= 0:
+            head = self.rest[:head_end]
             found = self._LENGTH.search(head)
             if not head.startswith(b"HTTP/1.1 200 ") or found is None:
                 raise BrokerFailed(f"the broker answered {head[:80].decode(errors='replace')!r}")
             length = head_end + 4 + int(found[1])
-            if len(self._rest) < length:
+            if len(self.rest) < length:
                 break
-            self._usual_length = length
-            self._rest = self._rest[length:]
+            self.rest = self.rest[length:]
             count += 1
         return count
