@@ -24,7 +24,7 @@ from nsqtw.core.broker import Broker, Save
 from nsqtw.core.flight import Flight
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue
-from nsqtw.net.turns import Connection
+from nsqtw.net.turns import Connection, end_of_turn
 
 _log = Logger()
 
@@ -46,6 +46,7 @@ class Pump:
 
     def __init__(self, reactor: Any, broker: Broker, writer: Writer) -> None:
         self._reactor = reactor
+        self._at_end = end_of_turn(reactor)
         self._broker = broker
         self._writer = writer
         self._changed: dict[Connection, None] = {}
@@ -76,7 +77,7 @@ class Pump:
         """Something changed: do a turn when everything that can be read now has been read."""
         if not self._woken:
             self._woken = True
-            self._reactor.callLater(0, self._turn)
+            self._at_end(self._turn)
 
     def changed(self, connection: Connection) -> None:
         """A connection may have something to write."""
