@@ -115,6 +115,8 @@ class V2Codec:
             if self._pieces_bytes < self._needed:
                 return None
             self._join()
+        elif not self._buffer:
+            return None
         if not self._params:
             buffer, offset = self._buffer, self._offset
             if offset == len(buffer):
@@ -268,6 +270,9 @@ class V2Codec:
                 break
             bodies.append(buffer[start:stop])
             offset = stop
+            if stop == end:
+                self._buffer, self._offset = b"", 0
+                return bodies
         self._offset = offset
         return bodies
 
