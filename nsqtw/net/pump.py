@@ -142,6 +142,7 @@ class Pump:
         """Do what the turn is for; returns whether there is more to do in the next one."""
         broker = self._broker
         more = False
+        answered = dict[Connection, None]()
         if not self._is_over:
             if now >= self._clock_at:
                 self._clock_at = now + CLOCK_SECONDS
@@ -150,8 +151,10 @@ class Pump:
             if broker.to_commit:
                 broker.commit(now)
             self._fly(now)
+            answered, self._changed = self._changed, {}
             more = bool(broker.to_serve) and broker.serve(now)
-        changed, self._changed = self._changed, {}
+        # What is delivered is written before the OKs: of the two it is what somebody works with.
+        changed, self._changed = self._changed | answered, {}
         for connection in changed:
             try:
                 connection.flush(now)
