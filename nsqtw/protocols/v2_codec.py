@@ -270,10 +270,10 @@ class V2Codec:
                 break
             bodies.append(buffer[start:stop])
             offset = stop
-            if stop == end:
-                self._buffer, self._offset = b"", 0
-                return bodies
-        self._offset = offset
+        if offset == end:
+            self._buffer, self._offset = b"", 0
+        else:
+            self._offset = offset
         return bodies
 
     def _read_messages(self) -> list[bytes] | None:
