@@ -53,7 +53,7 @@ _CLOSE = b"\r\nConnection: close"
 class Answer:
     """A whole response, but for what the request and the moment add. May be given any number of times."""
 
-    __slots__ = ("_head", "_usual", "_usual_date", "body", "status")
+    __slots__ = ("_head", "_usual", "_usual_second", "body", "status")
 
     def __init__(self, status: int, body: bytes = b"", *headers: tuple[bytes, bytes]) -> None:
         self.status = status
@@ -62,18 +62,18 @@ class Answer:
         lines += [b"%s: %s" % header for header in headers]
         lines += [b"Content-Length: %d" % len(body), b"Date: "]
         self._head = b"\r\n".join(lines)
-        self._usual = self._usual_date = b""
+        self._usual, self._usual_second = b"", 0
 
-    def encode(self, version: bytes, *, kept: bool, headless: bool = False) -> bytes:
+    def encode(self, version: bytes, kept: bool, headless: bool = False) -> bytes:
         """
         The bytes to send for a request of that HTTP version. `kept`: more requests may follow on the connection;
         `headless`: the request was HEAD, which gets no body.
         """
-        date = _date()
         if kept and not headless and version == b"HTTP/1.1":
-            if self._usual_date is not date:
-                self._usual = b"".join((version, self._head, date, b"\r\n\r\n", self.body))
-                self._usual_date = date
+            second = int(time.time())
+            if second != self._usual_second:
+                self._usual = b"".join((version, self._head, _date(), b"\r\n\r\n", self.body))
+                self._usual_second = second
             return self._usual
         connection = b""
         if version == b"HTTP/1.0":
@@ -81,7 +81,7 @@ class Answer:
         elif not kept:
             connection = _CLOSE
         body = b"" if headless else self.body
-        return b"".join((version, self._head, date, connection, b"\r\n\r\n", body))
+        return b"".join((version, self._head, _date(), connection, b"\r\n\r\n", body))
 
 
 class Refused(NsqtwError):

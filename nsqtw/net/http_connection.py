@@ -36,7 +36,7 @@ from zope.interface import implementer
 from nsqtw.net.chunks import READ_BYTES
 from nsqtw.net.http_answers import HEADERS_TOO_LARGE, MALFORMED, TOO_MUCH_UNFINISHED, Answer
 from nsqtw.net.http_fields import is_field, mistake_in, persists, read_field
-from nsqtw.net.http_heads import LONGEST, Head
+from nsqtw.net.http_heads import LONGEST
 from nsqtw.net.http_patience import ANSWER, BODY, DROPPED, HEAD, IDLE, Patience
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.peer import address_text
@@ -93,7 +93,11 @@ class HttpConnection(HTTPChannel):
             self._is_between = False
             known = self.factory.heads.match(data)
             if known is not None:
-                self._repeat(*known)
+                # twisted.web takes it that it has read the request itself.
+                request = HttpRequest(self)
+                self.requests.append(request)
+                self._handlingRequest, self.line_mode = True, 0
+                request.repeat(*known)
                 return
             data = self._read_head(data)
         if self.line_mode:
@@ -164,6 +168,7 @@ class HttpConnection(HTTPChannel):
     def leave(self) -> None:
         """End between two requests."""
         self._is_over = True
+        self.persistent = False
         self.dataReceived = _ignore  # type: ignore[method-assign]
         self.loseConnection()  # type: ignore[no-untyped-call]
 
@@ -301,6 +306,13 @@ class HttpConnection(HTTPChannel):
         self._head = b""
 
     def requestDone(self, request: HttpRequest) -> None:
+        if self.persistent and not (self._dataBuffer or self._was_paused or self.peer_is_done):
+            # The usual end: nothing has come meanwhile, nothing is to be resumed. It spares a publish 1 us of 20.
+            self._served_count += 1
+            self._is_between = not self._buffer
+            self.requests.clear()
+            self._handlingRequest, self.line_mode = False, 1
+            return
         if self._is_over:
             return
         if self._waitingForTransport and self.persistent:  # else nothing follows
@@ -309,12 +321,6 @@ class HttpConnection(HTTPChannel):
             return
         self._served_count += 1
         self._is_between = not self._buffer
-        if self.persistent and not (self._dataBuffer or self._was_paused or self.peer_is_done):
-            # The usual end: nothing has come meanwhile, nothing is to be resumed. It spares a publish 1 us of 20.
-            self.requests.clear()
-            self._handlingRequest = False
-            self.line_mode = 1
-            return
         self._was_paused = False
         super().requestDone(request)  # type: ignore[no-untyped-call]
         if self.peer_is_done:
@@ -349,14 +355,6 @@ class HttpConnection(HTTPChannel):
                 self._buffer = b""
                 break
         return b""
-
-    def _repeat(self, head: Head, body: bytes) -> None:
-        """Serve a whole request whose head was read before; twisted.web takes it that it has read it again."""
-        request = HttpRequest(self)
-        self.requests.append(request)
-        self._handlingRequest = True
-        self.line_mode = 0
-        request.repeat(head, body)
 
     def _choose_decoder(self, name: bytes, value: bytes) -> bool:
         """Content-Length and Transfer-Encoding say how the body ends: one of them, once, and no coding but chunks."""

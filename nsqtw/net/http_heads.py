@@ -32,6 +32,7 @@ LONGEST = 2048
 
 _BEFORE_LENGTH = b"ength: "
 """The end of `start`. Clients do not agree on how the first letter is written."""
+_BEFORE_BYTES = len(_BEFORE_LENGTH)
 _LENGTH_FIELD = b"\r\ncontent-length: "
 _MOST_DIGITS = 18
 
@@ -41,6 +42,8 @@ class Head(NamedTuple):
 
     method: bytes
     target: bytes
+    query: bytes
+    """The part of `target` behind the `?`."""
     version: bytes
     fields: dict[bytes, bytes]
     route: Route
@@ -50,22 +53,23 @@ class KnownHeads:
     """At most MOST heads."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bytes, Head]] = {}
+        self._known: dict[bytes, tuple[bytes, int, Head]] = {}
+        """By what stands before the number: what stands behind it, its bytes, and what it means."""
         self._once: set[int] = set()
         """The hashes of heads that came once. Some clients never send the same head again."""
 
     def match(self, data: bytes) -> tuple[Head, bytes] | None:
         """The head and the body, if `data` is one whole request behind a head that is known."""
-        at = data.find(_BEFORE_LENGTH, 0, LONGEST) + len(_BEFORE_LENGTH)
+        at = data.find(_BEFORE_LENGTH, 0, LONGEST) + _BEFORE_BYTES
         known = self._known.get(data[:at])
         if known is None:
             return None
-        rest, head = known
-        end = data.find(b"\r", at, at + _MOST_DIGITS + 1)
+        rest, rest_bytes, head = known
+        end = data.find(rest, at, at + _MOST_DIGITS + rest_bytes)
         digits = data[at:end]
-        if not (digits.isdigit() and data.startswith(rest, end)):
+        if end < 0 or not digits.isdigit():
             return None
-        start = end + len(rest)
+        start = end + rest_bytes
         return (head, data[start:]) if start + int(digits) == len(data) else None
 
     def learn(self, data: bytes, head: Head) -> None:
@@ -77,15 +81,15 @@ class KnownHeads:
             _make_room(self._once)
             self._once.add(hash(data))
             return
-        at = data.find(_BEFORE_LENGTH) + len(_BEFORE_LENGTH)
+        at = data.find(_BEFORE_LENGTH) + _BEFORE_BYTES
         end = data.find(b"\r", at, at + _MOST_DIGITS + 1)
         start = data[:at]
         # An empty line may precede a head, but only once.
         if start.startswith(head.method) and start.lower().endswith(_LENGTH_FIELD) and data[at:end].isdigit():
             _make_room(self._known)
-            self._known[start] = (data[end:], head)
+            self._known[start] = (data[end:], len(data) - end, head)
 
 
-def _make_room(known: dict[bytes, tuple[bytes, Head]] | set[int]) -> None:
+def _make_room(known: dict[bytes, tuple[bytes, int, Head]] | set[int]) -> None:
     if len(known) >= MOST:
         known.clear()

@@ -67,7 +67,8 @@ class Streamer(Protocol):
 class HttpRequest:
     """A request on `connection`, made when its first line arrives."""
 
-    target = b""
+    target = query = b""
+    """What follows the method, and what in it follows the `?`."""
     is_complete = False
     """Whether all of it was read."""
     is_answered = False
@@ -81,13 +82,15 @@ class HttpRequest:
     """Whether it is not known yet if the request may be served."""
     _is_due = False
     """Whether the handler waits for that."""
-    _method = _version = b""
+    _method = b""
+    _version = b"HTTP/1.1"
     _route: Route | None = None
     _limit = BODY_IGNORED
     _body: bytes | bytearray = b""
     _began = 0.0
     _is_logged = False
     _later: Answer | None = None
+    _if_failed: Answer | None = None
     _streamer: Streamer | None = None
 
     def __init__(self, connection: HttpConnection, queued: int = 0) -> None:
@@ -104,6 +107,7 @@ class HttpRequest:
         when it is certain already.
         """
         self._method, self.target, self._version = method, target, version
+        self.query = target.partition(b"?")[2]
         self._began = self._pump.now()
         found = self._connection.factory.routes.find(method, target) if self._connection else None
         if found is None:
@@ -124,19 +128,17 @@ class HttpRequest:
 
     def repeat(self, head: Head, body: bytes) -> None:
         """All of the request is there, and its head is one that `begin` found good before."""
-        self._method, self.target, self._version = head.method, head.target, head.version
-        self.requestHeaders = head.fields
-        self._route = route = head.route
-        self.is_complete = True
+        self._method, self.target, self.query, self._version, self.requestHeaders, route = head
+        self._route = route
+        self._body, self.size, self.is_complete = body, len(body), True
         refusal = self._knock(route)
-        if refusal is None and route.too_big is not None and len(body) > route.limit:
+        if refusal is None and route.too_big is not None and self.size > route.limit:
             refusal = route.too_big
         if refusal is not None:
             self.answer(refusal)
             return
         if self.is_held and self._connection is not None:
             self._connection.hold()
-        self._body, self.size = body, len(body)
         self._run()
 
     @property
@@ -144,7 +146,7 @@ class HttpRequest:
         """What `repeat` may be given when the same head comes again; None when its route is not for that."""
         if self._route is None or not self._route.repeats:
             return None
-        return Head(self._method, self.target, self._version, self.requestHeaders, self._route)
+        return Head(self._method, self.target, self.query, self._version, self.requestHeaders, self._route)
 
     def handleContentChunk(self, data: bytes) -> None:
         """A part of the body."""
@@ -198,10 +200,6 @@ class HttpRequest:
     # -- for handlers
 
     @property
-    def query(self) -> bytes:
-        return self.target.partition(b"?")[2]
-
-    @property
     def last_part(self) -> bytes:
         """Of the path, what follows the last slash."""
         return unquote_to_bytes(self.target.partition(b"?")[0]).rpartition(b"/")[2]
@@ -241,8 +239,7 @@ class HttpRequest:
         if connection is None:
             return
         self.is_answered = True
-        kept, headless = bool(connection.persistent), self._method == b"HEAD"
-        connection.send(answer.encode(self._version or b"HTTP/1.1", kept=kept, headless=headless))
+        connection.send(answer.encode(self._version, bool(connection.persistent), self._method == b"HEAD"))
         if self._is_logged:
             self._log_access(answer.status, connection)
         if self.is_complete:
@@ -280,7 +277,8 @@ class HttpRequest:
 
     def waiter(self, done: Answer, failed: Answer) -> Waiter:
         """For what is going to be told to the broker: it then answers one or the other."""
-        return lambda error: self.answer_later(done if error is None else failed)
+        self._later, self._if_failed = done, failed
+        return self._told
 
     # -- from the pump
 
@@ -295,6 +293,11 @@ class HttpRequest:
             self._connection.transport.abortConnection()
 
     # -- inside
+
+    def _told(self, error: Exception | None) -> None:
+        if error is not None:
+            self._later = self._if_failed
+        self._pump.changed(self)
 
     def _cross_origin(self) -> Answer | None:
         """What is answered when another web page sends this."""

@@ -16,7 +16,8 @@ from nsqtw.net.http_routing import Route
 from tests.net.broker_fixture import LIMITS, OK, Browser, Web, chunked, request, teach
 
 START, REST = b"POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: ", b"\r\nAccept: */*\r\n\r\n"
-HEAD = Head(b"POST", b"/pub?topic=t", b"HTTP/1.1", {b"Host": b"x"}, Route(b"POST", b"/pub", lambda request: TAKEN))
+ROUTE = Route(b"POST", b"/pub", lambda request: TAKEN)
+HEAD = Head(b"POST", b"/pub?topic=t", b"topic=t", b"HTTP/1.1", {b"Host": b"x"}, ROUTE)
 ANY_DATE = re.compile(rb"\r\nDate: [^\r]*")
 
 
@@ -124,6 +125,15 @@ def test_a_head_that_came_once_is_not_kept(heads: KnownHeads) -> None:
     assert heads.match(data) is None
     heads.learn(data, HEAD)
     assert heads.match(data) == (HEAD, b"")
+
+
+def test_digits_to_the_end_are_no_head() -> None:
+    """`rest` is not there at all, and where it was looked for, taken for a place, would let the sizes agree."""
+    for rest in (REST, b"\r\n\r\n"):
+        heads = knowing(START + b"5" + rest)
+        for digits in range(1, 10**3):
+            data = START + b"%d" % digits + b"x"
+            assert heads.match(data) is None
 
 
 def test_what_is_remembered_has_a_bound() -> None:
