@@ -187,6 +187,8 @@ def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     count = unpack_size(body)[0]
     check_count(count, limits.max_body_size)
     messages = equal_messages(body, SIZE_BYTES, count, limits.max_msg_size) or []
+    if len(messages) == count:
+        return messages
     offset = SIZE_BYTES + sum(map(len, messages)) + SIZE_BYTES * len(messages)
     for index in range(len(messages), count):
         start = offset + SIZE_BYTES
