@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from twisted.web.http import HTTPFactory
 
+from nsqtw.net.chunks import keep_chunks_on_the_heap
 from nsqtw.net.http_answers import TOO_MANY_CONNECTIONS
 from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_heads import KnownHeads
@@ -45,6 +46,7 @@ class HttpFactory(HTTPFactory):
         self.is_local = is_local
         self.heads = KnownHeads()
         self.connections: set[HttpConnection] = set()
+        keep_chunks_on_the_heap()
 
     def buildProtocol(self, addr: Any) -> Any:
         if not self.limits.gate.enter(addr):
