@@ -70,6 +70,7 @@ class HttpConnection(HTTPChannel):
     address: Any = None
     """Where it comes from."""
     _is_over = False
+    """Whether nothing more is read. It is not `persistent` then."""
     _has_bare_lines = False
     _holds = False
     """Whether what it keeps of an unfinished request is counted."""
