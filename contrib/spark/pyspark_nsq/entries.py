@@ -69,7 +69,9 @@ def _encode(values: pa.Array) -> Entries:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    sizes = array("i", pc.binary_length(values).cast(pa.int32()).to_pylist())
+    lengths = pc.binary_length(values).cast(pa.int32())
+    sizes = array("i")
+    sizes.frombytes(lengths.buffers()[1].slice(lengths.offset * SIZE_BYTES, len(lengths) * SIZE_BYTES))
     if sys.byteorder == "little":
         sizes.byteswap()
     prefixes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(SIZE_BYTES), len(values), [None, pa.py_buffer(sizes)])
