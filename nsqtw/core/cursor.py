@@ -28,9 +28,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nsqtw.core.consumer import FIRST, Delivery
 from nsqtw.core.cut import HeldRow, SavedCursor
 from nsqtw.core.held import Held, Pages
+from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.position import Again
 from nsqtw.core.segment import Segment, Span, sequence_of
 from nsqtw.errors import BackendError

@@ -22,9 +22,10 @@ from nsqtw.interfaces import IBackend, IBackendQueue
 
 CACHE_BYTES = 64 * 1024 * 1024
 MAX_BLOCKS = 32
-# What a segment in the tail costs beside its frames: the object with its list entries, and the ids once asked for.
+# What a segment in the tail costs beside its frames: the object with its list entries, and the offsets of messages of
+# different lengths once asked for.
 _SEGMENT_COST = 320
-_MESSAGE_COST = 72
+_MESSAGE_COST = 40
 
 
 class Cache:
