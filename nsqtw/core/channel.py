@@ -308,21 +308,22 @@ class Channel(Due):
 
     def _give(self, consumer: Consumer, count: int, now: float) -> int:
         """Deliver up to `count` messages to one consumer; how many it were."""
-        left = count
-        while left > 0 and consumer.allowance > 0:
-            on_disk = self.position.backend_depth
-            if self._give_again(consumer, on_disk, now):
-                left -= 1
-                continue
-            span = self.position.peek(now)
-            if span is None:
-                break
-            segment, start, stop = span
-            stop = segment.fit(start, min(stop, start + left), consumer.allowance)
-            self.position.advance(stop - start)
-            left -= stop - start
-            self._count(consumer, stop - start, on_disk)
-            self._deliver(consumer, segment, start, stop, now)
+        left, on_disk = count, self.position.backend_depth
+        try:
+            while left > 0 and consumer.allowance > 0:
+                if self._give_again(consumer, now):
+                    left -= 1
+                    continue
+                span = self.position.peek(now)
+                if span is None:
+                    break
+                segment, start, stop = span
+                stop = segment.fit(start, min(stop, start + left), consumer.allowance)
+                self.position.advance(stop - start)
+                left -= stop - start
+                self._deliver(consumer, segment, start, stop, now)
+        finally:
+            self._count(consumer, count - left, on_disk)
         return count - left
 
     def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
@@ -345,17 +346,13 @@ class Channel(Due):
         consumer.client.message_count += stop - start
         consumer.deliver(frames)
 
-    def _give_again(self, consumer: Consumer, on_disk: int, now: float) -> bool:
-        """
-        Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts. `on_disk`
-        is what `backend_depth` was.
-        """
+    def _give_again(self, consumer: Consumer, now: float) -> bool:
+        """Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts."""
         reads = self.topic.log.reads
         again = self.position.next_again()
         consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
         if again is None:
             return False
-        self._count(consumer, 1, on_disk)
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
             self.position.finish(again.sequence)
             return True
