@@ -93,7 +93,7 @@ class Channel(Due):
 
     @property
     def in_flight_count(self) -> int:
-        return sum(len(consumer.in_flight) for consumer in self.consumers + self.departed)
+        return sum(consumer.in_flight.count for consumer in self.consumers + self.departed)
 
     @property
     def message_count(self) -> int:
@@ -275,11 +275,13 @@ class Channel(Due):
         for consumer in ready:
             consumer.allowance = SEGMENT_BYTES
         try:
-            while ready and (available := self.position.depth) > 0:
+            available = self.position.depth
+            while ready and available > 0:
                 share = -(-available // len(ready))
                 given = 0
                 for consumer in ready:
                     given += self._give(consumer, min(share, consumer.room), now)
+                available = self.position.depth
                 if not given:
                     break
                 ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
@@ -288,8 +290,8 @@ class Channel(Due):
             self.topic.broker.agenda.at(now + RETRY_READ_SECONDS, self)
             return False
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
-        wanting = any(consumer.room > 0 for consumer in self.consumers)
-        if self.position.depth > 0:
+        wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
+        if available > 0:
             return wanting and not self.position.is_being_saved
         self.topic.set_hungry(self, wanting)
         return False

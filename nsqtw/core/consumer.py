@@ -85,7 +85,7 @@ class Consumer(Due):
     @property
     def room(self) -> int:
         """How many messages it may be given now."""
-        return 0 if self.stalled else self.ready_count - len(self.in_flight)
+        return 0 if self.stalled else self.ready_count - self.in_flight.count
 
     def shared_delivery(self, now: float, timestamp_ns: int) -> Delivery:
         """The Delivery for first deliveries made now."""

@@ -72,6 +72,8 @@ class Cursor:
     @property
     def backend_depth(self) -> int:
         unread = self._topic.released_total - self.taken_total
+        if unread <= self._topic.released_in_memory and not self._ready_again:
+            return 0
         in_memory = min(unread, self._topic.released_in_memory)
         room = self._topic.mem_queue_size - in_memory
         in_memory += max(0, min(self._ready_again - self._restored_count, room))

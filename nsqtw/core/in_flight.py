@@ -63,17 +63,18 @@ class _Run:
 
 
 class InFlight:
-    """The table of one consumer. Its length is how many messages are in flight."""
+    """The table of one consumer."""
 
-    __slots__ = ("_count", "_runs", "_table")
+    __slots__ = ("_runs", "_table", "count")
 
     def __init__(self) -> None:
-        self._count = 0
+        self.count = 0
+        """How many messages are in flight."""
         self._runs: deque[_Run] = deque()
         self._table: dict[bytes, Delivery] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def __contains__(self, message_id: bytes) -> bool:
         return self.get(message_id) is not None
@@ -109,7 +110,7 @@ class InFlight:
 
     def add(self, number: int, count: int, delivery: Delivery) -> None:
         """`count` messages are handed out; `number` is the id of the first one as a number, and the others follow."""
-        self._count += count
+        self.count += count
         if self._runs:
             last = self._runs[-1]
             if last.delivery is delivery and last.number + last.count == number:
@@ -135,7 +136,7 @@ class InFlight:
 
     def finish_next(self, count: int) -> list[tuple[Delivery, int]]:
         """So many of what `next_ids` told are finished: their deliveries, and how many messages of each."""
-        self._count -= count
+        self.count -= count
         finished = []
         while count:
             run = self._runs[0]
@@ -156,7 +157,7 @@ class InFlight:
             self._unfold()
             pop = self._table.pop
             taken = [delivery or pop(one, None) for one, delivery in zip(ids, taken, strict=True)]
-        self._count -= len(taken) - taken.count(None)
+        self.count -= len(taken) - taken.count(None)
         return taken
 
     def take_late(self, now: float) -> list[tuple[bytes, Delivery]]:
@@ -177,7 +178,7 @@ class InFlight:
         else:
             self._runs.clear()
             self._table.clear()
-            self._count = 0
+            self.count = 0
 
     def _unfold(self) -> None:
         for run in self._runs:
