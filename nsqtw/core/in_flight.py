@@ -162,7 +162,10 @@ class InFlight:
 
     def take_late(self, now: float) -> list[tuple[bytes, Delivery]]:
         """What has timed out is not in flight any more."""
-        late = [(message_id, delivery) for message_id, delivery in self.items() if delivery.deadline <= now]
+        late = [(message_id, delivery) for message_id, delivery in self._table.items() if delivery.deadline <= now]
+        for run in self._runs:
+            if run.delivery.deadline <= now:
+                late += zip(consecutive_ids(run.number, run.count), repeat(run.delivery), strict=False)
         if late:
             self.take([message_id for message_id, _ in late])
         return late

@@ -78,6 +78,7 @@ class V2Codec:
         self.checks_each = False
         self.expected_fins: Callable[[int, bytes], bytes] = _none_expected
         """Gives ids whose FINs would come next, at most so many, with a separator between them."""
+        self._fin_window = _FIRST_WINDOW  # how many of them are asked for
         self._line: bytes = b""
         self._pub_line = b""  # the last one of a PUB that was right, and what it says
         self._pub_params: list[bytes] = []
@@ -219,19 +220,23 @@ class V2Codec:
 
     def _take_expected_fins(self) -> bytes:
         """
-        The ids of the FINs from here on, as one text, as long as they are those that were expected. Two texts of them
-        are equal or not: half as many are tried, and again, which in all costs no more than twice the first look.
+        The ids of the FINs from here on, as one text, as long as they are those that were expected. Two texts are equal
+        or not: of those that are not, half is tried, and half of it, and next time no more than what was equal.
         """
         buffer, start = self._buffer, self._offset + len(b"FIN ")
-        ids = self.expected_fins((len(buffer) - self._offset) // _FIN_BYTES, _BETWEEN_FINS)
+        most = min((len(buffer) - self._offset) // _FIN_BYTES, self._fin_window)
+        ids = self.expected_fins(most, _BETWEEN_FINS)
         count = fin_count(ids) if ids and buffer.startswith(ids[:ID_BYTES], start) else 0
         while count:
             ids = ids[: count * _FIN_BYTES - len(_BETWEEN_FINS)]
             stop = start + len(ids)
             if buffer.startswith(ids, start) and buffer.startswith(b"\n", stop):
                 self._offset = stop + 1
+                if count == self._fin_window:
+                    self._fin_window *= 4
                 return ids
             count //= 2
+            self._fin_window = max(count, _FIRST_WINDOW)
         return b""
 
     def _take_fin_run(self) -> list[bytes]:
