@@ -4,8 +4,8 @@ A channel: consumers that share one position in a topic's log.
 Theory of operation. `serve` cuts what the position has for all ready consumers at once. With several of them each
 gets at most its share, ceil(available / ready), and who starts rotates; those in the broker's own zone or else region
 go first. In one turn a consumer is given at most SEGMENT_BYTES (or one larger message), so that nobody's output grows
-without a bound. FIN, REQ and TOUCH look an id up in the table of the consumer that sent them; only when it is not
-there, all tables are searched for the right word of complaint.
+without a bound. FIN, REQ and TOUCH look an id up in the table of the consumer that sent them (`core.in_flight`); only
+when it is not there, all tables are searched for the right word of complaint.
 
 A consumer that left keeps its table, in `departed`, until everything in it has timed out: NSQ does not requeue on
 disconnect. With the option `requeue_on_disconnect` it is requeued at once instead.
@@ -15,17 +15,18 @@ This module is hot, once per span and per run of FINs.
 
 from __future__ import annotations
 
-from itertools import groupby, repeat
+from itertools import chain, groupby
 from random import randrange
 from typing import TYPE_CHECKING, NamedTuple
 
 from nsqtw.core.agenda import Due
-from nsqtw.core.consumer import FIRST, Consumer, Delivery
+from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
 from nsqtw.core.fleeting import Fleeting
+from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.latency import Latencies
 from nsqtw.core.position import Position
-from nsqtw.core.segment import BODY_AT, ID_AT, SEGMENT_BYTES, Segment, sequence_of, timestamp_ns_of
+from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
 from nsqtw.errors import BackendError, ChannelFull, Exiting
 from nsqtw.names import is_ephemeral
 
@@ -92,7 +93,7 @@ class Channel(Due):
 
     @property
     def in_flight_count(self) -> int:
-        return sum(len(consumer.in_flight) for consumer in self.consumers + self.departed)
+        return sum(consumer.in_flight.count for consumer in self.consumers + self.departed)
 
     @property
     def message_count(self) -> int:
@@ -137,24 +138,25 @@ class Channel(Due):
 
     def finish(self, consumer: Consumer, ids: list[bytes], now: float) -> list[tuple[bytes, str]]:
         """FIN for a run of ids. Returns those that could not be finished, each with the reason."""
-        got = list(map(consumer.in_flight.pop, ids, repeat(None)))
+        got = consumer.in_flight.take(ids)
         failed: list[tuple[bytes, str]] = []
-        if not all(got):
+        if None in got:
             failed = [(bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None]
-        if self.position.holds:
-            for delivery in got:
-                if delivery is not None and delivery.sequence != FIRST:
-                    self.position.finish(delivery.sequence)
-        if self.latencies is not None:
-            self._measure(self.latencies, got, now)
-        consumer.client.finish_count += len(got) - len(failed)
-        self._touch()
-        self.wake()
+        if self.position.holds or self.latencies is not None:
+            self._note_finished([(one, len([*same])) for one, same in groupby(got) if one is not None], now)
+        self._finished(consumer, len(got) - len(failed))
         return failed
+
+    def finish_next(self, consumer: Consumer, count: int, now: float) -> None:
+        """FIN for so many of the ids that `consumer.in_flight.next_ids` told."""
+        deliveries = consumer.in_flight.finish_next(count)
+        if self.position.holds or self.latencies is not None:
+            self._note_finished(deliveries, now)
+        self._finished(consumer, count)
 
     def requeue(self, consumer: Consumer, message_id: bytes, delay: float, now: float) -> str | None:
         """REQ, `delay` in seconds. Returns why it failed, or None."""
-        delivery = consumer.in_flight.pop(message_id, None)
+        (delivery,) = consumer.in_flight.take((message_id,))
         if delivery is None:
             return self._why_not(message_id)
         if delay > 0:
@@ -170,10 +172,8 @@ class Channel(Due):
 
     def touch(self, consumer: Consumer, message_id: bytes, now: float) -> str | None:
         """TOUCH. Returns why it failed, or None."""
-        if message_id not in consumer.in_flight:
-            return self._why_not(message_id)
-        consumer.touch(message_id, now, self.topic.broker.options.max_msg_timeout)
-        return None
+        is_here = consumer.touch(message_id, now, self.topic.broker.options.max_msg_timeout)
+        return None if is_here else self._why_not(message_id)
 
     def timed_out(self, consumer: Consumer, late: list[tuple[bytes, Delivery]], now: float) -> None:
         """Messages a consumer, perhaps a departed one, has had for too long. They are out of its table."""
@@ -213,7 +213,7 @@ class Channel(Due):
         before, is_forwards = self._unfinished_count, sequence >= self.cursor.next
         self.cursor.seek(sequence)
         for consumer in self.consumers + self.departed:
-            consumer.forget(0 if is_forwards else sequence)
+            consumer.in_flight.forget(0 if is_forwards else sequence)
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
         more = self._unfinished_count - before
         self.joined_total -= max(0, more)
@@ -232,7 +232,7 @@ class Channel(Due):
     def empty(self) -> None:
         """Forget all messages: waiting, deferred and in flight."""
         for consumer in self.consumers + self.departed:
-            consumer.forget()
+            consumer.in_flight.forget()
         self.departed.clear()
         self.position.empty()
         self._touch()
@@ -248,12 +248,8 @@ class Channel(Due):
 
     def first_deliveries(self) -> list[int]:
         """The sequences in flight that have no held row."""
-        return [
-            sequence_of(message_id)
-            for consumer in self.consumers + self.departed
-            for message_id, delivery in consumer.in_flight.items()
-            if delivery.sequence == FIRST
-        ]
+        together = [consumer.in_flight.first_deliveries() for consumer in self.consumers + self.departed]
+        return [*chain.from_iterable(together)]
 
     def finished_below(self) -> int:
         """A sequence under which a durable channel has nothing unfinished."""
@@ -264,7 +260,7 @@ class Channel(Due):
 
     def wake(self) -> None:
         """Something changed: serve at the end of this turn, if there is anything to be had."""
-        if self.position.depth > 0 or not self.topic.is_hungry(self):
+        if not self.topic.is_hungry(self) or self.position.depth > 0:
             self.topic.broker.to_serve[self] = None
 
     def serve(self, now: float) -> bool:
@@ -279,11 +275,13 @@ class Channel(Due):
         for consumer in ready:
             consumer.allowance = SEGMENT_BYTES
         try:
-            while ready and (available := self.position.depth) > 0:
+            available = self.position.depth
+            while ready and available > 0:
                 share = -(-available // len(ready))
                 given = 0
                 for consumer in ready:
                     given += self._give(consumer, min(share, consumer.room), now)
+                available = self.position.depth
                 if not given:
                     break
                 ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
@@ -292,8 +290,8 @@ class Channel(Due):
             self.topic.broker.agenda.at(now + RETRY_READ_SECONDS, self)
             return False
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
-        wanting = any(consumer.room > 0 for consumer in self.consumers)
-        if self.position.depth > 0:
+        wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
+        if available > 0:
             return wanting and not self.position.is_being_saved
         self.topic.set_hungry(self, wanting)
         return False
@@ -312,21 +310,22 @@ class Channel(Due):
 
     def _give(self, consumer: Consumer, count: int, now: float) -> int:
         """Deliver up to `count` messages to one consumer; how many it were."""
-        left = count
-        while left > 0 and consumer.allowance > 0:
-            on_disk = self.position.backend_depth
-            if self._give_again(consumer, on_disk, now):
-                left -= 1
-                continue
-            span = self.position.peek(now)
-            if span is None:
-                break
-            segment, start, stop = span
-            stop = segment.fit(start, min(stop, start + left), consumer.allowance)
-            self.position.advance(stop - start)
-            left -= stop - start
-            self._count(consumer, stop - start, on_disk)
-            self._deliver(consumer, segment, start, stop, now)
+        left, on_disk = count, self.position.backend_depth
+        try:
+            while left > 0 and consumer.allowance > 0:
+                if self._give_again(consumer, now):
+                    left -= 1
+                    continue
+                span = self.position.peek(now)
+                if span is None:
+                    break
+                segment, start, stop = span
+                stop = segment.fit(start, min(stop, start + left), consumer.allowance)
+                self.position.advance(stop - start)
+                left -= stop - start
+                self._deliver(consumer, segment, start, stop, now)
+        finally:
+            self._count(consumer, count - left, on_disk)
         return count - left
 
     def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
@@ -343,23 +342,19 @@ class Channel(Due):
             delivery = consumer.shared_delivery(now, timestamp_ns)
             if self.ephemeral:
                 delivery = Delivery(delivery.deadline, now, timestamp_ns, segment=segment)
-            consumer.in_flight.update(dict.fromkeys(segment.ids[first:end], delivery))
+            consumer.in_flight.add(segment.number_at(first), end - first, delivery)
         frames = segment.cut(start, stop)
         consumer.allowance -= len(frames)
         consumer.client.message_count += stop - start
         consumer.deliver(frames)
 
-    def _give_again(self, consumer: Consumer, on_disk: int, now: float) -> bool:
-        """
-        Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts. `on_disk`
-        is what `backend_depth` was.
-        """
+    def _give_again(self, consumer: Consumer, now: float) -> bool:
+        """Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts."""
         reads = self.topic.log.reads
         again = self.position.next_again()
         consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
         if again is None:
             return False
-        self._count(consumer, 1, on_disk)
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
             self.position.finish(again.sequence)
             return True
@@ -369,7 +364,7 @@ class Channel(Due):
         segment = again.segment if self.ephemeral else None
         timestamp_ns = timestamp_ns_of(frame) if self.latencies is not None else 0
         delivery = consumer.single_delivery(now, timestamp_ns, again.sequence, attempts, segment)
-        consumer.in_flight[frame[ID_AT:BODY_AT]] = delivery
+        consumer.in_flight.add(again.segment.number_at(again.at), 1, delivery)
         consumer.allowance -= len(frame)
         consumer.client.message_count += 1
         consumer.deliver(frame)
@@ -393,16 +388,22 @@ class Channel(Due):
         for message_id, delivery in consumer.in_flight.items():
             self.position.requeue(message_id, delivery)
         self.requeue_count += len(consumer.in_flight)
-        consumer.forget()
+        consumer.in_flight.forget()
         self._touch()
         self.wake()
 
-    def _measure(self, latencies: Latencies, finished: list[Delivery | None], now: float) -> None:
-        """Take note of how long finished messages took. None stands for what could not be finished."""
-        broker = self.topic.broker
-        for delivery, run in groupby(finished):
-            if delivery is not None:
-                latencies.insert(broker.age_ns(delivery.timestamp_ns, now), len(list(run)), now)
+    def _note_finished(self, deliveries: list[tuple[Delivery, int]], now: float) -> None:
+        """These are finished, so many messages of each: those that are held, and how long all of them took."""
+        for delivery, count in deliveries:
+            if delivery.sequence != FIRST:
+                self.position.finish(delivery.sequence)
+            if self.latencies is not None:
+                self.latencies.insert(self.topic.broker.age_ns(delivery.timestamp_ns, now), count, now)
+
+    def _finished(self, consumer: Consumer, count: int) -> None:
+        consumer.client.finish_count += count
+        self._touch()
+        self.wake()
 
     def _why_not(self, message_id: bytes) -> str:
         owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
+
 from attrs import define, field
 
 
@@ -42,8 +44,8 @@ class Client:
     auth_identity_url: str = ""
     pub_counts: dict[str, int] = field(factory=dict)
     """Messages published, by topic."""
-    in_flight: dict[bytes, object] = field(factory=dict)
-    """What its consumer has in flight; an empty table of its own before it subscribes."""
+    in_flight: Sized = ()
+    """What its consumer has in flight; nothing before it subscribes."""
 
     @property
     def in_flight_count(self) -> int:

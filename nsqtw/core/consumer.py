@@ -1,11 +1,10 @@
 """
 A channel's side of one subscribed client: its credit (RDY) and what it has in flight.
 
-Theory of operation. In flight is one dict, id -> `Delivery`, for each consumer. First deliveries of one consumer
-within a sixteenth of a second share one Delivery, so a span costs one `dict.update` and a run of FINs one `map` of
-`dict.pop`. Where latencies are measured, they share one only if they were published together, and a run of FINs is
-counted by it. The table is only looked through when `next_due` has come, a lower bound for the earliest deadline: a
-consumer that finishes in time is looked at about once per message timeout.
+Theory of operation. What is in flight is in one table for each consumer (`core.in_flight`). First deliveries of one
+consumer within a sixteenth of a second share one Delivery. Where latencies are measured, they share one only if they
+were published together, and a run of FINs is counted by it. The table is only looked through when `due_at` has come, a
+lower bound for the earliest deadline: a consumer that finishes in time is looked at about once per message timeout.
 
 A message is never early: a shared deadline counts from the end of its sixteenth of a second.
 
@@ -15,45 +14,17 @@ This module is hot, once per span.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from typing import TYPE_CHECKING
 
 from nsqtw.core.agenda import Agenda, Due
 from nsqtw.core.client import Client
-from nsqtw.core.segment import Segment, sequence_of
+from nsqtw.core.in_flight import Delivery, InFlight
+from nsqtw.core.segment import Segment
 
 if TYPE_CHECKING:
     from nsqtw.core.channel import Channel
 
 TICKS_PER_SECOND = 16
-FIRST = -1
-"""`Delivery.sequence` of a first delivery: the id tells it."""
-
-
-class Delivery:
-    """
-    When messages in flight time out. `sequence` and `attempts` are filled in only for a redelivery, `timestamp_ns`,
-    when they were published, only where latencies are measured.
-    """
-
-    __slots__ = ("attempts", "deadline", "delivered_at", "timestamp_ns", "segment", "sequence")
-
-    def __init__(
-        self,
-        deadline: float,
-        delivered_at: float,
-        timestamp_ns: int,
-        sequence: int = FIRST,
-        attempts: int = 1,
-        segment: Segment | None = None,
-    ) -> None:
-        self.deadline = deadline
-        self.delivered_at = delivered_at
-        self.timestamp_ns = timestamp_ns
-        self.sequence = sequence
-        self.attempts = attempts
-        self.segment = segment
-        """Where the message is, for channels that cannot find it in the log again."""
 
 
 class Consumer(Due):
@@ -106,8 +77,7 @@ class Consumer(Due):
         self.region_local = False
         self.allowance = 0
         """Bytes it may still be given in this turn."""
-        self.in_flight: dict[bytes, Delivery] = {}
-        client.in_flight = self.in_flight  # type: ignore[assignment]
+        self.in_flight = client.in_flight = InFlight()
         self._agenda = agenda
         self._delivery: Delivery | None = None
         self._tick = -1
@@ -115,7 +85,7 @@ class Consumer(Due):
     @property
     def room(self) -> int:
         """How many messages it may be given now."""
-        return 0 if self.stalled else self.ready_count - len(self.in_flight)
+        return 0 if self.stalled else self.ready_count - self.in_flight.count
 
     def shared_delivery(self, now: float, timestamp_ns: int) -> Delivery:
         """The Delivery for first deliveries made now."""
@@ -134,30 +104,22 @@ class Consumer(Due):
         self._agenda.at(delivery.deadline, self)
         return delivery
 
-    def touch(self, message_id: bytes, now: float, max_msg_timeout: float) -> None:
-        """Give the message, which is in flight here, its timeout anew; never past `max_msg_timeout` after delivery."""
-        old = self.in_flight[message_id]
+    def touch(self, message_id: bytes, now: float, max_msg_timeout: float) -> bool:
+        """
+        Give the message its timeout anew; never past `max_msg_timeout` after delivery. Whether it is in flight here.
+        """
+        old = self.in_flight.get(message_id)
+        if old is None:
+            return False
         deadline = min(now + self.touch_timeout, old.delivered_at + max_msg_timeout)
-        self.in_flight[message_id] = Delivery(
-            deadline, old.delivered_at, old.timestamp_ns, old.sequence, old.attempts, old.segment
-        )
+        touched = Delivery(deadline, old.delivered_at, old.timestamp_ns, old.sequence, old.attempts, old.segment)
+        self.in_flight.replace(message_id, touched)
         self._agenda.at(deadline, self)
+        return True
 
     def fall_due(self, now: float) -> float | None:
         """Give back to the channel what has timed out."""
-        late = [(message_id, delivery) for message_id, delivery in self.in_flight.items() if delivery.deadline <= now]
-        for message_id, _ in late:
-            del self.in_flight[message_id]
+        late = self.in_flight.take_late(now)
         if late and self.channel is not None:
             self.channel.timed_out(self, late, now)
-        next_due = min((delivery.deadline for delivery in self.in_flight.values()), default=inf)
-        return None if next_due == inf else next_due
-
-    def forget(self, start: int = 0) -> None:
-        """The channel was emptied, or moved: nothing from the sequence `start` on is in flight any more."""
-        gone = [message_id for message_id in self.in_flight if sequence_of(message_id) >= start] if start else None
-        if gone is None:
-            self.in_flight.clear()
-        else:
-            for message_id in gone:
-                del self.in_flight[message_id]
+        return self.in_flight.next_deadline

@@ -28,9 +28,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nsqtw.core.consumer import FIRST, Delivery
 from nsqtw.core.cut import HeldRow, SavedCursor
 from nsqtw.core.held import Held, Pages
+from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.position import Again
 from nsqtw.core.segment import Segment, Span, sequence_of
 from nsqtw.errors import BackendError
@@ -72,6 +72,8 @@ class Cursor:
     @property
     def backend_depth(self) -> int:
         unread = self._topic.released_total - self.taken_total
+        if unread <= self._topic.released_in_memory and not self._ready_again:
+            return 0
         in_memory = min(unread, self._topic.released_in_memory)
         room = self._topic.mem_queue_size - in_memory
         in_memory += max(0, min(self._ready_again - self._restored_count, room))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from nsqtw.core.consumer import FIRST, Delivery
+from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.position import Again
 from nsqtw.core.segment import Segment, Span, sequence_of
 

@@ -22,9 +22,10 @@ from nsqtw.interfaces import IBackend, IBackendQueue
 
 CACHE_BYTES = 64 * 1024 * 1024
 MAX_BLOCKS = 32
-# What a segment in the tail costs beside its frames: the object with its list entries, and the ids once asked for.
+# What a segment in the tail costs beside its frames: the object with its list entries, and the offsets of messages of
+# different lengths once asked for.
 _SEGMENT_COST = 320
-_MESSAGE_COST = 72
+_MESSAGE_COST = 40
 
 
 class Cache:
@@ -35,6 +36,8 @@ class Cache:
         self.used = 0
         self._tails: deque[tuple[Log, int]] = deque()
         self._blocks: OrderedDict[tuple[int, int], list[Segment]] = OrderedDict()
+        self._ends: dict[int, int] = {}
+        """By log: no block of it goes further. So who reads on, which most do, has none looked through for nothing."""
 
     def add(self, log: Log, segments: Sequence[Segment]) -> None:
         """Count segments that were appended to the tail of `log`."""
@@ -53,6 +56,8 @@ class Cache:
         if key in self._blocks:
             self._blocks.move_to_end(key)
             return self._blocks[key]
+        if sequence >= self._ends.get(id(log), 0):
+            return None
         for (owner, _), block in self._blocks.items():
             if owner == id(log) and block[0].first <= sequence < block[-1].end:
                 return block
@@ -61,6 +66,7 @@ class Cache:
     def keep_block(self, log: Log, sequence: int, block: list[Segment]) -> None:
         """Remember a block that was read from `sequence` on."""
         self._blocks[id(log), sequence] = block
+        self._ends[id(log)] = max(block[-1].end, self._ends.get(id(log), 0))
         if len(self._blocks) > MAX_BLOCKS:
             self._blocks.popitem(last=False)
 
@@ -68,6 +74,7 @@ class Cache:
         """The log is gone: another one may get its address in memory."""
         for key in [key for key in self._blocks if key[0] == id(log)]:
             del self._blocks[key]
+        self._ends.pop(id(log), None)
 
 
 class Log:

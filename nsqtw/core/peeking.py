@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from nsqtw.core.consumer import Consumer, Delivery
+from nsqtw.core.consumer import Consumer
+from nsqtw.core.in_flight import Delivery
 from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ def _in_flight(channel: Channel) -> Iterator[Peeked | None]:
 
 def _sequences_in_flight(channel: Channel) -> Iterator[int]:
     for consumer in channel.consumers + channel.departed:
-        yield from map(sequence_of, consumer.in_flight)
+        for message_id, _ in consumer.in_flight.items():
+            yield sequence_of(message_id)
 
 
 def _frames(

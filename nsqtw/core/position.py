@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from nsqtw.core.consumer import Delivery
+from nsqtw.core.in_flight import Delivery
 from nsqtw.core.segment import Segment, Span
 
 

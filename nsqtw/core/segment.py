@@ -4,7 +4,7 @@ Segments: immutable runs of messages, encoded once as the frames a consumer rece
 Theory of operation. A message is encoded when it is published and never again: the bytes below go to
 the log, and slices of the same bytes go to the consumers of every channel. All messages of a segment
 share one delay, and their sequences (so their ids) are consecutive. What is
-needed to find single messages, `ids` and the offsets, is worked out when first asked for: a segment
+needed to find single messages, the offsets, is worked out when first asked for: a segment
 that is only stored never pays for it.
 
 One frame, big-endian (nsqd specification 1.2):
@@ -73,6 +73,18 @@ def consecutive_ids(first: int, count: int) -> list[bytes]:
     return ids
 
 
+def joined_ids(first: int, count: int, separator: bytes) -> bytes:
+    """As `consecutive_ids`, at least one, as one text. A quarter of the cost of making each and joining them."""
+    parts: list[bytes] = []
+    while count > 0:
+        endings = _ENDINGS[first & 0xFFF : (first & 0xFFF) + count]
+        prefix = b"%013x" % (first >> 12)
+        parts.append(prefix + (separator + prefix).join(endings))
+        first += len(endings)
+        count -= len(endings)
+    return separator.join(parts)
+
+
 class Segment:
     """
     `count` messages, at least one, from the sequence `first` on, with consecutive sequences.
@@ -81,7 +93,7 @@ class Segment:
     the other, attempts = 1. Nothing of it ever changes.
     """
 
-    __slots__ = ("_ids", "_offsets", "count", "delay_ms", "first", "frames")
+    __slots__ = ("_offsets", "count", "delay_ms", "first", "frames")
 
     def __init__(self, first: int, count: int, delay_ms: int, frames: bytes) -> None:
         self.first = first
@@ -89,7 +101,6 @@ class Segment:
         self.delay_ms = delay_ms
         self.frames = frames
         self._offsets: Sequence[int] | None = None
-        self._ids: list[bytes] | None = None
 
     @property
     def end(self) -> int:
@@ -106,10 +117,11 @@ class Segment:
     @property
     def ids(self) -> list[bytes]:
         """The ids as they stand in the frames. Consecutive, so the first one tells them all."""
-        if self._ids is None:
-            first = self.frames[ID_AT:BODY_AT]
-            self._ids = [first] if self.count == 1 else consecutive_ids(int(first, 16), self.count)
-        return self._ids
+        return consecutive_ids(self.number_at(0), self.count)
+
+    def number_at(self, index: int) -> int:
+        """The id of a message as a number."""
+        return int(self.frames[ID_AT:BODY_AT], 16) + index
 
     @property
     def timestamp_ns(self) -> int:

@@ -44,7 +44,7 @@ from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, f
 from nsqtw.protocols.parameters import checked_name, hidden, text_of
 from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.v2_auth import Badge
-from nsqtw.protocols.v2_codec import V2Codec
+from nsqtw.protocols.v2_codec import FIN_IN_ORDER, V2Codec
 from nsqtw.protocols.v2_half import Half
 from nsqtw.protocols.v2_publish import Publish, delay_ms_of
 from nsqtw.protocols.v2_subscriber import ABOUT_MESSAGES, Subscriber
@@ -355,6 +355,7 @@ class V2Session(Due):
         except (Exiting, BackendError, CapReached) as error:
             raise ClientError("E_SUB_FAILED", f"SUB failed {error}") from None
         self._subscriber = Subscriber(consumer, channel, self._options, self._refuse, self._log)
+        self._codec.expected_fins = consumer.in_flight.next_ids
         self._set_state(SUBSCRIBED)
         if channel.is_saved:
             self._replies.add(OK)
@@ -443,6 +444,7 @@ _COMMANDS: dict[bytes, tuple[frozenset[int], _Handler]] = {
     b"DPUB": (_ANY, V2Session._on_pub),
     b"RDY": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_message),
     b"FIN": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_message),
+    FIN_IN_ORDER: (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_message),
     b"REQ": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_message),
     b"TOUCH": (frozenset({SUBSCRIBED, CLOSING}), V2Session._on_message),
     b"CLS": (frozenset({SUBSCRIBED}), V2Session._on_cls),

@@ -25,6 +25,7 @@ from typing import Protocol
 
 from nsqtw.errors import ClientError, LineTooLong
 from nsqtw.protocols.mpub import SIZE_BYTES, HalfMpub, check_count, check_size, check_total, equal_messages, unpack_size
+from nsqtw.protocols.parameters import ID_BYTES
 from nsqtw.rights import MAX_SECRET_BYTES
 
 MAX_LINE_BYTES = 16384
@@ -33,7 +34,9 @@ MAX_DOCUMENT_BYTES = MAX_SECRET_BYTES
 Bytes of the largest body of IDENTIFY and AUTH, whatever --max-body-size says: the first is read as JSON at once, the
 second kept as long as the connection lives.
 """
-_FIN_BYTES = len(b"FIN 0123456789abcdef\n")
+_BETWEEN_FINS = b"\nFIN "
+"""What is between the ids of FINs."""
+_FIN_BYTES = ID_BYTES + len(_BETWEEN_FINS)
 # How many FINs are looked at together: more and more, so that a single one among other commands costs little.
 _FIRST_WINDOW = 8
 _MOST_USED_BYTES = 16384
@@ -47,10 +50,14 @@ class Limits(Protocol):
     max_body_size: int
 
 
+FIN_IN_ORDER = b"FIN\n"
+"""The verb of FINs that are those that were expected. No line has it, for its end is in it."""
+
 Command = tuple[bytes, Sequence[bytes], list[bytes]]
 """
 One command, or a run of FINs or PUBs: verb, parameters, payload. That is the body of IDENTIFY and AUTH alone in a list,
-the messages of PUB (one for each of a run), DPUB and MPUB, the ids of FIN.
+the messages of PUB (one for each of a run), DPUB and MPUB, the ids of FIN, of FIN_IN_ORDER one text that `fin_count`
+counts.
 """
 
 
@@ -69,6 +76,9 @@ class V2Codec:
         self._pieces_bytes = 0
         self._needed = 0
         self.checks_each = False
+        self.expected_fins: Callable[[int, bytes], bytes] = _none_expected
+        """Gives ids whose FINs would come next, at most so many, with a separator between them."""
+        self._fin_window = _FIRST_WINDOW  # how many of them are asked for
         self._line: bytes = b""
         self._pub_line = b""  # the last one of a PUB that was right, and what it says
         self._pub_params: list[bytes] = []
@@ -123,6 +133,8 @@ class V2Codec:
                 self._drop_used()
                 return None
             if buffer.startswith(b"FIN ", offset):
+                if not self.checks_each and (expected := self._take_expected_fins()):
+                    return FIN_IN_ORDER, (), [expected]
                 ids = self._take_fin_run()
                 if ids:
                     return b"FIN", (), ids
@@ -206,6 +218,27 @@ class V2Codec:
         self._params = self._line[:-1].removesuffix(b"\r").split(b" ")
         return True
 
+    def _take_expected_fins(self) -> bytes:
+        """
+        The ids of the FINs from here on, as one text, as long as they are those that were expected. Two texts are equal
+        or not: of those that are not, half is tried, and half of it, and next time no more than what was equal.
+        """
+        buffer, start = self._buffer, self._offset + len(b"FIN ")
+        most = min((len(buffer) - self._offset) // _FIN_BYTES, self._fin_window)
+        ids = self.expected_fins(most, _BETWEEN_FINS)
+        count = fin_count(ids) if ids and buffer.startswith(ids[:ID_BYTES], start) else 0
+        while count:
+            ids = ids[: count * _FIN_BYTES - len(_BETWEEN_FINS)]
+            stop = start + len(ids)
+            if buffer.startswith(ids, start) and buffer.startswith(b"\n", stop):
+                self._offset = stop + 1
+                if count == self._fin_window:
+                    self._fin_window *= 4
+                return ids
+            count //= 2
+            self._fin_window = max(count, _FIRST_WINDOW)
+        return b""
+
     def _take_fin_run(self) -> list[bytes]:
         """The ids of all complete FINs from here on, as long as they are plain: a parameter of 16 bytes and no more."""
         ids: list[bytes] = []
@@ -216,7 +249,7 @@ class V2Codec:
             run = self._buffer[start : start + count * _FIN_BYTES]
             plain = count if _all_plain(run, count) else _plain_fins(run)
             if plain:  # between the ids of plain FINs there is nothing but this: a third of the cost of slicing each
-                ids += run[len(b"FIN ") : plain * _FIN_BYTES - 1].split(b"\nFIN ")
+                ids += run[len(b"FIN ") : plain * _FIN_BYTES - 1].split(_BETWEEN_FINS)
             self._offset += plain * _FIN_BYTES
             if plain < window:
                 return ids
@@ -344,6 +377,15 @@ class V2Codec:
         messages += taken
         self._offset += taken_bytes
         return bool(taken)
+
+
+def fin_count(ids: bytes) -> int:
+    """How many FINs a text of FIN_IN_ORDER stands for."""
+    return (len(ids) + len(_BETWEEN_FINS)) // _FIN_BYTES
+
+
+def _none_expected(most: int, separator: bytes) -> bytes:
+    return b""
 
 
 def _all_plain(run: bytes, count: int) -> bool:

@@ -13,6 +13,7 @@ from nsqtw.core.consumer import Consumer
 from nsqtw.errors import ClientError
 from nsqtw.options import Options
 from nsqtw.protocols.parameters import decimal, duration_ns, message_id_of, shown_id, signed64, text_of, unparsed
+from nsqtw.protocols.v2_codec import FIN_IN_ORDER, fin_count
 
 
 class Subscriber:
@@ -62,6 +63,10 @@ class Subscriber:
         for message_id, why in self.channel.finish(self.consumer, ids, now):
             self._failed(verb, message_id, why)
 
+    def finish_in_order(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """FIN, or a run of them, for what `consumer.in_flight` said would be finished next."""
+        self.channel.finish_next(self.consumer, fin_count(payload[0]), now)
+
     def requeue(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """REQ. ClientError."""
         message_id = message_id_of(verb, params, 2)
@@ -94,6 +99,7 @@ class Subscriber:
 ABOUT_MESSAGES: dict[bytes, Callable[[Subscriber, bytes, Sequence[bytes], list[bytes], float], None]] = {
     b"RDY": Subscriber.ready,
     b"FIN": Subscriber.finish,
+    FIN_IN_ORDER: Subscriber.finish_in_order,
     b"REQ": Subscriber.requeue,
     b"TOUCH": Subscriber.touch,
 }

@@ -17,6 +17,7 @@ from nsqtw.core.segment import (
     cuts,
     encode,
     id_of,
+    joined_ids,
     merge,
     only,
     sequence_of,
@@ -90,6 +91,7 @@ def test_an_id_is_node_and_sequence(sequence: int) -> None:
 @given(st.integers(0, 1 << 62), st.integers(0, 9000))
 def test_consecutive_ids(first: int, count: int) -> None:
     assert consecutive_ids(first, count) == [b"%016x" % (first + n) for n in range(count)]
+    assert joined_ids(first, count, b", ") == b", ".join(consecutive_ids(first, count))
 
 
 @given(st.lists(st.integers(1, SEGMENT_BYTES * 2), max_size=30))

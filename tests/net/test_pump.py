@@ -135,7 +135,7 @@ def test_the_timer_is_set_to_what_is_due_next(house: House) -> None:
     house.world.put(b"a")
     house.pump.wake()
     house.turn()
-    reader.channel.requeue(reader.consumer, next(iter(reader.consumer.in_flight)), 5.0, house.pump.now())
+    reader.channel.requeue(reader.consumer, next(reader.consumer.in_flight.items())[0], 5.0, house.pump.now())
     reader.frames.clear()
     house.pump.wake()
     house.turn()

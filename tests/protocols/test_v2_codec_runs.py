@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqtw.errors import ClientError
-from nsqtw.protocols.v2_codec import V2Codec, check_count, check_size, equal_messages
+from nsqtw.protocols.v2_codec import FIN_IN_ORDER, V2Codec, check_count, check_size, equal_messages, fin_count
 from tests.protocols.dialogue import int32, mpub, pub, sized
 from tests.protocols.feeding import FIN, ID, Generous, Limits, accept, drain
 
@@ -25,6 +25,91 @@ def test_a_run_of_fins_is_one_command() -> None:
     assert codec.next_command() is None
     codec.feed(FIN[7:] + FIN)
     assert codec.next_command() == (b"FIN", (), [ID] * 2)
+
+
+def ids(*numbers: int) -> list[bytes]:
+    return [b"%016x" % number for number in numbers]
+
+
+class Expecting:
+    """A codec of a consumer with these ids in flight; what came of the FINs: all ids, and how many came in order."""
+
+    def __init__(self, *expected: bytes) -> None:
+        self.expected = [*expected]
+        self.codec = V2Codec(Limits, accept)
+        self.codec.expected_fins = lambda most, separator: separator.join(self.expected[:most])
+        self.finished: list[bytes] = []
+        self.in_order: list[int] = []
+
+    def feed(self, data: bytes) -> None:
+        self.codec.feed(data)
+        while (command := self.codec.next_command()) is not None:
+            verb, params, payload = command
+            if verb == FIN_IN_ORDER:
+                count = fin_count(payload[0])
+                assert payload == [b"\nFIN ".join(self.expected[:count])]
+                self.in_order.append(count)
+                self.finished += self.expected[:count]
+            elif verb == b"FIN":
+                self.finished += payload or params
+            self.expected = [one for one in self.expected if one not in self.finished]
+
+
+def fins(*numbers: int) -> bytes:
+    return b"".join(b"FIN %s\n" % one for one in ids(*numbers))
+
+
+@pytest.mark.parametrize(
+    ("sent", "in_order", "finished"),
+    [
+        pytest.param(fins(*range(10)), [8, 2], range(10), id="all"),
+        pytest.param(fins(*range(7)), [7], range(7), id="some"),
+        pytest.param(fins(*range(12)), [8, 2], range(12), id="more"),
+        pytest.param(fins(3, 0, 1), [], [3, 0, 1], id="not the first"),
+        pytest.param(fins(0, 2, 1), [1], [0, 2, 1], id="not the second"),
+        pytest.param(fins(*range(6), 7, 6), [4, 2], [*range(6), 7, 6], id="not the last"),
+        pytest.param(fins(0, 1) + b"NOP\n" + fins(2, 3), [2, 2], range(4), id="other commands between"),
+        pytest.param(fins(0) + fins(1)[:-1] + b"\r\n" + fins(2), [1, 1], range(3), id="a line that ends otherwise"),
+    ],
+)
+def test_fins_that_are_expected_are_not_looked_at(sent: bytes, in_order: list[int], finished: list[int]) -> None:
+    one = Expecting(*ids(*range(10)))
+    one.feed(sent)
+    assert (one.in_order, one.finished) == (in_order, ids(*finished))
+
+
+@given(st.lists(st.integers(0, 5), max_size=30), st.lists(st.integers(1, 60)))
+def test_whatever_is_expected_and_however_it_comes_every_fin_is_taken_once(sent: list[int], cuts: list[int]) -> None:
+    one, rest = Expecting(*ids(*range(6))), fins(*sent)
+    for size in [*cuts, len(rest)]:
+        one.feed(rest[:size])
+        rest = rest[size:]
+    assert one.finished == ids(*sent)
+
+
+def test_many_are_asked_for_when_many_came_in_order() -> None:
+    one, asked = Expecting(*ids(*range(300))), list[int]()
+    expected = one.codec.expected_fins
+
+    def ask(most: int, separator: bytes) -> bytes:
+        asked.append(most)
+        return expected(most, separator)
+
+    one.codec.expected_fins = ask
+    one.feed(fins(*range(100)))
+    assert (asked, one.in_order) == ([8, 32, 60], [8, 32, 60])
+    one.feed(fins(*range(100, 200)))
+    assert asked[3:] == [100]
+    one.feed(b"".join(fins(number) + b"NOP\n" for number in range(200, 300)))
+    assert one.finished == ids(*range(300))
+    assert max(asked[-90:]) == 8, "what comes one by one is not compared with all there could be"
+
+
+def test_who_wants_to_see_each_command_does() -> None:
+    one = Expecting(*ids(1, 2))
+    one.codec.checks_each = True
+    one.feed(fins(1, 2))
+    assert (one.in_order, one.finished) == ([], ids(1, 2))
 
 
 def test_a_run_of_pubs_to_one_topic_is_one_command() -> None:

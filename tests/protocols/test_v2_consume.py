@@ -247,6 +247,22 @@ def test_what_has_timed_out_can_not_be_finished_any_more() -> None:
     client.expect(message(b"x", attempts=2))
 
 
+def test_in_whatever_order_a_client_finishes_it_can_once() -> None:
+    stage = Stage()
+    client, got = consumer_of(stage, *[b"%d" % n for n in range(20)])
+    ids = [m.id for m in got]
+    client.send(b"".join(b"FIN %s\n" % one for one in ids[:12]))
+    client.expect()
+    client.send(b"".join(b"FIN %s\n" % one for one in [*ids[12:15], ids[16], ids[15], ids[3], *ids[17:19], ids[18]]))
+    client.expect(failed(b"FIN", ids[3]), failed(b"FIN", ids[18]))
+    client.send(b"REQ %s 0\n" % ids[19])
+    (again,) = client.expect(message(b"19", attempts=2))
+    client.send(b"FIN %s\nFIN %s\n" % (again.id, again.id))
+    client.expect(failed(b"FIN", again.id))
+    channel = stage.broker.topics["t"].channels["c"]
+    assert (channel.depth, channel.in_flight_count) == (0, 0)
+
+
 def test_what_a_channel_forgot_is_not_in_flight() -> None:
     stage = Stage()
     client, (m,) = consumer_of(stage, b"x", ready=1)
