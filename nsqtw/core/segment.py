@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, groupby, repeat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 SEQUENCE_BITS = 53
@@ -43,7 +43,8 @@ ID_AT = _HEAD.size
 BODY_AT = ID_AT + ID_BYTES
 _SIZE_BEYOND_BODY = BODY_AT - _SIZE.size
 
-# The last three hex digits of an id: joining a prefix to these is a third of the cost of formatting each id.
+# The last three hex digits of an id. What precedes them is the same for all ids up to the next border of 4096, so the
+# ids of a run are made without a step for each.
 _ENDINGS = [b"%03x" % n for n in range(4096)]
 
 
@@ -65,12 +66,17 @@ def timestamp_ns_of(frames: bytes, offset: int = 0) -> int:
 
 def consecutive_ids(first: int, count: int) -> list[bytes]:
     """`count` ids from the id with the number `first` (node id included) on."""
-    ids: list[bytes] = []
-    while len(ids) < count:
-        low = (first + len(ids)) & 0xFFF
-        prefix = b"%013x" % ((first + len(ids)) >> 12)
-        ids += [prefix + ending for ending in _ENDINGS[low : low + count - len(ids)]]
-    return ids
+    return [prefix + ending for prefix, endings in _id_runs(first, count) for ending in endings]
+
+
+def _id_runs(first: int, count: int) -> Iterator[tuple[bytes, list[bytes]]]:
+    """The same ids as runs that share all but their last three digits: those, and what follows."""
+    while count:
+        low = first & 0xFFF
+        endings = _ENDINGS[low : low + count]
+        yield b"%013x" % (first >> 12), endings
+        first += len(endings)
+        count -= len(endings)
 
 
 class Segment:
@@ -175,16 +181,25 @@ def encode(bodies: Sequence[bytes], first: int, node_id: int, timestamp_ns: int,
         frames = b"".join((_head(len(body), timestamp_ns), id_of(node_id, first), body))
         return Segment(first, 1, delay_ms, frames)
     sizes = set(map(len, bodies))
-    ids = consecutive_ids(node_id << SEQUENCE_BITS | first, count)
-    parts: list[bytes] = [b""] * (3 * count)
-    if len(sizes) == 1:
-        parts[0::3] = repeat(_head(sizes.pop(), timestamp_ns), count)
-    else:
-        heads = {size: _head(size, timestamp_ns) for size in sizes}
-        parts[0::3] = [heads[len(body)] for body in bodies]
-    parts[1::3] = ids
-    parts[2::3] = bodies
+    parts: list[bytes] = []
+    start = 0
+    for prefix, endings in _id_runs(node_id << SEQUENCE_BITS | first, count):
+        run = bodies[start : start + len(endings)]
+        start += len(run)
+        parts += _parts(run, {size: _head(size, timestamp_ns) + prefix for size in sizes}, endings)
     return Segment(first, count, delay_ms, b"".join(parts))
+
+
+def _parts(bodies: Sequence[bytes], heads: Mapping[int, bytes], endings: Sequence[bytes]) -> list[bytes]:
+    """Of the frames of a run: all before the last digits of the id, by the size of the body; those; the body."""
+    if len(heads) == 1:
+        parts = [*heads.values()] * (3 * len(bodies))
+    else:
+        parts = [b""] * (3 * len(bodies))
+        parts[0::3] = [heads[len(body)] for body in bodies]
+    parts[1::3] = endings
+    parts[2::3] = bodies
+    return parts
 
 
 def encode_dated(messages: Sequence[tuple[int, bytes]], first: int, node_id: int, delay_ms: int = 0) -> Segment:

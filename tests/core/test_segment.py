@@ -43,6 +43,11 @@ def test_encoding_is_that_of_the_specification(bodies: list[bytes], first: int, 
     assert segment.ids == [id_of(NODE, first + n) for n in range(len(bodies))]
 
 
+@pytest.mark.parametrize("bodies", [[b"x"] * 7000, [b"x", b"yy"] * 3500])
+def test_a_segment_may_have_more_ids_than_differ_in_three_digits_only(bodies: list[bytes]) -> None:
+    assert encode(bodies, 4000, NODE, 1).frames == by_hand(bodies, 4000, 1)
+
+
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(1, 3)), min_size=1), st.data())
 def test_runs_that_were_published_together(published: list[tuple[bytes, int]], data: st.DataObject) -> None:
     """Their timestamps need not ascend: what was imported, and a clock that was set back."""
