@@ -28,7 +28,7 @@ from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
 from nsqtw.option_values import whole_nanoseconds
-from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, equal_messages, unpack_size
+from nsqtw.protocols.mpub import SIZE_BYTES, bytes_of_equal, check_count, check_size, equal_messages, unpack_size
 from nsqtw.protocols.v2_codec import Limits
 from nsqtw.rights import PUBLISH
 from nsqtw.topic_rules import DURABILITIES
@@ -187,7 +187,7 @@ def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     count = unpack_size(body)[0]
     check_count(count, limits.max_body_size)
     messages = equal_messages(body, SIZE_BYTES, count, limits.max_msg_size) or []
-    offset = SIZE_BYTES + sum(map(len, messages)) + SIZE_BYTES * len(messages)
+    offset = SIZE_BYTES + bytes_of_equal(messages)
     for index in range(len(messages), count):
         start = offset + SIZE_BYTES
         if start > len(body):

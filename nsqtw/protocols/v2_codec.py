@@ -24,7 +24,16 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from nsqtw.errors import ClientError, LineTooLong
-from nsqtw.protocols.mpub import SIZE_BYTES, HalfMpub, check_count, check_size, check_total, equal_messages, unpack_size
+from nsqtw.protocols.mpub import (
+    SIZE_BYTES,
+    HalfMpub,
+    bytes_of_equal,
+    check_count,
+    check_size,
+    check_total,
+    equal_messages,
+    unpack_size,
+)
 from nsqtw.rights import MAX_SECRET_BYTES
 
 MAX_LINE_BYTES = 16384
@@ -333,7 +342,7 @@ class V2Codec:
         if taken is None:
             half.is_equal = False
             return False
-        taken_bytes = sum(map(len, taken)) + SIZE_BYTES * len(taken)
+        taken_bytes = bytes_of_equal(taken)
         half.total += taken_bytes
         check_total(half.total, self._limits.max_body_size)
         messages += taken
