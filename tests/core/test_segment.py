@@ -20,6 +20,7 @@ from nsqtw.core.segment import (
     merge,
     only,
     sequence_of,
+    sizes_of,
 )
 
 NODE = 617
@@ -100,7 +101,7 @@ def test_consecutive_ids(first: int, count: int) -> None:
 @given(st.lists(st.integers(1, SEGMENT_BYTES * 2), max_size=30))
 def test_bodies_are_cut_into_runs_that_fit_or_are_alone(sizes: list[int]) -> None:
     bodies = [b"x" * size for size in sizes]
-    runs = list(cuts(bodies))
+    runs = list(cuts(bodies, sizes_of(bodies)))
     assert [body for run in runs for body in run] == bodies
     for run in runs:
         assert run
