@@ -8,8 +8,9 @@ Cuts a V2 client's bytes into commands.
 Theory of operation. The codec walks over its buffer with an offset and never re-slices it. Input that ends in the
 middle of a command waits; how much a body still needs is remembered, so that a large one arriving in many pieces is
 joined once. Two runs are taken as one command, because they are what a busy connection consists of: FIN after FIN, and
-PUB after PUB to the same topic. The line of a PUB that was right is remembered: where it comes again, only sizes are
-looked at.
+PUB after PUB to the same topic. The line of a PUB or MPUB that was right is remembered. Where it comes again only sizes
+are looked at; of an MPUB if all of it is there, its total is right, and its messages have one size. Everything else,
+and all that is wrong, takes the usual way.
 
 What must be checked before a body is read (state, parameters) is the session's business: it gives a `check`. The
 limits of bodies are checked here, as soon as the bytes that break them are there (nsqd specification 1.6). The total of
@@ -20,6 +21,7 @@ This module is hot, once per command or run.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -42,6 +44,8 @@ MAX_DOCUMENT_BYTES = MAX_SECRET_BYTES
 Bytes of the largest body of IDENTIFY and AUTH, whatever --max-body-size says: the first is read as JSON at once, the
 second kept as long as the connection lives.
 """
+_SIZES = struct.Struct(">ii")
+"""The total and the count of an MPUB."""
 _FIN_BYTES = len(b"FIN 0123456789abcdef\n")
 # How many FINs are looked at together: more and more, so that a single one among other commands costs little.
 _FIRST_WINDOW = 8
@@ -66,7 +70,8 @@ the messages of PUB (one for each of a run), DPUB and MPUB, the ids of FIN.
 class V2Codec:
     """
     The bytes of one connection. `check(verb, params)` is called before a body is read and may raise ClientError. It is
-    called for each line; of PUBs with the same one, though, which are most, only for the first unless `checks_each`.
+    called for each line; where that of a PUB or MPUB was right before, though, as it mostly was, only if `checks_each`,
+    or for an MPUB that takes the usual way.
     """
 
     def __init__(self, limits: Limits, check: Callable[[bytes, Sequence[bytes]], None]) -> None:
@@ -79,8 +84,9 @@ class V2Codec:
         self._needed = 0
         self.checks_each = False
         self._line: bytes = b""
-        self._pub_line = b""  # the last one of a PUB that was right, and what it says
-        self._pub_params: list[bytes] = []
+        self._known_line = b""  # the last one of a PUB or MPUB that was right, and what it says
+        self._known_verb = b""
+        self._known_params: list[bytes] = []
         self._params: list[bytes] = []  # of the command whose body is being read; verb first
         self._stage = ""
         self._mpub = HalfMpub()
@@ -133,10 +139,11 @@ class V2Codec:
                 ids = self._take_fin_run()
                 if ids:
                     return b"FIN", (), ids
-            elif self._pub_line and buffer.startswith(self._pub_line, offset) and not self.checks_each:
-                bodies = self._take_pub_run(self._pub_line)
+            elif self._known_line and buffer.startswith(self._known_line, offset) and not self.checks_each:
+                verb, line = self._known_verb, self._known_line
+                bodies = self._take_pub_run(line) if verb == b"PUB" else self._take_whole_mpub(line)
                 if bodies:
-                    return b"PUB", self._pub_params, bodies
+                    return verb, self._known_params, bodies
             if not self._take_line():
                 return None
             if self._params[0] not in self._readers:
@@ -149,9 +156,9 @@ class V2Codec:
                 self._drop_used()
             return None
         (verb, *params), self._params, self._stage, self._needed = self._params, [], "", 0
+        if verb in (b"PUB", b"MPUB") and len(params) == 1:  # what is remembered is as long as a name
+            self._known_line, self._known_verb, self._known_params = self._line, verb, params
         if verb == b"PUB":
-            if len(params) == 1:  # what is remembered is as long as a name
-                self._pub_line, self._pub_params = self._line, params
             payload += self._take_pub_run(self._line)
         return verb, params, payload
 
@@ -279,6 +286,22 @@ class V2Codec:
             offset = stop
         self._offset = offset
         return bodies
+
+    def _take_whole_mpub(self, line: bytes) -> list[bytes]:
+        """The messages of an MPUB with this line, if nothing about it is unusual; else none, and nothing is taken."""
+        at = self._offset + len(line)
+        start = at + _SIZES.size
+        if start > len(self._buffer):
+            return []
+        total, count = _SIZES.unpack_from(self._buffer, at)
+        stop = at + SIZE_BYTES + total
+        if stop > len(self._buffer) or total > self._limits.max_body_size:
+            return []
+        messages = equal_messages(self._buffer, start, count, self._limits.max_msg_size) or []
+        if len(messages) != count or start + bytes_of_equal(messages) != stop:
+            return []
+        self._offset = stop
+        return messages
 
     def _read_messages(self) -> list[bytes] | None:
         """MPUB. What was read is in `_mpub` until the last message is there."""
