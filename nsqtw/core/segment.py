@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ FRAME_TYPE_MESSAGE = 2
 ID_BYTES = 16
 _HEAD = struct.Struct(">iiqH")  # size, frame type, timestamp, attempts
 _SIZE = struct.Struct(">I")
+_TYPE_TO_ATTEMPTS = struct.Struct(">iqH")
 _ATTEMPTS = struct.Struct(">H")
 _ATTEMPTS_AT = _HEAD.size - _ATTEMPTS.size
 _TIMESTAMP = struct.Struct(">q")
@@ -197,19 +198,22 @@ def encode(
     for prefix, endings in _id_runs(node_id << SEQUENCE_BITS | first, count):
         run = bodies[start : start + len(endings)]
         start += len(run)
-        parts += _parts(run, {size: _head(size, timestamp_ns) + prefix for size in sizes}, endings)
+        parts += _parts(run, sizes, _TYPE_TO_ATTEMPTS.pack(FRAME_TYPE_MESSAGE, timestamp_ns, 1) + prefix, endings)
     return Segment(first, count, delay_ms, b"".join(parts))
 
 
-def _parts(bodies: Sequence[bytes], heads: Mapping[int, bytes], endings: Sequence[bytes]) -> list[bytes]:
-    """Of the frames of a run: all before the last digits of the id, by the size of the body; those; the body."""
-    if len(heads) == 1:
-        parts = [*heads.values()] * (3 * len(bodies))
+def _parts(bodies: Sequence[bytes], sizes: Collection[int], shared: bytes, endings: Sequence[bytes]) -> list[bytes]:
+    """The frames of a run, in parts; `shared` is what all have between their size and the last digits of their id."""
+    if len(sizes) == 1:
+        [size] = sizes
+        parts = [_SIZE.pack(size + _SIZE_BEYOND_BODY) + shared] * (3 * len(bodies))
+        parts[1::3] = endings
+        parts[2::3] = bodies
     else:
-        parts = [b""] * (3 * len(bodies))
-        parts[0::3] = [heads[len(body)] for body in bodies]
-    parts[1::3] = endings
-    parts[2::3] = bodies
+        parts = [shared] * (4 * len(bodies))
+        parts[0::4] = [_SIZE.pack(len(body) + _SIZE_BEYOND_BODY) for body in bodies]
+        parts[2::4] = endings
+        parts[3::4] = bodies
     return parts
 
 

@@ -188,14 +188,16 @@ def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     check_count(count, limits.max_body_size)
     messages = equal_messages(body, SIZE_BYTES, count, limits.max_msg_size) or []
     offset = SIZE_BYTES + bytes_of_equal(messages)
+    end, longest = len(body), limits.max_msg_size
     for index in range(len(messages), count):
         start = offset + SIZE_BYTES
-        if start > len(body):
+        if start > end:
             raise _EndsEarly("E_BAD_MESSAGE", f"failed to read message({index}) body size")
         size = unpack_size(body, offset)[0]
-        check_size(index, size, limits.max_msg_size)
+        if not 0 < size <= longest:
+            check_size(index, size, longest)
         offset = start + size
-        if offset > len(body):
+        if offset > end:
             raise _EndsEarly("E_BAD_MESSAGE", "failed to read message body")
         messages.append(body[start:offset])
     return messages

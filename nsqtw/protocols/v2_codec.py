@@ -340,7 +340,8 @@ class V2Codec:
             if start > end:
                 return self._await_message(offset, total, SIZE_BYTES, f"message({index}) body size")
             size: int = unpack_size(buffer, offset)[0]
-            check_size(index, size, longest)
+            if not 0 < size <= longest:
+                check_size(index, size, longest)
             stop = start + size
             if total + stop - offset > limit:
                 check_total(total + stop - offset, limit)
