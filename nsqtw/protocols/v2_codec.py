@@ -333,29 +333,30 @@ class V2Codec:
 
     def _take_messages(self, messages: list[bytes]) -> bool:
         """One after the other, as long as they are there; whether that was all of them."""
-        half, limits, buffer, offset, total = self._mpub, self._limits, self._buffer, self._offset, self._mpub.total
-        end, longest, limit = len(buffer), limits.max_msg_size, limits.max_body_size
+        half, limits, buffer, offset = self._mpub, self._limits, self._buffer, self._offset
+        end, longest, before = len(buffer), limits.max_msg_size, half.total - offset
+        allowed = limits.max_body_size - before
         for index in range(half.count + len(messages), half.expected):
             start = offset + SIZE_BYTES
             if start > end:
-                return self._await_message(offset, total, SIZE_BYTES, f"message({index}) body size")
+                return self._await_message(offset, SIZE_BYTES, f"message({index}) body size")
             size: int = unpack_size(buffer, offset)[0]
-            if not 0 < size <= longest:
-                check_size(index, size, longest)
             stop = start + size
-            if total + stop - offset > limit:
-                check_total(total + stop - offset, limit)
+            if not 0 < size <= longest or stop > allowed:
+                check_size(index, size, longest)
+                check_total(before + stop, limits.max_body_size)
             if stop > end:
-                return self._await_message(offset, total, SIZE_BYTES + size, "message body")
+                return self._await_message(offset, SIZE_BYTES + size, "message body")
             messages.append(buffer[start:stop])
-            total += stop - offset
             offset = stop
-        self._offset, half.total = offset, total
+        half.total = before + offset
+        self._offset = offset
         return True
 
-    def _await_message(self, offset: int, total: int, count: int, stage: str) -> bool:
+    def _await_message(self, offset: int, count: int, stage: str) -> bool:
         """The message at `offset` is not there yet."""
-        self._offset, self._mpub.total = offset, total
+        self._mpub.total += offset - self._offset
+        self._offset = offset
         return self._need(count, stage)
 
     def _take_equal_messages(self, messages: list[bytes]) -> bool:
