@@ -233,8 +233,12 @@ def sizes_of(bodies: Sequence[bytes]) -> Collection[int]:
 
 def cuts(bodies: Sequence[bytes], sizes: Collection[int]) -> Iterable[Sequence[bytes]]:
     """`bodies`, of `sizes`, in runs that make segments of at most SEGMENT_BYTES; a larger body is a run of its own."""
-    if (max(sizes, default=0) + BODY_AT) * len(bodies) <= SEGMENT_BYTES:
+    largest = max(sizes, default=0) + BODY_AT
+    if largest * len(bodies) <= SEGMENT_BYTES:
         return (bodies,) if bodies else ()
+    if len(sizes) == 1:
+        step = max(1, SEGMENT_BYTES // largest)
+        return [bodies[start : start + step] for start in range(0, len(bodies), step)]
     return _cuts(bodies)
 
 

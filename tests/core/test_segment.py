@@ -98,7 +98,12 @@ def test_consecutive_ids(first: int, count: int) -> None:
     assert consecutive_ids(first, count) == [b"%016x" % (first + n) for n in range(count)]
 
 
-@given(st.lists(st.integers(1, SEGMENT_BYTES * 2), max_size=30))
+SIZES = st.integers(1, SEGMENT_BYTES * 2)
+
+
+@given(
+    st.one_of(st.lists(SIZES, max_size=30), st.builds(lambda size, count: [size] * count, SIZES, st.integers(0, 30)))
+)
 def test_bodies_are_cut_into_runs_that_fit_or_are_alone(sizes: list[int]) -> None:
     bodies = [b"x" * size for size in sizes]
     runs = list(cuts(bodies, sizes_of(bodies)))
