@@ -294,18 +294,22 @@ class V2Codec:
 
     def _take_whole_mpub(self, line: bytes) -> list[bytes]:
         """The messages of an MPUB with this line, if nothing about it is unusual; else none, and nothing is taken."""
+        buffer, end = self._buffer, len(self._buffer)
         at = self._offset + len(line)
         start = at + _SIZES.size
-        if start > len(self._buffer):
+        if start > end:
             return []
-        total, count = _SIZES.unpack_from(self._buffer, at)
+        total, count = _SIZES.unpack_from(buffer, at)
         stop = at + SIZE_BYTES + total
-        if stop > len(self._buffer) or total > self._limits.max_body_size:
+        if stop > end or total > self._limits.max_body_size:
             return []
-        messages = equal_messages(self._buffer, start, count, self._limits.max_msg_size) or []
+        messages = equal_messages(buffer, start, count, self._limits.max_msg_size) or []
         if len(messages) != count or start + bytes_of_equal(messages) != stop:
             return []
-        self._offset = stop
+        if stop == end:
+            self._buffer, self._offset = b"", 0
+        else:
+            self._offset = stop
         return messages
 
     def _read_messages(self) -> list[bytes] | None:
