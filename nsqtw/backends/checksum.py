@@ -10,7 +10,7 @@ from __future__ import annotations
 
 try:
     from isal.isal_zlib import crc32
-except ImportError:
+except ImportError:  # the extra is not installed
     from zlib import crc32
 
 __all__ = ["crc32"]
