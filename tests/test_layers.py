@@ -12,8 +12,8 @@ Who may import whom.
     F0 words   the other modules at the top
     side       testing client                            F0-F2; nobody imports testing
 
-F0 to F2 use the standard library, attrs, mypy_extensions and zope.interface, and read no clock; snappy and RE2 are
-libraries.
+F0 to F2 use the standard library, attrs, mypy_extensions and zope.interface, and read no clock; snappy, RE2 and ISA-L
+are libraries.
 """
 
 from __future__ import annotations
@@ -76,7 +76,11 @@ OUTSIDE = {
     "subprocess",
     "threading",
 }
-LIBRARIES = {"nsqtw/protocols/compression.py": {"cramjam"}, "nsqtw/auth/grants.py": {"re2"}}
+LIBRARIES = {
+    "nsqtw/backends/checksum.py": {"isal"},
+    "nsqtw/protocols/compression.py": {"cramjam"},
+    "nsqtw/auth/grants.py": {"re2"},
+}
 """What a module below the edges needs, and loads when it is asked for."""
 PLAIN = {"attr", "attrs", "mypy_extensions", "zope", "nsqtw", *sys.stdlib_module_names}
 

@@ -36,8 +36,8 @@ import re
 import struct
 from collections.abc import Iterable
 from typing import NamedTuple
-from zlib import crc32
 
+from nsqtw.backends.checksum import crc32
 from nsqtw.core.segment import Segment
 
 VERSION = 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from zlib import crc32
-
+from nsqtw.backends.checksum import crc32
 from nsqtw.backends.disk_file import Descriptor
 from nsqtw.backends.disk_format import HEAD_CRC_AT, MAGIC, RECORD_BYTES, Entry, Head, decode_head, unpack_head
 from nsqtw.backends.files import Files

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import struct
 from typing import Any, NamedTuple
-from zlib import crc32
 
+from nsqtw.backends.checksum import crc32
 from nsqtw.core.segment import BODY_AT, ID_AT, SEQUENCE_BITS, Segment, sequence_of
 
 COLUMNS = "id, topic, first, last, delay, crc, frames, head"

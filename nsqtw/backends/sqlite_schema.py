@@ -7,8 +7,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from urllib.parse import quote
-from zlib import crc32
 
+from nsqtw.backends.checksum import crc32
 from nsqtw.backends.files import create_private
 from nsqtw.backends.sqlite_row import head_of
 from nsqtw.core.segment import Segment

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nsqtw.core.segment import Segment, cuts, encode
+from nsqtw.core.segment import Segment, cuts, encode, sizes_of
 from nsqtw.interfaces import Waiter
 
 if TYPE_CHECKING:
@@ -58,11 +58,12 @@ class Intake:
         runs = self._runs
         self.forget()
         node_id = self._broker.node_id
-        return [
-            encode(cut, self._take_sequences(len(cut)), node_id, timestamp_ns, delay_ms)
-            for delay_ms, bodies in runs
-            for cut in cuts(bodies)
-        ]
+        segments: list[Segment] = []
+        for delay_ms, bodies in runs:
+            sizes = sizes_of(bodies)
+            for cut in cuts(bodies, sizes):
+                segments.append(encode(cut, self._take_sequences(len(cut)), node_id, timestamp_ns, delay_ms, sizes))
+        return segments
 
     def forget(self) -> None:
         """Nobody wants the messages any more; those who wait still have to be answered."""

@@ -26,8 +26,8 @@ emptied. A reader passes over kinds it does not know; a version with another lay
 from __future__ import annotations
 
 import struct
-from zlib import crc32
 
+from nsqtw.backends.checksum import crc32
 from nsqtw.core.reading import Extract
 from nsqtw.core.segment import Segment
 

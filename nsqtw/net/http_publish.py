@@ -28,7 +28,7 @@ from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.net.pump import Pump
 from nsqtw.option_values import whole_nanoseconds
-from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, equal_messages, unpack_size
+from nsqtw.protocols.mpub import SIZE_BYTES, bytes_of_equal, check_count, check_size, equal_messages, unpack_size
 from nsqtw.protocols.v2_codec import Limits
 from nsqtw.rights import PUBLISH
 from nsqtw.topic_rules import DURABILITIES
@@ -189,15 +189,17 @@ def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     messages = equal_messages(body, SIZE_BYTES, count, limits.max_msg_size) or []
     if len(messages) == count:
         return messages
-    offset = SIZE_BYTES + sum(map(len, messages)) + SIZE_BYTES * len(messages)
+    offset = SIZE_BYTES + bytes_of_equal(messages)
+    end, longest = len(body), limits.max_msg_size
     for index in range(len(messages), count):
         start = offset + SIZE_BYTES
-        if start > len(body):
+        if start > end:
             raise _EndsEarly("E_BAD_MESSAGE", f"failed to read message({index}) body size")
         size = unpack_size(body, offset)[0]
-        check_size(index, size, limits.max_msg_size)
+        if not 0 < size <= longest:
+            check_size(index, size, longest)
         offset = start + size
-        if offset > len(body):
+        if offset > end:
             raise _EndsEarly("E_BAD_MESSAGE", "failed to read message body")
         messages.append(body[start:offset])
     return messages

@@ -22,7 +22,8 @@ unpack_size = _SIZE.unpack_from
 """As a function: of a name that is imported, Python 3.11 looks up a method at every call, which costs 30 ns."""
 _WEIGHT_BYTES = 256
 """Messages that are smaller on the average stay bytes until the last one is there."""
-_RUNS = (128, 16)
+_RUN = 256
+"""Messages of one size that are taken out of a buffer by one format, which has 32 bytes for each."""
 _KNOWN_RUNS = 32
 
 
@@ -102,25 +103,23 @@ def equal_messages(buffer: bytes, offset: int, count: int, max_msg_size: int) ->
     for place in range(SIZE_BYTES):
         if buffer[offset + place : end : stride] != buffer[offset + place : offset + place + 1] * count:
             return None
-    # Unpacking a run at once takes 21 ns a message of 200 bytes, slicing each 89. One format for them all would be as
-    # long as the MPUB, and larger than it while it is kept.
+    # Unpacking a run at once takes 12 ns a message of 200 bytes, slicing each 40. To make the format takes 13 more. One
+    # format for them all would be as long as the MPUB, and larger than it while it is kept.
     messages: list[bytes] = []
-    for run in _RUNS:
-        if end - offset >= run * stride:
-            unpack_from = _run_of(run, size).unpack_from
-            step = run * stride
-            stop = end - step + 1
-            for start in range(offset, stop, step):
-                messages += unpack_from(buffer, start)
-            offset += (end - offset) // step * step
-    messages += [buffer[start : start + size] for start in range(offset + SIZE_BYTES, end, stride)]
+    for start in range(0, count, _RUN):
+        messages += _run_of(min(_RUN, count - start), size).unpack_from(buffer, offset + start * stride)
     return messages
+
+
+def bytes_of_equal(messages: list[bytes]) -> int:
+    """How many bytes messages of one size take up in an MPUB."""
+    return len(messages) * (SIZE_BYTES + len(messages[0])) if messages else 0
 
 
 def messages_of(raw: bytes) -> list[bytes]:
     """The messages of bytes that were looked through before."""
     messages = equal_messages(raw, 0, len(raw), len(raw)) or []
-    offset = sum(map(len, messages)) + SIZE_BYTES * len(messages)
+    offset = bytes_of_equal(messages)
     while offset < len(raw):
         start = offset + SIZE_BYTES
         offset = start + unpack_size(raw, offset)[0]

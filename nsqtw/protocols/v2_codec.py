@@ -8,8 +8,9 @@ Cuts a V2 client's bytes into commands.
 Theory of operation. The codec walks over its buffer with an offset and never re-slices it. Input that ends in the
 middle of a command waits; how much a body still needs is remembered, so that a large one arriving in many pieces is
 joined once. Two runs are taken as one command, because they are what a busy connection consists of: FIN after FIN, and
-PUB after PUB to the same topic. The line of a PUB that was right is remembered: where it comes again, only sizes are
-looked at.
+PUB after PUB to the same topic. The line of a PUB or MPUB that was right is remembered. Where it comes again only sizes
+are looked at; of an MPUB if all of it is there, its total is right, and its messages have one size. Everything else,
+and all that is wrong, takes the usual way.
 
 What must be checked before a body is read (state, parameters) is the session's business: it gives a `check`. The
 limits of bodies are checked here, as soon as the bytes that break them are there (nsqd specification 1.6). The total of
@@ -20,11 +21,21 @@ This module is hot, once per command or run.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from nsqtw.errors import ClientError, LineTooLong
-from nsqtw.protocols.mpub import SIZE_BYTES, HalfMpub, check_count, check_size, check_total, equal_messages, unpack_size
+from nsqtw.protocols.mpub import (
+    SIZE_BYTES,
+    HalfMpub,
+    bytes_of_equal,
+    check_count,
+    check_size,
+    check_total,
+    equal_messages,
+    unpack_size,
+)
 from nsqtw.protocols.parameters import ID_BYTES
 from nsqtw.rights import MAX_SECRET_BYTES
 
@@ -34,6 +45,8 @@ MAX_DOCUMENT_BYTES = MAX_SECRET_BYTES
 Bytes of the largest body of IDENTIFY and AUTH, whatever --max-body-size says: the first is read as JSON at once, the
 second kept as long as the connection lives.
 """
+_SIZES = struct.Struct(">ii")
+"""The total and the count of an MPUB."""
 _BETWEEN_FINS = b"\nFIN "
 """What is between the ids of FINs."""
 _FIN_BYTES = ID_BYTES + len(_BETWEEN_FINS)
@@ -64,7 +77,8 @@ counts.
 class V2Codec:
     """
     The bytes of one connection. `check(verb, params)` is called before a body is read and may raise ClientError. It is
-    called for each line; of PUBs with the same one, though, which are most, only for the first unless `checks_each`.
+    called for each line; where that of a PUB or MPUB was right before, though, as it mostly was, only if `checks_each`,
+    or for an MPUB that takes the usual way.
     """
 
     def __init__(self, limits: Limits, check: Callable[[bytes, Sequence[bytes]], None]) -> None:
@@ -80,8 +94,9 @@ class V2Codec:
         """Gives ids whose FINs would come next, at most so many, with a separator between them."""
         self._fin_window = _FIRST_WINDOW  # how many of them are asked for
         self._line: bytes = b""
-        self._pub_line = b""  # the last one of a PUB that was right, and what it says
-        self._pub_params: list[bytes] = []
+        self._known_line = b""  # the last one of a PUB or MPUB that was right, and what it says
+        self._known_verb = b""
+        self._known_params: list[bytes] = []
         self._params: list[bytes] = []  # of the command whose body is being read; verb first
         self._stage = ""
         self._mpub = HalfMpub()
@@ -138,10 +153,11 @@ class V2Codec:
                 ids = self._take_fin_run()
                 if ids:
                     return b"FIN", (), ids
-            elif self._pub_line and buffer.startswith(self._pub_line, offset) and not self.checks_each:
-                bodies = self._take_pub_run(self._pub_line)
+            elif self._known_line and buffer.startswith(self._known_line, offset) and not self.checks_each:
+                verb, line = self._known_verb, self._known_line
+                bodies = self._take_pub_run(line) if verb == b"PUB" else self._take_whole_mpub(line)
                 if bodies:
-                    return b"PUB", self._pub_params, bodies
+                    return verb, self._known_params, bodies
             if not self._take_line():
                 return None
             if self._params[0] not in self._readers:
@@ -154,9 +170,9 @@ class V2Codec:
                 self._drop_used()
             return None
         (verb, *params), self._params, self._stage, self._needed = self._params, [], "", 0
+        if verb in (b"PUB", b"MPUB") and len(params) == 1:  # what is remembered is as long as a name
+            self._known_line, self._known_verb, self._known_params = self._line, verb, params
         if verb == b"PUB":
-            if len(params) == 1:  # what is remembered is as long as a name
-                self._pub_line, self._pub_params = self._line, params
             payload += self._take_pub_run(self._line)
         return verb, params, payload
 
@@ -309,6 +325,26 @@ class V2Codec:
             self._offset = offset
         return bodies
 
+    def _take_whole_mpub(self, line: bytes) -> list[bytes]:
+        """The messages of an MPUB with this line, if nothing about it is unusual; else none, and nothing is taken."""
+        buffer, end = self._buffer, len(self._buffer)
+        at = self._offset + len(line)
+        start = at + _SIZES.size
+        if start > end:
+            return []
+        total, count = _SIZES.unpack_from(buffer, at)
+        stop = at + SIZE_BYTES + total
+        if stop > end or total > self._limits.max_body_size:
+            return []
+        messages = equal_messages(buffer, start, count, self._limits.max_msg_size) or []
+        if len(messages) != count or start + bytes_of_equal(messages) != stop:
+            return []
+        if stop == end:
+            self._buffer, self._offset = b"", 0
+        else:
+            self._offset = stop
+        return messages
+
     def _read_messages(self) -> list[bytes] | None:
         """MPUB. What was read is in `_mpub` until the last message is there."""
         half = self._mpub
@@ -339,28 +375,30 @@ class V2Codec:
 
     def _take_messages(self, messages: list[bytes]) -> bool:
         """One after the other, as long as they are there; whether that was all of them."""
-        half, limits, buffer, offset, total = self._mpub, self._limits, self._buffer, self._offset, self._mpub.total
-        end, longest, limit = len(buffer), limits.max_msg_size, limits.max_body_size
+        half, limits, buffer, offset = self._mpub, self._limits, self._buffer, self._offset
+        end, longest, before = len(buffer), limits.max_msg_size, half.total - offset
+        allowed = limits.max_body_size - before
         for index in range(half.count + len(messages), half.expected):
             start = offset + SIZE_BYTES
             if start > end:
-                return self._await_message(offset, total, SIZE_BYTES, f"message({index}) body size")
+                return self._await_message(offset, SIZE_BYTES, f"message({index}) body size")
             size: int = unpack_size(buffer, offset)[0]
-            check_size(index, size, longest)
             stop = start + size
-            if total + stop - offset > limit:
-                check_total(total + stop - offset, limit)
+            if not 0 < size <= longest or stop > allowed:
+                check_size(index, size, longest)
+                check_total(before + stop, limits.max_body_size)
             if stop > end:
-                return self._await_message(offset, total, SIZE_BYTES + size, "message body")
+                return self._await_message(offset, SIZE_BYTES + size, "message body")
             messages.append(buffer[start:stop])
-            total += stop - offset
             offset = stop
-        self._offset, half.total = offset, total
+        half.total = before + offset
+        self._offset = offset
         return True
 
-    def _await_message(self, offset: int, total: int, count: int, stage: str) -> bool:
+    def _await_message(self, offset: int, count: int, stage: str) -> bool:
         """The message at `offset` is not there yet."""
-        self._offset, self._mpub.total = offset, total
+        self._mpub.total += offset - self._offset
+        self._offset = offset
         return self._need(count, stage)
 
     def _take_equal_messages(self, messages: list[bytes]) -> bool:
@@ -371,7 +409,7 @@ class V2Codec:
         if taken is None:
             half.is_equal = False
             return False
-        taken_bytes = sum(map(len, taken)) + SIZE_BYTES * len(taken)
+        taken_bytes = bytes_of_equal(taken)
         half.total += taken_bytes
         check_total(half.total, self._limits.max_body_size)
         messages += taken

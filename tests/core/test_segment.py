@@ -21,6 +21,7 @@ from nsqtw.core.segment import (
     merge,
     only,
     sequence_of,
+    sizes_of,
 )
 
 NODE = 617
@@ -42,6 +43,11 @@ def test_encoding_is_that_of_the_specification(bodies: list[bytes], first: int, 
     assert segment.frames == by_hand(bodies, first, timestamp_ns)
     assert segment.timestamp_ns == timestamp_ns
     assert segment.ids == [id_of(NODE, first + n) for n in range(len(bodies))]
+
+
+@pytest.mark.parametrize("bodies", [[b"x"] * 7000, [b"x", b"yy"] * 3500])
+def test_a_segment_may_have_more_ids_than_differ_in_three_digits_only(bodies: list[bytes]) -> None:
+    assert encode(bodies, 4000, NODE, 1).frames == by_hand(bodies, 4000, 1)
 
 
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(1, 3)), min_size=1), st.data())
@@ -94,10 +100,15 @@ def test_consecutive_ids(first: int, count: int) -> None:
     assert joined_ids(first, count, b", ") == b", ".join(consecutive_ids(first, count))
 
 
-@given(st.lists(st.integers(1, SEGMENT_BYTES * 2), max_size=30))
+SIZES = st.integers(1, SEGMENT_BYTES * 2)
+
+
+@given(
+    st.one_of(st.lists(SIZES, max_size=30), st.builds(lambda size, count: [size] * count, SIZES, st.integers(0, 30)))
+)
 def test_bodies_are_cut_into_runs_that_fit_or_are_alone(sizes: list[int]) -> None:
     bodies = [b"x" * size for size in sizes]
-    runs = list(cuts(bodies))
+    runs = list(cuts(bodies, sizes_of(bodies)))
     assert [body for run in runs for body in run] == bodies
     for run in runs:
         assert run

@@ -267,6 +267,16 @@ def test_fed_in_two_pieces_cut_anywhere(row: tuple[bytes, Found]) -> None:
         assert wanted == fed(data[:at], data[at:])[0], f"cut at {at}"
 
 
+@pytest.mark.parametrize("before", [pub(b"a"), mpub(b"a", b"b")], ids=["PUB", "MPUB"])
+@table(ROWS)
+def test_fed_after_a_line_that_was_right_and_may_come_again(row: tuple[bytes, Found], before: bytes) -> None:
+    data, wanted = row
+    known = fed(before)[0]
+    assert known + wanted == fed(before + data)[0]
+    for at in range(0, len(data) + 1, 1 + len(data) // 100):
+        assert known + wanted == fed(before, data[:at], data[at:])[0], f"cut at {at}"
+
+
 @table(ROWS)
 def test_fed_in_pieces_that_are_looked_at_together(row: tuple[bytes, Found]) -> None:
     data, wanted = row

@@ -168,6 +168,21 @@ def test_the_line_of_a_pub_is_checked_until_it_was_right() -> None:
     assert check.asked[2:] == [(b"PUB", (b"u",)), (b"PUB", (b"bad",))]
 
 
+def test_the_line_of_an_mpub_is_checked_until_it_was_right() -> None:
+    check = Picky()
+    codec = V2Codec(Limits, check)
+    for bodies in ([b"a", b"b"], [b"c"], [b"d", b"e"] * 3):
+        codec.feed(mpub(*bodies))
+        assert codec.next_command() == (b"MPUB", [b"t"], bodies)
+    assert check.asked == [(b"MPUB", (b"t",))]
+    codec.feed(mpub(b"unlike", b"sizes"))  # it takes the usual way, and is asked about
+    assert codec.next_command() == (b"MPUB", [b"t"], [b"unlike", b"sizes"])
+    codec.checks_each = True
+    codec.feed(mpub(b"a"))
+    assert codec.next_command() == (b"MPUB", [b"t"], [b"a"])
+    assert check.asked == [(b"MPUB", (b"t",))] * 3
+
+
 @pytest.mark.parametrize("size", [0, -1, Limits.max_msg_size + 1])
 def test_a_pub_with_a_line_that_was_right_may_still_be_wrong(size: int) -> None:
     codec = V2Codec(Limits, accept)
