@@ -171,9 +171,10 @@ class World:
                 self.broker.commit(self.now)
             if self.flight is None:
                 self.flight = self.broker.flights.begin(self.now)
+            landed = self.flight is not None and self.lands_at_once and bool(self.flight.sealed)
             if self.flight is not None and self.lands_at_once:
                 self._land()
-            if not (self.broker.serve(self.now) or self.broker.to_commit or self.broker.flights.are_wanted):
+            if not (self.broker.serve(self.now) or self.broker.to_commit or landed):
                 break
             if self.flight is not None:
                 break
