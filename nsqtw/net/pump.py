@@ -29,6 +29,8 @@ from nsqtw.net.turns import Connection, end_of_turn
 _log = Logger()
 
 SAVE_SECONDS = 1.0
+CLOCK_SECONDS = 0.01
+"""How often the wall clock is looked at, at the most."""
 COMMIT_BYTES = 4 * 1024 * 1024
 """A turn that reads more than this commits in between, so that what waits in memory has a bound."""
 
@@ -55,6 +57,7 @@ class Pump:
         self._timer: Any = None
         self._timer_at = inf
         """When it rings; never, if there is none."""
+        self._clock_at = 0.0
         self._last_save = 0.0
         self._saving = False
         self._flying = False
@@ -139,14 +142,19 @@ class Pump:
         """Do what the turn is for; returns whether there is more to do in the next one."""
         broker = self._broker
         more = False
+        answered = dict[Connection, None]()
         if not self._is_over:
-            set_clock(broker, now)
+            if now >= self._clock_at:
+                self._clock_at = now + CLOCK_SECONDS
+                set_clock(broker, now)
             broker.tick(now)
             if broker.to_commit:
                 broker.commit(now)
             self._fly(now)
+            answered, self._changed = self._changed, {}
             more = bool(broker.to_serve) and broker.serve(now)
-        changed, self._changed = self._changed, {}
+        # What is delivered is written before the OKs: of the two it is what somebody works with.
+        changed, self._changed = self._changed | answered, {}
         for connection in changed:
             try:
                 connection.flush(now)
