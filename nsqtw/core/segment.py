@@ -89,7 +89,7 @@ class Segment:
         self.delay_ms = delay_ms
         self.frames = frames
         self._offsets: Sequence[int] | None = None
-        self._ids: list[bytes] | None = None
+        self._ids: tuple[bytes, ...] | None = None
 
     @property
     def end(self) -> int:
@@ -104,11 +104,12 @@ class Segment:
         return self._offsets
 
     @property
-    def ids(self) -> list[bytes]:
+    def ids(self) -> tuple[bytes, ...]:
         """The ids as they stand in the frames. Consecutive, so the first one tells them all."""
         if self._ids is None:
             first = self.frames[ID_AT:BODY_AT]
-            self._ids = [first] if self.count == 1 else consecutive_ids(int(first, 16), self.count)
+            # A tuple: unlike a list the garbage collector looks at it once, and all of it is no copy.
+            self._ids = (first,) if self.count == 1 else tuple(consecutive_ids(int(first, 16), self.count))
         return self._ids
 
     @property

@@ -84,6 +84,9 @@ def _create(broker: Broker, size: Size) -> None:
         for number in range(_CHANNELS_OF_A_TOPIC):
             connection.request("POST", f"/channel/create?topic={topic}&channel={number}")
             connection.getresponse().read()
+        # Every topic has its file before anything is measured.
+        connection.request("POST", f"/pub?topic={topic}", b"first")
+        connection.getresponse().read()
     connection.close()
     for topic in (_BUSY, _TIMED):
         broker.create(topic, (_CHANNEL,))

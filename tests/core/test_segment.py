@@ -40,7 +40,7 @@ def test_encoding_is_that_of_the_specification(bodies: list[bytes], first: int, 
     segment = encode(bodies, first, NODE, timestamp_ns)
     assert segment.frames == by_hand(bodies, first, timestamp_ns)
     assert segment.timestamp_ns == timestamp_ns
-    assert segment.ids == [id_of(NODE, first + n) for n in range(len(bodies))]
+    assert segment.ids == tuple(id_of(NODE, first + n) for n in range(len(bodies)))
 
 
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(1, 3)), min_size=1), st.data())
