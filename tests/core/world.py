@@ -201,8 +201,11 @@ class World:
 
     def save(self, error: BackendError | None = None) -> None:
         """Save everything, or fail to."""
-        save = self.begin_save()
-        self.broker.end_save(save, error or perform(save, self.positions, self.log, self.write_names))
+        while True:
+            save = self.begin_save()
+            self.broker.end_save(save, error or perform(save, self.positions, self.log, self.write_names))
+            if error is not None or not self.broker.save_is_urgent:
+                break
 
     def crash(self, lost_segments: int = 0, named: Iterable[NamedTopic] = ()) -> None:
         """
