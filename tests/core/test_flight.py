@@ -115,6 +115,16 @@ def test_a_later_gathering_is_not_ended_by_the_moment_of_an_earlier_one() -> Non
     assert world.flight is not None, "and the later one ends by itself"
 
 
+def test_nobody_is_waited_for_when_nothing_was_synced() -> None:
+    world = World()
+    world.lands_at_once = False
+    world.backend.in_thread = True
+    slow_flight(world, 0.010, passengers=3)
+    world.put(b"a")
+    world.turn()
+    assert world.flight is not None
+
+
 def test_nobody_is_waited_for_after_a_quick_flight_or_when_the_broker_stops() -> None:
     world = fsync_world()
     slow_flight(world, 0.0005, passengers=3)
