@@ -37,6 +37,8 @@ GATHER_SECONDS = 0.001
 """Nobody gathers after a flight that took less: 64 publishers take that long to come back, and fly while others do."""
 _GATHER_SHARE = 0.5
 """Of what the last flight took. 64 publishers that wait for each answer, 3.5 ms a flight: 1.65 times the rate."""
+FLIGHTS_WITHOUT = 16
+"""So many flights leave at once after one that waited in vain."""
 
 _NOT_SYNCED = "NSQ: what was stored may not survive a power loss - {error}"
 
@@ -70,7 +72,8 @@ class Flight:
 class Gathering(Due):
     """
     From the landing of a slow flight until all who were on it are back, and those who waited already, though for no
-    longer than a part of what it took.
+    longer than a part of what it took. When they were not, because they have nothing more to say or the machine is too
+    busy for that, it is not tried again for a while.
     """
 
     def __init__(self, agenda: Agenda) -> None:
@@ -78,16 +81,25 @@ class Gathering(Due):
         self._agenda = agenda
         self._until = -inf
         self._expected = 0
+        self._flights_without = 0
 
     def begin(self, now: float, took: float, expected: int) -> None:
         """So many waiters are expected after a flight that `took` so many seconds."""
-        if took >= GATHER_SECONDS:
+        if self._flights_without:
+            self._flights_without -= 1
+        elif took >= GATHER_SECONDS:
             self._until, self._expected = now + took * _GATHER_SHARE, expected
             self._agenda.at(self._until, self)
 
     def is_over(self, now: float, present: int) -> bool:
-        """Whether nobody more is waited for."""
-        return now >= self._until or present >= self._expected
+        """Whether nobody more is waited for. Who asks and is told so begins the next flight."""
+        if present >= self._expected:
+            return True
+        if now < self._until:
+            return False
+        self._flights_without = FLIGHTS_WITHOUT
+        self._expected = 0
+        return True
 
     def fall_due(self, now: float) -> float | None:
         return self._until if now < self._until else None

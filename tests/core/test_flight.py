@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nsqtw.core.flight import FLIGHTS_WITHOUT
 from nsqtw.errors import BackendError, Exiting
 from tests.core.world import World
 
@@ -102,6 +103,21 @@ def test_who_does_not_come_back_is_waited_for_half_as_long_as_the_flight_took() 
     world.wait(0.002)
     world.land()
     assert answers == [None]
+
+
+def test_after_waiting_in_vain_some_flights_leave_at_once() -> None:
+    world = fsync_world()
+    slow_flight(world, 0.010, passengers=3)
+    world.put(b"a")
+    world.wait(0.006)
+    flights = 0
+    while world.flight is not None:
+        flights += 1
+        world.put(b"who comes while it is out")
+        world.turn()
+        world.now += 0.010
+        world.land()
+    assert flights == 1 + FLIGHTS_WITHOUT
 
 
 def test_a_later_gathering_is_not_ended_by_the_moment_of_an_earlier_one() -> None:
