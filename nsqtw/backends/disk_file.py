@@ -1,5 +1,5 @@
 """
-One log file as the running broker knows it, and the few of all log files that are open.
+One log file as the running broker knows it, and those of all log files that are open.
 
 A file is read in the reactor thread while the writer thread may replace or unlink it. Two rules keep that right:
 
@@ -10,6 +10,7 @@ A file is read in the reactor thread while the writer thread may replace or unli
 
 from __future__ import annotations
 
+import resource
 from bisect import bisect_right
 from collections import OrderedDict
 from contextlib import suppress
@@ -21,7 +22,11 @@ from nsqtw.backends.files import Files
 INDEX_BYTES = 256 * 1024
 """An index has an entry for about every so many bytes."""
 
-MOST_OPEN = 256
+KEPT_OPEN = 256
+"""Files that may be open whoever else needs descriptors."""
+_SHARE = 3, 4
+"""Of all descriptors: while new ones have numbers below this part of the limit nothing is closed."""
+_UNLIMITED = 1_048_576
 
 
 class Descriptor:
@@ -86,13 +91,18 @@ class LogFile:
 
 
 class OpenFiles:
-    """The descriptors of at most `most` files, those used last."""
+    """
+    The descriptors of the files used last. Closing a file and opening it anew costs 100 us, more than a publish to it,
+    so it is only done when descriptors run short. A new one has the lowest free number, which tells how many are
+    left; and when connections take more of them, each file that is opened closes two.
+    """
 
-    def __init__(self, files: Files, most: int = MOST_OPEN) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
-        self._most = most
         self._lock = Lock()
         self._open: OrderedDict[LogFile, Descriptor] = OrderedDict()
+        self.plenty_below = _descriptor_limit() * _SHARE[0] // _SHARE[1]
+        """While new descriptors have lower numbers there are enough for everybody."""
 
     def find(self, file: LogFile) -> Descriptor | None:
         """The descriptor of a file that is open."""
@@ -107,8 +117,11 @@ class OpenFiles:
         descriptor = Descriptor(self._files, self._files.open(file.path, create=create))
         with self._lock:
             self._open[file] = descriptor
-            # The evicted one is let go of after the lock: closing may take a while.
-            evicted = self._open.popitem(last=False)[1] if len(self._open) > self._most else None
+            evicted: list[Descriptor] = []
+            if descriptor.fd >= self.plenty_below:
+                while len(evicted) < 2 and len(self._open) > KEPT_OPEN:
+                    evicted.append(self._open.popitem(last=False)[1])
+        # They are let go of after the lock: closing may take a while.
         del evicted
         return descriptor
 
@@ -117,6 +130,11 @@ class OpenFiles:
         with self._lock:
             descriptor = self._open.pop(file, None)
         del descriptor
+
+
+def _descriptor_limit() -> int:
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
 
 def _sequence(entry: Entry) -> int:

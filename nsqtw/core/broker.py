@@ -12,8 +12,9 @@ and then writes what the sessions have to say. `tick` does what has become due. 
 
 What must outlive the process is collected as a cut (`begin_save`), written by the writer thread, and reported back
 (`end_save`). A cut is due about once a second, and at once when somebody waits for a birth, a deletion or a pause.
-Where much has changed a cut has some of the topics, each of them whole, and the next one is due at once; what changes
-between the parts waits until it is about a second later again.
+Where much has changed a cut is in parts: each has some of the topics, all of them whole, and the next one is due at
+once; what changes between the parts waits until it is about a second later again. Who waits is told after the last
+part, with which come the names there were at the first one: what they name is saved.
 
 Sequences are handed to topics in blocks. Blocks are reserved durably ahead of use, so none is ever handed out twice.
 
@@ -52,7 +53,7 @@ from nsqtw.options import Options
 from nsqtw.rights import Door
 
 SAVED_AT_ONCE = 100
-"""Topics and channels that go into one cut, about, unless somebody waits for it: each takes up to 40 us of a turn."""
+"""Topics and channels that go into one part of a cut, about: each takes up to 40 us of a turn."""
 RESERVED_BLOCKS = 1024
 RETRY_SECONDS = 1.0
 _ALL_BLOCKS = 1 << (SEQUENCE_BITS - BLOCK_SIZE.bit_length() + 1)
@@ -131,6 +132,9 @@ class Broker:
         self._deleted_channels: list[tuple[str, str]] = []
         self._dying: set[str] = set()
         self._save_waiters: list[Waiter] = []
+        self._part_waiters: list[Waiter] = []
+        self._part_names: tuple[NamedTopic, ...] | None = None
+        """What goes with the last part of the cut that is being saved. Who comes meanwhile waits for the next cut."""
         self._left_to_save = 0
         """Of `touched`, how many are still to be saved at once: the oldest."""
 
@@ -279,29 +283,34 @@ class Broker:
     @property
     def save_is_urgent(self) -> bool:
         """Somebody waits for the next cut, or the last one left something for it."""
-        return bool(self._save_waiters or self._left_to_save)
+        return bool(self._save_waiters or self._part_waiters or self._left_to_save)
 
     @property
     def save_is_wanted(self) -> bool:
         """Something changed since the last cut."""
-        changed = self.touched or self._save_waiters or self._deleted_topics or self._deleted_channels
+        waiters = self._save_waiters or self._part_waiters
+        changed = self.touched or waiters or self._deleted_topics or self._deleted_channels
         return bool(
             changed or self.health.cannot_save or self.held_clock.shift_to_save(self.wall_offset_ns) is not None
         )
 
     def begin_save(self, now: float) -> Save:
         """
-        What changed since the last time, as a job for the writer thread; then `end_save`. One at a time. All of it if
-        somebody waits, else as much as a turn has time for.
+        What changed since the last time, as a job for the writer thread, as much as a turn has time for; then
+        `end_save`. One at a time.
         """
-        save = Save(Cut(), self._blocks_to_reserve(), self.naming.take(now), waiters=self._save_waiters)
+        if not self._left_to_save or (self._save_waiters and not self._part_waiters):
+            self._begin_cut(now)
+        is_waited_for = bool(self._part_waiters)
+        touched = self._take_touched()
+        save = Save(Cut(), self._blocks_to_reserve())
+        if not self._left_to_save:
+            self._take_last_part(save)
         save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
         save.cut.deleted_channels = self._deleted_channels
         save.cut.wall_shift_ms = self.held_clock.shift_to_save(self.wall_offset_ns)
-        self._save_waiters, self._deleted_channels = [], []
-        self._deleted_topics, self._deleted_queues = [], []
-        touched = self._take_touched(limit=0 if save.waiters else SAVED_AT_ONCE)
-        save.cut.durable = bool(save.waiters) and any(topic.durability == "fsync" for topic in touched)
+        self._deleted_topics, self._deleted_queues, self._deleted_channels = [], [], []
+        save.cut.durable = is_waited_for and any(topic.durability == "fsync" for topic in touched)
         for topic in touched:
             if topic.log.is_in_memory:
                 topic.log.queue.trim(*topic.unfinished())
@@ -312,18 +321,32 @@ class Broker:
                 save.trims.append((topic.name, topic.log.queue, None))
         return save
 
-    def _take_touched(self, limit: int) -> list[Topic]:
-        """Those that have waited longest for a cut, about as many as the limit allows; 0: all."""
-        waiting = self._left_to_save if limit and self._left_to_save else len(self.touched)
+    def _begin_cut(self, now: float) -> None:
+        """Everything that has changed up to now is to be saved at once."""
+        self._left_to_save = len(self.touched)
+        self._part_waiters += self._save_waiters
+        self._save_waiters = []
+        names = self.naming.take(now)
+        self._part_names = self._part_names if names is None else names
+
+    def _take_last_part(self, save: Save) -> None:
+        """With this the cut is saved, or nothing more of it will be."""
+        if self._part_names is not None:
+            save.names, self._part_names = self._part_names, None
+        save.waiters += self._part_waiters
+        self._part_waiters = []
+
+    def _take_touched(self) -> list[Topic]:
+        """Of those that are to be saved at once those that have waited longest, about as many as a part has."""
         taken, count = [], 0
-        for topic in islice(self.touched, waiting):
-            if limit and count >= limit:
+        for topic in islice(self.touched, self._left_to_save):
+            if count >= SAVED_AT_ONCE:
                 break
             taken.append(topic)
             count += 1 + len(topic.channels)
         for topic in taken:
             del self.touched[topic]
-        self._left_to_save = waiting - len(taken)
+        self._left_to_save -= len(taken)
         return taken
 
     def end_save(self, save: Save, error: BackendError | None) -> None:
@@ -336,6 +359,7 @@ class Broker:
                 self.held_clock.saved(save.cut.wall_shift_ms)
         else:
             self._left_to_save = 0
+            self._take_last_part(save)
             self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
             self._deleted_queues = save.deleted + self._deleted_queues
             self._deleted_channels = save.cut.deleted_channels + self._deleted_channels

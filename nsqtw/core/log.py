@@ -34,7 +34,9 @@ class Cache:
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         self.limit = limit
         self.used = 0
-        self._tails: deque[tuple[Log, int]] = deque()
+        # Of each segment its log and its cost. Not as pairs: the garbage collector would look at a third more.
+        self._logs: deque[Log] = deque()
+        self._costs: deque[int] = deque()
         self._blocks: OrderedDict[tuple[int, int], list[Segment]] = OrderedDict()
         self._ends: dict[int, int] = {}
         """By log: no block of it goes further. So who reads on, which most do, has none looked through for nothing."""
@@ -43,12 +45,12 @@ class Cache:
         """Count segments that were appended to the tail of `log`."""
         for segment in segments:
             cost = len(segment.frames) + _SEGMENT_COST + _MESSAGE_COST * segment.count
-            self._tails.append((log, cost))
+            self._logs.append(log)
+            self._costs.append(cost)
             self.used += cost
         while self.used > self.limit:
-            oldest, cost = self._tails.popleft()
-            self.used -= cost
-            oldest.forget_oldest()
+            self.used -= self._costs.popleft()
+            self._logs.popleft().forget_oldest()
 
     def block(self, log: Log, sequence: int) -> list[Segment] | None:
         """A block read before that contains `sequence`, or that was read from there on."""

@@ -113,6 +113,11 @@ class Topic:
         segments = self._intake.seal(timestamp_ns)
         return self._fitting(segments) if self.ephemeral and not self.flows else segments
 
+    @property
+    def waiter_count(self) -> int:
+        """How many wait for what was put since the last `seal`."""
+        return len(self._intake.waiters)
+
     def take_waiters(self) -> list[Waiter]:
         """Those whose messages the last `seal` gave; whoever takes them answers them."""
         return self._intake.take_waiters()

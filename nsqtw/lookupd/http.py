@@ -7,8 +7,8 @@ The HTTP API of nsqlookupd (suite specification 1.5).
     GET    /debug/pprof/...                                                 net.http_debug
     GET    /v2/watch                                                        watch
 
-Bodies are not looked at. What takes long for many registrations, /nodes and /debug, is gathered in turns of some
-milliseconds, between which everybody else is served.
+Bodies are not looked at. What takes long for many registrations, /topics, /lookup?topic=*, /nodes and /debug, is
+gathered in turns of some milliseconds, between which everybody else is served.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from nsqtw.lookupd.documents import (
     channels_document,
     debug_pieces,
     lookup_document,
+    lookup_pieces,
     node_pieces,
-    topics_document,
+    topic_pieces,
 )
-from nsqtw.lookupd.registrations import Registrations
+from nsqtw.lookupd.registrations import ANY, Registrations
 from nsqtw.names import is_valid_name
 from nsqtw.net.http_answers import DONE, Answer, Refused, cap_reached, document, failure, plain, written
 from nsqtw.net.http_debug import Debugging
@@ -88,14 +89,18 @@ class LookupApi:
 
     # -- questions
 
-    def _topics(self, request: HttpRequest) -> Answer:
-        return written(topics_document(self._registrations.topics()))
+    def _topics(self, request: HttpRequest) -> None:
+        self._slices.add(_gather(request, topic_pieces(self._registrations.walk_names())))
 
     def _channels(self, request: HttpRequest) -> Answer:
         return written(channels_document(self._registrations.channels(topic_name(parameters(request.query)))))
 
-    def _lookup(self, request: HttpRequest) -> Answer:
-        found = self._registrations.lookup(topic_name(parameters(request.query)), self._turns.unix_ns())
+    def _lookup(self, request: HttpRequest) -> Answer | None:
+        topic, now = topic_name(parameters(request.query)), self._turns.unix_ns()
+        if topic == ANY and self._registrations.is_topic(ANY):
+            self._slices.add(_gather(request, lookup_pieces(self._registrations.walk_lookup(ANY, now))))
+            return None
+        found = self._registrations.lookup(topic, now)
         return _TOPIC_NOT_FOUND if found is None else written(lookup_document(found))
 
     def _nodes(self, request: HttpRequest) -> None:

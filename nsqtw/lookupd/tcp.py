@@ -132,10 +132,10 @@ class NsqdConnection(Protocol):
 
     # -- from the limits
 
-    def look(self, now: float) -> None:
+    def look(self, now: float) -> bool:
         """Rounds API"""
         if self._end is not None:
-            return
+            return False
         options = self._factory.options
         session = self._session
         if session is not None and session.command_count != self._command_count:
@@ -151,6 +151,7 @@ class NsqdConnection(Protocol):
         elif options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
             self._limits.turned_away.note("write-timeout", self._remote)
             self.abort()
+        return True
 
     def abort(self) -> None:
         """End at once, whatever there is to write."""

@@ -157,9 +157,10 @@ class HttpConnection(HTTPChannel):
 
     # -- from the limits
 
-    def look(self, now: float) -> None:
-        """Rounds API"""
+    def look(self, now: float) -> bool:
+        """Rounds API. There is always something that it may take too long for."""
         self._patience.look(now)
+        return True
 
     def abort(self) -> None:
         """End at once."""

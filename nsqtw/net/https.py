@@ -114,12 +114,13 @@ class Undecided(Protocol):
 
     # -- from the limits
 
-    def look(self, now: float) -> None:
+    def look(self, now: float) -> bool:
         """Rounds API"""
         if self._began < 0:
             self._began = now
         elif now - self._began >= HANDSHAKE_SECONDS:
             self.abort()
+        return True
 
     def abort(self) -> None:
         """End at once."""

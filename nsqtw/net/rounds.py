@@ -1,13 +1,15 @@
 """
-A look at every connection, every now and then: whether it takes longer for something than it may.
+A look at every connection that something is expected of, every now and then: whether it takes longer than it may.
 
 One timer for all of them. A connection that is busy pays nothing for it, in return for deadlines that are noticed up to
-a round later.
+a round later; one of which nothing is expected is not looked at until it joins again. Many are looked at in several
+turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Protocol
 
 from twisted.logger import Logger
@@ -15,6 +17,8 @@ from twisted.logger import Logger
 LONGEST_SECONDS = 2.5
 _SHORTEST_SECONDS = 0.05
 _LOOKS_PER_DEADLINE = 8
+LOOKS_PER_TURN = 500
+"""A look takes up to 8 us."""
 
 _log = Logger()
 
@@ -32,8 +36,8 @@ class RoundsOptions(Protocol):
 class Watched(Protocol):
     """What is looked at."""
 
-    def look(self, now: float) -> None:
-        """End what takes too long."""
+    def look(self, now: float) -> bool:
+        """End what takes too long. Whether to look again in the next round."""
 
     def abort(self) -> None:
         """End at once: something in here is broken."""
@@ -69,15 +73,29 @@ class Rounds:
     def _arm(self) -> None:
         if self._watched and not self._is_armed:
             self._is_armed = True
-            self._reactor.callLater(self.seconds, self._go)
+            self._reactor.callLater(self.seconds, self._begin)
 
-    def _go(self) -> None:
-        self._is_armed = False
+    def _begin(self) -> None:
+        self._go_on(iter(list(self._watched)))
+
+    def _go_on(self, left: Iterator[Watched]) -> None:
+        """Look at some of those who are left of this round."""
         now = self._now()
-        for watched in list(self._watched):
-            try:
-                watched.look(now)
-            except Exception:  # one connection fails, and not the others
-                _log.failure("looking after a connection failed")
-                watched.abort()
-        self._arm()
+        count = 0
+        for watched in islice(left, LOOKS_PER_TURN):
+            count += 1
+            if watched in self._watched and not self._look(watched, now):
+                self.leave(watched)
+        if count == LOOKS_PER_TURN:
+            self._reactor.callLater(0, self._go_on, left)
+        else:
+            self._is_armed = False
+            self._arm()
+
+    def _look(self, watched: Watched, now: float) -> bool:
+        try:
+            return watched.look(now)
+        except Exception:  # one connection fails, and not the others
+            _log.failure("looking after a connection failed")
+            watched.abort()
+            return False

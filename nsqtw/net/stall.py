@@ -35,6 +35,11 @@ class Stall:
         self._waiting = 0
         self._taken = 0
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether something waited when it was last looked at: before more is written it cannot stall."""
+        return self._waiting > 0
+
     def lasts(self, transport: Any, now: float) -> float:
         """For how many seconds the peer has taken nothing although something waited for it."""
         connection = _socket_below(transport)

@@ -75,6 +75,8 @@ class BrokerConnection(Protocol):
         self._end: Any = None
         self._began = 0.0
         self._stall = Stall()
+        self._is_watched = True
+        """Whether the rounds look at it."""
         self._counted: Any = None
         """The session, if it says what it keeps."""
         self._holds = False
@@ -203,17 +205,20 @@ class BrokerConnection(Protocol):
 
     # -- from the limits
 
-    def look(self, now: float) -> None:
-        """Rounds API"""
+    def look(self, now: float) -> bool:
+        """Rounds API. Of who has read everything nothing is expected; TLS writes by itself."""
         options = self._limits.options
         if self._session is None and self._end is None:
             if 0 < options.magic_timeout <= now - self._began:
                 self._limits.turned_away.note("magic-timeout", self._remote)
                 self._log_no_magic("i/o timeout")
                 self.disconnect()
-        elif options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
+            return True
+        if options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
             self._limits.turned_away.note("write-timeout", self._remote)
             self.abort()
+        self._is_watched = self._stall.is_possible or not self._is_plain
+        return self._is_watched
 
     def give_up(self) -> None:
         """Unfinished API"""
@@ -245,6 +250,9 @@ class BrokerConnection(Protocol):
         Write to the socket at once, as long as nothing waits to be written before it. Handing it to the reactor costs
         two more system calls and another round, which for an OK is more than making it.
         """
+        if not self._is_watched:
+            self._is_watched = True
+            self._limits.rounds.join(self)
         if self._compression is not None:
             data = self._compression.compress(data)
         transport = self.transport

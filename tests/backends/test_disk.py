@@ -11,7 +11,7 @@ from zlib import crc32
 import pytest
 
 from nsqtw.backends.disk import DiskBackend, DiskFactory
-from nsqtw.backends.disk_file import MOST_OPEN
+from nsqtw.backends.disk_file import KEPT_OPEN
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry, decode_header, encode_entries
 from nsqtw.backends.files import Files
 from nsqtw.core.segment import Segment
@@ -161,17 +161,33 @@ def test_stray_files_are_removed(tmp_path: Path) -> None:
     assert path.sequences() == [0]
 
 
-def test_at_most_so_many_files_are_open(tmp_path: Path) -> None:
+def test_files_stay_open_while_there_are_descriptors(tmp_path: Path) -> None:
+    """However many topics write."""
+    files = CountingFiles()
+    backend = DiskBackend(str(tmp_path), 1000, ignore, files)
+    queues = [backend.queue(f"t{number}") for number in range(KEPT_OPEN + 10)]
+    for first in range(2):
+        assert backend.commit([(queue, [make_segment(first)]) for queue in queues], True) == {}
+        assert len(files.open_now) == len(queues)
+    backend.close()
+    assert files.open_now == set()
+
+
+def test_few_files_are_open_when_descriptors_are_short(tmp_path: Path) -> None:
     """However many topics write and files are read."""
     files = CountingFiles()
     backend = DiskBackend(str(tmp_path), 100, ignore, files)
     queues = [backend.queue(f"t{number}") for number in range(40)]
     for first in range(10):
         assert backend.commit([(queue, [make_segment(first)]) for queue in queues], True) == {}
-        assert len(files.open_now) <= MOST_OPEN
+    assert len(files.open_now) > KEPT_OPEN
+    backend.open_files.plenty_below = 0
+    for first in range(10, 15):
+        assert backend.commit([(queue, [make_segment(first)]) for queue in queues], True) == {}
+    assert len(files.open_now) <= KEPT_OPEN
     for queue in queues:
-        assert list(messages(read_all(queue))) == list(range(10))
-        assert len(files.open_now) <= MOST_OPEN
+        assert list(messages(read_all(queue))) == list(range(15))
+        assert len(files.open_now) <= KEPT_OPEN
     backend.close()
     assert files.open_now == set()
 

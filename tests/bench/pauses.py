@@ -6,6 +6,7 @@ second. There are 10,000 channels beside, and statsd is told of all of them. On 
 
 load      nothing
 cursors   each second something changes in every one of the 10,000 channels, which is to be saved
+births    as cursors, and then a topic is created, which is answered when all of that is saved
 json      each second somebody asks for /stats?format=json
 text      each second somebody asks for /stats
 
@@ -31,7 +32,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 from . import latency, plan, report, turns, wire
@@ -84,6 +85,9 @@ def _create(broker: Broker, size: Size) -> None:
         for number in range(_CHANNELS_OF_A_TOPIC):
             connection.request("POST", f"/channel/create?topic={topic}&channel={number}")
             connection.getresponse().read()
+        # Every topic has its file before anything is measured.
+        connection.request("POST", f"/pub?topic={topic}", b"first")
+        connection.getresponse().read()
     connection.close()
     for topic in (_BUSY, _TIMED):
         broker.create(topic, (_CHANNEL,))
@@ -145,11 +149,23 @@ def _deferring(broker: Broker, size: Size) -> Callable[[threading.Event], None]:
     return publish
 
 
+def _bearing(broker: Broker, size: Size) -> Callable[[threading.Event], None]:
+    """Changes everything, and waits until it is saved."""
+    change, numbers = _deferring(broker, size), count()
+
+    def bear(is_over: threading.Event) -> None:
+        change(is_over)
+        broker.create(f"born.{next(numbers)}", ())
+
+    return bear
+
+
 def _phases(broker: Broker, size: Size) -> list[Phase]:
     """Carry everything out. BenchError."""
     deeds = {
         "load": _nothing,
         "cursors": _deferring(broker, size),
+        "births": _bearing(broker, size),
         "json": _asking(broker, "/stats?format=json"),
         "text": _asking(broker, "/stats"),
     }

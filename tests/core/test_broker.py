@@ -123,8 +123,10 @@ def test_what_changes_while_a_cut_is_saved_in_parts_is_for_the_next_one(monkeypa
 def test_a_topic_that_is_gone_before_its_part_of_a_cut_keeps_nobody_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 1)
     world = World()
-    for name in ("a", "b#ephemeral", "c#ephemeral"):
-        world.put(b"x", topic=name)
+    for _ in range(2):
+        world.save()  # births are waited for
+        for name in ("a", "b#ephemeral", "c#ephemeral"):
+            world.put(b"x", topic=name)
     save = world.begin_save()
     world.broker.end_save(save, None)
     world.broker.delete_topic("b#ephemeral")
@@ -136,13 +138,77 @@ def test_a_topic_that_is_gone_before_its_part_of_a_cut_keeps_nobody_busy(monkeyp
     assert not world.broker.save_is_urgent
 
 
-def test_a_cut_that_somebody_waits_for_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_a_cut_is_told_after_its_last_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 4)
     world = World()
     for name in "abcde":
         world.put(b"x", topic=name)
-    world.broker.save(lambda error: None)
-    assert len(world.begin_save().cut.topics) == 5
+    answers: list[Exception | None] = []
+    world.broker.save(answers.append)
+    first = world.begin_save()
+    world.put(b"x", topic="later")
+    world.broker.save(answers.append)
+    world.broker.end_save(first, None)
+    assert (len(first.cut.topics), answers) == (4, [])
+    last = world.begin_save()
+    assert (len(last.cut.topics), answers) == (1, [])
+    world.broker.end_save(last, None)
+    assert answers == [None]
+    assert world.broker.save_is_urgent
+    world.save()
+    assert answers == [None, None]
+    assert not world.broker.save_is_urgent
+
+
+def test_who_comes_while_a_cut_nobody_waits_for_is_saved_waits_for_all_that_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 1)
+    world = World()
+    for name in "ab":
+        world.put(b"x", topic=name)
+    parts = [world.begin_save()]
+    world.broker.end_save(parts[0], None)
+    answers: list[Exception | None] = []
+    world.put(b"x", topic="c")
+    world.broker.save(answers.append)
+    while not answers:
+        parts.append(world.begin_save())
+        world.broker.end_save(parts[-1], None)
+    assert [topic.name for part in parts for topic in part.cut.topics] == ["a", "b", "c"]
+
+
+def test_who_waits_for_a_cut_is_told_which_of_its_parts_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 1)
+    world = World()
+    for name in "ab":
+        world.channel("c", name)
+    answers: list[Exception | None] = []
+    world.broker.save(answers.append)
+    error = BackendError("EIO")
+    world.broker.end_save(world.begin_save(), error)
+    assert answers == [error]
+    world.wait(2.0)
+    world.save()
+    assert [[topic.name for topic in names] for names in world.written] == [["a", "b"]]
+
+
+def test_names_come_with_the_last_part_and_name_what_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 1)
+    world = World()
+    for name in "ab":
+        world.channel("c", name)
+    world.broker.naming.change(at_once=True)
+    first = world.begin_save()
+    world.channel("c", "later")
+    world.broker.naming.change(at_once=True)
+    world.broker.end_save(first, None)
+    last = world.begin_save()
+    assert first.names is None and last.names is not None
+    assert [topic.name for topic in last.names] == ["a", "b"]
+    world.broker.end_save(last, None)
+    world.save()
+    assert [topic.name for topic in world.written[-1]] == ["a", "b", "later"]
 
 
 def test_a_part_of_a_cut_that_could_not_be_saved_waits_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

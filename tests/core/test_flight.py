@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nsqtw.core.flight import FLIGHTS_WITHOUT
 from nsqtw.errors import BackendError, Exiting
 from tests.core.world import World
 
@@ -52,6 +53,104 @@ def test_who_comes_while_a_flight_is_out_shares_the_next_one() -> None:
     assert (later, world.flight) == ([[None]] * 10, None)
     assert made == [([1], True), ([10], True)]
     assert reader.bodies() == [b"a", *(b"%d" % n for n in range(10))]
+
+
+def slow_flight(world: World, seconds: float, passengers: int) -> None:
+    """One that takes so long, while nobody comes."""
+    answers = [world.put(b"slow") for _ in range(passengers)]
+    world.turn()
+    world.now += seconds
+    world.land()
+    assert answers == [[None]] * passengers
+
+
+def test_after_a_slow_flight_the_next_one_waits_for_those_who_come_back() -> None:
+    world = fsync_world()
+    made = commits(world)
+    slow_flight(world, 0.010, passengers=3)
+    for body in (b"a", b"b"):
+        world.put(body)
+        world.turn()
+        assert world.flight is None
+    world.put(b"c")
+    world.turn()
+    world.land()
+    assert made == [([3], True), ([3], True)]
+
+
+def test_those_who_waited_at_the_landing_are_expected_too() -> None:
+    world = fsync_world()
+    made = commits(world)
+    world.put(b"a")
+    world.turn()
+    world.put(b"b")
+    world.turn()
+    world.now += 0.010
+    world.land()
+    assert world.flight is None
+    world.put(b"a again")
+    world.turn()
+    world.land()
+    assert made == [([1], True), ([2], True)]
+
+
+def test_who_does_not_come_back_is_waited_for_half_as_long_as_the_flight_took() -> None:
+    world = fsync_world()
+    slow_flight(world, 0.010, passengers=3)
+    answers = world.put(b"a")
+    world.wait(0.004)
+    assert world.flight is None
+    world.wait(0.002)
+    world.land()
+    assert answers == [None]
+
+
+def test_after_waiting_in_vain_some_flights_leave_at_once() -> None:
+    world = fsync_world()
+    slow_flight(world, 0.010, passengers=3)
+    world.put(b"a")
+    world.wait(0.006)
+    flights = 0
+    while world.flight is not None:
+        flights += 1
+        world.put(b"who comes while it is out")
+        world.turn()
+        world.now += 0.010
+        world.land()
+    assert flights == 1 + FLIGHTS_WITHOUT
+
+
+def test_a_later_gathering_is_not_ended_by_the_moment_of_an_earlier_one() -> None:
+    world = fsync_world()
+    slow_flight(world, 0.010, passengers=1)
+    slow_flight(world, 0.100, passengers=3)
+    world.put(b"a")
+    world.wait(0.010)
+    assert world.flight is None
+    world.wait(0.041)
+    assert world.flight is not None, "and the later one ends by itself"
+
+
+def test_nobody_is_waited_for_when_nothing_was_synced() -> None:
+    world = World()
+    world.lands_at_once = False
+    world.backend.in_thread = True
+    slow_flight(world, 0.010, passengers=3)
+    world.put(b"a")
+    world.turn()
+    assert world.flight is not None
+
+
+def test_nobody_is_waited_for_after_a_quick_flight_or_when_the_broker_stops() -> None:
+    world = fsync_world()
+    slow_flight(world, 0.0005, passengers=3)
+    slow_flight(world, 0.010, passengers=3)
+    world.put(b"a")
+    world.turn()
+    assert world.flight is None
+    world.broker.stopping = True
+    world.turn()
+    assert world.flight is not None
 
 
 def test_a_failed_flight_tells_everybody_on_it_and_nobody_else() -> None:

@@ -175,9 +175,10 @@ class World:
                 self.broker.commit(self.now)
             if self.flight is None:
                 self.flight = self.broker.flights.begin(self.now)
+            landed = self.flight is not None and self.lands_at_once and bool(self.flight.sealed)
             if self.flight is not None and self.lands_at_once:
                 self._land()
-            if not (self.broker.serve(self.now) or self.broker.to_commit or self.broker.flights.are_wanted):
+            if not (self.broker.serve(self.now) or self.broker.to_commit or landed):
                 break
             if self.flight is not None:
                 break
@@ -204,8 +205,11 @@ class World:
 
     def save(self, error: BackendError | None = None) -> None:
         """Save everything, or fail to."""
-        save = self.begin_save()
-        self.broker.end_save(save, error or perform(save, self.positions, self.log, self.write_names))
+        while True:
+            save = self.begin_save()
+            self.broker.end_save(save, error or perform(save, self.positions, self.log, self.write_names))
+            if error is not None or not self.broker.save_is_urgent:
+                break
 
     def crash(self, lost_segments: int = 0, named: Iterable[NamedTopic] = ()) -> None:
         """

@@ -5,11 +5,25 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nsqtw.lookupd.documents import channels_document, debug_pieces, lookup_document, node_pieces, topics_document
+import pytest
+
+from nsqtw.lookupd.documents import (
+    channels_document,
+    debug_pieces,
+    lookup_document,
+    lookup_pieces,
+    node_pieces,
+    topic_pieces,
+)
 from nsqtw.lookupd.producer import Producer
 from tests.lookupd.world import World
 
 ODD = Producer(9, "[::1]:1", 'h"\\\n', "<&>\u2028é\ud800", 1, 2, "1.3.0", "z", "r")
+
+
+def steps_of(monkeypatch: pytest.MonkeyPatch, topics: int) -> None:
+    for module in ("directory", "documents"):
+        monkeypatch.setattr(f"nsqtw.lookupd.{module}.TOPICS_AT_ONCE", topics)
 
 
 def shown(producer: Producer) -> dict[str, Any]:
@@ -35,7 +49,7 @@ def test_a_producer_in_the_order_of_nsqlookupd_with_its_escapes() -> None:
 
 def test_empty_lists_are_lists() -> None:
     world = World()
-    assert topics_document([]) == b'{"topics":[]}'
+    assert b"".join(topic_pieces([])) == b'{"topics":[]}'
     assert channels_document([]) == b'{"channels":[]}'
     assert b"".join(node_pieces(world.registrations.walk_nodes(world.now))) == b'{"producers":[]}'
     assert b"".join(debug_pieces(world.registrations.walk_debug())) == b"{}"
@@ -46,7 +60,7 @@ def test_empty_lists_are_lists() -> None:
 
 
 def test_names() -> None:
-    assert topics_document(["a", "b#ephemeral"]) == b'{"topics":["a","b#ephemeral"]}'
+    assert b"".join(topic_pieces(["a", "b#ephemeral"])) == b'{"topics":["a","b#ephemeral"]}'
     assert channels_document(["c"]) == b'{"channels":["c"]}'
 
 
@@ -60,6 +74,47 @@ def test_a_lookup() -> None:
         "channels": ["c", "d"],
         "producers": [shown(producer) for producer in found.producers],
     }
+
+
+def test_a_lookup_of_all_topics_and_their_names_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps_of(monkeypatch, 2)
+    world = World()
+    world.nsqd("t/c", "t/d", "u", "v/c", "w/e", name="a")
+    world.nsqd("x", "t/c", "y", "z", name="b")
+    registrations = world.registrations
+    pieces = list(lookup_pieces(registrations.walk_lookup("*", world.now)))
+    found = registrations.lookup("*", world.now)
+    assert found is not None
+    assert len(found.producers) == 2
+    assert len(pieces) == 6
+    assert json.loads(b"".join(pieces)) == json.loads(lookup_document(found))
+    names = list(topic_pieces(registrations.walk_names()))
+    assert len(names) == 5
+    assert json.loads(b"".join(names)) == {"topics": registrations.topics()}
+
+
+def test_a_lookup_of_all_topics_without_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps_of(monkeypatch, 1)
+    world = World()
+    for name in ("t", "u", "v"):
+        world.registrations.create_topic(name)
+    assert b"".join(lookup_pieces(world.registrations.walk_lookup("*", world.now))) == b'{"channels":[],"producers":[]}'
+    world.registrations.create_channel("u", "c")
+    assert b"".join(lookup_pieces(world.registrations.walk_lookup("*", world.now))) == (
+        b'{"channels":["c"],"producers":[]}'
+    )
+
+
+def test_topics_that_go_between_two_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps_of(monkeypatch, 1)
+    world = World()
+    world.nsqd("t/c", "u/d", "v/e", name="a")
+    registrations = world.registrations
+    lookup, names = lookup_pieces(registrations.walk_lookup("*", world.now)), topic_pieces(registrations.walk_names())
+    pieces, some = [next(lookup)], [next(names)]
+    registrations.delete_topic("u")
+    assert json.loads(b"".join([*pieces, *lookup]))["channels"] == ["c", "e"]
+    assert json.loads(b"".join([*some, *names])) == {"topics": ["t", "v"]}
 
 
 def test_nodes_a_piece_each() -> None:

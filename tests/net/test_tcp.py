@@ -374,3 +374,25 @@ def test_who_is_stuck_is_cut_off(edge: Edge, monkeypatch: pytest.MonkeyPatch) ->
         pass_time(edge, 40)
     assert transport.aborting
     assert edge.factory.limits.turned_away.counts == {"write-timeout": 1}
+
+
+def test_who_has_read_everything_is_not_looked_at_until_more_is_written(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def nothing_unread(connection: object) -> int:
+        looks.append("look")
+        return 0
+
+    monkeypatch.setattr("nsqtw.net.stall._unread_in_kernel", nothing_unread)
+    connection, transport = edge.connect()
+    monkeypatch.setattr(connection, "_is_plain", True)
+    monkeypatch.setattr(transport, "TLS", True, raising=False)
+    connection.dataReceived(b"  V2")
+    pass_time(edge, 20)
+    assert looks == ["look"]
+    connection.dataReceived(b"SUB\n")
+    pass_time(edge, 20)
+    assert transport.value()
+    assert looks == ["look"] * 2
