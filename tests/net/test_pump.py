@@ -8,8 +8,8 @@ import pytest
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogEvent
 
-from nsqtw.core.broker import Save
 from nsqtw.core.flight import Flight
+from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.net.pump import COMMIT_BYTES, SAVE_SECONDS, Pump
 from tests.core.world import World
