@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import select
 import signal
 import sys
 import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from twisted.internet import reactor as installed
 from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
@@ -52,9 +52,8 @@ class MakeDaemon(Protocol):
     def __call__(self, options: Any, reactor: Any, warnings: Iterable[str]) -> Daemon: ...
 
 
-def serve(make: MakeDaemon, options: LogOptions, warnings: Iterable[str], program: str) -> int:
+def serve(make: MakeDaemon, reactor: Any, options: LogOptions, warnings: Iterable[str], program: str) -> int:
     """Run what `make` makes until it is told to stop. The exit code; what is wrong is said on stderr."""
-    reactor: Any = installed
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
     service = make(options, reactor, warnings)
     _listen_to_signals(reactor, service)
@@ -78,6 +77,17 @@ def serve(make: MakeDaemon, options: LogOptions, warnings: Iterable[str], progra
     reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromCoroutine(stop()))
     reactor.run(installSignalHandlers=False)
     return codes[-1]
+
+
+def daemon_reactor() -> Any:
+    """The reactor of this process: the one it has (`twistd --reactor`), else ours; without epoll Twisted's choice."""
+    if "twisted.internet.reactor" not in sys.modules and hasattr(select, "epoll"):
+        from nsqtw.net.reactor import install
+
+        install()
+    from twisted.internet import reactor
+
+    return reactor
 
 
 def cannot_start(mistake: NsqtwError, options: LogOptions | None = None, program: str = "nsqd") -> int:

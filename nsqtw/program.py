@@ -86,10 +86,10 @@ class Program:
 
             return cannot_start(mistake, program=self.name)
         with self.lean(found.options):
-            from nsqtw.process import serve
+            from nsqtw.process import daemon_reactor, serve
 
-            make = self.load()
-        return serve(make, found.options, found.warnings, self.name)
+            reactor, make = daemon_reactor(), self.load()
+        return serve(make, reactor, found.options, found.warnings, self.name)
 
     def answered(self, line: Any) -> str | None:
         """What is to be printed instead of starting, if anything. OptionError, PluginError."""
@@ -123,16 +123,14 @@ class Program:
 
     def service(self, config: TwistdWords) -> IService:
         """The service that twistd runs. Ends the process with one line when the config file is wrong."""
-        from twisted.internet import reactor
-
-        from nsqtw.process import cannot_start
+        from nsqtw.process import cannot_start, daemon_reactor
         from nsqtw.twistd_service import TwistdService
 
         try:
             found = self.resolve(config.line)
         except OptionError as mistake:
             raise SystemExit(cannot_start(mistake, program=self.name)) from mistake
-        return TwistdService(self.load(), found.options, reactor, found.warnings, config.parent, self.name)
+        return TwistdService(self.load(), found.options, daemon_reactor(), found.warnings, config.parent, self.name)
 
 
 class TwistdWords(TwistdOptions):

@@ -127,7 +127,7 @@ class Cursor:
                 break
             if segment.first > self.next:
                 self.next = segment.first
-            dropped, kept_again = self._topic.next_dropped(self.next)
+            dropped, kept_again = self._topic.dropped.at_or_above(self.next, released)
             if dropped <= self.next:
                 self.next = max(self.next, kept_again)
             elif segment.delay_ms and not self._is_due_again(segment, now):

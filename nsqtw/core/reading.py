@@ -111,7 +111,7 @@ class Reading:
             count = sum(part.count for part in self._parts(start, stop))
         else:
             count = (self._runs.before(stop) or 0) - before
-        for first, end in self._topic.dropped_between(start, stop):
+        for first, end in self._topic.dropped.between(start, stop):
             count -= sum(high - low for low, high in self._runs.parts(first, end))
         return count
 
@@ -186,7 +186,7 @@ class Reading:
     def _without_dropped(self, segment: Segment, start: int, stop: int) -> Iterator[Segment]:
         """What is left of a segment between two places when what was emptied is taken out."""
         low, high = max(segment.first, start), min(segment.end, stop)
-        for first, end in self._topic.dropped_between(low, high):
+        for first, end in self._topic.dropped.between(low, high):
             if low < first:
                 yield _part(segment, low, first)
             low = end
@@ -196,7 +196,7 @@ class Reading:
     def _lost(self, start: int, stop: int) -> Iterator[range]:
         """The messages in a hole of the log that were there once."""
         for low, high in self._runs.parts(start, stop):
-            for first, end in self._topic.dropped_between(low, high):
+            for first, end in self._topic.dropped.between(low, high):
                 if low < first:
                     yield range(low, first)
                 low = end

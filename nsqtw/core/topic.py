@@ -15,11 +15,12 @@ This module is hot, once per publish command and per segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
 from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting, add_waiting
+from nsqtw.core.dropped import Dropped
 from nsqtw.core.held import Pages
 from nsqtw.core.intake import Intake
 from nsqtw.core.log import Log
@@ -62,7 +63,7 @@ class Topic:
         self.reading = Reading(self)
         self._intake = Intake(broker)
         self._waiting: list[Waiting] = []
-        self._dropped: list[tuple[int, int]] = []
+        self.dropped = Dropped()
         self._hungry: dict[Channel, None] = {}
         self._in_cut: list[tuple[Channel, SavedCursor]] = []
         self._named: NamedTopic | None = None
@@ -237,7 +238,7 @@ class Topic:
         """Drop what was not released. Channels keep what they have."""
         dropped = self.depth
         if (self.channels or self.reading.retained.is_on) and self.log.end > self.released:
-            self._dropped.append((self.released, self.log.end))
+            self.dropped.add(self.released, self.log.end)
         for channel in self.channels.values():
             channel.joined_total += dropped
             if channel.cursor is not None:
@@ -290,19 +291,6 @@ class Topic:
         else:
             self._hungry.pop(channel, None)
 
-    def next_dropped(self, sequence: int) -> tuple[int, int]:
-        """The dropped range that contains `sequence` or comes next; an empty one at `released` when there is none."""
-        for start, stop in self._dropped:
-            if sequence < stop:
-                return start, stop
-        return self.released, self.released
-
-    def dropped_between(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """The dropped ranges between two sequences, as far as they lie there."""
-        for first, end in self._dropped:
-            if start < end and first < stop:
-                yield max(first, start), min(end, stop)
-
     def lost(self, sequence: int) -> None:
         """An unfinished message is not in the log any more."""
         text = "TOPIC({topic}): message {sequence} was not finished and is not stored any more"
@@ -347,9 +335,8 @@ class Topic:
             durability=self._given_durability,
         )
         self.reading.save_into(saved, self.broker.timestamp_ns(now) // 10**6)
-        lowest = self.reading.kept_from
-        self._dropped = [(start, stop) for start, stop in self._dropped if stop > lowest]
-        saved.dropped = list(self._dropped)
+        self.dropped.forget_below(self.reading.kept_from)
+        saved.dropped = self.dropped.saved()
         self._in_cut.clear()
         for channel in self.channels.values():
             if channel.cursor is not None and channel.cursor.touched:
@@ -379,7 +366,7 @@ class Topic:
         self.durability = saved.durability or self.durability
         self.released, self.released_total = saved.released, saved.released_total
         self.put_total = saved.put_total
-        self._dropped = list(saved.dropped)
+        self.dropped = Dropped(saved.dropped)
         self._waiting = list(saved.waiting)
         for cursor in saved.cursors:
             channel = self.channels[cursor.name] = Channel(self, cursor.name)

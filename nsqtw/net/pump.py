@@ -25,11 +25,13 @@ from nsqtw.core.flight import Flight
 from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue
-from nsqtw.net.turns import Connection
+from nsqtw.net.turns import Connection, end_of_turn
 
 _log = Logger()
 
 SAVE_SECONDS = 1.0
+CLOCK_SECONDS = 0.01
+"""How often the wall clock is looked at, at the most."""
 COMMIT_BYTES = 4 * 1024 * 1024
 """A turn that reads more than this commits in between, so that what waits in memory has a bound."""
 
@@ -47,6 +49,7 @@ class Pump:
 
     def __init__(self, reactor: Any, broker: Broker, writer: Writer) -> None:
         self._reactor = reactor
+        self._at_end = end_of_turn(reactor)
         self._broker = broker
         self._writer = writer
         self._changed: dict[Connection, None] = {}
@@ -55,6 +58,7 @@ class Pump:
         self._timer: Any = None
         self._timer_at = inf
         """When it rings; never, if there is none."""
+        self._clock_at = 0.0
         self._last_save = 0.0
         self._saving = False
         self._flying = False
@@ -77,7 +81,7 @@ class Pump:
         """Something changed: do a turn when everything that can be read now has been read."""
         if not self._woken:
             self._woken = True
-            self._reactor.callLater(0, self._turn)
+            self._at_end(self._turn)
 
     def changed(self, connection: Connection) -> None:
         """A connection may have something to write."""
@@ -139,14 +143,19 @@ class Pump:
         """Do what the turn is for; returns whether there is more to do in the next one."""
         broker = self._broker
         more = False
+        answered = dict[Connection, None]()
         if not self._is_over:
-            set_clock(broker, now)
+            if now >= self._clock_at:
+                self._clock_at = now + CLOCK_SECONDS
+                set_clock(broker, now)
             broker.tick(now)
             if broker.to_commit:
                 broker.commit(now)
             self._fly(now)
+            answered, self._changed = self._changed, {}
             more = bool(broker.to_serve) and broker.serve(now)
-        changed, self._changed = self._changed, {}
+        # What is delivered is written before the OKs: of the two it is what somebody works with.
+        changed, self._changed = self._changed | answered, {}
         for connection in changed:
             try:
                 connection.flush(now)

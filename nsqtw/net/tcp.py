@@ -79,6 +79,8 @@ class BrokerConnection(Protocol):
         """The session, if it says what it keeps."""
         self._holds = False
         """Whether what it keeps is counted."""
+        self._unweighed = 0
+        """Bytes that were read since it was asked what it keeps."""
 
     # -- from the transport
 
@@ -109,7 +111,8 @@ class BrokerConnection(Protocol):
         session.receive_data(data, self._pump.now())
         self._pump.took(len(data))
         self._pump.changed(self)
-        if self._holds or len(data) > SMALL_BYTES:  # not with the turn: before it every connection may be read from
+        self._unweighed += len(data)
+        if self._unweighed > SMALL_BYTES:  # not with the turn: before it every connection may be read from
             self._weigh()
 
     def readConnectionLost(self) -> None:
@@ -182,7 +185,8 @@ class BrokerConnection(Protocol):
         elif self._holds_data and self._compression is not None:
             self._decompress(session, self._compression)
         else:
-            self._weigh()
+            if self._holds:
+                self._weigh()
             self._regulate(session)
 
     def abort(self) -> None:
@@ -228,6 +232,7 @@ class BrokerConnection(Protocol):
 
     def _weigh(self) -> None:
         """Have it counted what the session keeps of a command that has come in part."""
+        self._unweighed = 0
         if self._counted is None:
             return
         held = self._counted.unfinished_bytes

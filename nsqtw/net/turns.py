@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from twisted.logger import Logger
@@ -34,11 +36,21 @@ class Turns(Protocol):
         """What runs all of it."""
 
 
+def end_of_turn(reactor: Any) -> Callable[[Callable[[], object]], object]:
+    """
+    How to have something called once, when everything that can be read now has been read. What such a call asks for is
+    done in the next turn.
+    """
+    at_end: Callable[[Callable[[], object]], object] = getattr(reactor, "at_end", None) or partial(reactor.callLater, 0)
+    return at_end
+
+
 class PlainTurns:
     """Those of a daemon that has nothing to do at the end of a turn but to write."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
+        self._at_end = end_of_turn(reactor)
         self._changed: dict[Connection, None] = {}
         self._base_ns = time.time_ns() - time.monotonic_ns()
 
@@ -53,7 +65,7 @@ class PlainTurns:
     def changed(self, connection: Connection) -> None:
         """Turns API"""
         if not self._changed:
-            self._reactor.callLater(0, self._end)
+            self._at_end(self._end)
         self._changed[connection] = None
 
     @property

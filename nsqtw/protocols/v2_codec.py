@@ -115,6 +115,8 @@ class V2Codec:
             if self._pieces_bytes < self._needed:
                 return None
             self._join()
+        elif not self._buffer:
+            return None
         if not self._params:
             buffer, offset = self._buffer, self._offset
             if offset == len(buffer):
@@ -268,7 +270,10 @@ class V2Codec:
                 break
             bodies.append(buffer[start:stop])
             offset = stop
-        self._offset = offset
+        if offset == end:
+            self._buffer, self._offset = b"", 0
+        else:
+            self._offset = offset
         return bodies
 
     def _read_messages(self) -> list[bytes] | None:

@@ -243,5 +243,5 @@ def test_a_profile_is_refused_until_the_other_one_is_done_or_not_wanted(nsqd: Ns
 def test_a_real_reactor_waits_for_its_listeners(nsqd: NsqdProcess) -> None:
     answer = nsqd.http("GET", "/debug/pprof/block")
     assert re.search(rf"^read .* on {nsqd.http_port}>$", answer.body.decode(), re.MULTILINE)
-    assert b"EPollReactor, pending calls:\n" in nsqd.http("GET", "/debug/pprof/goroutine").body
+    assert b"TurnReactor, pending calls:\n" in nsqd.http("GET", "/debug/pprof/goroutine").body
     assert nsqd.http("GET", "/debug/pprof/cmdline").body.endswith(b"\0" + nsqd.command()[-1].encode())
