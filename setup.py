@@ -77,8 +77,9 @@ class BuildWithConnector(build_py):
 IS_COMPILED = os.environ.get("NSQTW_COMPILE") == "1"
 # One group: within it calls are C calls. A module with attrs classes is left out, mypyc does not know them.
 COMPILED = """
-    core/agenda core/channel core/consumer core/cursor core/dropped core/fleeting core/flight core/health
-    core/intake core/late core/log core/naming core/position core/reading core/retention core/runs core/segment core/topic
+    core/agenda core/broker core/caps core/channel core/consumer core/cursor core/directory core/dropped core/fleeting
+    core/flight core/health core/held_clock core/intake core/late core/log core/naming core/position core/reading
+    core/retention core/runs core/segment core/topic core/wall
     protocols/arrival protocols/frames protocols/mpub protocols/replies protocols/v2 protocols/v2_codec
     protocols/v2_half protocols/v2_publish protocols/v2_subscriber
 """.split()
