@@ -2,8 +2,8 @@
 ``python -m tests.compiled [words for pytest]``: the tests, on the modules that mypyc compiled.
 
 Installs nsqtw, compiled, into a directory of its own, and puts that before this tree: for the tests, and by PYTHONPATH
-for the brokers they start. Tests marked `plain` are left out: they count what Python does, or put mistakes into the core,
-and compiled modules give them no occasion.
+for the brokers they start. Tests marked `plain` are left out: they count what Python does, or put mistakes into the
+core, and compiled modules give them no occasion.
 """
 
 from __future__ import annotations

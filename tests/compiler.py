@@ -11,13 +11,13 @@ import os
 import shlex
 import shutil
 import sys
-import sysconfig
 from importlib.util import find_spec
+from sysconfig import get_config_var, get_path
 
 
 def command() -> str | None:
     """The words that call it, for CC; None when there is none."""
-    for words in (os.environ.get("CC"), sysconfig.get_config_var("CC") or "cc"):
+    for words in (os.environ.get("CC"), get_config_var("CC") or "cc"):
         if words and shutil.which(shlex.split(words)[0]):
             return words
     return shlex.join([sys.executable, "-m", "ziglang", "cc"]) if find_spec("ziglang") else None
@@ -25,7 +25,7 @@ def command() -> str | None:
 
 def has_headers() -> bool:
     """Whether C can be compiled for this Python at all. Debian has what that takes in a package of its own."""
-    return os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
+    return os.path.exists(os.path.join(get_path("include"), "Python.h"))
 
 
 if __name__ == "__main__":

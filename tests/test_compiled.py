@@ -26,6 +26,23 @@ def test_nothing_is_compiled_unless_asked_for() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
+def test_the_compiler_is_the_one_asked_for_or_pythons_own_or_a_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(compiler, "get_config_var", lambda name: "gcc -pthread")
+    monkeypatch.setattr(compiler, "find_spec", lambda name: None)
+    assert compiler.command() is None
+    monkeypatch.setattr(compiler, "find_spec", lambda name: name == "ziglang")
+    assert compiler.command() == f"{sys.executable} -m ziglang cc"
+    (tmp_path / "gcc").touch(0o755)
+    assert compiler.command() == "gcc -pthread"
+    (tmp_path / "clang").touch(0o755)
+    monkeypatch.setenv("CC", "clang -O1")
+    assert compiler.command() == "clang -O1"
+
+
 @pytest.mark.plain
 @pytest.mark.skipif(not compiler.has_headers(), reason="Python's headers are not installed (Debian: python3-dev)")
 @pytest.mark.timeout(1500)
