@@ -109,10 +109,12 @@ $(BROKER): setup.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-# A machine without a Java for Spark gets one as a package.
+# A machine without a Java for Spark gets one as a package, and one without a C compiler, too.
 $(EVERYTHING): $(BROKER) contrib/spark/setup.py
 	@echo "Installing Spark and the tools of the tests into $(VENV): some 900 MB, a minute or two"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]' -e contrib/spark
 	@$(BIN)/python -m pyspark_nsq.java >/dev/null 2>&1 || \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e 'contrib/spark[java]'
+	@$(BIN)/python -m tests.compiler || \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compiler]'
 	@touch $@

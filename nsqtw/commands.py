@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from nsqtw.version import version_line
+from nsqtw.version import is_compiled, version_line
 
 _WRONG_WORDS = 2
 
@@ -45,7 +45,8 @@ def run_nsqtw(words: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="nsqtw", description="Tools for a broker's files.", allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=version_line())
+    version = version_line() + (", hot modules compiled" if is_compiled() else "")
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
     fsck = commands.add_parser(
         "fsck",

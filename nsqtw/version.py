@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 
 from nsqtw import NSQ_VERSION, __version__
 
@@ -10,3 +12,9 @@ from nsqtw import NSQ_VERSION, __version__
 def version_line(program: str = "nsqd") -> str:
     """What --version prints and the log starts with: NSQ's format, ours in the place of the compiler's version."""
     return f"{program} v{NSQ_VERSION} (built w/nsqtw{__version__}-python{platform.python_version().rstrip('+')})"
+
+
+def is_compiled() -> bool:
+    """Whether the hot modules here are those that mypyc compiled (docs/performance.md). Loads none of them."""
+    found = find_spec("nsqtw.core.broker")
+    return found is not None and (found.origin or "").endswith(tuple(EXTENSION_SUFFIXES))

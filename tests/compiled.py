@@ -2,8 +2,8 @@
 ``python -m tests.compiled [words for pytest]``: the tests, on the modules that mypyc compiled.
 
 Installs nsqtw, compiled, into a directory of its own, and puts that before this tree: for the tests, and by PYTHONPATH
-for the brokers they start. Tests marked `plain` are left out: they put a method of their own in the place of one of the
-core's, or count what Python does, and compiled modules give them no occasion.
+for the brokers they start. Tests marked `plain` are left out: they count what Python does, or put mistakes into the
+core, and compiled modules give them no occasion.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tests import compiler
 
 ROOT = Path(__file__).parent.parent
 SHOW_ORIGIN = "import nsqtw.core.segment as hot; print(hot.__file__)"
@@ -22,7 +24,7 @@ def install(directory: Path) -> None:
     words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
     subprocess.run(
         [sys.executable, *words, "--upgrade", "--target", str(directory), str(ROOT)],
-        env=os.environ | {"NSQTW_COMPILE": "1"},
+        env=os.environ | {"NSQTW_COMPILE": "1", "CC": compiler.command() or "cc"},
         check=True,
     )
 

@@ -9,7 +9,9 @@ import pytest
 
 from nsqtw.backends.disk_format import HEADER_BYTES
 from nsqtw.commands import run_nsqtw
+from nsqtw.core import broker
 from nsqtw.testing.contracts import make_segment
+from nsqtw.version import version_line
 from tests.backends.data_path import DataPath, flip
 
 
@@ -39,6 +41,15 @@ def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         run_nsqtw(words)
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("nsqd v" if words == ["--version"] else "usage: nsqtw ")
+
+
+def test_the_version_says_whether_the_hot_modules_are_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_nsqtw(["--version"])
+    said = capsys.readouterr().out
+    is_said = said.removeprefix(version_line()) == ", hot modules compiled\n"
+    assert is_said or said == version_line() + "\n"
+    assert is_said == broker.__file__.endswith(".so")
 
 
 def test_a_data_path_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from nsqtw.options import BY_FLAG, TABLE
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.plain  # the pages lie beside the tree's modules
 @pytest.mark.parametrize("page", ["configuration.md", "nsqd.1"])
 def test_the_pages_in_the_docs_are_up_to_date(page: str) -> None:
     """Brought up to date by: python -m nsqtw.option_pages"""
@@ -23,6 +24,7 @@ def test_the_pages_in_the_docs_are_up_to_date(page: str) -> None:
     assert pages()[path] == path.read_text("utf-8")
 
 
+@pytest.mark.plain  # the pages lie beside the tree's modules
 def test_bringing_pages_up_to_date_that_are_writes_none() -> None:
     before = {path: path.stat().st_mtime_ns for path in pages()}
     command = [sys.executable, "-m", "nsqtw.option_pages"]

@@ -22,7 +22,6 @@ from nsqtw.errors import OptionError
 from nsqtw.options import Options
 from nsqtw.service import fill_in, unserved
 
-ROOT = Path(__file__).parent.parent
 NSQD = "from nsqtw.tap import main_nsqd; main_nsqd()"
 TWISTD = "from twisted.scripts.twistd import run; run()"
 TIME = r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6}"
@@ -33,11 +32,9 @@ class Process:
     """A broker's process, on free ports unless the flags say otherwise."""
 
     def __init__(self, words: list[str], directory: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._process = subprocess.Popen(
             [sys.executable, "-c", *words],
             cwd=directory,
-            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -100,9 +97,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def run(*flags: str, cwd: Path, script: str = NSQD, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a program that ends by itself."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     command = [sys.executable, "-c", script, *flags]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    return subprocess.run(command, cwd=cwd, env=os.environ | variables, capture_output=True, text=True)
 
 
 def test_it_says_on_stderr_who_it_is_and_where_it_listens(start: Start, tmp_path: Path) -> None:

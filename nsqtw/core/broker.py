@@ -26,13 +26,11 @@ from __future__ import annotations
 from itertools import islice
 from secrets import randbelow
 
-from attrs import define, field
-
 from nsqtw.core.agenda import Agenda
 from nsqtw.core.caps import Caps
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
-from nsqtw.core.cut import Cut, NamedTopic
+from nsqtw.core.cut import Cut
 from nsqtw.core.directory import Directory, Unlisted
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
 from nsqtw.core.health import Health
@@ -43,6 +41,7 @@ from nsqtw.core.late import LateCommit
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Cache, Log
 from nsqtw.core.naming import Naming
+from nsqtw.core.save import Save
 from nsqtw.core.segment import SEQUENCE_BITS
 from nsqtw.core.topic import Topic
 from nsqtw.core.wall import Wall
@@ -57,23 +56,6 @@ SAVED_AT_ONCE = 100
 RESERVED_BLOCKS = 1024
 RETRY_SECONDS = 1.0
 _ALL_BLOCKS = 1 << (SEQUENCE_BITS - BLOCK_SIZE.bit_length() + 1)
-
-
-@define
-class Save:
-    """One job for the writer thread, in this order: reserve, save the cut, write names, delete queues, trim queues."""
-
-    cut: Cut
-    reserve: int | None
-    """Reserve blocks up to this one."""
-    names: tuple[NamedTopic, ...] | None = None
-    """All that `nsqd.dat` is to name; None: it stays as it is."""
-    names_error: BackendError | None = None
-    """Why the names could not be written, which fails nothing else; set by who does the job."""
-    deleted: list[tuple[str, IBackendQueue]] = field(factory=list)
-    trims: list[tuple[str, IBackendQueue, tuple[int, list[int]] | None]] = field(factory=list)
-    """Each with its bounds; None: those that follow from the saved cut."""
-    waiters: list[Waiter] = field(factory=list)
 
 
 class Broker:

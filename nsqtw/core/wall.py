@@ -43,7 +43,7 @@ class Wall:
         which it can have been given; with one era that is where the clock is now.
         """
         now_ns = int(now * 1e9)
-        end_ns: float = now_ns + JUMP_NS
+        end_ns = float(now_ns + JUMP_NS)
         if len(self._eras) > 1:
             for since, era_offset_ns in reversed(self._eras):
                 published_ns = timestamp_ns - era_offset_ns

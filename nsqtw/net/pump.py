@@ -20,8 +20,9 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from nsqtw.core.broker import Broker, Save
+from nsqtw.core.broker import Broker
 from nsqtw.core.flight import Flight
+from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue
 from nsqtw.net.turns import Connection, end_of_turn

@@ -17,9 +17,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from nsqtw.core.broker import Save
 from nsqtw.core.cut import NamedTopic
 from nsqtw.core.flight import Flight
+from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue, IPositions, OperatorLog
 

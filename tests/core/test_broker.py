@@ -6,7 +6,6 @@ import pytest
 
 from nsqtw.core.broker import RESERVED_BLOCKS
 from nsqtw.core.intake import BLOCK_SIZE
-from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.net.writer import perform
 from tests.core.world import World
@@ -281,14 +280,16 @@ def test_no_block_under_the_end_of_a_log_is_handed_out_whatever_was_saved() -> N
     assert world.broker.take_blocks(1) * BLOCK_SIZE >= end
 
 
-@pytest.mark.plain
 def test_a_topic_that_breaks_does_not_keep_others_from_their_answer() -> None:
     world = World()
+    world.put(b"a", topic="good")
+    world.turn()
+    world.broker._reserved_blocks = world.broker._next_block
 
-    def fail(timestamp_ns: int) -> list[Segment]:
+    def fail(block: int) -> None:
         raise ZeroDivisionError("broken")
 
-    world.topic("bad").seal = fail  # type: ignore[method-assign]
+    world.positions.reserve = fail  # type: ignore[method-assign]
     bad, good = world.put(b"a", topic="bad"), world.put(b"b", topic="good")
     world.turn()
     assert ([str(error) for error in bad], good) == (["ZeroDivisionError: broken"], [None])

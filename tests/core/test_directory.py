@@ -97,7 +97,6 @@ def test_a_topic_without_channels_keeps_its_messages_over_its_start() -> None:
     assert world.reader().bodies() == [b"1"]
 
 
-@pytest.mark.plain
 def test_a_start_while_the_medium_fails_costs_only_ephemeral_channels_their_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -106,11 +105,11 @@ def test_a_start_while_the_medium_fails_costs_only_ephemeral_channels_their_shar
     world.put(b"1")
     world.turn()
 
-    def broken(start: int) -> None:
+    def broken(start: int, limit: int) -> None:
         raise BackendError("input/output error")
 
     with monkeypatch.context() as failing:
-        failing.setattr(world.topic().log, "following", broken)
+        failing.setattr(world.topic().log.queue, "read", broken)
         world.topic().start(world.now)
     assert (fleeting.bodies(), durable.bodies()) == ([], [b"1"])
     assert ("error", "TOPIC(t): failed to read, will try again - input/output error") in world.lines

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from nsqtw.core.broker import Save
+from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from tests.core.world import Message, Reader, World
 

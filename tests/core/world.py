@@ -10,13 +10,14 @@ from typing import Any
 from nsqtw.assembly import measure
 from nsqtw.backends.dummy import DummyFactory
 from nsqtw.core import recovery
-from nsqtw.core.broker import Broker, Save
+from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cut import NamedTopic, Saved
 from nsqtw.core.flight import Flight
 from nsqtw.core.held import PAGE_ROWS
+from nsqtw.core.save import Save
 from nsqtw.core.segment import BODY_AT, ID_AT
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parents[2])
+    # Behind the others: one of them may have nsqtw compiled (tests.compiled).
+    sys.path[:1] = []
+    sys.path.append(str(Path(__file__).parents[2]))
 
 from nsqtw import lean, tap  # isort: skip
 

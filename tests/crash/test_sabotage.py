@@ -33,6 +33,7 @@ ENDS = {
 """The deaths that show it soonest."""
 
 
+@pytest.mark.plain  # what is sabotaged are methods of the core
 @pytest.mark.parametrize("sabotage", [*SABOTAGES])
 def test_a_broken_promise_is_found(tmp_path: Path, sabotage: str) -> None:
     campaign = Campaign(

@@ -13,6 +13,7 @@ from tests.fuzz.targets import BY_NAME
 MOST_EXAMPLES = 3_000
 
 
+@pytest.mark.plain  # some of the mistakes are methods of the core
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_it_is_found(mistake: Mistake, logged_failures: list[object]) -> None:
     with mistake.made(), pytest.raises(Found) as found:

@@ -15,8 +15,9 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, eventAsText, globalLogPublisher
 from twisted.python.failure import Failure
 
-from nsqtw.core.broker import Broker, Save
+from nsqtw.core.broker import Broker
 from nsqtw.core.flight import Flight
+from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.net.http_api import broker_site
 from nsqtw.net.http_connection import HttpConnection

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from nsqtw.core.broker import Broker
 from nsqtw.net.tcp import TURN_BYTES, BrokerConnection
 from nsqtw.protocols.compression import PIECE_BYTES, Deflate, Snappy
+from nsqtw.protocols.v2 import V2Session
 from nsqtw.upgrades import Compression
 from tests.net.broker_fixture import Log
 from tests.net.test_tcp import Edge, SpyTransport
@@ -103,23 +105,21 @@ def test_a_turn_ends_with_one_flush(edge: Edge) -> None:
 def test_a_bomb_is_taken_piece_by_piece(edge: Edge, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """20 MB of commands in a few KB: a turn takes TURN_BYTES of them, and nothing more is read meanwhile."""
     peer = Peer(edge, kind)
-    (session,) = (connection._session for connection in edge.factory.connections)
-    assert session is not None
     turns: list[int] = []
     sizes = [0]
-    take, tick = session.receive_data, edge.broker.tick
+    take, tick = V2Session.receive_data, Broker.tick
 
-    def receive(data: bytes, now: float) -> None:
+    def receive(session: V2Session, data: bytes, now: float) -> None:
         sizes.append(len(data))
-        take(data, now)
+        take(session, data, now)
 
-    def begin_turn(now: float) -> None:
+    def begin_turn(broker: Broker, now: float) -> None:
         turns.append(sum(sizes))
         assert peer.transport.reading == (sum(sizes) >= size)
-        tick(now)
+        tick(broker, now)
 
-    monkeypatch.setattr(session, "receive_data", receive)
-    monkeypatch.setattr(edge.broker, "tick", begin_turn)
+    monkeypatch.setattr(V2Session, "receive_data", receive)
+    monkeypatch.setattr(Broker, "tick", begin_turn)
     commands = nops(20_000_000)
     size, bomb = len(commands), peer.stream.compress(commands)
     assert len(bomb) < 1_500_000
@@ -146,13 +146,13 @@ def test_a_message_beyond_the_limit_is_refused_by_its_size(edge: Edge, kind: str
 def test_publishes_in_a_bomb_are_committed_as_they_come(edge: Edge, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     peer = Peer(edge, kind)
     waiting: list[int] = []
-    commit = edge.broker.commit
+    commit = Broker.commit
 
-    def watch(now: float) -> Any:
+    def watch(broker: Broker, now: float) -> Any:
         waiting.append(sum(topic.message_count for topic in edge.broker.topics.values()))
-        return commit(now)
+        return commit(broker, now)
 
-    monkeypatch.setattr(edge.broker, "commit", watch)
+    monkeypatch.setattr(Broker, "commit", watch)
     peer.send(pub(b"\0" * 100_000) * 200)
     while not peer.transport.reading:
         edge.settle()

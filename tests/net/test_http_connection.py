@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent
 
+from nsqtw.core.broker import Broker
 from nsqtw.net.http_request import HttpRequest
 from tests.net.broker_fixture import DONE, LIMITS, OK, Browser, Log, Web, chunked, request
 
@@ -455,10 +456,10 @@ def test_an_unforeseen_error_is_one_failed_request_and_a_log_entry(
 ) -> None:
     web = Web()
 
-    def broken(name: str) -> None:
+    def broken(broker: Broker, name: str) -> None:
         raise RuntimeError("the unforeseen")
 
-    monkeypatch.setattr(web.broker, "topic", broken)
+    monkeypatch.setattr(Broker, "topic", broken)
     browser = web.connect()
     with Log() as lines:
         reply = browser.ask("POST", "/topic/create?topic=t")

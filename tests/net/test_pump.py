@@ -8,8 +8,9 @@ import pytest
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogEvent
 
-from nsqtw.core.broker import Save
+from nsqtw.core.broker import Broker
 from nsqtw.core.flight import Flight
+from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.net.pump import COMMIT_BYTES, SAVE_SECONDS, Pump
 from tests.core.world import World
@@ -107,11 +108,11 @@ def test_a_turn_that_breaks_is_followed_by_another(
 ) -> None:
     events: list[str] = []
 
-    def fail(now: float) -> float | None:
+    def fail(broker: Broker, now: float) -> float | None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
-        broken.setattr(house.broker, "tick", fail)
+        broken.setattr(Broker, "tick", fail)
         house.pump.changed(Recorder(events))
         house.turn()
     assert (events, len(logged_failures)) == ([], 1)

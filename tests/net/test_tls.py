@@ -21,6 +21,7 @@ from nsqtw.net.tls import HANDSHAKE_SECONDS, MOST_ANSWERED_BYTES
 from nsqtw.net.tls_names import suite_name
 from nsqtw.net.tls_settings import TlsSettings
 from nsqtw.options import Options
+from nsqtw.protocols.v2 import V2Session
 from tests.certificates import Certificates, Pair
 from tests.net.broker_fixture import Log
 from tests.net.test_tcp import Edge, SpyTransport
@@ -167,13 +168,17 @@ def test_large_things_go_both_ways(guard: Guard) -> None:
     assert client.read().count(body) == 3
 
 
-def test_commands_of_one_chunk_reach_the_session_as_one(guard: Guard) -> None:
+def test_commands_of_one_chunk_reach_the_session_as_one(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records are 16 KB; a chunk is the unit of work all the same."""
     client, _ = guard.connect_securely()
-    (session,) = (connection._session for connection in guard.factory.connections)
     chunks: list[int] = []
-    receive = session.receive_data
-    session.receive_data = lambda data, now: (chunks.append(len(data)), receive(data, now))
+    take = V2Session.receive_data
+
+    def receive(session: V2Session, data: bytes, now: float) -> None:
+        chunks.append(len(data))
+        take(session, data, now)
+
+    monkeypatch.setattr(V2Session, "receive_data", receive)
     client.send(pub(b"x" * 90_000))
     assert chunks == [90_000 + len(pub(b""))]
 

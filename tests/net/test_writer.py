@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from nsqtw.core.broker import Save
 from nsqtw.core.cut import Cut, NamedTopic, SavedTopic
+from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import OperatorLog
 from nsqtw.net.writer import WriterThread, perform
