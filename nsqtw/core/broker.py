@@ -30,7 +30,7 @@ from nsqtw.core.agenda import Agenda
 from nsqtw.core.caps import Caps
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
-from nsqtw.core.cut import Cut
+from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.directory import Directory, Unlisted
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
 from nsqtw.core.health import Health
