@@ -30,8 +30,6 @@ from nsqtw.net.turns import Connection, end_of_turn
 _log = Logger()
 
 SAVE_SECONDS = 1.0
-CLOCK_SECONDS = 0.01
-"""How often the wall clock is looked at, at the most."""
 COMMIT_BYTES = 4 * 1024 * 1024
 """A turn that reads more than this commits in between, so that what waits in memory has a bound."""
 
@@ -58,7 +56,6 @@ class Pump:
         self._timer: Any = None
         self._timer_at = inf
         """When it rings; never, if there is none."""
-        self._clock_at = 0.0
         self._last_save = 0.0
         self._saving = False
         self._flying = False
@@ -145,9 +142,7 @@ class Pump:
         more = False
         answered = dict[Connection, None]()
         if not self._is_over:
-            if now >= self._clock_at:
-                self._clock_at = now + CLOCK_SECONDS
-                set_clock(broker, now)
+            set_clock(broker, now)
             broker.tick(now)
             if broker.to_commit:
                 broker.commit(now)
