@@ -24,8 +24,11 @@ INDEX_BYTES = 256 * 1024
 
 KEPT_OPEN = 256
 """Files that may be open whoever else needs descriptors."""
-_SHARE = 3, 4
-"""Of all descriptors: while new ones have numbers below this part of the limit nothing is closed."""
+_SHARE = 1, 2
+"""
+Of all descriptors: while new ones have numbers below this part of the limit nothing is closed. Of any limit connections
+may have more (`net.open_files`), so that files never keep them out.
+"""
 _UNLIMITED = 1_048_576
 
 

@@ -11,12 +11,13 @@ from zlib import crc32
 import pytest
 
 from nsqtw.backends.disk import DiskBackend, DiskFactory
-from nsqtw.backends.disk_file import KEPT_OPEN
+from nsqtw.backends.disk_file import KEPT_OPEN, OpenFiles
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry, decode_header, encode_entries
 from nsqtw.backends.files import Files
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
 from nsqtw.interfaces import IBackendQueueFactory
+from nsqtw.net.open_files import Descriptors
 from nsqtw.testing.contracts import make_segment, messages, read_all
 from tests.backends.data_path import LARGE, DataPath, record_bytes
 
@@ -190,6 +191,15 @@ def test_few_files_are_open_when_descriptors_are_short(tmp_path: Path) -> None:
         assert len(files.open_now) <= KEPT_OPEN
     backend.close()
     assert files.open_now == set()
+
+
+@pytest.mark.parametrize("limit", [768, 1024, 4096, 1_048_576])
+def test_files_leave_descriptors_for_connections(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a broker of many topics would let nobody in."""
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+    descriptors = Descriptors()
+    descriptors.close()
+    assert OpenFiles(Files()).plenty_below < descriptors.for_connections
 
 
 def test_the_tail_is_all_that_is_read_at_open(tmp_path: Path) -> None:
