@@ -24,8 +24,13 @@ INDEX_BYTES = 256 * 1024
 
 KEPT_OPEN = 256
 """Files that may be open whoever else needs descriptors."""
-_SHARE = 3, 4
-"""Of all descriptors: while new ones have numbers below this part of the limit nothing is closed."""
+_SHARE = 1, 2
+"""
+Of all descriptors: while new ones have numbers below this part of the limit nothing is closed. Of any limit connections
+may have more (`net.open_files`), so that files never keep them out.
+"""
+_CLOSED_AT_ONCE = 8
+"""An eighth more than `_SHARE` can be in use with it; with two it would be twice as many."""
 _UNLIMITED = 1_048_576
 
 
@@ -93,8 +98,9 @@ class LogFile:
 class OpenFiles:
     """
     The descriptors of the files used last. Closing a file and opening it anew costs 100 us, more than a publish to it,
-    so it is only done when descriptors run short. A new one has the lowest free number, which tells how many are
-    left; and when connections take more of them, each file that is opened closes two.
+    so it is only done when descriptors run short. A new one has the lowest free number: one that is not below
+    `plenty_below` tells that all below it are taken, and then some files are closed. The next ones fill the gaps, and
+    tell nothing; so the files in use exceed `plenty_below` by a part that is the smaller the more are closed.
     """
 
     def __init__(self, files: Files) -> None:
@@ -119,7 +125,7 @@ class OpenFiles:
             self._open[file] = descriptor
             evicted: list[Descriptor] = []
             if descriptor.fd >= self.plenty_below:
-                while len(evicted) < 2 and len(self._open) > KEPT_OPEN:
+                while len(evicted) < _CLOSED_AT_ONCE and len(self._open) > KEPT_OPEN:
                     evicted.append(self._open.popitem(last=False)[1])
         # They are let go of after the lock: closing may take a while.
         del evicted

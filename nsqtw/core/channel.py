@@ -373,10 +373,11 @@ class Channel(Due):
     def _count(self, consumer: Consumer, count: int, on_disk: int) -> None:
         """
         Messages that went to a consumer, by how near it is; before sampling, and not those that nsqd would have read
-        from disk, which is what `backend_depth` fell by since it was `on_disk` (nsqd specification 2.10).
+        from disk, which is what `backend_depth` fell by since it was `on_disk` (nsqd specification 2.10). It falls
+        without them, too, when some are lost or wait again.
         """
         if on_disk:
-            count -= on_disk - self.position.backend_depth
+            count = max(0, count - on_disk + self.position.backend_depth)
         if consumer.zone_local:
             self.zone_local_msg_count += count
         elif consumer.region_local:

@@ -37,6 +37,8 @@ GATHER_SECONDS = 0.001
 """Nobody gathers after a flight that took less: 64 publishers take that long to come back, and fly while others do."""
 _GATHER_SHARE = 0.5
 """Of what the last flight took. 64 publishers that wait for each answer, 3.5 ms a flight: 1.65 times the rate."""
+MOST_GATHER_SECONDS = 0.1
+"""However long the last flight took: a medium that stood still may be there again, and who waited for it may not."""
 FLIGHTS_WITHOUT = 16
 """So many flights leave at once after one that waited in vain."""
 
@@ -88,16 +90,15 @@ class Gathering(Due):
         if self._flights_without:
             self._flights_without -= 1
         elif took >= GATHER_SECONDS:
-            self._until, self._expected = now + took * _GATHER_SHARE, expected
+            self._until, self._expected = now + min(took * _GATHER_SHARE, MOST_GATHER_SECONDS), expected
             self._agenda.at(self._until, self)
 
     def is_over(self, now: float, present: int) -> bool:
         """Whether nobody more is waited for. Who asks and is told so begins the next flight."""
-        if present >= self._expected:
-            return True
-        if now < self._until:
-            return False
-        self._flights_without = FLIGHTS_WITHOUT
+        if present < self._expected:
+            if now < self._until:
+                return False
+            self._flights_without = FLIGHTS_WITHOUT
         self._expected = 0
         return True
 

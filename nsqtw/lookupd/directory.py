@@ -24,9 +24,9 @@ from nsqtw.lookupd.entries import Lookup, Node, Peer, Topic
 from nsqtw.lookupd.producer import Producer
 
 ANY = "*"
+"""In the place of a topic: all of them."""
 TOPICS_AT_ONCE = 500
 """In one step of a walk through all of them: 0.3 ms."""
-"""In the place of a topic: all of them."""
 
 
 class Directory:

@@ -97,5 +97,8 @@ class Rounds:
             return watched.look(now)
         except Exception:  # one connection fails, and not the others
             _log.failure("looking after a connection failed")
+        try:
             watched.abort()
-            return False
+        except Exception:  # this round ends for nobody else, and the next one begins
+            _log.failure("ending a connection failed")
+        return False

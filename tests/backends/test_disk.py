@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from zlib import crc32
@@ -11,12 +12,13 @@ from zlib import crc32
 import pytest
 
 from nsqtw.backends.disk import DiskBackend, DiskFactory
-from nsqtw.backends.disk_file import KEPT_OPEN
+from nsqtw.backends.disk_file import KEPT_OPEN, LogFile, OpenFiles
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry, decode_header, encode_entries
 from nsqtw.backends.files import Files
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
 from nsqtw.interfaces import IBackendQueueFactory
+from nsqtw.net.open_files import Descriptors
 from nsqtw.testing.contracts import make_segment, messages, read_all
 from tests.backends.data_path import LARGE, DataPath, record_bytes
 
@@ -190,6 +192,37 @@ def test_few_files_are_open_when_descriptors_are_short(tmp_path: Path) -> None:
         assert len(files.open_now) <= KEPT_OPEN
     backend.close()
     assert files.open_now == set()
+
+
+class NumberedFiles(Files):
+    """Opens nothing, and gives the lowest free number, as the system does."""
+
+    def __init__(self) -> None:
+        self.in_use: set[int] = set()
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        fd = next(number for number in count() if number not in self.in_use)
+        self.in_use.add(fd)
+        return fd
+
+    def close(self, fd: int) -> None:
+        self.in_use.remove(fd)
+
+
+@pytest.mark.parametrize("limit", [768, 1024, 4096])
+def test_files_leave_descriptors_for_connections_however_many_there_are(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a broker of many topics would let nobody in, and at last have none for a file."""
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+    descriptors = Descriptors()
+    descriptors.close()
+    files = NumberedFiles()
+    open_files = OpenFiles(files)
+    highest = 0
+    for number in range(4 * limit):
+        highest = max(highest, open_files.open(LogFile(str(number), number, 0, 0)).fd)
+    assert open_files.plenty_below <= highest < descriptors.for_connections
 
 
 def test_the_tail_is_all_that_is_read_at_open(tmp_path: Path) -> None:

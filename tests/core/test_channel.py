@@ -382,6 +382,21 @@ def test_what_overflowed_memory_is_read_from_disk_and_not_counted() -> None:
     assert reader.channel.global_msg_count == 5
 
 
+def test_what_leaves_the_backend_without_being_delivered_counts_for_nothing() -> None:
+    """Deferred messages that a replay comes upon wait again."""
+    world = World()
+    world.channel()
+    for _ in range(10):
+        world.put(b"x", delay_ms=60_000)
+        world.turn()
+    world.save()
+    world.crash()
+    reader = world.reader()
+    reader.channel.seek(reader.channel.topic.reading.kept_from)
+    assert reader.bodies() == []
+    assert (reader.channel.deferred_count, reader.channel.global_msg_count) == (10, 0)
+
+
 def test_what_a_topic_had_on_disk_fills_the_memory_of_a_new_channel() -> None:
     world = World(mem_queue_size=3)
     world.put(b"a", b"b", b"c", b"d")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsqtw.core.flight import FLIGHTS_WITHOUT
+from nsqtw.core.flight import FLIGHTS_WITHOUT, MOST_GATHER_SECONDS
 from nsqtw.errors import BackendError, Exiting
 from tests.core.world import World
 
@@ -129,6 +129,28 @@ def test_a_later_gathering_is_not_ended_by_the_moment_of_an_earlier_one() -> Non
     assert world.flight is None
     world.wait(0.041)
     assert world.flight is not None, "and the later one ends by itself"
+
+
+def test_who_has_come_back_is_not_waited_for_once_more() -> None:
+    world = fsync_world()
+    slow_flight(world, 0.100, passengers=3)
+    for _ in range(3):
+        world.put(b"back")
+    world.turn()
+    world.land()
+    world.put(b"one goes on alone")
+    world.turn()
+    assert world.flight is not None
+
+
+def test_however_long_a_flight_took_nobody_is_waited_for_longer_than_a_moment() -> None:
+    world = fsync_world()
+    slow_flight(world, 10.0, passengers=3)
+    world.put(b"a")
+    world.turn()
+    assert world.flight is None
+    world.wait(MOST_GATHER_SECONDS)
+    assert world.flight is not None
 
 
 def test_nobody_is_waited_for_when_nothing_was_synced() -> None:

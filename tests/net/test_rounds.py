@@ -125,3 +125,13 @@ def test_one_who_is_broken_is_let_go_and_the_others_are_looked_at(
     assert (before.is_gone, broken.is_gone, after.is_gone) == (False, True, False)
     assert len(logged_failures) == 1
     logged_failures.clear()
+
+
+def test_one_who_cannot_even_be_let_go_does_not_end_the_rounds(
+    house: House, logged_failures: list[LogEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, broken, after = house.guest(), house.guest(is_broken=True), house.guest()
+    monkeypatch.setattr(broken, "abort", partial(broken.look, 0.0))
+    assert house.looked_at(2) == {before: 2, broken: 2, after: 2}
+    assert len(logged_failures) == 2
+    logged_failures.clear()
