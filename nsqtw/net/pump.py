@@ -140,7 +140,6 @@ class Pump:
         """Do what the turn is for; returns whether there is more to do in the next one."""
         broker = self._broker
         more = False
-        answered = dict[Connection, None]()
         if not self._is_over:
             set_clock(broker, now)
             broker.tick(now)
@@ -148,9 +147,11 @@ class Pump:
                 broker.commit(now)
             self._fly(now)
             answered, self._changed = self._changed, {}
-            more = bool(broker.to_serve) and broker.serve(now)
-        # What is delivered is written before the OKs: of the two it is what somebody works with.
-        changed, self._changed = self._changed | answered, {}
+            try:
+                more = bool(broker.to_serve) and broker.serve(now)
+            finally:  # what is delivered is written before the OKs: of the two it is what somebody works with
+                self._changed |= answered
+        changed, self._changed = self._changed, {}
         for connection in changed:
             try:
                 connection.flush(now)

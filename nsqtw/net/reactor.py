@@ -53,10 +53,13 @@ class TurnReactor(EPollReactor):
             selectable = selectables.get(descriptor)
             if selectable is None:  # closed by one of those before it
                 continue
-            if event == EPOLLIN:
-                self._read(selectable)
-            else:
-                self._doReadOrWrite(selectable, descriptor, event)  # type: ignore[no-untyped-call]
+            try:
+                if event == EPOLLIN:
+                    self._read(selectable)
+                else:
+                    self._doReadOrWrite(selectable, descriptor, event)  # type: ignore[no-untyped-call]
+            except BaseException:
+                _log.failure("the end of {selectable} failed", selectable=selectable)
         if self._ends:
             self._end()
 
@@ -77,7 +80,7 @@ class TurnReactor(EPollReactor):
         for end in ends:
             try:
                 end()
-            except Exception:
+            except BaseException:  # of a timed call Twisted, too, lets nothing through
                 _log.failure("the end of a turn failed")
 
 

@@ -82,7 +82,7 @@ class BrokerConnection(Protocol):
         self._holds = False
         """Whether what it keeps is counted."""
         self._unweighed = 0
-        """Bytes that were read since it was asked what it keeps."""
+        """Bytes that it may keep: what it kept when it was asked last, and what was read since."""
 
     # -- from the transport
 
@@ -237,10 +237,9 @@ class BrokerConnection(Protocol):
 
     def _weigh(self) -> None:
         """Have it counted what the session keeps of a command that has come in part."""
-        self._unweighed = 0
         if self._counted is None:
             return
-        held = self._counted.unfinished_bytes
+        self._unweighed = held = self._counted.unfinished_bytes
         if self._holds or held > SMALL_BYTES:
             self._holds = held > SMALL_BYTES
             self._limits.unfinished.hold(self, held)

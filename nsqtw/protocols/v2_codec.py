@@ -336,8 +336,8 @@ class V2Codec:
         stop = at + SIZE_BYTES + total
         if stop > end or total > self._limits.max_body_size:
             return []
-        messages = equal_messages(buffer, start, count, self._limits.max_msg_size) or []
-        if len(messages) != count or start + bytes_of_equal(messages) != stop:
+        messages = equal_messages(buffer, start, count, self._limits.max_msg_size)
+        if not messages or len(messages) != count or start + bytes_of_equal(messages) != stop:
             return []
         if stop == end:
             self._buffer, self._offset = b"", 0

@@ -122,6 +122,27 @@ def test_a_turn_that_breaks_is_followed_by_another(
     assert events == ["write"]
 
 
+def test_who_was_answered_before_a_turn_broke_is_written_to_in_the_next(
+    house: House, logged_failures: list[LogEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    def fail(broker: Broker, now: float) -> bool:
+        raise ZeroDivisionError
+
+    house.world.reader()
+    house.world.topic().put([b"a"], 0, lambda error: house.pump.changed(Recorder(events)))
+    house.pump.wake()
+    with monkeypatch.context() as broken:
+        broken.setattr(Broker, "serve", fail)
+        house.turn()
+    assert (events, len(logged_failures)) == ([], 1)
+    logged_failures.clear()
+    house.reactor.advance(SAVE_SECONDS)
+    house.turn()
+    assert events == ["write"]
+
+
 def test_a_turn_that_reads_much_commits_in_between(house: House) -> None:
     answers: list[Exception | None] = []
     house.world.topic().put([b"a"], 0, answers.append)

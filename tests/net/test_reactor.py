@@ -116,11 +116,17 @@ def test_a_timed_call_may_ask_for_an_end(house: House) -> None:
     assert house.turn() == ["end"]
 
 
-def test_an_end_that_fails_is_logged_and_the_others_are_done(house: House, logged_failures: list[LogEvent]) -> None:
-    house.reactor.at_end(lambda: 1 // 0)
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+def test_an_end_that_fails_is_logged_and_the_others_are_done(
+    house: House, logged_failures: list[LogEvent], error: type[BaseException]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    house.reactor.at_end(fail)
     house.reactor.at_end(house.note("end"))
     assert house.turn() == ["end"]
-    assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
+    assert [event["log_failure"].type for event in logged_failures] == [error]
     logged_failures.clear()
 
 
@@ -132,6 +138,20 @@ def test_a_descriptor_that_fails_ends_alone(house: House, logged_failures: list[
     logged_failures.clear()
     house.two.other.send(b"2")
     assert house.turn() == ["two reads 2"]
+
+
+def test_a_descriptor_whose_end_fails_ends_alone(house: House, logged_failures: list[LogEvent]) -> None:
+    def fail(reason: object = None) -> None:
+        raise ZeroDivisionError
+
+    for end in (house.one, house.two):
+        end.then = end.connectionLost = fail  # type: ignore[method-assign]
+        end.other.send(b"1")
+    house.reactor.at_end(house.note("end"))
+    assert house.turn() == ["one reads 1", "two reads 1", "end"]
+    assert len(logged_failures) == 4
+    logged_failures.clear()
+    assert house.turn() == []
 
 
 def test_a_descriptor_may_say_that_it_is_done(house: House) -> None:

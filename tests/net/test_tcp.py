@@ -246,6 +246,16 @@ def test_a_half_command_is_counted_however_small_its_pieces_are(edge: Edge) -> N
     assert edge.factory.limits.unfinished.total == 0
 
 
+def test_a_half_command_is_counted_when_its_beginning_was_small_and_came_behind_others(edge: Edge) -> None:
+    connection, _ = edge.connect()
+    connection.dataReceived(b"  V2" + b"NOP\n" * 3_000 + b"PUB t\n" + struct.pack(">i", 90_000) + b"x" * 15_000)
+    edge.turn()
+    assert edge.factory.limits.unfinished.total == 0
+    connection.dataReceived(b"x" * 15_000)
+    edge.turn()
+    assert edge.factory.limits.unfinished.total == 30_000
+
+
 def test_what_a_lost_connection_kept_is_not_counted_any_more(edge: Edge) -> None:
     connection, _ = edge.connect()
     connection.dataReceived(b"  V2PUB t\n" + struct.pack(">i", 90_000) + b"x" * 40_000)

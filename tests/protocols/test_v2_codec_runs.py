@@ -193,6 +193,15 @@ def test_a_pub_with_a_line_that_was_right_may_still_be_wrong(size: int) -> None:
         codec.next_command()
 
 
+@pytest.mark.parametrize("behind", [b"", b"NOP\n", mpub(b"c")])
+def test_an_mpub_with_a_line_that_was_right_may_have_no_messages(behind: bytes) -> None:
+    codec = V2Codec(Limits, accept)
+    codec.feed(mpub(b"a") + mpub() + behind)
+    assert codec.next_command() == (b"MPUB", [b"t"], [b"a"])
+    with pytest.raises(ClientError, match="E_BAD_BODY MPUB invalid message count 0"):
+        codec.next_command()
+
+
 # -- work
 
 

@@ -86,6 +86,23 @@ def test_a_broken_socket_is_left_to_the_transport() -> None:
     assert ALL == transport.kept
 
 
+def test_what_is_written_to_a_connection_that_is_gone_is_left_to_the_transport() -> None:
+    class Gone(FakeTransport):
+        def getHandle(self) -> FakeTransport:
+            raise AttributeError("socket")
+
+    transport = Gone()
+    send(transport)
+    assert ALL == transport.kept
+
+
+def test_where_sockets_cannot_send_pieces_the_transport_sends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(FakeTransport, "sendmsg")
+    transport = FakeTransport()
+    send(transport)
+    assert ALL == transport.kept
+
+
 def test_a_head_without_a_body_does_not_wait_for_one() -> None:
     transport = FakeTransport()
     OnePiece(FakeReactor(), transport).writeSequence([b"GET /ping HTTP/1.1\r\n", b"\r\n"])

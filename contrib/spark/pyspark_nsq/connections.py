@@ -131,6 +131,8 @@ class OnePiece:
             return int(self._transport.getHandle().sendmsg((head, body)))
         except OSError:  # full, or broken: the transport finds out itself
             return 0
+        except AttributeError:  # Twisted has let go of the socket, or is on Windows, where sockets have no sendmsg
+            return 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
