@@ -140,9 +140,9 @@ class MochaSuite(Suite):
     def add_source(self, where: Path) -> None:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(HERE / self.name / name, where)
-        command = [where / "venv/bin/npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         # What the lock file names never changes: no need to ask again, which with a slow registry ends npm itself.
-        command += ["--prefer-offline", "--fetch-retries=5"]
+        patient = ["--prefer-offline", "--fetch-retries=5"]
+        command = [where / "venv/bin/npm", "ci", *patient, "--ignore-scripts", "--no-audit", "--no-fund"]
         self.call(command, where, os.environ | {"PATH": f"{where / 'venv/bin'}:{os.environ['PATH']}"})
 
     def directory(self, where: Path) -> Path:
