@@ -142,7 +142,14 @@ class MochaSuite(Suite):
             shutil.copy(HERE / self.name / name, where)
         # What the lock file names never changes: no need to ask again, which with a slow registry ends npm itself.
         patient = ["--prefer-offline", "--fetch-retries=5"]
-        command = [where / "venv/bin/npm", "ci", *patient, "--ignore-scripts", "--no-audit", "--no-fund"]
+        command: list[str | Path] = [
+            where / "venv/bin/npm",
+            "ci",
+            *patient,
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+        ]
         self.call(command, where, os.environ | {"PATH": f"{where / 'venv/bin'}:{os.environ['PATH']}"})
 
     def directory(self, where: Path) -> Path:
