@@ -157,6 +157,8 @@ def test_names_that_are_none_and_ephemeral_ones_are_not_made(start: Start, looku
     assert peer.questions == ["/channels?topic=t"]
 
 
+# Python's ssl leaves a socket to the garbage whose other end has gone when it is wrapped.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
 def test_over_tls_with_a_certificate_and_a_secret(
     start: Start, lookupd: Any, certificates: Certificates, tmp_path: Path
 ) -> None:
