@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 _ROOT = Path(__file__).parent.parent.parent
+_NOTHING_SECONDS = 5e-6
+"""Between two polls of a reactor that asks again and again nothing happens: no turn is so short."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ class Poller:
         if self._begun:
             seconds = time.monotonic() - self._begun - (self._waited_for_a_core() - self._waited)
             cpu = time.thread_time() - self._computed
-            self._turns.extend((self._begun, max(0.0, seconds), cpu, self._collecting))
+            if seconds > _NOTHING_SECONDS:
+                self._turns.extend((self._begun, seconds, cpu, self._collecting))
         try:
             return self._poller.poll(*given)
         finally:

@@ -13,7 +13,8 @@ from twisted.internet.abstract import FileDescriptor
 from twisted.internet.error import ConnectionLost
 from twisted.logger import LogEvent
 
-from nsqtw.net.reactor import TurnReactor
+from nsqtw.net import reactor as reactor_module
+from nsqtw.net.reactor import SHORT_SECONDS, SHORT_WAITS, SPIN_SECONDS, TurnReactor
 from nsqtw.net.turns import end_of_turn
 from tests.wire import PATIENCE_SECONDS
 
@@ -184,6 +185,119 @@ def test_writing_and_the_other_sides_end_are_as_in_twisted(house: House) -> None
 
 class ConnectionLostReason:
     type = ConnectionLost
+
+
+class Waits:
+    """Stands in for the poller and the clock: something comes `after` so many seconds, a poll takes a microsecond."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.comes_at = 0.0
+        self.slept = 0
+        self.asked = 0
+
+    def after(self, seconds: float) -> None:
+        self.comes_at = self.now + seconds
+
+    def poll(self, timeout: float, most: int) -> list[tuple[int, int]]:
+        self.now += 1e-6
+        if timeout == 0:
+            self.asked += 1
+            return [(0, 0)] if self.now >= self.comes_at else []
+        self.slept += 1
+        self.now = max(self.now, self.comes_at)
+        return [(0, 0)]
+
+
+@pytest.fixture
+def waits(house: House, monkeypatch: pytest.MonkeyPatch) -> Waits:
+    waits = Waits()
+    house.reactor._may_spin = True
+    monkeypatch.setattr(house.reactor, "_poller", waits)
+    monkeypatch.setattr(reactor_module, "monotonic", lambda: waits.now)
+    return waits
+
+
+def wait(house: House, waits: Waits, seconds: float) -> tuple[bool, bool]:
+    """Something comes after that time: whether the reactor asked for it meanwhile, and whether it slept."""
+    waits.slept = waits.asked = 0
+    waits.after(seconds)
+    assert house.reactor._wait(None) == [(0, 0)]
+    return bool(waits.asked), bool(waits.slept)
+
+
+ASKS, SLEEPS = (True, False), (False, True)
+SHORT, LONG = SHORT_SECONDS / 2, SHORT_SECONDS * 2
+
+
+def test_after_some_short_waits_the_next_one_is_spent_asking(house: House, waits: Waits) -> None:
+    for _ in range(SHORT_WAITS):
+        assert wait(house, waits, SHORT) == SLEEPS
+    for _ in range(10):
+        assert wait(house, waits, SPIN_SECONDS / 2) == ASKS
+
+
+def test_asking_in_vain_ends_it(house: House, waits: Waits) -> None:
+    for _ in range(SHORT_WAITS):
+        wait(house, waits, SHORT)
+    began = waits.now
+    assert wait(house, waits, 1.0) == (True, True)
+    assert waits.asked <= SPIN_SECONDS / 1e-6 + 2
+    assert waits.now == pytest.approx(began + 1)
+    assert wait(house, waits, SHORT) == SLEEPS
+
+
+def test_short_and_long_waits_in_turn_are_slept(house: House, waits: Waits) -> None:
+    for seconds in [SHORT, LONG] * 2 * SHORT_WAITS:
+        assert wait(house, waits, seconds) == SLEEPS
+
+
+def test_on_a_single_core_nobody_is_kept_from_it(house: House, waits: Waits) -> None:
+    house.reactor._may_spin = False
+    for _ in range(3 * SHORT_WAITS):
+        assert wait(house, waits, SHORT) == SLEEPS
+
+
+def test_a_loop_does_what_is_due_and_what_others_ask_for_and_ends(logged_failures: list[LogEvent]) -> None:
+    """A whole loop, real time: timed calls, one of them cancelled and one that asks for another, threads, ends."""
+    reactor, notes = TurnReactor(), list[str]()
+
+    def timed() -> None:
+        notes.append("timed")
+        reactor.at_end(lambda: notes.append("end"))
+        reactor.callInThread(lambda: reactor.callFromThread(threaded))
+
+    def threaded() -> None:
+        notes.append("threaded")
+        reactor.callLater(0, lambda: 1 // 0)
+        reactor.callLater(0.002, reactor.stop)
+
+    reactor.callLater(0.001, timed)
+    reactor.callLater(0.001, notes.append, "cancelled").cancel()
+    reactor.run(installSignalHandlers=False)
+    assert notes == ["timed", "end", "threaded"]
+    assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
+    logged_failures.clear()
+
+
+def test_a_turn_that_breaks_is_logged_and_the_next_one_comes(
+    logged_failures: list[LogEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reactor = TurnReactor()
+    polls: list[float | None] = []
+
+    def poll(timeout: float | None) -> None:
+        polls.append(timeout)
+        if len(polls) == 1:
+            raise OSError("no poll")
+        if len(polls) == 2:
+            reactor.stop()
+
+    monkeypatch.setattr(reactor, "doPoll", poll)
+    reactor.run(installSignalHandlers=False)
+    assert len(polls) >= 2
+    assert [event["log_failure"].type for event in logged_failures] == [OSError]
+    logged_failures.clear()
 
 
 @pytest.mark.parametrize(
