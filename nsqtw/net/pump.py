@@ -86,6 +86,11 @@ class Pump:
         if not self._woken:
             self.wake()
 
+    def received(self, connection: Connection, count: int) -> None:
+        """A connection read so many bytes, gave them to its session, and may have something to write."""
+        self._changed[connection] = None
+        self.took(count)
+
     def took(self, count: int) -> None:
         """So many bytes were read and given to a session."""
         self._read_bytes += count
@@ -146,11 +151,8 @@ class Pump:
             if broker.to_commit:
                 broker.commit(now)
             self._fly(now)
-            answered, self._changed = self._changed, {}
-            try:
-                more = bool(broker.to_serve) and broker.serve(now)
-            finally:  # what is delivered is written before the OKs: of the two it is what somebody works with
-                self._changed |= answered
+            if broker.to_serve:
+                more = self._serve(now)
         changed, self._changed = self._changed, {}
         for connection in changed:
             try:
@@ -160,6 +162,14 @@ class Pump:
                 connection.abort()
         more = more or bool(not self._is_over and (broker.to_commit or broker.to_serve))
         return more or bool(self._changed)
+
+    def _serve(self, now: float) -> bool:
+        """What is delivered is written before the OKs: of the two it is what somebody works with."""
+        answered, self._changed = self._changed, {}
+        try:
+            return self._broker.serve(now)
+        finally:
+            self._changed |= answered
 
     def _fly(self, now: float) -> None:
         if not self._flying and (flight := self._broker.flights.begin(now)) is not None:

@@ -111,8 +111,7 @@ class BrokerConnection(Protocol):
             self._decompress(session, self._compression)
             return
         session.receive_data(data, self._pump.now())
-        self._pump.took(len(data))
-        self._pump.changed(self)
+        self._pump.received(self, len(data))
         self._unweighed += len(data)
         if self._unweighed > SMALL_BYTES:  # not with the turn: before it every connection may be read from
             self._weigh()
