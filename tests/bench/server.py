@@ -201,7 +201,9 @@ def launched(executable: Path, flags: list[str], workspace: Path) -> Iterator[Br
 
     Raises `BrokerFailed` when it cannot be started or does not name its ports.
     """
-    command = [str(executable), "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0", *flags]
+    # It is started elsewhere; a bare name is looked for on PATH.
+    program = executable if len(executable.parts) == 1 else executable.absolute()
+    command = [str(program), "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0", *flags]
     with (workspace / "stderr").open("wb") as log:
         try:
             process = subprocess.Popen(command, stderr=log, stdout=log, cwd=workspace)

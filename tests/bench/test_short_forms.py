@@ -21,6 +21,12 @@ def test_every_case_of_the_bench_counts_right() -> None:
         assert work in table
 
 
+def test_a_server_that_does_the_least_tells_what_the_machine_leaves() -> None:
+    least = str(Path(__file__).with_name("least.py").relative_to(Path.cwd()))
+    table = run("tests.bench", "--quick", "--nsqd", least, "--only", "mpub", "--only", "pub-8")
+    assert "MPUB 200 x 200 B" in table and "PUB 200 B, 8 connections" in table
+
+
 def test_durability_is_measured_side_by_side() -> None:
     table = run("tests.bench.durability", "--quick", "--side", "dummy", "--side", "sqlite, fsync")
     head, line, *rows = [line for line in table.splitlines() if line.startswith("|")]
