@@ -43,7 +43,7 @@ def test_the_compiler_is_the_one_asked_for_or_pythons_own_or_a_packages(
     assert compiler.command() == "clang -O1"
 
 
-@pytest.mark.plain
+@pytest.mark.plain  # it compiles, and would start itself again
 @pytest.mark.skipif(not compiler.has_headers(), reason="Python's headers are not installed (Debian: python3-dev)")
 @pytest.mark.timeout(1500)
 def test_compiled_modules_pass_the_tests_of_the_plain_ones(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ Who may import whom.
                                                          everything below
     F3 servers lookupd admin tools                       as an edge, and net
     F3 edges   net                                       F0-F2 and any library
-    F3         auth.http                                 as an edge, for its library
+    F3         auth.http                                 as an edge, for its library, and net
     F2 guests  protocols backends auth                   F0-F1; not each other
     F2         lookupd's registrations                   F0
     F1 core    core                                      F0; no IO, no clock
@@ -134,7 +134,7 @@ def may_import(part: str) -> set[str]:
     if part in GUESTS:
         return below | {part}
     below |= GUESTS
-    if part in SERVERS:
+    if part in SERVERS | {ASKING}:
         return below | {part, "net"}
     if part in EDGES | SIDE:
         return below | {part}

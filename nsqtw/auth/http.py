@@ -22,10 +22,7 @@ from urllib.parse import SplitResult, quote_plus, unquote, urljoin, urlsplit
 import attrs
 from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
-from twisted.internet.protocol import Protocol, connectionDone
-from twisted.python.failure import Failure
-from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
-from twisted.web.http import PotentialDataLoss
+from twisted.web.client import Agent, HTTPConnectionPool
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent
 from zope.interface import implementer, provider
@@ -36,6 +33,7 @@ from nsqtw.auth.http_trust import TrustedServers
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.masking import without_password
+from nsqtw.net.response_body import read_body
 from nsqtw.rights import Answer, Applicant
 
 MOST_REQUESTS = 256
@@ -144,7 +142,7 @@ class HttpAuthorizer:
             unbuffered=True,
             reactor=self._reactor,
         )
-        return response.code, response.headers, await read_body(response)
+        return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, AuthError)
 
 
 def first_request(address: str, method: str, applicant: Applicant) -> Request:
@@ -185,43 +183,6 @@ def over_https(request: Request, port: int) -> Request:
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
     return attrs.evolve(request, url=parts._replace(scheme="https", netloc=f"{user}{at}{host}:{port}").geturl())
-
-
-def read_body(response: Any) -> Deferred[bytes]:
-    """The body of a response. AuthError when it has more than MAX_ANSWER_BYTES. Cancelling it ends the connection."""
-    body = _Body()
-    response.deliverBody(body)
-    return body.whole
-
-
-class _Body(Protocol):
-    """Takes a body in."""
-
-    def __init__(self) -> None:
-        self.whole: Deferred[bytes] = Deferred(lambda _: self._break_off())
-        self._pieces: list[bytes] = []
-        self._size = 0
-
-    def dataReceived(self, data: bytes) -> None:
-        self._pieces.append(data)
-        self._size += len(data)
-        if self._size > MAX_ANSWER_BYTES and not self.whole.called:
-            self._pieces.clear()
-            self.whole.errback(AuthError(f"the answer has more than {MAX_ANSWER_BYTES} bytes"))
-            self._break_off()
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        if self.whole.called:
-            return
-        if isinstance(reason.value, ResponseDone | PotentialDataLoss):
-            self.whole.callback(b"".join(self._pieces))
-        else:
-            self.whole.errback(reason)
-
-    def _break_off(self) -> None:
-        end = getattr(self.transport, "abortConnection", None) or getattr(self.transport, "loseConnection", None)
-        if end is not None:
-            end()
 
 
 @implementer(IAgent)

@@ -279,7 +279,7 @@ class Broker:
     def begin_save(self, now: float) -> Save:
         """
         What changed since the last time, as a job for the writer thread, as much as a turn has time for; then
-        `end_save`. One at a time.
+        `end_save`. One at a time. If it breaks, that is raised, and the save has failed: all is there for the next one.
         """
         if not self._left_to_save or (self._save_waiters and not self._part_waiters):
             self._begin_cut(now)
@@ -293,23 +293,32 @@ class Broker:
         save.cut.wall_shift_ms = self.held_clock.shift_to_save(self.wall_offset_ns)
         self._deleted_topics, self._deleted_queues, self._deleted_channels = [], [], []
         save.cut.durable = is_waited_for and any(topic.durability == "fsync" for topic in touched)
-        for topic in touched:
-            if topic.log.is_in_memory:
-                topic.log.queue.trim(*topic.unfinished())
-            elif topic.ephemeral:
-                save.trims.append((topic.name, topic.log.queue, topic.unfinished()))
-            else:
-                save.cut.topics.append(topic.saved(now))
-                save.trims.append((topic.name, topic.log.queue, None))
+        try:
+            for topic in touched:
+                self._save_topic(topic, save, now)
+        except Exception as error:
+            for topic in touched:
+                topic.end_of_save(failed=True)
+            self.end_save(save, BackendError(f"{type(error).__name__}: {error}"))
+            raise
         return save
+
+    def _save_topic(self, topic: Topic, save: Save, now: float) -> None:
+        if topic.log.is_in_memory:
+            topic.log.queue.trim(*topic.unfinished())
+        elif topic.ephemeral:
+            save.trims.append((topic.name, topic.log.queue, topic.unfinished()))
+        else:
+            save.cut.topics.append(topic.saved(now))
+            save.trims.append((topic.name, topic.log.queue, None))
 
     def _begin_cut(self, now: float) -> None:
         """Everything that has changed up to now is to be saved at once."""
+        names = self.naming.take(now)
+        self._part_names = self._part_names if names is None else names
         self._left_to_save = len(self.touched)
         self._part_waiters += self._save_waiters
         self._save_waiters = []
-        names = self.naming.take(now)
-        self._part_names = self._part_names if names is None else names
 
     def _take_last_part(self, save: Save) -> None:
         """With this the cut is saved, or nothing more of it will be."""

@@ -70,15 +70,6 @@ class Waiting:
     delay_ms: int
 
 
-def add_waiting(runs: list[Waiting], run: Waiting) -> None:
-    """Append a run, or let the last one be longer by it."""
-    last = runs[-1] if runs else None
-    if last is not None and (last.first + last.count, last.delay_ms) == (run.first, run.delay_ms):
-        runs[-1] = Waiting(last.first, last.count + run.count, run.delay_ms)
-    else:
-        runs.append(run)
-
-
 @define
 class SavedTopic:
     """A topic as it is saved. In a cut `cursors` are those that changed; when loaded, all there are."""

@@ -55,9 +55,10 @@ class Naming(Due):
             if self._is_behind:
                 self._broker.agenda.at(now + DELAY_SECONDS, self)
             return None
+        names = self.names()
         self._is_behind = self._is_urgent = False
         self._taken_at = now
-        return self.names()
+        return names
 
     def written(self, error: BackendError | None) -> None:
         """What was taken last is in the file, or it could not be written. The operator is told once of each reason."""

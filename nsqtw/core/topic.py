@@ -6,9 +6,9 @@ commits them, and tells the topic what came of it: `settle` either moves `releas
 messages, or hands the error to the waiters. Nothing is visible before it is committed.
 
 `released` is the topic's one cursor: channels read up to there, and a new channel starts there. It stands still while
-the topic is paused, held or has no channel; topic depth is what lies above it. Deferred messages above it are in
-`_waiting`: their delay starts when they are released, and nobody has to search the log for them then. A new topic is
-held until it has the channels that others know for it (`Directory`), so that each of them gets its first message.
+the topic is paused, held or has no channel; topic depth is what lies above it, and what becomes of that is for
+`Unreleased`. A new topic is held until it has the channels that others know for it (`Directory`), so that each of them
+gets its first message.
 
 This module is hot, once per publish command and per segment.
 """
@@ -19,13 +19,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic, Waiting, add_waiting
+from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic
 from nsqtw.core.dropped import Dropped
 from nsqtw.core.held import Pages
 from nsqtw.core.intake import Intake
 from nsqtw.core.log import Log
 from nsqtw.core.reading import Reading
 from nsqtw.core.segment import BODY_AT, Segment
+from nsqtw.core.unreleased import Unreleased
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import Waiter
 from nsqtw.names import is_ephemeral
@@ -62,7 +63,7 @@ class Topic:
         """How many of the newest released messages nsqd would have in memory."""
         self.reading = Reading(self)
         self._intake = Intake(broker)
-        self._waiting: list[Waiting] = []
+        self._unreleased = Unreleased(self)
         self.dropped = Dropped()
         self._hungry: dict[Channel, None] = {}
         self._in_cut: list[tuple[Channel, SavedCursor]] = []
@@ -104,14 +105,17 @@ class Topic:
             return
         if not self._intake.waiters:
             self.broker.to_commit.append(self)
-        if delay_ms and self._forgets_delays:
+        if delay_ms and self._unreleased.forgets_delays(self._intake.count()):
             delay_ms = 0
         self._intake.add(bodies, delay_ms, waiter)
 
     def seal(self, timestamp_ns: int) -> list[Segment]:
         """What was put since the last time, as segments with their place in the log."""
         segments = self._intake.seal(timestamp_ns)
-        return self._fitting(segments) if self.ephemeral and not self.flows else segments
+        if self.ephemeral and not self.flows:
+            segments, rest = self._unreleased.fitting(segments)
+            self._count(rest)
+        return segments
 
     @property
     def waiter_count(self) -> int:
@@ -129,7 +133,7 @@ class Topic:
         self.reading.took(segments, now)
         for segment in segments:
             if segment.delay_ms:
-                add_waiting(self._waiting, Waiting(segment.first, segment.count, segment.delay_ms))
+                self._unreleased.took(segment)
         if self.flows:
             self._release(segments, now)
         if self.log.is_in_memory:
@@ -165,7 +169,7 @@ class Topic:
         if self.ephemeral and not is_ephemeral(name):
             self.broker.move_out_of_memory(self)
         channel = Channel(self, name)
-        kept = self._kept() if channel.ephemeral and not self.stands_still else []
+        kept = self._unreleased.segments() if channel.ephemeral and not self.stands_still else []
         if (start or self.broker.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
             channel.seek(self.reading.kept_from)
         self.channels[name] = channel
@@ -207,7 +211,7 @@ class Topic:
 
     def unpause(self, now: float) -> None:
         """Release what was kept. BackendError when ephemeral channels cannot be given it; the topic stays paused."""
-        kept = self._kept_for_ephemeral()
+        kept = self._unreleased.for_ephemeral()
         self.paused = False
         self._release_kept(kept, now)
         self.touch()
@@ -221,7 +225,7 @@ class Topic:
         """The channels a new topic should have are there: release what was kept for them."""
         kept: list[Segment] = []
         try:
-            kept = self._kept_for_ephemeral()
+            kept = self._unreleased.for_ephemeral()
         except BackendError as error:  # durable channels read it later
             self.read_failed(error)
         self.is_held = False
@@ -250,7 +254,7 @@ class Topic:
                 channel.cursor.drop(dropped)
         self.released = self.log.end
         self.released_total = self.put_total
-        self._waiting.clear()
+        self._unreleased.forget()
         self.touch()
 
     def exit(self) -> None:
@@ -336,7 +340,7 @@ class Topic:
             released_total=self.released_total,
             end=self.log.end,
             put_total=self.put_total,
-            waiting=list(self._waiting),
+            waiting=list(self._unreleased.waiting),
             durability=self._given_durability,
         )
         self.reading.save_into(saved, self.broker.timestamp_ns(now) // 10**6)
@@ -372,7 +376,7 @@ class Topic:
         self.released, self.released_total = saved.released, saved.released_total
         self.put_total = saved.put_total
         self.dropped = Dropped(saved.dropped)
-        self._waiting = list(saved.waiting)
+        self._unreleased = Unreleased(self, saved.waiting)
         for cursor in saved.cursors:
             channel = self.channels[cursor.name] = Channel(self, cursor.name)
             channel.paused = cursor.paused
@@ -381,9 +385,7 @@ class Topic:
             if channel.cursor is not None:
                 channel.cursor.restore(cursor)
         if self.flows:
-            for waiting in self._waiting:
-                self._hold_back(waiting, self._published(waiting, now))
-            self._waiting.clear()
+            self._unreleased.hold_back(now, since_publish=True)
             self.released, self.released_total = self.log.end, self.put_total
         for channel in self.channels.values():
             channel.joined_total = self.released_total
@@ -393,20 +395,14 @@ class Topic:
 
     # -- inside
 
-    @property
-    def _forgets_delays(self) -> bool:
-        """Whether nsqd would write what is put now to disk, and with it forget its delay (nsqd specification 2.3)."""
-        if self.broker.options.keep_deferred or self.ephemeral or self.flows:
-            return False
-        return self.depth - self.backend_depth + self._intake.count() >= self.mem_queue_size
-
     def _release(self, segments: list[Segment], now: float) -> None:
         """Everything put is released; `segments` is what was not yet."""
         count = self.put_total - self.released_total
         self.released, self.released_total = self.log.end, self.put_total
         self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
-        deferring = bool(self._waiting)
-        self._waiting.clear()
+        deferring = bool(self._unreleased.waiting)
+        if deferring:
+            self._unreleased.forget()
         for channel in self.channels.values():
             if channel.ephemeral or deferring:
                 channel.release(segments, now)
@@ -420,9 +416,7 @@ class Topic:
         """The topic flows again: release what it kept. Ephemeral channels get `kept`."""
         if not self.flows or self.depth == 0:
             return
-        for waiting in self._waiting:
-            self._hold_back(waiting, now)
-        self._waiting.clear()
+        self._unreleased.hold_back(now)
         count = self.depth
         self.released, self.released_total = self.log.end, self.put_total
         self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
@@ -431,40 +425,6 @@ class Topic:
                 channel.release(kept, now)
             channel.wake()
         self.reading.tell()
-
-    def _kept_for_ephemeral(self) -> list[Segment]:
-        """As `_kept`, when there are ephemeral channels."""
-        return self._kept() if any(channel.ephemeral for channel in self.channels.values()) else []
-
-    def _kept(self) -> list[Segment]:
-        """What is not released yet, as far as an ephemeral channel could take it. BackendError."""
-        kept: list[Segment] = []
-        forgotten_below = 0 if self.broker.options.keep_deferred else self.restored_end
-        count, start = 0, self.released
-        while count < max(1, self.mem_queue_size) and (segments := self.log.following(start)):
-            for segment in segments:
-                index = max(0, start - segment.first)
-                delay_ms = 0 if segment.first < forgotten_below else segment.delay_ms
-                part = Segment(
-                    segment.first + index, segment.count - index, delay_ms, segment.cut(index, segment.count)
-                )
-                kept.append(part)
-                count += 0 if part.delay_ms else part.count
-            start = segments[-1].end
-        return kept
-
-    def _hold_back(self, waiting: Waiting, since: float) -> None:
-        """Every durable channel gets the deferred messages; their delay counts from `since`."""
-        due = since + waiting.delay_ms / 1000
-        for channel in self.channels.values():
-            if channel.cursor is not None:
-                channel.cursor.hold_deferred(waiting.first, waiting.count, due)
-                self.broker.agenda.at(due, channel)
-
-    def _published(self, waiting: Waiting, now: float) -> float:
-        """When deferred messages were published, the last of them, in the clock of `now`."""
-        found = self.log.find(waiting.first + waiting.count - 1)
-        return now if found is None else (found[0].timestamp_ns - self.broker.wall_offset_ns) / 1e9
 
     def _count(self, segments: list[Segment]) -> int:
         """Messages that were accepted; how many."""
@@ -475,19 +435,3 @@ class Topic:
         self.message_count += count
         self.message_bytes += size - BODY_AT * count
         return count
-
-    def _fitting(self, segments: list[Segment]) -> list[Segment]:
-        """
-        What fits into an ephemeral topic that keeps its messages for a channel to come. The rest counts as accepted,
-        and is dropped.
-        """
-        room = self.mem_queue_size - self.depth
-        fitting = []
-        for segment in segments:
-            fits = max(0, min(segment.count, room))
-            if fits:
-                fitting.append(Segment(segment.first, fits, segment.delay_ms, segment.cut(0, fits)))
-            if fits < segment.count:
-                self._count([Segment(segment.end, segment.count - fits, 0, segment.cut(fits, segment.count))])
-            room -= fits
-        return fitting

@@ -10,13 +10,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from twisted.internet.defer import Deferred
-from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 from twisted.web._newclient import ParseError
-from twisted.web.client import Agent, HTTPConnectionPool, RequestTransmissionFailed, ResponseDone, ResponseFailed
-from twisted.web.http import PotentialDataLoss
+from twisted.web.client import Agent, HTTPConnectionPool, RequestTransmissionFailed, ResponseFailed
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
@@ -24,6 +20,7 @@ from zope.interface import implementer
 from nsqtw.names import is_ephemeral, is_valid_name
 from nsqtw.net.lookup_place import Place
 from nsqtw.net.lookup_trust import endpoint_to
+from nsqtw.net.response_body import read_body
 from nsqtw.options import Options
 from nsqtw.protocols.go_json import read_object
 
@@ -57,7 +54,7 @@ class ChannelQuery:
         )
         try:
             response = await agent.request(b"GET", url.encode("ascii"), headers)
-            body = await _read_body(response)
+            body = await read_body(response, MOST_ANSWER_BYTES, ValueError)
         except (RequestTransmissionFailed, ResponseFailed) as failure:
             cause = failure.reasons[0].value
             if isinstance(cause, ParseError):  # whose text is what was received: that may be what was sent
@@ -90,37 +87,3 @@ def durable_channels(body: bytes) -> list[str]:
     except (ValueError, RecursionError):
         raise ValueError("the answer does not say which channels") from None
     return [name for name in channels if isinstance(name, str) and is_valid_name(name) and not is_ephemeral(name)]
-
-
-def _read_body(response: Any) -> Deferred[bytes]:
-    body = _Body()
-    response.deliverBody(body)
-    return body.whole
-
-
-class _Body(Protocol):
-    """Takes a body in, up to a size."""
-
-    def __init__(self) -> None:
-        self.whole: Deferred[bytes] = Deferred(lambda _: self._break_off())
-        self._received = bytearray()
-
-    def dataReceived(self, data: bytes) -> None:
-        self._received += data
-        if len(self._received) > MOST_ANSWER_BYTES and not self.whole.called:
-            self._received.clear()
-            self.whole.errback(ValueError(f"the answer has more than {MOST_ANSWER_BYTES} bytes"))
-            self._break_off()
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        if self.whole.called:
-            return
-        if isinstance(reason.value, ResponseDone | PotentialDataLoss):
-            self.whole.callback(bytes(self._received))
-        else:
-            self.whole.errback(reason)
-
-    def _break_off(self) -> None:
-        end = getattr(self.transport, "abortConnection", None) or getattr(self.transport, "loseConnection", None)
-        if end is not None:
-            end()

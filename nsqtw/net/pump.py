@@ -58,6 +58,8 @@ class Pump:
         """When it rings; never, if there is none."""
         self._last_save = 0.0
         self._saving = False
+        self._must_rest = False
+        """The last save broke before it had begun: the next one begins when it is time, whoever waits for it."""
         self._flying = False
         self._stopped: Deferred[None] | None = None
         self._is_last_save_due = False
@@ -105,14 +107,15 @@ class Pump:
         Take nothing more and save everything. Fires when it is saved, or tried and failed: what is stored is then what
         a crash would leave.
         """
-        self._stopped = Deferred()
+        stopped: Deferred[None] = Deferred()
+        self._stopped = stopped
         self._broker.stopping = True
         now = self.now()
         self._broker.commit(now)
         self._fly(now)
         if not self._flying:
             self._save_all(now)
-        return self._stopped
+        return stopped
 
     def _save_all(self, now: float) -> None:
         """The last thing before the end."""
@@ -188,17 +191,30 @@ class Pump:
 
     def _save(self, now: float) -> None:
         broker = self._broker
-        if now < self._last_save + SAVE_SECONDS and not broker.save_is_urgent:
+        if now < self._last_save + SAVE_SECONDS and (
+            not broker.save_is_urgent or (self._must_rest and not self._is_last_save_due)
+        ):
             return
         if broker.save_is_wanted and not self._saving and not self._is_over:
-            self._saving = True
             self._last_save = now
-            self._writer.save(broker.begin_save(now), self._saved)
+            try:
+                save = broker.begin_save(now)
+            except Exception:  # whatever broke in there, what it left is saved by the next one
+                _log.failure("a save could not be begun")
+                self._must_rest = True
+                self._end_save(failed=True)
+            else:
+                self._saving, self._must_rest = True, False
+                self._writer.save(save, self._saved)
 
     def _saved(self, save: Save, error: BackendError | None) -> None:
         self._saving = False
         self._broker.end_save(save, error)
-        is_last = self._is_last_save_due and not (self._broker.save_is_urgent and error is None)
+        self._end_save(failed=error is not None)
+
+    def _end_save(self, *, failed: bool) -> None:
+        """Go on after a save, or be done if it was the last one."""
+        is_last = self._is_last_save_due and (failed or not self._broker.save_is_urgent)
         if self._stopped is not None and is_last:
             if self._timer_at < inf:
                 self._timer_at = inf

@@ -35,34 +35,27 @@ from zope.interface import classImplements, provider
 from nsqtw.core.agenda import Due
 from nsqtw.core.broker import Broker
 from nsqtw.core.client import Client
-from nsqtw.core.consumer import Consumer
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting, LineTooLong
 from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
-from nsqtw.protocols import identify
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.parameters import checked_name, hidden, text_of
 from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.v2_auth import Badge
 from nsqtw.protocols.v2_codec import FIN_IN_ORDER, V2Codec
 from nsqtw.protocols.v2_half import Half
+from nsqtw.protocols.v2_identity import Identity
 from nsqtw.protocols.v2_publish import Publish, delay_ms_of
 from nsqtw.protocols.v2_subscriber import ABOUT_MESSAGES, Subscriber
-from nsqtw.protocols.v2_trace import DEBUG, Identified, Trace
+from nsqtw.protocols.v2_trace import DEBUG, Trace
 from nsqtw.protocols.v2_upgrade import Upgrades
 from nsqtw.upgrades import Upgrade
 
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
 MAX_UNREAD_REPLIES = 1000
 """Replies a client may leave unread before it is not read from either."""
-MAX_IDENTIFIES = 10
-"""
-How often a client may say who it is. nsqd does not mind; but each takes long to read and makes a line in the log, and
-whoever has shown no secret yet could send a hundred thousand of them in a few packed kilobytes.
-"""
 
 _NAMELESS = "insufficient number of parameters"
-_EXPERIMENT = "topology-aware-consumption"
 
 
 class V2Session(Due):
@@ -74,15 +67,13 @@ class V2Session(Due):
         self._options = broker.options
         self._changed = changed
         self._codec = V2Codec(broker.options, self._check_body_command)
-        self._settings = identify.Settings(broker.options.msg_timeout, broker.options.output_buffer_timeout)
-        self._half = Half(self._codec, self._settings, broker.options)
-        self._identify_count = 0
+        host = remote_address.rpartition(":")[0].strip("[]")
+        self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
+        self._identity = Identity(self.client, broker.options, broker.log)
+        self._half = Half(self._codec, self._identity.settings, broker.options)
         self._has_no_heartbeat = False
         self._state = INIT
         self._subscriber: Subscriber | None = None
-        self._sample_rate = 0
-        self._msg_timeout = self._settings.msg_timeout
-        self._zone_local = self._region_local = False
         self._replies = Replies(changed, self._end)
         self._ending = False
         self._is_waiting = False
@@ -93,12 +84,10 @@ class V2Session(Due):
         """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._stalled = False
         self._last_command = now
-        self._beat = self._settings.heartbeat_interval
+        self._beat = self._identity.settings.heartbeat_interval
         self._next_heartbeat = now + self._beat
-        host = remote_address.rpartition(":")[0].strip("[]")
         self._failure = ""
         """The error this session ends with, for the log."""
-        self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
         self._trace = Trace(broker.log, self.client)
         self._is_traced = False
         self._badge: Badge | None = None
@@ -292,22 +281,8 @@ class V2Session(Due):
             delay_ms_of(params[1], self._options)
 
     def _on_identify(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        self._identify_count += 1
-        if self._identify_count > MAX_IDENTIFIES:
-            raise ClientError("E_INVALID", f"cannot IDENTIFY more than {MAX_IDENTIFIES} times")
-        fields = identify.decode(payload[0])
-        self._log("info", "[{client}] IDENTIFY: {identify}", identify=Identified(fields))
-        identify.apply(fields, self._settings, self._options)
-        client, settings = self.client, self._settings
-        client.client_id, client.hostname = fields["client_id"], fields["hostname"]
-        client.user_agent = fields["user_agent"]
-        client.topology_region, client.topology_zone = fields["topology_region"], fields["topology_zone"]
-        client.sample_rate = settings.sample_rate
-        if self._identify_count == 1:
-            self._sample_rate, self._msg_timeout = settings.sample_rate, settings.msg_timeout
-            if _EXPERIMENT in self._options.enable_experiment:
-                self._zone_local = client.topology_zone == self._options.topology_zone
-                self._region_local = client.topology_region == self._options.topology_region
+        fields, settings = self._identity.learn(payload[0]), self._identity.settings
+        if self._identity.count == 1:
             self._beat = settings.heartbeat_interval or inf
             self._next_heartbeat = now + self._beat
         self._has_no_heartbeat = not settings.heartbeat_interval
@@ -315,8 +290,7 @@ class V2Session(Due):
         if not fields["feature_negotiation"]:
             self._replies.add(OK)
             return
-        features = identify.negotiate(fields, client, self._options)
-        answer = identify.answer(settings, features, client, self._options, self._badge is not None)
+        features, answer = self._identity.negotiate(fields, needs_auth=self._badge is not None)
         self._replies.add(frame(RESPONSE, answer))
         self._upgrades.begin(features)
         if self._upgrades.is_pending:
@@ -332,7 +306,7 @@ class V2Session(Due):
         self._badge.show(payload[0], self._replies.owe)
 
     def _on_sub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        if not self._settings.heartbeat_interval:
+        if not self._identity.settings.heartbeat_interval:
             raise ClientError("E_INVALID", "cannot SUB with heartbeats disabled")
         if len(params) < 2:
             raise ClientError("E_INVALID", f"SUB {_NAMELESS}")
@@ -340,10 +314,7 @@ class V2Session(Due):
         channel_name = checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
         if self._badge is not None and self._badge.must_wait(verb, params, payload, params[1], now):
             return
-        consumer = Consumer(self.client, self._broker.agenda, self._replies.pass_by, self._end, self._msg_timeout)
-        consumer.touch_timeout = self._settings.msg_timeout
-        consumer.sample_rate = self._sample_rate
-        consumer.zone_local, consumer.region_local = self._zone_local, self._region_local
+        consumer = self._identity.consumer(self._broker.agenda, self._replies.pass_by, self._end)
         consumer.stalled = self._stalled
         try:
             channel = self._broker.topic(topic_name).channel(channel_name, now)

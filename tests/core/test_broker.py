@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from nsqtw.core.broker import RESERVED_BLOCKS
+from nsqtw.core.cursor import Cursor
+from nsqtw.core.cut import NamedTopic, SavedCursor
 from nsqtw.core.intake import BLOCK_SIZE
+from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.net.writer import perform
 from tests.core.world import World
@@ -45,6 +48,66 @@ def test_a_save_that_fails_is_said_and_tried_again_with_everything_in_it() -> No
     world.crash()
     channel = world.channel()
     assert (channel.depth, channel.deferred_count) == (1, 1)
+
+
+@pytest.mark.plain  # what breaks is a method of the core
+def test_a_save_that_breaks_before_it_has_begun_fails_as_a_whole_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    places = [("c", "a"), ("d", "a"), ("c", "b")]
+    readers = [world.reader(*place) for place in places]
+    world.topic("gone")
+    world.save()
+    for reader in readers:
+        world.put(b"1", topic=reader.channel.topic.name)
+    for reader in readers:
+        reader.requeue(reader.read()[0].id, 100.0)
+    world.broker.delete_topic("gone")
+    waited: list[Exception | None] = []
+    world.broker.save(waited.append)
+    changes, asked = Cursor.changes, []
+
+    def fail_at_the_second(self: Cursor, name: str, first_deliveries: list[int]) -> SavedCursor:
+        asked.append(name)
+        if len(asked) == 2:
+            raise ZeroDivisionError("broken")
+        return changes(self, name, first_deliveries)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Cursor, "changes", fail_at_the_second)
+        with pytest.raises(ZeroDivisionError):
+            world.begin_save()
+    assert [str(error) for error in waited] == ["ZeroDivisionError: broken"]
+    assert str(world.broker.health) == "NOK - ZeroDivisionError: broken"
+    assert world.broker.save_is_wanted
+    world.save()
+    assert str(world.broker.health) == "OK"
+    world.crash()
+    assert sorted(world.broker.topics) == ["a", "b"]
+    assert [world.channel(*place).deferred_count for place in places] == [1, 1, 1]
+
+
+@pytest.mark.plain  # what breaks is a method of the core
+def test_a_save_whose_names_break_leaves_all_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.topic("a")
+    world.topic("gone")
+    world.save()
+    world.broker.delete_topic("gone")
+    waited: list[Exception | None] = []
+    world.broker.save(waited.append)
+
+    def fail(self: Topic) -> NamedTopic:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Topic, "named", fail)
+        with pytest.raises(ZeroDivisionError):
+            world.begin_save()
+    world.save()
+    assert waited == [None]
+    assert world.written[-1] == [NamedTopic("a")]
 
 
 def test_births_and_deaths_are_said() -> None:

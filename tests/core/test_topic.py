@@ -117,17 +117,6 @@ def test_a_cursor_that_passed_a_dropped_range_is_saved_with_it() -> None:
     assert reader.channel.depth == 0
 
 
-def test_the_delay_of_a_deferred_message_starts_when_it_is_released() -> None:
-    world = World()
-    world.put(b"a", delay_ms=5000)
-    world.turn()
-    world.wait(100)
-    reader = world.reader()
-    assert (reader.bodies(), reader.channel.deferred_count) == ([], 1)
-    world.wait(5.1)
-    assert reader.bodies() == [b"a"]
-
-
 def test_when_the_last_channel_is_gone_the_topic_keeps_messages_again() -> None:
     world = World()
     world.reader("one")
@@ -230,49 +219,6 @@ def test_depth_and_backend_depth_count_messages() -> None:
     channel = world.channel()
     assert (world.topic().depth, channel.depth, channel.backend_depth) == (0, 25, 15)
     assert (world.topic().message_count, world.topic().message_bytes, channel.message_count) == (25, 25, 25)
-
-
-def test_delays_are_forgotten_where_nsqd_would_write_to_disk_if_the_options_say_so() -> None:
-    for keep_deferred, mem_queue_size, deferred in ((True, 1, 2), (False, 2, 1), (False, 1, 0), (False, 10, 2)):
-        world = World(keep_deferred=keep_deferred, mem_queue_size=mem_queue_size)
-        world.put(b"first")
-        world.put(b"second", delay_ms=60_000)
-        world.turn()
-        world.put(b"third", delay_ms=60_000)
-        world.turn()
-        channel = world.channel()
-        assert (channel.deferred_count, channel.depth) == (deferred, 3 - deferred)
-
-
-def test_what_was_put_in_this_turn_counts_for_that_too() -> None:
-    world = World(keep_deferred=False, mem_queue_size=4)
-    for bodies in ([b"1"], [b"2", b"3"]):
-        world.put(*bodies)
-        world.put(b"later", delay_ms=60_000)
-        world.put(b"later or on disk", delay_ms=60_000)
-        world.turn()
-    assert (world.channel().deferred_count, world.channel().depth) == (2, 5)
-
-
-def test_many_deferred_publishes_in_a_turn_are_not_counted_again_for_each() -> None:
-    class Bodies(list[bytes]):
-        def __len__(self) -> int:
-            lengths.append(super().__len__())
-            return lengths[-1]
-
-    lengths: list[int] = []
-    world = World(keep_deferred=False)
-    for _ in range(100):
-        world.topic().put(Bodies([b"x"]), 60_000, lambda error: None)
-    assert len(lengths) <= 200
-
-
-def test_delays_are_kept_while_the_topic_flows() -> None:
-    world = World(keep_deferred=False, mem_queue_size=0)
-    channel = world.channel()
-    world.put(b"x", delay_ms=60_000)
-    world.turn()
-    assert (channel.deferred_count, channel.depth) == (1, 0)
 
 
 def test_messages_of_different_sizes_and_a_large_one_keep_their_order() -> None:

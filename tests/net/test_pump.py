@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from twisted.internet.testing import MemoryReactorClock
@@ -201,6 +202,78 @@ def test_who_waits_for_a_save_gets_it_at_once_and_the_error_if_it_fails(house: H
     house.writer.finish(BackendError("no space"))
     assert [str(answer) for answer in answers] == ["no space"]
     assert str(house.broker.health) == "NOK - no space"
+
+
+class Breaking:
+    """What becomes of a pump whose broker cannot say what is to be saved."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, failures: list[LogEvent]) -> None:
+        self._monkeypatch = monkeypatch
+        self._failures = failures
+
+    @contextmanager
+    def times(self, count: int) -> Iterator[None]:
+        """It is tried so often, and fails and is logged each time."""
+        tried = 0
+
+        def fail(broker: Broker, now: float) -> Save:
+            nonlocal tried
+            tried += 1
+            raise ZeroDivisionError
+
+        with self._monkeypatch.context() as broken:
+            broken.setattr(Broker, "begin_save", fail)
+            yield
+        assert tried == count
+        assert [event["log_failure"].type for event in self._failures] == [ZeroDivisionError] * count
+        self._failures.clear()
+
+
+@pytest.fixture
+def breaking(monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]) -> Breaking:
+    return Breaking(monkeypatch, logged_failures)
+
+
+def test_a_save_that_breaks_before_it_has_begun_is_tried_again_when_it_is_time(
+    house: House, breaking: Breaking
+) -> None:
+    house.world.topic()
+    answers: list[Exception | None] = []
+    with breaking.times(1):
+        house.broker.save(answers.append)
+        house.pump.wake()
+        for _ in range(5):
+            house.turn()
+        house.reactor.advance(SAVE_SECONDS / 2)
+        house.broker.save(answers.append)
+        house.pump.wake()
+        house.turn()
+    assert (answers, house.writer.saves) == ([], [])
+    house.reactor.advance(SAVE_SECONDS / 2)
+    house.writer.finish()
+    assert answers == [None, None]
+    house.broker.save(answers.append)
+    house.pump.wake()
+    house.turn()
+    assert len(house.writer.saves) == 1, "it is as if nothing had been"
+
+
+def test_one_that_goes_on_breaking_is_tried_each_second(house: House, breaking: Breaking) -> None:
+    house.world.topic()
+    with breaking.times(3):
+        house.pump.wake()
+        house.turn()
+        house.reactor.pump([0.01] * 250)
+
+
+def test_stopping_ends_when_a_save_breaks_before_it_has_begun(house: House, breaking: Breaking) -> None:
+    stopped: list[None] = []
+    house.world.topic()
+    with breaking.times(2):
+        house.pump.wake()
+        house.turn()
+        house.pump.stop().addCallback(stopped.append)
+    assert stopped == [None]
 
 
 def test_stopping_waits_for_the_last_save(house: House) -> None:

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from nsqtw.core.broker import Broker
+from nsqtw.core.client import Client
 from nsqtw.errors import BackendError
 from nsqtw.net.writer import perform
 from nsqtw.protocols.compression import Snappy
@@ -263,6 +264,12 @@ class Stage:
     @property
     def now(self) -> float:
         return self.world.now
+
+    @property
+    def seen(self) -> Client:
+        """What the broker's statistics show of its only client."""
+        (client,) = self.broker.clients.values()
+        return client
 
     def connect(self, address: str = "1.2.3.4:5") -> Peer:
         peer = Peer(self, address)

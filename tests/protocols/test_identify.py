@@ -1,27 +1,21 @@
-"""IDENTIFY: how its JSON is read, the bounds of every value, the answer, and what a second one changes."""
+"""IDENTIFY: how its JSON is read, the bounds of every value, and the answer."""
 
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
 import pytest
 
-from nsqtw.core.client import Client
 from tests.protocols.dialogue import (
     END,
-    HEARTBEAT,
     OK,
     RESPONSE,
-    UNKNOWN_ID,
     Frame,
     Peer,
     Stage,
     error,
     identify,
-    message,
-    pub,
     response,
     sized,
 )
@@ -63,12 +57,6 @@ def negotiated(client: Peer, **fields: Any) -> dict[str, Any]:
     assert frame.kind == RESPONSE
     answer: dict[str, Any] = json.loads(frame.data)
     return answer
-
-
-def seen(stage: Stage) -> Client:
-    """What the broker's statistics show of its only client."""
-    (client,) = stage.broker.clients.values()
-    return client
 
 
 # -- JSON
@@ -142,7 +130,7 @@ def test_keys_match_in_any_case_and_the_last_one_wins() -> None:
     client = stage.connect()
     client.send(b"IDENTIFY\n" + sized(b'{"CLIENT_ID":"a","Client_Id":"b","HostName":"h","hostname":null}'))
     client.expect(OK)
-    assert (seen(stage).client_id, seen(stage).hostname) == ("b", "h")
+    assert (stage.seen.client_id, stage.seen.hostname) == ("b", "h")
 
 
 def test_the_long_s_is_an_s_in_a_key() -> None:
@@ -152,7 +140,7 @@ def test_the_long_s_is_an_s_in_a_key() -> None:
         b"IDENTIFY\n" + sized('{"ho\u017ftname":"h","client_\u0131d":"dotless","ho\ufb06name":"ligature"}'.encode())
     )
     client.expect(OK)
-    assert (seen(stage).client_id, seen(stage).hostname) == ("", "h")
+    assert (stage.seen.client_id, stage.seen.hostname) == ("", "h")
 
 
 def test_a_wrong_type_is_an_error_also_when_a_later_key_is_right() -> None:
@@ -178,40 +166,7 @@ def test_what_is_no_text_in_a_string_is_replaced(raw: bytes, text: str) -> None:
     client = stage.connect()
     client.send(b"IDENTIFY\n" + sized(b'{"client_id":"%s","user_agent":"%s"}' % (raw, raw)))
     client.expect(OK)
-    assert (seen(stage).client_id, seen(stage).user_agent) == (text, text)
-
-
-# -- who it is
-
-
-@pytest.mark.parametrize(
-    ("address", "host"), [("1.2.3.4:5678", "1.2.3.4"), ("[2001:db8::1]:5678", "2001:db8::1"), ("@", "")]
-)
-def test_before_identify_a_client_is_its_address(address: str, host: str) -> None:
-    stage = Stage()
-    stage.connect(address)
-    assert (seen(stage).client_id, seen(stage).hostname, seen(stage).user_agent) == (host, host, "")
-
-
-def test_without_names_a_client_has_none() -> None:
-    stage = Stage()
-    client = stage.connect()
-    client.send(identify())
-    client.expect(OK)
-    assert (seen(stage).client_id, seen(stage).hostname, seen(stage).user_agent) == ("", "", "")
-
-
-def test_statistics_show_what_a_client_says_of_itself() -> None:
-    stage = Stage()
-    client = stage.connect()
-    client.send(
-        identify(client_id="id", hostname="h", user_agent="ua", sample_rate=5, topology_region="r", topology_zone="z")
-    )
-    client.expect(OK)
-    shown = seen(stage)
-    assert (shown.client_id, shown.hostname, shown.user_agent, shown.sample_rate) == ("id", "h", "ua", 5)
-    assert (shown.topology_region, shown.topology_zone, shown.state) == ("r", "z", 0)
-    assert (shown.tls, shown.snappy, shown.deflate) == (False, False, False)
+    assert (stage.seen.client_id, stage.seen.user_agent) == (text, text)
 
 
 # -- bounds
@@ -346,111 +301,3 @@ def test_the_answer_cuts_off_parts_of_a_millisecond() -> None:
     answer = negotiated(Stage(max_msg_timeout=2.0019, msg_timeout=1.5007, output_buffer_timeout=1.001).connect())
     timeouts = answer["max_msg_timeout"], answer["msg_timeout"], answer["output_buffer_timeout"]
     assert timeouts == (2001, 1500, 1001)
-
-
-# -- again
-
-
-def test_identify_can_be_repeated_until_sub() -> None:
-    client = Stage().connect()
-    for _ in range(3):
-        client.send(identify())
-        client.expect(OK)
-    client.subscribe()
-    client.send(identify())
-    client.expect(error(b"E_INVALID cannot IDENTIFY in current state"), END)
-
-
-def test_a_second_identify_keeps_what_it_does_not_name() -> None:
-    client = Stage().connect()
-    negotiated(client, msg_timeout=1000, output_buffer_size=100, output_buffer_timeout=50, sample_rate=5)
-    again = negotiated(client)
-    assert (again["msg_timeout"], again["output_buffer_size"], again["output_buffer_timeout"]) == (1000, 100, 50)
-    assert again["sample_rate"] == 0, "but 0 is a sample rate"
-
-
-def test_names_are_those_of_the_last_identify() -> None:
-    stage = Stage()
-    client = stage.connect()
-    client.send(identify(client_id="a", hostname="b", user_agent="c"), identify(client_id="d"))
-    client.expect(OK, OK)
-    assert (seen(stage).client_id, seen(stage).hostname, seen(stage).user_agent) == ("d", "", "")
-
-
-def test_deliveries_time_out_as_the_first_identify_says_and_touch_grants_what_the_last_one_says() -> None:
-    stage = Stage()
-    client = stage.connect()
-    client.send(identify(msg_timeout=1000), identify(msg_timeout=5000), pub(b"a", b"b"))
-    client.expect(OK, OK, OK, OK)
-    client.subscribe(ready=2)
-    a, _ = client.expect(message(b"a"), message(b"b"))
-    client.send(b"TOUCH %s\n" % a.id)
-    stage.wait(1.2)
-    client.expect(message(b"b", attempts=2))
-    client.send(b"RDY 0\n")
-    stage.wait(3.7)
-    client.send(b"FIN %s\n" % a.id, b"FIN %s\n" % UNKNOWN_ID)
-    client.expect(error(b"E_FIN_FAILED FIN %s failed ID not in flight" % UNKNOWN_ID))
-
-
-def test_messages_are_sampled_as_the_first_identify_says() -> None:
-    random.seed(1)
-    for first, last, sampled in ((0, 1, False), (1, 0, True)):
-        stage = Stage()
-        client = stage.connect()
-        client.send(identify(sample_rate=first), identify(sample_rate=last))
-        client.expect(OK, OK)
-        client.subscribe(ready=2500)
-        client.send(pub(*[b"x"] * 500))
-        delivered = client.read().count(message(b"x"))
-        assert delivered < 50 if sampled else delivered == 500
-        assert seen(stage).sample_rate == last
-
-
-def test_heartbeats_come_as_the_first_identify_says() -> None:
-    stage = Stage()
-    client = stage.connect()
-    client.send(identify(heartbeat_interval=1000), identify(heartbeat_interval=10_000))
-    client.expect(OK, OK)
-    for _ in range(5):
-        stage.wait(1.01)
-        client.expect(HEARTBEAT)
-
-
-def test_heartbeats_turned_off_by_the_first_identify_stay_off() -> None:
-    stage = Stage()
-    client = stage.connect()
-    client.send(identify(heartbeat_interval=-1), identify(heartbeat_interval=5000))
-    client.expect(OK, OK)
-    for _ in range(3):
-        stage.wait(4.9)
-        client.expect()
-        client.send(b"NOP\n")
-
-
-def test_heartbeats_go_on_when_a_second_identify_turns_them_off() -> None:
-    stage = Stage()
-    client = stage.connect()
-    client.send(identify(heartbeat_interval=1000), identify(heartbeat_interval=-1))
-    client.expect(OK, OK)
-    for _ in range(5):
-        stage.wait(1.01)
-        client.expect(HEARTBEAT)
-
-
-def test_the_read_deadline_is_what_the_last_identify_says() -> None:
-    stage = Stage()
-    client = stage.connect()
-    client.send(identify(heartbeat_interval=10_000), identify(heartbeat_interval=2000))
-    client.expect(OK, OK)
-    stage.wait(3.9)
-    client.expect()
-    stage.wait(0.2)
-    client.expect(END)
-
-
-def test_it_is_said_ten_times_at_most() -> None:
-    """Reading one and its line in the log take long, and it is done for clients that have shown no secret."""
-    client = Stage().connect()
-    client.send(identify() * 100_000)
-    client.expect(*[OK] * 10, error(b"E_INVALID cannot IDENTIFY more than 10 times"), END)

@@ -217,7 +217,7 @@ class Counted(bytes):
         return got
 
 
-@pytest.mark.plain
+@pytest.mark.plain  # compiled, a slice of bytes does not go through their __getitem__
 @pytest.mark.parametrize("between", [b"NOP\n", b"REQ " + ID + b" 0\n", b"FIN " + ID + b"\r\n", b"FIN x\n"])
 def test_single_fins_among_other_commands_are_not_quadratic(between: bytes) -> None:
     data = Counted((FIN + between) * 2000)
@@ -227,7 +227,7 @@ def test_single_fins_among_other_commands_are_not_quadratic(between: bytes) -> N
     assert len(data) // 2 <= data.copied <= 30 * len(data)
 
 
-@pytest.mark.plain
+@pytest.mark.plain  # of what is compiled a profiler sees no calls
 @pytest.mark.parametrize(
     "data",
     [
@@ -258,7 +258,7 @@ def test_a_large_body_in_many_pieces_is_joined_a_few_times(data: bytes) -> None:
     assert 0 < joins <= 20
 
 
-@pytest.mark.plain
+@pytest.mark.plain  # of what is compiled a profiler sees no calls
 def test_an_mpub_of_many_small_messages_in_many_pieces_looks_at_each_message_once() -> None:
     sizes = [20 + n % 7 for n in range(20000)]
     data = mpub(*[b"x" * size for size in sizes])

@@ -1,0 +1,54 @@
+"""The body of a response to what we asked over HTTP, up to a size: whoever answers may be able to go on for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+from twisted.web.client import ResponseDone
+from twisted.web.http import PotentialDataLoss
+
+
+def read_body(response: Any, limit: int, too_long: type[Exception]) -> Deferred[bytes]:
+    """
+    The body of a response. `too_long`, as soon as there are more than `limit` bytes; any error of the connection.
+    Cancelling it ends the connection, which Twisted's readBody does not do.
+    """
+    body = _Body(limit, too_long)
+    response.deliverBody(body)
+    return body.whole
+
+
+class _Body(Protocol):
+    """Takes a body in."""
+
+    def __init__(self, limit: int, too_long: type[Exception]) -> None:
+        self.whole: Deferred[bytes] = Deferred(lambda _: self._break_off())
+        self._limit = limit
+        self._too_long = too_long
+        self._received = bytearray()
+
+    def dataReceived(self, data: bytes) -> None:
+        if self.whole.called:  # what was on its way when it was broken off
+            return
+        self._received += data
+        if len(self._received) > self._limit:
+            self._received.clear()
+            self.whole.errback(self._too_long(f"the answer has more than {self._limit} bytes"))
+            self._break_off()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self.whole.called:
+            return
+        # PotentialDataLoss: the answer said no length, and so it ends with the connection.
+        if isinstance(reason.value, ResponseDone | PotentialDataLoss):
+            self.whole.callback(bytes(self._received))
+        else:
+            self.whole.errback(reason)
+
+    def _break_off(self) -> None:
+        end = getattr(self.transport, "abortConnection", None) or getattr(self.transport, "loseConnection", None)
+        if end is not None:
+            end()
