@@ -82,28 +82,23 @@ class TurnReactor(EPollReactor):
         return self.timeout() if self.running else 0.0
 
     def doPoll(self, timeout: float | None) -> None:
-        selectables = self._selectables
         try:
-            events = self._poller.poll(0, len(selectables)) if timeout == 0 else self._wait(timeout)
+            events = self._poll_now() if timeout == 0 else self._wait(timeout)
         except OSError as error:
             if error.errno == errno.EINTR:
                 return
             raise
-        for descriptor, event in events:
-            selectable = selectables.get(descriptor)
-            if selectable is None:  # closed by one of those before it
-                continue
-            try:
-                if event == EPOLLIN:
-                    self._read(selectable)
-                else:
-                    self._doReadOrWrite(selectable, descriptor, event)  # type: ignore[no-untyped-call]
-            except BaseException:
-                _log.failure("the end of {selectable} failed", selectable=selectable)
+        self._handle(events)
         if self._ends:
+            if len(events) > 1:  # of many who wait for answers more have come by now, and a turn costs less for more
+                self._handle(self._poll_now())
             self._end()
 
     doIteration = doPoll
+
+    def _poll_now(self) -> list[tuple[int, int]]:
+        events: list[tuple[int, int]] = self._poller.poll(0, len(self._selectables))
+        return events
 
     def _wait(self, timeout: float | None) -> list[tuple[int, int]]:
         """What there is, or comes before `timeout` seconds are over."""
@@ -121,6 +116,20 @@ class TurnReactor(EPollReactor):
         is_short = self._may_spin and monotonic() - began <= SHORT_SECONDS
         self._short_waits = self._short_waits + 1 if is_short else 0
         return events
+
+    def _handle(self, events: list[tuple[int, int]]) -> None:
+        selectables = self._selectables
+        for descriptor, event in events:
+            selectable = selectables.get(descriptor)
+            if selectable is None:  # closed by one of those before it
+                continue
+            try:
+                if event == EPOLLIN:
+                    self._read(selectable)
+                else:
+                    self._doReadOrWrite(selectable, descriptor, event)  # type: ignore[no-untyped-call]
+            except BaseException:
+                _log.failure("the end of {selectable} failed", selectable=selectable)
 
     def _read(self, selectable: Any) -> None:
         """What fails in there ends this descriptor and nothing else, as in Twisted."""

@@ -90,6 +90,22 @@ def test_a_turn_ends_when_everything_was_read(house: House) -> None:
     assert house.turn() == []
 
 
+def test_a_turn_in_which_several_were_read_takes_what_came_meanwhile_once_more(house: House) -> None:
+    at_end = house.reactor.at_end
+
+    def read() -> None:
+        if len(house.notes) == 1:
+            at_end(house.note("end"))
+        house.one.other.send(b"m")
+
+    house.one.then = house.two.then = read
+    house.one.other.send(b"1")
+    house.two.other.send(b"2")
+    assert house.turn() == ["one reads 1", "two reads 2", "one reads mm", "end"]
+    assert house.turn() == ["end", "one reads m"], "one alone is not worth another look"
+    assert house.turn() == ["end", "one reads m"]
+
+
 def test_what_an_end_asks_for_waits_for_the_next_turn_which_reads_first(house: House) -> None:
     at_end = house.reactor.at_end
 
