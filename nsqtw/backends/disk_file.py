@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import resource
 from bisect import bisect_right
-from collections import OrderedDict
 from contextlib import suppress
+from itertools import islice
+from random import randrange
 from threading import Lock
 
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry
@@ -97,36 +98,34 @@ class LogFile:
 
 class OpenFiles:
     """
-    The descriptors of the files used last. Closing a file and opening it anew costs 100 us, more than a publish to it,
+    The descriptors of files that were used. Closing a file and opening it anew costs 100 us, more than a publish to it,
     so it is only done when descriptors run short. A new one has the lowest free number: one that is not below
     `plenty_below` tells that all below it are taken, and then some files are closed. The next ones fill the gaps, and
     tell nothing; so the files in use exceed `plenty_below` by a part that is the smaller the more are closed.
+
+    Which ones are closed is left to chance. Were it those that were not used for the longest time, who writes to a few
+    more topics than there are descriptors, to one after the other, would find every one of them closed.
     """
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._lock = Lock()
-        self._open: OrderedDict[LogFile, Descriptor] = OrderedDict()
+        self._open: dict[LogFile, Descriptor] = {}
         self.plenty_below = _descriptor_limit() * _SHARE[0] // _SHARE[1]
         """While new descriptors have lower numbers there are enough for everybody."""
 
     def find(self, file: LogFile) -> Descriptor | None:
-        """The descriptor of a file that is open."""
-        with self._lock:
-            descriptor = self._open.get(file)
-            if descriptor is not None:
-                self._open.move_to_end(file)
-            return descriptor
+        """The descriptor of a file that is open. Needs no lock: it is one step."""
+        return self._open.get(file)
 
     def open(self, file: LogFile, *, create: bool = False) -> Descriptor:
         """Open a file. OSError if that fails."""
         descriptor = Descriptor(self._files, self._files.open(file.path, create=create))
+        evicted: list[Descriptor] = []
         with self._lock:
-            self._open[file] = descriptor
-            evicted: list[Descriptor] = []
             if descriptor.fd >= self.plenty_below:
-                while len(evicted) < _CLOSED_AT_ONCE and len(self._open) > KEPT_OPEN:
-                    evicted.append(self._open.popitem(last=False)[1])
+                evicted = self._take_some()
+            self._open[file] = descriptor
         # They are let go of after the lock: closing may take a while.
         del evicted
         return descriptor
@@ -136,6 +135,14 @@ class OpenFiles:
         with self._lock:
             descriptor = self._open.pop(file, None)
         del descriptor
+
+    def _take_some(self) -> list[Descriptor]:
+        """Some of those that need not be kept open; whoever lets go of them closes them."""
+        count = min(_CLOSED_AT_ONCE, len(self._open) + 1 - KEPT_OPEN)
+        if count <= 0:
+            return []
+        start = randrange(len(self._open) - count + 1)
+        return [self._open.pop(file) for file in list(islice(self._open, start, start + count))]
 
 
 def _descriptor_limit() -> int:

@@ -225,6 +225,16 @@ def test_files_leave_descriptors_for_connections_however_many_there_are(
     assert open_files.plenty_below <= highest < descriptors.for_connections
 
 
+def test_of_a_few_more_files_than_descriptors_that_are_used_in_turn_most_are_open() -> None:
+    """If those used longest ago were closed, it would be none."""
+    open_files = OpenFiles(NumberedFiles())
+    open_files.plenty_below = 2 * KEPT_OPEN
+    files = [LogFile(str(number), number, 0, 0) for number in range(2 * KEPT_OPEN + KEPT_OPEN // 2)]
+    for _ in range(5):
+        missed = [file for file in files if open_files.find(file) is None and open_files.open(file)]
+    assert 0 < len(missed) < len(files) / 2
+
+
 def test_the_tail_is_all_that_is_read_at_open(tmp_path: Path) -> None:
     """
     The index files say where it begins and where any sequence is. Missing or wrong they cost time: what is
