@@ -67,7 +67,6 @@ class TurnReactor(EPollReactor):
                     self.doPoll(self._wait_until_due())
             except BaseException:
                 _log.failure("a turn of the reactor failed")
-        _log.info("Main loop terminated.")
 
     def _wait_until_due(self) -> float | None:
         """Do what is due; how long the poll after it may wait."""
