@@ -22,6 +22,8 @@ from nsqtw.backends.files import Files
 
 INDEX_BYTES = 256 * 1024
 """An index has an entry for about every so many bytes."""
+AHEAD_FROM = 4 * 1024 * 1024
+"""A file that is larger gets space ahead (`disk_writer`)."""
 
 KEPT_OPEN = 256
 """Files that may be open whoever else needs descriptors."""
@@ -53,6 +55,7 @@ class LogFile:
     """What is known of one log file. Identity counts: a file that was rewritten is another `LogFile`."""
 
     __slots__ = (
+        "ahead_to",
         "damaged",
         "examined",
         "first",
@@ -82,12 +85,19 @@ class LogFile:
         """Places where no good record is, already reported, and where to go on."""
         self.recycled = False
         """Older content may follow after `size`."""
+        self.ahead_to = AHEAD_FROM
+        """Up to here there is space, or need be none yet."""
         self.sealed = False
         """Never to be written again: an fsync failed, or what a failed write left could not be cut off."""
         self.gone = False
         """No longer part of the log: the path may mean another file."""
         self.examined: int | None = None
         """How many sequences were wanted when the file was last found not worth rewriting."""
+
+    @property
+    def is_longer(self) -> bool:
+        """Whether it has more on disk than readers look at: older content, or space that was kept ahead."""
+        return self.recycled or self.ahead_to > AHEAD_FROM
 
     def place(self, sequence: int) -> Entry:
         """The last known record that does not start above `sequence`, or the start of the file."""

@@ -10,8 +10,9 @@ what a crash left of a roll, and is removed.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
-from nsqtw.backends.disk_file import INDEX_BYTES, Descriptor, LogFile, OpenFiles
+from nsqtw.backends.disk_file import AHEAD_FROM, INDEX_BYTES, Descriptor, LogFile, OpenFiles
 from nsqtw.backends.disk_format import (
     HEADER_BYTES,
     HIGHEST,
@@ -79,6 +80,9 @@ def _recover(log: Log, file: LogFile) -> bool:
             log.files.truncate(descriptor.fd, file.size)
         except OSError:
             file.sealed = True
+    elif file.size > AHEAD_FROM:
+        with suppress(OSError):  # space that was kept ahead, and is not in the way
+            log.files.truncate(descriptor.fd, file.size)
     return True
 
 

@@ -5,6 +5,10 @@ back. Between them the backend may sync.
 What belongs to one file is one gathered write. After a failed write the file is cut back to its last good end,
 which works on a full disk too; when even that fails, or after a failed fsync, the file is sealed: it keeps what
 readers saw of it, and the next commit opens a new one.
+
+A file that grows large is given space ahead, an eighth of what it has: a write that has to find space for each of its
+pages takes 26 us for 100 KB, one that has it takes 19. The end of the file stays where it is, so nobody sees that. What
+is left over is given back when the file is full, and when the log is closed or opened.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from nsqtw.backends.disk_file import INDEX_BYTES, Descriptor, LogFile
+from nsqtw.backends.disk_file import AHEAD_FROM, INDEX_BYTES, Descriptor, LogFile
 from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Entry, encode_head, encode_header
 from nsqtw.backends.disk_log import Log
 from nsqtw.backends.files import write_all
@@ -21,6 +25,8 @@ from nsqtw.errors import BackendError
 
 _UNSAVED_ENTRIES = 16
 """The index file is written when it lacks so many entries: once for 4 MB."""
+_AHEAD_SHARE = 8
+_MOST_AHEAD = 4 * 1024 * 1024
 
 
 class Growth:
@@ -79,7 +85,7 @@ class LogWriter:
         for growth in growths:
             if growth.buffers:
                 self._write(growth)
-            if growth.file.recycled and growth is not growths[-1]:
+            if growth.file.is_longer and growth is not growths[-1]:
                 # Before there is a next file: who finds one takes what stands here at the end for damage.
                 self._cut(growth.file, growth.size)
         return growths
@@ -124,9 +130,9 @@ class LogWriter:
         self._growths.clear()
 
     def close(self) -> None:
-        """Cut off what the last file had before it was recycled, and save its index."""
+        """Cut off what the last file has beyond its end, and save its index."""
         for file in self._log.log_files[-1:]:
-            if file.recycled and not file.sealed:
+            if file.is_longer and not file.sealed:
                 with suppress(OSError):
                     self._cut(file, file.size)
             self._log.save_index(file)
@@ -141,7 +147,18 @@ class LogWriter:
         file = growth.file
         descriptor = self._open_new(file) if growth.is_new else self._log.descriptor(file)
         assert descriptor is not None, "the last file of a log is never replaced"
+        if growth.size > file.ahead_to:
+            self._keep_space(descriptor, growth)
         write_all(self._log.files, descriptor.fd, growth.buffers, file.size)
+
+    def _keep_space(self, descriptor: Descriptor, growth: Growth) -> None:
+        """For what is written now, and for some of what comes next; a file that is used again has it."""
+        file = growth.file
+        ahead = min(growth.size // _AHEAD_SHARE, _MOST_AHEAD, max(0, self._limit - growth.size))
+        file.ahead_to = growth.size + ahead
+        if not file.recycled:
+            with suppress(OSError):  # if there is none, the write tells
+                self._log.files.allocate(descriptor.fd, file.size, file.ahead_to - file.size)
 
     def _open_new(self, file: LogFile) -> Descriptor:
         """A finished file that waits for reuse, else a new one."""
@@ -162,6 +179,7 @@ class LogWriter:
         if descriptor is not None:
             self._log.files.truncate(descriptor.fd, size)
         file.recycled = False
+        file.ahead_to = max(size, AHEAD_FROM)
 
     def _remove(self, file: LogFile) -> None:
         file.gone = True

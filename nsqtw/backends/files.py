@@ -7,9 +7,10 @@ keeps a record from which any crash can be played again.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from secrets import randbits
 
@@ -19,6 +20,24 @@ _RANDOM_BITS = 63
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _MOST_BUFFERS = 1024  # what one system call takes (IOV_MAX)
 _sync = getattr(os, "fdatasync", os.fsync)
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE in Linux's <linux/falloc.h>
+
+
+def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
+    """
+    Linux's call, where there is one. Python has only posix_fallocate, which makes the file longer, and writes zeros
+    where the file system cannot keep space.
+    """
+    try:
+        call = ctypes.CDLL(None, use_errno=True).fallocate64
+    except (OSError, AttributeError):
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    found: Callable[[int, int, int, int], int] = call
+    return found
+
+
+_fallocate = _find_fallocate()
 
 
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
@@ -44,7 +63,14 @@ class Files:
         return os.pwritev(fd, buffers, position)
 
     def truncate(self, fd: int, size: int) -> None:
+        """Also gives back what `allocate` has kept beyond `size`."""
         os.ftruncate(fd, size)
+
+    def allocate(self, fd: int, position: int, size: int) -> None:
+        """Keep space for `size` bytes from `position` on. The file becomes no longer. Does nothing on some systems."""
+        if _fallocate is not None and _fallocate(fd, _KEEP_SIZE, position, size):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
     def sync(self, fd: int) -> None:
         """Return when content and size of the file are on stable storage."""

@@ -138,6 +138,10 @@ class FaultyFiles(Files):
         super().truncate(fd, size)
         self._note(Step("truncate", file=self._numbers[fd], position=size))
 
+    def allocate(self, fd: int, position: int, size: int) -> None:
+        self._meet("allocate")
+        super().allocate(fd, position, size)
+
     def sync(self, fd: int) -> None:
         self._meet("sync")
         self._note(Step("sync", file=self._numbers[fd]))
