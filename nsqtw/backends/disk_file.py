@@ -13,8 +13,7 @@ from __future__ import annotations
 import resource
 from bisect import bisect_right
 from contextlib import suppress
-from itertools import islice
-from random import randrange
+from random import choice
 from threading import Lock
 
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry
@@ -121,6 +120,9 @@ class OpenFiles:
         self._files = files
         self._lock = Lock()
         self._open: dict[LogFile, Descriptor] = {}
+        self._order: list[LogFile] = []
+        """The same files; `_places` tells where in here. The last one takes the place of one that goes."""
+        self._places: dict[LogFile, int] = {}
         self.plenty_below = _descriptor_limit() * _SHARE[0] // _SHARE[1]
         """While new descriptors have lower numbers there are enough for everybody."""
 
@@ -135,6 +137,9 @@ class OpenFiles:
         with self._lock:
             if descriptor.fd >= self.plenty_below:
                 evicted = self._take_some()
+            if file not in self._open:
+                self._places[file] = len(self._order)
+                self._order.append(file)
             self._open[file] = descriptor
         # They are let go of after the lock: closing may take a while.
         del evicted
@@ -143,16 +148,20 @@ class OpenFiles:
     def forget(self, file: LogFile) -> None:
         """The file is not needed open any more."""
         with self._lock:
-            descriptor = self._open.pop(file, None)
+            descriptor = self._take(file) if file in self._open else None
         del descriptor
 
     def _take_some(self) -> list[Descriptor]:
         """Some of those that need not be kept open; whoever lets go of them closes them."""
         count = min(_CLOSED_AT_ONCE, len(self._open) + 1 - KEPT_OPEN)
-        if count <= 0:
-            return []
-        start = randrange(len(self._open) - count + 1)
-        return [self._open.pop(file) for file in list(islice(self._open, start, start + count))]
+        return [self._take(choice(self._order)) for _ in range(count)]
+
+    def _take(self, file: LogFile) -> Descriptor:
+        place, last = self._places.pop(file), self._order.pop()
+        if last is not file:
+            self._order[place] = last
+            self._places[last] = place
+        return self._open.pop(file)
 
 
 def _descriptor_limit() -> int:

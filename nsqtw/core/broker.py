@@ -279,13 +279,25 @@ class Broker:
     def begin_save(self, now: float) -> Save:
         """
         What changed since the last time, as a job for the writer thread, as much as a turn has time for; then
-        `end_save`. One at a time. If it breaks, that is raised, and the save has failed: all is there for the next one.
+        `end_save`. One at a time. If it breaks, that is raised, and the save has failed: who waits is told so, and all
+        is there for the next one.
         """
+        save = Save(Cut(), None)
+        try:
+            self._collect(save, now)
+        except Exception as error:
+            self._part_waiters += self._save_waiters
+            self._save_waiters = []
+            self.end_save(save, BackendError(f"{type(error).__name__}: {error}"))
+            raise
+        return save
+
+    def _collect(self, save: Save, now: float) -> None:
         if not self._left_to_save or (self._save_waiters and not self._part_waiters):
             self._begin_cut(now)
         is_waited_for = bool(self._part_waiters)
         touched = self._take_touched()
-        save = Save(Cut(), self._blocks_to_reserve())
+        save.reserve = self._blocks_to_reserve()
         if not self._left_to_save:
             self._take_last_part(save)
         save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
@@ -296,12 +308,10 @@ class Broker:
         try:
             for topic in touched:
                 self._save_topic(topic, save, now)
-        except Exception as error:
+        except Exception:
             for topic in touched:
-                topic.end_of_save(failed=True)
-            self.end_save(save, BackendError(f"{type(error).__name__}: {error}"))
+                self._end_save_of(topic, failed=True)
             raise
-        return save
 
     def _save_topic(self, topic: Topic, save: Save, now: float) -> None:
         if topic.log.is_in_memory:
@@ -358,8 +368,16 @@ class Broker:
             self.naming.written(error or save.names_error)
         for saved in save.cut.topics:
             if saved.name in self.topics:
-                self.topics[saved.name].end_of_save(failed=error is not None)
+                self._end_save_of(self.topics[saved.name], failed=error is not None)
         self._answer(save.waiters, error)
+
+    def _end_save_of(self, topic: Topic, *, failed: bool) -> None:
+        """Whatever breaks in there, the others come to their end, and this one is saved again."""
+        try:
+            topic.end_of_save(failed=failed)
+        except Exception:
+            self.log("critical", "TOPIC({topic}): ending its save failed", topic=topic.name)
+            topic.touch()
 
     def stop(self, now: float) -> None:
         """Take nothing more; write out what is held back in memory. The last cut comes after this."""

@@ -60,6 +60,11 @@ class Flight:
         """Why nothing could."""
         self.began = 0.0
 
+    def failed(self, error: BackendError) -> dict[IBackendQueue, BackendError]:
+        """What `commit` returns when nothing could be stored."""
+        self.refusal = error if self.is_probe else None
+        return {queue: error for writes in self.writes.values() for queue, _ in writes}
+
     def commit(self, log: OperatorLog) -> dict[IBackendQueue, BackendError]:
         """Store it. Returns the queues that failed."""
         failed: dict[IBackendQueue, BackendError] = {}

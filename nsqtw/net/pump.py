@@ -177,7 +177,11 @@ class Pump:
     def _fly(self, now: float) -> None:
         if not self._flying and (flight := self._broker.flights.begin(now)) is not None:
             self._flying = True
-            self._writer.commit(flight, self._landed)
+            try:
+                self._writer.commit(flight, self._landed)
+            except Exception as error:  # no thread can be started
+                _log.failure("a flight could not begin")
+                self._landed(flight, flight.failed(BackendError(f"{error}")))
 
     def _landed(self, flight: Flight, failed: dict[IBackendQueue, BackendError]) -> None:
         self._flying = False
@@ -204,13 +208,26 @@ class Pump:
                 self._must_rest = True
                 self._end_save(failed=True)
             else:
-                self._saving, self._must_rest = True, False
-                self._writer.save(save, self._saved)
+                self._give(save)
+
+    def _give(self, save: Save) -> None:
+        self._saving, self._must_rest = True, False
+        try:
+            self._writer.save(save, self._saved)
+        except Exception as error:  # no thread can be started
+            _log.failure("a save could not be given to the writer")
+            self._must_rest = True
+            self._saved(save, BackendError(f"{error}"))
 
     def _saved(self, save: Save, error: BackendError | None) -> None:
         self._saving = False
-        self._broker.end_save(save, error)
-        self._end_save(failed=error is not None)
+        failed = error is not None
+        try:
+            self._broker.end_save(save, error)
+        except Exception:
+            _log.failure("the end of a save failed")
+            failed = True
+        self._end_save(failed=failed)
 
     def _end_save(self, *, failed: bool) -> None:
         """Go on after a save, or be done if it was the last one."""

@@ -5,8 +5,9 @@ Theory of operation. Twisted's reactor sets a logging context around each event,
 be done when all that can be read was read is a timed call like any other: made, sorted, looked at and dropped. To a
 broker that answers single messages the two cost 7 us of the 49 that a message took. So here an event goes straight to
 its descriptor, and what is to be done at the end of a turn (`nsqtw.net.turns.end_of_turn`) waits in a list. Timed calls
-are looked for once a turn. All else is Twisted's. On Twisted's own reactors everything works as well: tests use them,
-and `twistd --reactor`.
+are looked for once a turn, and only when one can be due: Twisted's `runUntilCurrent` is called when there is a new
+call, one from a thread, one whose time has come, or the reactor stops. All else is Twisted's. On Twisted's own reactors
+everything works as well: tests use them, and `twistd --reactor`.
 
 Going to sleep and being woken takes longer than a small turn, for the one who wakes as well (10 us each on a virtual
 machine). A client that waits for each answer sends the next command a moment after it. So after a few waits that were
@@ -19,7 +20,6 @@ This module is hot, once per event and turn.
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Callable
 from select import EPOLLIN
@@ -30,6 +30,8 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.main import installReactor
 from twisted.logger import Logger
 
+from nsqtw.net.cores import cores
+
 SPIN_SECONDS = 30e-6
 SHORT_SECONDS = 60e-6
 """Of a wait in which both sides slept and were woken; without that it is half as long."""
@@ -37,6 +39,7 @@ SHORT_WAITS = 4
 """So many in a row, and the next one is expected to be short, too. Of a consumer's FIN and the next message, which
 come in turn, one takes long."""
 _LONGEST_SECONDS = 1000.0
+"""epoll counts milliseconds in 32 bits."""
 
 _log = Logger()
 
@@ -50,7 +53,7 @@ class TurnReactor(EPollReactor):
         self._ends: list[Callable[[], object]] = []
         self._short_waits = 0
         """How many waits in a row were short."""
-        self._may_spin = len(os.sched_getaffinity(0)) > 1
+        self._may_spin = cores() > 1
         super().__init__()  # type: ignore[no-untyped-call]
 
     def at_end(self, call: Callable[[], object]) -> None:

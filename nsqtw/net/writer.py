@@ -78,8 +78,9 @@ class WriterThread:
 
     def _submit(self, job: Callable[[], None]) -> None:
         if self._thread is None:  # not before there is something to do: a process may fork once more before
-            self._thread = Thread(target=self._work, name="nsqtw-writer", daemon=True)
-            self._thread.start()
+            thread = Thread(target=self._work, name="nsqtw-writer", daemon=True)
+            thread.start()
+            self._thread = thread
         self._jobs.put(job)
 
     def _work(self) -> None:

@@ -235,6 +235,24 @@ def test_of_a_few_more_files_than_descriptors_that_are_used_in_turn_most_are_ope
     assert 0 < len(missed) < len(files) / 2
 
 
+def test_those_that_stay_open_are_as_many_as_may_whatever_is_forgotten_meanwhile() -> None:
+    numbers = NumberedFiles()
+    open_files = OpenFiles(numbers)
+    open_files.plenty_below = 0
+    files = [LogFile(str(number), number, 0, 0) for number in range(4 * KEPT_OPEN)]
+    for number, file in enumerate(files):
+        open_files.open(file)
+        if number % 3 == 0:
+            open_files.forget(files[number // 2])
+        found = [one for one in files if open_files.find(one) is not None]
+        assert len(found) == len(numbers.in_use) <= KEPT_OPEN
+    open_files.open(file)
+    assert len(numbers.in_use) <= KEPT_OPEN
+    for file in files:
+        open_files.forget(file)
+    assert not numbers.in_use
+
+
 def test_the_tail_is_all_that_is_read_at_open(tmp_path: Path) -> None:
     """
     The index files say where it begins and where any sequence is. Missing or wrong they cost time: what is

@@ -65,6 +65,7 @@ class Poller:
         self._poller = poller
         self._waits = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
         self._begun = self._waited = self._computed = 0.0
+        self._may_look_again = False
         self._turns = array("d")
         self._collections: list[tuple[int, float]] = []
         self._collecting = self._collection_begun = 0.0
@@ -73,20 +74,30 @@ class Poller:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._poller, name)
 
-    def poll(self, *given: Any) -> Any:
-        """A turn ends, and after the wait the next one begins."""
-        if self._begun:
-            seconds = time.monotonic() - self._begun - (self._waited_for_a_core() - self._waited)
-            cpu = time.thread_time() - self._computed
-            if seconds > _NOTHING_SECONDS:
-                self._turns.extend((self._begun, seconds, cpu, self._collecting))
+    def poll(self, timeout: float, most: int) -> Any:
+        """A turn ends, and after the wait the next one begins. A turn's second look (`net.reactor`) is a part of it."""
+        if timeout == 0 and self._may_look_again:
+            self._may_look_again = False
+            return self._poller.poll(timeout, most)
+        self._end_turn()
+        found: Any = ()
         try:
-            return self._poller.poll(*given)
+            found = self._poller.poll(timeout, most)
+            return found
         finally:
+            self._may_look_again = len(found) > 1
             self._collecting = 0.0
             self._waited = self._waited_for_a_core()
             self._computed = time.thread_time()
             self._begun = time.monotonic()
+
+    def _end_turn(self) -> None:
+        if not self._begun:
+            return
+        seconds = time.monotonic() - self._begun - (self._waited_for_a_core() - self._waited)
+        if seconds > _NOTHING_SECONDS:
+            cpu = time.thread_time() - self._computed
+            self._turns.extend((self._begun, seconds, cpu, self._collecting))
 
     def leave(self, file: Path) -> None:
         """Write down what was noted, for `read`."""

@@ -105,9 +105,36 @@ def test_a_save_whose_names_break_leaves_all_for_the_next_one(monkeypatch: pytes
         broken.setattr(Topic, "named", fail)
         with pytest.raises(ZeroDivisionError):
             world.begin_save()
+    [error] = waited
+    assert isinstance(error, BackendError)
+    assert not world.broker.health.is_good
     world.save()
-    assert waited == [None]
+    assert world.broker.health.is_good
     assert world.written[-1] == [NamedTopic("a")]
+
+
+@pytest.mark.plain  # what breaks is a method of the core
+def test_a_topic_whose_save_does_not_end_keeps_no_other_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    for name in ("a", "b", "c"):
+        world.put(b"x", topic=name)
+    world.turn()
+    waited: list[Exception | None] = []
+    world.broker.save(waited.append)
+    ended: list[str] = []
+    end_of_save = Topic.end_of_save
+
+    def fail(self: Topic, *, failed: bool) -> None:
+        if self.name == "a":
+            raise ZeroDivisionError
+        ended.append(self.name)
+        end_of_save(self, failed=failed)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Topic, "end_of_save", fail)
+        world.save()
+    assert (waited, ended) == ([None], ["b", "c"])
+    assert list(world.broker.touched) == [world.topic("a")], "it is saved again"
 
 
 def test_births_and_deaths_are_said() -> None:

@@ -332,6 +332,64 @@ def test_stopping_waits_for_flights(house: House) -> None:
     assert stopped == [None]
 
 
+@pytest.fixture
+def without_threads(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
+    """Nothing can be given to the writer."""
+
+    def fail(*given: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(house.writer, "save", fail)
+    monkeypatch.setattr(house.writer, "commit", fail)
+    return house
+
+
+def test_a_save_that_cannot_be_given_away_has_failed_and_is_tried_again(
+    without_threads: House, monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]
+) -> None:
+    house, answers = without_threads, list[Exception | None]()
+    house.world.topic()
+    house.broker.save(answers.append)
+    house.pump.wake()
+    for _ in range(5):
+        house.turn()
+    assert [str(error) for error in answers] == ["can't start new thread"]
+    assert len(logged_failures) == 1
+    logged_failures.clear()
+    monkeypatch.undo()
+    monkeypatch.setattr(house.pump, "now", lambda: house.world.now + house.reactor.seconds())
+    house.reactor.advance(SAVE_SECONDS)
+    assert len(house.writer.saves) == 1
+
+
+def test_a_flight_that_cannot_be_given_away_has_failed(without_threads: House, logged_failures: list[LogEvent]) -> None:
+    house, answers = without_threads, list[Exception | None]()
+    house.world.topic().durability = "fsync"
+    for _ in range(2):
+        house.world.topic().put([b"a"], 0, answers.append)
+        house.pump.wake()
+        house.turn()
+        house.turn()
+    assert [str(error) for error in answers] == ["can't start new thread"] * 2
+    logged_failures.clear()
+
+
+def test_a_stop_ends_without_a_writer_or_where_the_end_of_a_save_breaks(
+    without_threads: House, monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]
+) -> None:
+    house = without_threads
+    house.world.topic()
+
+    def fail(*given: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(type(house.broker.naming), "written", fail)
+    stopped: list[None] = []
+    house.pump.stop().addCallback(stopped.append)
+    assert stopped == [None]
+    logged_failures.clear()
+
+
 def test_a_save_that_was_on_its_way_does_not_end_a_stop_that_waits_for_a_flight(house: House) -> None:
     """Else what class memory owes would never be stored."""
     answers: list[Exception | None] = []

@@ -211,6 +211,7 @@ class Waits:
         self.comes_at = 0.0
         self.slept = 0
         self.asked = 0
+        self.timeouts: list[float] = []
 
     def after(self, seconds: float) -> None:
         self.comes_at = self.now + seconds
@@ -221,6 +222,7 @@ class Waits:
             self.asked += 1
             return [(0, 0)] if self.now >= self.comes_at else []
         self.slept += 1
+        self.timeouts.append(timeout)
         self.now = max(self.now, self.comes_at)
         return [(0, 0)]
 
@@ -237,6 +239,7 @@ def waits(house: House, monkeypatch: pytest.MonkeyPatch) -> Waits:
 def wait(house: House, waits: Waits, seconds: float) -> tuple[bool, bool]:
     """Something comes after that time: whether the reactor asked for it meanwhile, and whether it slept."""
     waits.slept = waits.asked = 0
+    waits.timeouts.clear()
     waits.after(seconds)
     assert house.reactor._wait(None) == [(0, 0)]
     return bool(waits.asked), bool(waits.slept)
@@ -268,6 +271,21 @@ def test_short_and_long_waits_in_turn_are_slept(house: House, waits: Waits) -> N
         assert wait(house, waits, seconds) == SLEEPS
 
 
+def test_after_asking_in_vain_a_timer_is_not_slept_through(house: House, waits: Waits) -> None:
+    for _ in range(SHORT_WAITS):
+        wait(house, waits, SHORT)
+    waits.timeouts.clear()
+    waits.after(1.0)
+    house.reactor._wait(0.5)
+    assert waits.timeouts == [0.5]
+
+
+@pytest.mark.parametrize(("count", "asks"), [(0.5, False), (1.0, False), (1.5, True), (2.0, True)])
+def test_only_with_more_than_one_core(count: float, asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reactor_module, "cores", lambda: count)
+    assert TurnReactor()._may_spin is asks
+
+
 def test_on_a_single_core_nobody_is_kept_from_it(house: House, waits: Waits) -> None:
     house.reactor._may_spin = False
     for _ in range(3 * SHORT_WAITS):
@@ -294,6 +312,48 @@ def test_a_loop_does_what_is_due_and_what_others_ask_for_and_ends(logged_failure
     assert notes == ["timed", "end", "threaded"]
     assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
     logged_failures.clear()
+
+
+class Scripted(TurnReactor):
+    """Notes how long each poll may wait, and ends after so many."""
+
+    def __init__(self, polls: int) -> None:
+        super().__init__()
+        self.timeouts: list[float | None] = []
+        self.left = polls
+
+    def doPoll(self, timeout: float | None) -> None:
+        if self.running:
+            self.timeouts.append(timeout)
+            self.left -= 1
+            if not self.left:
+                self.stop()
+        super().doPoll(0.0)
+
+
+def test_a_poll_waits_for_nothing_while_an_end_asks_for_another() -> None:
+    for delay in (None, 5.0):
+        reactor = Scripted(4)
+        if delay is not None:
+            reactor.callLater(delay, int)
+
+        def end(reactor: Scripted = reactor) -> None:
+            reactor.at_end(end)
+
+        reactor.callWhenRunning(end)
+        reactor.run(installSignalHandlers=False)
+        assert reactor.timeouts[1:] == [0.0] * 3
+
+
+def test_a_poll_waits_for_the_next_timer_and_never_too_long_for_epoll() -> None:
+    reactor = Scripted(3)
+    reactor.callLater(60 * 86400, int)
+    reactor.run(installSignalHandlers=False)
+    assert reactor.timeouts[1:] == [1000.0] * 2
+    reactor = Scripted(3)
+    reactor.callLater(5, int)
+    reactor.run(installSignalHandlers=False)
+    assert all(timeout is not None and 4 < timeout <= 5 for timeout in reactor.timeouts[1:])
 
 
 def test_a_turn_that_breaks_is_logged_and_the_next_one_comes(
