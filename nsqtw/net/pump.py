@@ -118,7 +118,9 @@ class Pump:
         return stopped
 
     def _save_all(self, now: float) -> None:
-        """The last thing before the end."""
+        """The last thing before the end, once: a flight that cannot be given away lands before `stop` goes on."""
+        if self._is_last_save_due:
+            return
         self._is_last_save_due = True
         self._broker.stop(now)
         self._broker.save(lambda error: None)

@@ -390,6 +390,26 @@ def test_a_stop_ends_without_a_writer_or_where_the_end_of_a_save_breaks(
     logged_failures.clear()
 
 
+def test_a_stop_whose_flight_cannot_be_given_away_says_once_that_it_closes(
+    without_threads: House, monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]
+) -> None:
+    house, answers, stops = without_threads, list[Exception | None](), list[float]()
+    house.world.topic().durability = "fsync"
+    house.world.topic().put([b"a"], 0, answers.append)
+    stop = type(house.broker).stop
+
+    def noted(self: Broker, now: float) -> None:
+        stops.append(now)
+        stop(self, now)
+
+    monkeypatch.setattr(type(house.broker), "stop", noted)
+    stopped: list[None] = []
+    house.pump.stop().addCallback(stopped.append)
+    assert (len(stops), stopped) == (1, [None])
+    assert [str(error) for error in answers] == ["can't start new thread"]
+    logged_failures.clear()
+
+
 def test_a_save_that_was_on_its_way_does_not_end_a_stop_that_waits_for_a_flight(house: House) -> None:
     """Else what class memory owes would never be stored."""
     answers: list[Exception | None] = []
