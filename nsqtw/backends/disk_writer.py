@@ -85,9 +85,8 @@ class LogWriter:
         for growth in growths:
             if growth.buffers:
                 self._write(growth)
-            if growth.file.is_longer and growth is not growths[-1]:
-                # Before there is a next file: who finds one takes what stands here at the end for damage.
-                self._cut(growth.file, growth.size)
+            if growth is not growths[-1]:
+                self._finish(growth)
         return growths
 
     def publish(self) -> None:
@@ -136,6 +135,17 @@ class LogWriter:
                 with suppress(OSError):
                     self._cut(file, file.size)
             self._log.save_index(file)
+
+    def _finish(self, growth: Growth) -> None:
+        """
+        Leave nothing behind the end of a file that is full, before there is a next one: who finds that takes older
+        content for damage. Space that was kept ahead does no harm, and no publish is refused for it.
+        """
+        if growth.file.recycled:
+            self._cut(growth.file, growth.size)
+        elif growth.file.is_longer:
+            with suppress(OSError):
+                self._cut(growth.file, growth.size)
 
     def _new_growth(self, first: int) -> Growth:
         put_total = self._growths[-1].put_total if self._growths else self._log.put_total

@@ -79,6 +79,15 @@ def test_what_is_left_over_is_given_back_at_the_end_of_the_file_and_of_the_log(
     assert not files.space_to
 
 
+def test_no_publish_is_refused_because_space_cannot_be_given_back(tmp_path: Path, files: NotedFiles) -> None:
+    path = DataPath(tmp_path, LIMIT, files)
+    fill(path, 0, 4 * LARGE)
+    files.fail("truncate", errno.EIO)
+    fill(path, 4 * LARGE, 1)
+    assert path.sequences() == list(range(4 * LARGE + 1))
+    assert len(path.logs()) == 2
+
+
 def test_a_file_does_not_get_space_beyond_its_limit(tmp_path: Path, files: NotedFiles) -> None:
     path = DataPath(tmp_path, LIMIT, files)
     fill(path, 0, 4 * LARGE)
