@@ -84,7 +84,7 @@ IS_COMPILED = os.environ.get("NSQTW_COMPILE") == "1"
 COMPILED = """
     core/agenda core/broker core/caps core/channel core/consumer core/cursor core/directory core/dropped core/fleeting
     core/flight core/health core/held_clock core/in_flight core/intake core/late core/log core/naming core/position
-    core/reading core/retention core/runs core/segment core/topic core/unreleased core/wall
+    core/reading core/retention core/runs core/saves core/segment core/topic core/unreleased core/wall
     protocols/arrival protocols/frames protocols/mpub protocols/replies protocols/v2 protocols/v2_codec
     protocols/v2_half protocols/v2_publish protocols/v2_subscriber
 """.split()

@@ -201,6 +201,17 @@ class ICountedQueue(Interface):
         """
 
 
+class IFreeingQueue(Interface):
+    """
+    What an IBackendQueue may provide besides: it can tell that there is nothing to free, which spares finding out what
+    is still wanted of it.
+    """
+
+    may_free: bool = Attribute(
+        "Whether `trim`, whatever it is given, could free something now. Asked where it is called."
+    )
+
+
 class IPositions(Interface):
     """
     Where every cursor stands. One for a broker; written by the writer thread, one `Cut` at a time.

@@ -78,8 +78,8 @@ class Life:
         while (flight := broker.flights.begin(now)) is not None:
             broker.flights.end(flight, flight.commit(log), now)
         broker.serve(now)
-        save = broker.begin_save(now)
-        broker.end_save(save, perform(save, storage.positions, log, partial(write_names, storage.metadata_path)))
+        save = broker.saves.begin(now)
+        broker.saves.end(save, perform(save, storage.positions, log, partial(write_names, storage.metadata_path)))
 
     def stop(self) -> dict[str, int]:
         """The durable topics there were, and how many messages each has ever had."""

@@ -10,7 +10,8 @@ Whatever else is in the data path is left alone. No topic's directory has a dot 
 `a.deleted.1` has the directory `a%2Edeleted%2E1`.
 
 The parts: `disk_log` is what is shared; `disk_recovery` opens it, `disk_writer` appends, `disk_reader` reads,
-`disk_trim` frees, `disk_space` keeps a reserve, `disk_sync` remembers what is not on stable storage.
+`disk_trim` frees, `disk_space` keeps a reserve, `disk_sync` remembers what is not on stable storage, `volume` is the
+file system below.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from nsqtw.backends.disk_sync import Unsynced
 from nsqtw.backends.disk_trim import LogTrim, Spares
 from nsqtw.backends.disk_writer import LogWriter
 from nsqtw.backends.files import Files, backend_error, write_all
+from nsqtw.backends.volume import Volume
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
-from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, ICountedQueue, Report
+from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, ICountedQueue, IFreeingQueue, Report
 from nsqtw.names import directory_name, name_of_directory
 
 PROBE_FILE = "probe.tmp"
@@ -73,7 +75,8 @@ class DiskBackend:
         self.report = report
         self.files = files or Files()
         self.open_files = OpenFiles(self.files)
-        self.unsynced = Unsynced(self.files)
+        self._volume = Volume(self.files, directory)
+        self.unsynced = Unsynced(self.files, self._volume)
         self.spares = Spares()
         self._reserve = Reserve(self.files, directory, self.spares)
         self._queues: dict[str, DiskQueue] = {}
@@ -128,16 +131,16 @@ class DiskBackend:
                 queue.stage(segments)
                 staged.append(queue)
             except OSError as error:
-                queue.writer.undo()
+                queue.undo()
                 failed[queue] = backend_error(error, f"write of topic {queue.log.topic}")
             except BackendError as error:
-                queue.writer.undo()
+                queue.undo()
                 failed[queue] = error
         if durable:
             self._sync([queue.log for queue in staged] if writes else None, failed)
         for queue in staged:
             if queue in failed:
-                queue.writer.undo()
+                queue.undo()
             else:
                 queue.writer.publish()
         self._not_taken = size if failed else 0
@@ -147,6 +150,7 @@ class DiskBackend:
         """IBackend API"""
         for queue in list(self._queues.values()):
             queue.close()
+        self._volume.close()
 
     def forget_queue(self, topic: str) -> None:
         """The queue of a topic is closed or deleted: the next one is another."""
@@ -197,7 +201,7 @@ class DiskBackend:
                     self.remove_tree(os.path.join(self.directory, name))
 
 
-@implementer(IBackendQueue, ICountedQueue)
+@implementer(IBackendQueue, ICountedQueue, IFreeingQueue)
 class DiskQueue:
     """The log of one topic."""
 
@@ -234,6 +238,11 @@ class DiskQueue:
                 unsynced.add_directory(log.directory, log)
                 unsynced.add_directory(self._backend.directory, log)
 
+    def undo(self) -> None:
+        """Take back what was staged. A name that is on stable storage is to go from there, too, with the next sync."""
+        if self.writer.undo():
+            self._backend.unsynced.add_directory(self.log.directory, self.log)
+
     def read(self, start: int, limit: int) -> list[Segment]:
         """IBackendQueue API"""
         return self._reader.read(start, limit)
@@ -244,6 +253,11 @@ class DiskQueue:
             report_holes(self.log, start, expected)
         except OSError as error:
             raise backend_error(error, f"check of topic {self.log.topic}") from error
+
+    @property
+    def may_free(self) -> bool:
+        """IFreeingQueue API. The file that grows is not looked at."""
+        return len(self.log.log_files) > 1
 
     def trim(self, below: int, keep: Iterable[int]) -> None:
         """IBackendQueue API"""

@@ -4,6 +4,8 @@ What was written and is not yet on stable storage: files, and directories with n
 A file whose fsync fails is sealed. The system may have dropped what it could not write, and would say that all
 is well when asked again: so a second fsync proves nothing, and the file is never written again, nor synced. One that
 was sealed because a failed write could not be undone is synced all the same: what was stored before is in it.
+
+Where many files are to be synced, their file system is synced instead, if it can be (`volume`).
 """
 
 from __future__ import annotations
@@ -14,13 +16,15 @@ from threading import Lock
 from nsqtw.backends.disk_file import LogFile
 from nsqtw.backends.disk_log import Log
 from nsqtw.backends.files import Files
+from nsqtw.backends.volume import Volume
 
 
 class Unsynced:
     """Marks may be made by one thread while another one syncs."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, volume: Volume) -> None:
         self._files = files
+        self._volume = volume
         self._lock = Lock()
         self._log_files: dict[LogFile, Log] = {}
         self._directories: set[tuple[str, Log]] = set()
@@ -54,6 +58,10 @@ class Unsynced:
                 del self._log_files[file]
             self._directories.difference_update(names)
         failed: dict[Log, OSError] = {}
+        volume = self._volume
+        if volume.sync(len(log_files)):
+            log_files = {file: log for file, log in log_files.items() if not volume.has(log.directory)}
+            names = [(path, log) for path, log in names if not volume.has(path)]
         for file, log in log_files.items():
             try:
                 self._sync_file(file, log)
@@ -63,6 +71,8 @@ class Unsynced:
         for path in {path for path, _ in names}:
             try:
                 self._files.sync_directory(path)
+            except FileNotFoundError:
+                continue  # the topic was deleted
             except OSError as error:
                 for log in {log for named, log in names if named == path}:
                     self.add_directory(path, log)

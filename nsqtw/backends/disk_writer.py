@@ -113,12 +113,17 @@ class LogWriter:
             log.save_index(growths[-1].file)
         growths.clear()
 
-    def undo(self) -> None:
-        """Take back what was staged, as far as the disk lets us; no reader will see the rest."""
+    def undo(self) -> bool:
+        """
+        Take back what was staged, as far as the disk lets us; no reader will see the rest. Whether files are gone: a
+        power loss may bring their names back until the directory is synced.
+        """
+        removed = False
         last = self._log.log_files[-1] if self._log.log_files else None
         for growth in self._growths:
             try:
                 if growth.is_new:
+                    removed = True
                     self._remove(growth.file)
                 elif not growth.file.sealed:
                     self._cut(growth.file, growth.file.size)
@@ -127,6 +132,7 @@ class LogWriter:
                 if last is not None:
                     last.sealed = True
         self._growths.clear()
+        return removed
 
     def close(self) -> None:
         """Cut off what the last file has beyond its end, and save its index."""

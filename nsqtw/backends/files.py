@@ -7,38 +7,19 @@ keeps a record from which any crash can be played again.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from secrets import randbits
 
+from nsqtw.backends import linux
 from nsqtw.errors import BackendError, BackendFull
 
 _RANDOM_BITS = 63
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _MOST_BUFFERS = 1024  # what one system call takes (IOV_MAX)
 _sync = getattr(os, "fdatasync", os.fsync)
-_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE in Linux's <linux/falloc.h>
-
-
-def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
-    """
-    Linux's call, where there is one. Python has only posix_fallocate, which makes the file longer, and writes zeros
-    where the file system cannot keep space.
-    """
-    try:
-        call = ctypes.CDLL(None, use_errno=True).fallocate64
-    except (OSError, AttributeError):
-        return None
-    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    found: Callable[[int, int, int, int], int] = call
-    return found
-
-
-_fallocate = _find_fallocate()
-
 
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 """Messages are read by the broker's user alone."""
@@ -68,9 +49,7 @@ class Files:
 
     def allocate(self, fd: int, position: int, size: int) -> None:
         """Keep space for `size` bytes from `position` on. The file becomes no longer. Does nothing on some systems."""
-        if _fallocate is not None and _fallocate(fd, _KEEP_SIZE, position, size):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+        linux.keep_space(fd, position, size)
 
     def sync(self, fd: int) -> None:
         """Return when content and size of the file are on stable storage."""
@@ -83,6 +62,29 @@ class Files:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def open_volume(self, directory: str) -> int | None:
+        """A descriptor for `sync_volume`; None where that could fail and not say so."""
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if linux.tells_what_failed(fd):
+            return fd
+        os.close(fd)
+        return None
+
+    def sync_volume(self, fd: int) -> None:
+        """Return when everything on this file system is on stable storage. It fails if that is so of any file."""
+        linux.sync_file_system(fd)
+
+    def close_volume(self, fd: int) -> None:
+        os.close(fd)
+
+    def unwritten_bytes(self) -> float:
+        """What all programs have written to any file, and no disk has got yet."""
+        return linux.unwritten_bytes()
+
+    def device(self, path: str) -> int:
+        """The number of the file system that a path is on."""
+        return os.stat(path).st_dev
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size

@@ -10,12 +10,6 @@ pump calls, in this order,
 
 and then writes what the sessions have to say. `tick` does what has become due. None of it reads a clock.
 
-What must outlive the process is collected as a cut (`begin_save`), written by the writer thread, and reported back
-(`end_save`). A cut is due about once a second, and at once when somebody waits for a birth, a deletion or a pause.
-Where much has changed a cut is in parts: each has some of the topics, all of them whole, and the next one is due at
-once; what changes between the parts waits until it is about a second later again. Who waits is told after the last
-part, with which come the names there were at the first one: what they name is saved.
-
 Sequences are handed to topics in blocks. Blocks are reserved durably ahead of use, so none is ever handed out twice.
 
 This module is hot, once per turn and topic.
@@ -23,14 +17,12 @@ This module is hot, once per turn and topic.
 
 from __future__ import annotations
 
-from itertools import islice
 from secrets import randbelow
 
 from nsqtw.core.agenda import Agenda
 from nsqtw.core.caps import Caps
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
-from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.directory import Directory, Unlisted
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
 from nsqtw.core.health import Health
@@ -41,7 +33,7 @@ from nsqtw.core.late import LateCommit
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Cache, Log
 from nsqtw.core.naming import Naming
-from nsqtw.core.save import Save
+from nsqtw.core.saves import Saves
 from nsqtw.core.segment import SEQUENCE_BITS
 from nsqtw.core.topic import Topic
 from nsqtw.core.wall import Wall
@@ -51,8 +43,6 @@ from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
 from nsqtw.rights import Door
 
-SAVED_AT_ONCE = 100
-"""Topics and channels that go into one part of a cut, about: each takes up to 40 us of a turn."""
 RESERVED_BLOCKS = 1024
 RETRY_SECONDS = 1.0
 _ALL_BLOCKS = 1 << (SEQUENCE_BITS - BLOCK_SIZE.bit_length() + 1)
@@ -97,7 +87,7 @@ class Broker:
         self._wall = Wall()
         self.to_commit: list[Topic] = []
         self.to_serve: dict[Channel, None] = {}
-        self.touched: dict[Topic, None] = {}
+        self.saves = Saves(self)
         self.health = Health(self)
         self.backend = backend
         self._memory_backend = memory_backend
@@ -109,16 +99,6 @@ class Broker:
         self.flights = Flights(self)
         self._next_block = randbelow(_ALL_BLOCKS // 2) + 1
         self._reserved_blocks = self._next_block
-        self._deleted_topics: list[str] = []
-        self._deleted_queues: list[tuple[str, IBackendQueue]] = []
-        self._deleted_channels: list[tuple[str, str]] = []
-        self._dying: set[str] = set()
-        self._save_waiters: list[Waiter] = []
-        self._part_waiters: list[Waiter] = []
-        self._part_names: tuple[NamedTopic, ...] | None = None
-        """What goes with the last part of the cut that is being saved. Who comes meanwhile waits for the next cut."""
-        self._left_to_save = 0
-        """Of `touched`, how many are still to be saved at once: the oldest."""
 
     # -- topics
 
@@ -130,7 +110,7 @@ class Broker:
         found = self.topics.get(name)
         if found is not None:
             return found
-        if name in self._dying or self.stopping:
+        if self.saves.is_dying(name) or self.stopping:
             raise Exiting
         self.caps.check_topic(name, len(self.topics))
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
@@ -146,22 +126,9 @@ class Broker:
         self.log("info", "TOPIC({topic}): deleting", topic=name)
         topic.exit()
         self.directory.gone(name)
-        self.touched.pop(topic, None)
-        self._left_to_save = min(self._left_to_save, len(self.touched))
-        if topic.log.is_in_memory:
-            topic.log.queue.delete()
-            if waiter is not None:
-                waiter(None)
-            return
-        self._dying.add(name)
-        self._deleted_topics.append(name)
-        self._deleted_queues.append((name, topic.log.queue))
-        self._save_waiters += [waiter or _nobody]
-        topic.change_names(at_once=True)
-
-    def forget_channel(self, topic: str, channel: str) -> None:
-        """A durable channel was deleted; the next cut says so."""
-        self._deleted_channels.append((topic, channel))
+        self.saves.deleted(topic, waiter)
+        if not topic.log.is_in_memory:
+            topic.change_names(at_once=True)
 
     def open_log(self, name: str) -> Log:
         """The log of a topic. BackendError."""
@@ -222,7 +189,7 @@ class Broker:
             except Exception as error:
                 refusal = self._foreseen(error, f"TOPIC({topic.name}): collecting its messages failed")
                 self.health.note_commit(refusal)
-                self._answer(waiters, refusal)
+                self.answer(waiters, refusal)
         return sealed
 
     def settle(
@@ -236,7 +203,15 @@ class Broker:
                     topic.accept(segments, now, pinned=topic.is_late and not flown)
                 except Exception:  # they are stored, and so they are answered
                     self.log("critical", "TOPIC({topic}): releasing its messages failed", topic=topic.name)
-            self._answer(waiters, failure)
+            self.answer(waiters, failure)
+
+    def answer(self, waiters: list[Waiter], error: Exception | None) -> None:
+        """Call them all, whatever one of them does."""
+        for waiter in waiters:
+            try:
+                waiter(error)
+            except Exception:
+                self.log("critical", "NSQ: answering a publisher failed")
 
     def serve(self, now: float) -> bool:
         """Hand out what is new. Returns whether some consumer should get more in the next turn."""
@@ -255,129 +230,6 @@ class Broker:
         """Do what is due; returns when it is next needed. A turn begins with it."""
         self.caps.begin_turn()
         return self.agenda.run(now)
-
-    # -- saving
-
-    def save(self, waiter: Waiter) -> None:
-        """Have everything up to now saved soon; the waiter is told when it is."""
-        self._save_waiters.append(waiter)
-
-    @property
-    def save_is_urgent(self) -> bool:
-        """Somebody waits for the next cut, or the last one left something for it."""
-        return bool(self._save_waiters or self._part_waiters or self._left_to_save)
-
-    @property
-    def save_is_wanted(self) -> bool:
-        """Something changed since the last cut."""
-        waiters = self._save_waiters or self._part_waiters
-        changed = self.touched or waiters or self._deleted_topics or self._deleted_channels
-        return bool(
-            changed or self.health.cannot_save or self.held_clock.shift_to_save(self.wall_offset_ns) is not None
-        )
-
-    def begin_save(self, now: float) -> Save:
-        """
-        What changed since the last time, as a job for the writer thread, as much as a turn has time for; then
-        `end_save`. One at a time. If it breaks, that is raised, and the save has failed: who waits is told so, and all
-        is there for the next one.
-        """
-        save = Save(Cut(), None)
-        try:
-            self._collect(save, now)
-        except Exception as error:
-            self._part_waiters += self._save_waiters
-            self._save_waiters = []
-            self.end_save(save, BackendError(f"{type(error).__name__}: {error}"))
-            raise
-        return save
-
-    def _collect(self, save: Save, now: float) -> None:
-        if not self._left_to_save or (self._save_waiters and not self._part_waiters):
-            self._begin_cut(now)
-        is_waited_for = bool(self._part_waiters)
-        touched = self._take_touched()
-        save.reserve = self._blocks_to_reserve()
-        if not self._left_to_save:
-            self._take_last_part(save)
-        save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
-        save.cut.deleted_channels = self._deleted_channels
-        save.cut.wall_shift_ms = self.held_clock.shift_to_save(self.wall_offset_ns)
-        self._deleted_topics, self._deleted_queues, self._deleted_channels = [], [], []
-        save.cut.durable = is_waited_for and any(topic.durability == "fsync" for topic in touched)
-        try:
-            for topic in touched:
-                self._save_topic(topic, save, now)
-        except Exception:
-            for topic in touched:
-                self._end_save_of(topic, failed=True)
-            raise
-
-    def _save_topic(self, topic: Topic, save: Save, now: float) -> None:
-        if topic.log.is_in_memory:
-            topic.log.queue.trim(*topic.unfinished())
-        elif topic.ephemeral:
-            save.trims.append((topic.name, topic.log.queue, topic.unfinished()))
-        else:
-            save.cut.topics.append(topic.saved(now))
-            save.trims.append((topic.name, topic.log.queue, None))
-
-    def _begin_cut(self, now: float) -> None:
-        """Everything that has changed up to now is to be saved at once."""
-        names = self.naming.take(now)
-        self._part_names = self._part_names if names is None else names
-        self._left_to_save = len(self.touched)
-        self._part_waiters += self._save_waiters
-        self._save_waiters = []
-
-    def _take_last_part(self, save: Save) -> None:
-        """With this the cut is saved, or nothing more of it will be."""
-        if self._part_names is not None:
-            save.names, self._part_names = self._part_names, None
-        save.waiters += self._part_waiters
-        self._part_waiters = []
-
-    def _take_touched(self) -> list[Topic]:
-        """Of those that are to be saved at once those that have waited longest, about as many as a part has."""
-        taken, count = [], 0
-        for topic in islice(self.touched, self._left_to_save):
-            if count >= SAVED_AT_ONCE:
-                break
-            taken.append(topic)
-            count += 1 + len(topic.channels)
-        for topic in taken:
-            del self.touched[topic]
-        self._left_to_save -= len(taken)
-        return taken
-
-    def end_save(self, save: Save, error: BackendError | None) -> None:
-        """The job is done, or failed with `error` and left the saved state as it was."""
-        self.health.note_save(error)
-        if error is None:
-            self._reserved_blocks = max(self._reserved_blocks, save.reserve or 0)
-            self._dying.difference_update(save.cut.deleted_topics)
-            if save.cut.wall_shift_ms is not None:
-                self.held_clock.saved(save.cut.wall_shift_ms)
-        else:
-            self._left_to_save = 0
-            self._take_last_part(save)
-            self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
-            self._deleted_queues = save.deleted + self._deleted_queues
-            self._deleted_channels = save.cut.deleted_channels + self._deleted_channels
-        if save.names is not None:
-            self.naming.written(error or save.names_error)
-        for saved in save.cut.topics:
-            if saved.name in self.topics:
-                self._end_save_of(self.topics[saved.name], failed=error is not None)
-        self._answer(save.waiters, error)
-
-    def _end_save_of(self, topic: Topic, *, failed: bool) -> None:
-        """Whatever breaks in there, the others come to their end, and this one is saved again."""
-        try:
-            topic.end_of_save(failed=failed)
-        except Exception:
-            self.log("critical", "TOPIC({topic}): ending its save failed", topic=topic.name)
-            topic.touch()
 
     def stop(self, now: float) -> None:
         """Take nothing more; write out what is held back in memory. The last cut comes after this."""
@@ -409,24 +261,21 @@ class Broker:
         self._next_block += count
         return first
 
-    # -- inside
-
-    def _reserve_up_to(self, block: int) -> None:
-        self.positions.reserve(block)
-        self._reserved_blocks = block
-
-    def _blocks_to_reserve(self) -> int | None:
+    def blocks_to_reserve(self) -> int | None:
         """Up to where to reserve ahead, when half of the reserve is used up."""
         if self._reserved_blocks - self._next_block >= RESERVED_BLOCKS // 2:
             return None
         return self._next_block + RESERVED_BLOCKS
 
-    def _answer(self, waiters: list[Waiter], error: Exception | None) -> None:
-        for waiter in waiters:
-            try:
-                waiter(error)
-            except Exception:
-                self.log("critical", "NSQ: answering a publisher failed")
+    def blocks_reserved(self, block: int | None) -> None:
+        """Up to this one they are; None: as far as before."""
+        self._reserved_blocks = max(self._reserved_blocks, block or 0)
+
+    # -- inside
+
+    def _reserve_up_to(self, block: int) -> None:
+        self.positions.reserve(block)
+        self._reserved_blocks = block
 
     def _foreseen(self, error: Exception, what: str) -> BackendError:
         """The error to answer with. One nobody foresaw is logged with its traceback; called while it is handled."""
@@ -457,7 +306,3 @@ class Broker:
         elif writes:
             self.health.note_commit(None)
         return failed
-
-
-def _nobody(error: Exception | None) -> None:
-    """Nobody waits for this."""

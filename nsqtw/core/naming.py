@@ -45,7 +45,7 @@ class Naming(Due):
     def change(self, *, at_once: bool = False) -> None:
         """The names are not what was written last. `at_once`: whoever waits for the next save waits for the file."""
         if at_once or not self._is_behind:
-            self._broker.save(_nobody)
+            self._broker.saves.ask(_nobody)
         self._is_behind = True
         self._is_urgent = self._is_urgent or at_once
 

@@ -195,7 +195,7 @@ class Topic:
         self._hungry.pop(channel, None)
         self.broker.to_serve.pop(channel, None)
         if not (self.ephemeral or channel.ephemeral or self.exiting):
-            self.broker.forget_channel(self.name, name)
+            self.broker.saves.deleted_channel(self.name, name)
             self.change_names(at_once=True)
         self.touch()
         if self.ephemeral and not self.channels and not self.exiting:
@@ -282,7 +282,7 @@ class Topic:
 
     def touch(self) -> None:
         """Something changed that the next cut should have."""
-        self.broker.touched[self] = None
+        self.broker.saves.touch(self)
 
     def change_names(self, *, at_once: bool = False) -> None:
         """This topic, or a durable channel of it, is new or gone, or its pause changed (see `Naming.change`)."""

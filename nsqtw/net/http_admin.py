@@ -99,7 +99,7 @@ class Administration:
             self._pump.wake()
         if is_ephemeral:
             return DONE
-        self._broker.save(lambda error: request.answer_later(DONE if error is None else _failed(request, error)))
+        self._broker.saves.ask(lambda error: request.answer_later(DONE if error is None else _failed(request, error)))
         return None
 
     # -- topics

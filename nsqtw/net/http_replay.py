@@ -74,7 +74,7 @@ class Replay:
             raise Refused(_INVALID_TO)
         if self._broker.stopping:
             return EXITING
-        self._broker.save(partial(self._seek_now, request, channel, moment))
+        self._broker.saves.ask(partial(self._seek_now, request, channel, moment))
         self._pump.wake()
         return None
 
@@ -97,7 +97,7 @@ class Replay:
         done = document(
             {"position": position, "skipped": moved.skipped, "replayed": moved.replayed, "depth": channel.depth}
         )
-        self._broker.save(lambda failed: request.answer_later(done if failed is None else _failed(failed)))
+        self._broker.saves.ask(lambda failed: request.answer_later(done if failed is None else _failed(failed)))
         self._pump.wake()
 
     # -- looking

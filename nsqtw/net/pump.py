@@ -30,6 +30,8 @@ from nsqtw.net.turns import Connection, end_of_turn
 _log = Logger()
 
 SAVE_SECONDS = 1.0
+PART_SECONDS = 0.05
+"""From one part of a cut to the next: so 2,000 topics and channels are saved in a second, which takes 4 % of it."""
 COMMIT_BYTES = 4 * 1024 * 1024
 """A turn that reads more than this commits in between, so that what waits in memory has a bound."""
 
@@ -123,7 +125,7 @@ class Pump:
             return
         self._is_last_save_due = True
         self._broker.stop(now)
-        self._broker.save(lambda error: None)
+        self._broker.saves.ask(lambda error: None)
         self._save(now)
 
     def _ring(self) -> None:
@@ -196,21 +198,24 @@ class Pump:
         self.wake()
 
     def _save(self, now: float) -> None:
-        broker = self._broker
-        if now < self._last_save + SAVE_SECONDS and (
-            not broker.save_is_urgent or (self._must_rest and not self._is_last_save_due)
-        ):
-            return
-        if broker.save_is_wanted and not self._saving and not self._is_over:
+        saves = self._broker.saves
+        if now >= self._next_save() and saves.are_wanted and not self._saving and not self._is_over:
             self._last_save = now
             try:
-                save = broker.begin_save(now)
+                save = saves.begin(now)
             except Exception:  # whatever broke in there, what it left is saved by the next one
                 _log.failure("a save could not be begun")
                 self._must_rest = True
                 self._end_save(failed=True)
             else:
                 self._give(save)
+
+    def _next_save(self) -> float:
+        """The earliest moment for it. What nobody waits for leaves time for other things."""
+        saves = self._broker.saves
+        if saves.are_waited_for and (self._is_last_save_due or not self._must_rest):
+            return -inf
+        return self._last_save + (PART_SECONDS if saves.are_in_parts else SAVE_SECONDS)
 
     def _give(self, save: Save) -> None:
         self._saving, self._must_rest = True, False
@@ -225,7 +230,7 @@ class Pump:
         self._saving = False
         failed = error is not None
         try:
-            self._broker.end_save(save, error)
+            self._broker.saves.end(save, error)
         except Exception:
             _log.failure("the end of a save failed")
             failed = True
@@ -233,7 +238,7 @@ class Pump:
 
     def _end_save(self, *, failed: bool) -> None:
         """Go on after a save, or be done if it was the last one."""
-        is_last = self._is_last_save_due and (failed or not self._broker.save_is_urgent)
+        is_last = self._is_last_save_due and (failed or not self._broker.saves.are_waited_for)
         if self._stopped is not None and is_last:
             if self._timer_at < inf:
                 self._timer_at = inf
@@ -247,8 +252,8 @@ class Pump:
         """Set the timer to when the broker is next needed, unless it is set to an earlier moment."""
         broker = self._broker
         when = broker.agenda.next_due
-        if not self._saving and broker.save_is_wanted:
-            save_at = self._last_save + SAVE_SECONDS
+        if not self._saving and broker.saves.are_wanted:
+            save_at = self._next_save()
             when = save_at if when is None or save_at < when else when
         if when is None or when >= self._timer_at or self._stopped is not None or self._is_over:
             return

@@ -21,7 +21,7 @@ from nsqtw.core.cut import NamedTopic
 from nsqtw.core.flight import Flight
 from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IBackendQueue, IPositions, OperatorLog
+from nsqtw.interfaces import IBackendQueue, IFreeingQueue, IPositions, OperatorLog
 
 Landed = Callable[[Flight, dict[IBackendQueue, BackendError]], None]
 
@@ -123,6 +123,8 @@ def perform(
         except BackendError as error:
             log("error", "TOPIC({topic}): failed to delete its files - {error}", topic=name, error=error)
     for name, queue, bounds in save.trims:
+        if IFreeingQueue.providedBy(queue) and not queue.may_free:
+            continue
         try:
             unfinished = bounds or positions.unfinished(name)
             if unfinished is not None:

@@ -332,7 +332,7 @@ class V2Session(Due):
             self._replies.add(OK)
         else:
             self._is_waiting = True
-            self._broker.save(self._channel_saved)
+            self._broker.saves.ask(self._channel_saved)
 
     def _channel_saved(self, error: Exception | None) -> None:
         """The channel survives a crash from now on: only now SUB is answered, and the next command looked at."""

@@ -72,6 +72,10 @@ class FaultyFiles(Files):
         self.trace: list[Step] = []
         self.space: int | None = None
         """Bytes that can still be written; None: any number."""
+        self.unwritten = 0.0
+        """Bytes that other programs have written and no disk has got."""
+        self.elsewhere: set[str] = set()
+        """Paths that are on another file system."""
 
     def fail(self, operation: str, error: int, *, after: int = 0, times: int = 1) -> None:
         """Let the method of this name raise OSError with `error`: `times` calls of it, once `after` more went well."""
@@ -148,7 +152,22 @@ class FaultyFiles(Files):
 
     def sync_directory(self, path: str) -> None:
         self._meet("sync_directory")
+        os.stat(path)
         self._note(Step("sync_directory", self._relative(path)))
+
+    def open_volume(self, directory: str) -> int:
+        self._meet("open_volume")
+        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def sync_volume(self, fd: int) -> None:
+        self._meet("sync_volume")
+        self._note(Step("sync_volume"))
+
+    def unwritten_bytes(self) -> float:
+        return self.unwritten
+
+    def device(self, path: str) -> int:
+        return 0 if path in self.elsewhere else super().device(path)
 
     def size(self, path: str) -> int:
         self._meet("size")
@@ -212,6 +231,10 @@ class _File:
         del self.content[size:]
         self.content.extend(bytes(size - len(self.content)))
 
+    def sync(self) -> None:
+        self.synced = bytes(self.content)
+        self.unsynced.clear()
+
     def lose_power(self, chance: Random | None) -> None:
         self.content = bytearray(self.synced)
         for step in self.unsynced if chance is not None else ():
@@ -242,6 +265,14 @@ class _Directory:
                 del self.names[name]
             else:
                 self.names[name] = entry
+
+    def sync(self, *, deep: bool = False) -> None:
+        """The names in it; `deep`: in all directories below, too."""
+        self.synced = dict(self.names)
+        self.unsynced.clear()
+        for entry in self.names.values() if deep else ():
+            if isinstance(entry, _Directory):
+                entry.sync(deep=True)
 
     def lose_power(self, chance: Random | None) -> None:
         self.names = dict(self.synced)
@@ -288,14 +319,15 @@ class _Image:
         file.unsynced.append(step)
 
     def _sync(self, step: Step) -> None:
-        file = self._files[step.file]
-        file.synced = bytes(file.content)
-        file.unsynced.clear()
+        self._files[step.file].sync()
 
     def _sync_directory(self, step: Step) -> None:
-        directory = self._directory(step.path)
-        directory.synced = dict(directory.names)
-        directory.unsynced.clear()
+        self._directory(step.path).sync()
+
+    def _sync_volume(self, step: Step) -> None:
+        for file in self._files.values():
+            file.sync()
+        self.root.sync(deep=True)
 
     def _make_directory(self, step: Step) -> None:
         self._change(step.path, _Directory())

@@ -196,6 +196,19 @@ def test_a_recovery_may_be_interrupted_at_any_step(life: Life, tmp_path: Path, p
     assert interrupted
 
 
+def test_files_of_a_failed_commit_that_a_power_loss_brings_back_hide_nothing(tmp_path: Path) -> None:
+    """Its directory was synced with their names in it, and one of them with what it has."""
+    (tmp_path / "before").mkdir()
+    life = Life(tmp_path / "before", 400)
+    assert life.commit(make_segment(0), durable=True)
+    for _ in range(2):
+        life.files.fail("sync", errno.EIO, after=1)
+    assert not life.commit(*[make_segment(first, size=900) for first in (5, 6, 7)], make_segment(8), durable=True)
+    assert life.commit(make_segment(9), durable=True)
+    for step in range(len(life.files.trace) + 1):
+        life.check(tmp_path / "after", step, power_loss=True)
+
+
 def test_a_deletion_interrupted_at_any_step_is_finished(tmp_path: Path) -> None:
     """The topic is there with all it had, or is gone with its directory."""
     (tmp_path / "before").mkdir()

@@ -321,3 +321,15 @@ def test_after_a_failure_an_empty_commit_finds_out_whether_it_is_over(
     assert path.backend.commit([], True) == {}
     assert operations(files, before) == []
     assert [entry.name for entry in path.directory.iterdir()] == ["t"]
+
+
+def test_the_directory_of_a_topic_that_was_deleted_is_not_synced_for_ever(tmp_path: Path) -> None:
+    files = FaultyFiles(str(tmp_path))
+    path = DataPath(tmp_path, files=files)
+    path.commit_each(make_segment(0))
+    path.queue.delete()
+    assert path.backend.commit([], True) == {}
+    before = len(files.trace)
+    files.fail("sync_directory", errno.EIO)
+    assert path.backend.commit([], True) == {}
+    assert operations(files, before) == [], "there is none left"

@@ -32,6 +32,17 @@ def sizes(path: DataPath) -> list[int]:
     return [log.stat().st_size for log in path.logs()]
 
 
+def test_a_log_of_one_file_says_that_there_is_nothing_to_free(tmp_path: Path) -> None:
+    path = DataPath(tmp_path, HEADER_BYTES + 10 * SIZE)
+    assert not path.queue.may_free
+    path.commit_each(*[make_segment(first, 10, size=90) for first in range(0, 100, 10)])
+    assert not path.queue.may_free
+    path.commit_each(make_segment(100, 10, size=90))
+    assert path.queue.may_free
+    path.queue.trim(100, [])
+    assert not path.queue.may_free
+
+
 def test_files_nobody_wants_are_removed(tmp_path: Path) -> None:
     """Up to the one with `below`, and never the last; one of them is kept to be written again."""
     path = filled(tmp_path)

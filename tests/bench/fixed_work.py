@@ -117,7 +117,7 @@ class House:
         busy = True
         while busy:
             self.turn()
-            busy = self._land() or bool(broker.save_is_urgent or broker.to_commit or broker.to_serve)
+            busy = self._land() or bool(broker.saves.are_waited_for or broker.to_commit or broker.to_serve)
 
     def _land(self) -> bool:
         """Do all that the writer thread was given so far; whether that was anything."""

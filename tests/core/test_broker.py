@@ -11,7 +11,7 @@ from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.net.writer import perform
-from tests.core.world import World
+from tests.core.world import World, goes_on
 
 
 def test_what_cannot_be_stored_is_said_once_and_when_it_is_over() -> None:
@@ -39,11 +39,11 @@ def test_a_save_that_fails_is_said_and_tried_again_with_everything_in_it() -> No
     first, _ = reader.read()
     reader.requeue(first.id, 100.0)
     waited: list[Exception | None] = []
-    world.broker.save(waited.append)
+    world.broker.saves.ask(waited.append)
     world.save(BackendError("no space"))
     assert [str(error) for error in waited] == ["no space"]
     assert ("error", "NSQ: positions cannot be stored - no space") in world.lines
-    assert world.broker.save_is_wanted
+    assert world.broker.saves.are_wanted
     world.save()
     world.crash()
     channel = world.channel()
@@ -65,7 +65,7 @@ def test_a_save_that_breaks_before_it_has_begun_fails_as_a_whole_and_loses_nothi
         reader.requeue(reader.read()[0].id, 100.0)
     world.broker.delete_topic("gone")
     waited: list[Exception | None] = []
-    world.broker.save(waited.append)
+    world.broker.saves.ask(waited.append)
     changes, asked = Cursor.changes, []
 
     def fail_at_the_second(self: Cursor, name: str, first_deliveries: list[int]) -> SavedCursor:
@@ -80,7 +80,7 @@ def test_a_save_that_breaks_before_it_has_begun_fails_as_a_whole_and_loses_nothi
             world.begin_save()
     assert [str(error) for error in waited] == ["ZeroDivisionError: broken"]
     assert str(world.broker.health) == "NOK - ZeroDivisionError: broken"
-    assert world.broker.save_is_wanted
+    assert world.broker.saves.are_wanted
     world.save()
     assert str(world.broker.health) == "OK"
     world.crash()
@@ -96,7 +96,7 @@ def test_a_save_whose_names_break_leaves_all_for_the_next_one(monkeypatch: pytes
     world.save()
     world.broker.delete_topic("gone")
     waited: list[Exception | None] = []
-    world.broker.save(waited.append)
+    world.broker.saves.ask(waited.append)
 
     def fail(self: Topic) -> NamedTopic:
         raise ZeroDivisionError
@@ -120,7 +120,7 @@ def test_a_topic_whose_save_does_not_end_keeps_no_other_from_it(monkeypatch: pyt
         world.put(b"x", topic=name)
     world.turn()
     waited: list[Exception | None] = []
-    world.broker.save(waited.append)
+    world.broker.saves.ask(waited.append)
     ended: list[str] = []
     end_of_save = Topic.end_of_save
 
@@ -134,7 +134,7 @@ def test_a_topic_whose_save_does_not_end_keeps_no_other_from_it(monkeypatch: pyt
         broken.setattr(Topic, "end_of_save", fail)
         world.save()
     assert (waited, ended) == ([None], ["b", "c"])
-    assert list(world.broker.touched) == [world.topic("a")], "it is saved again"
+    assert [topic.name for topic in world.begin_save().cut.topics] == ["a"], "it is saved again"
 
 
 def test_births_and_deaths_are_said() -> None:
@@ -170,7 +170,7 @@ def test_a_clean_stop_says_what_is_closed_and_what_had_to_be_written(durability:
 def test_a_cut_has_no_more_than_a_turn_has_time_for_and_the_next_one_is_due_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 4)
+    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 4)
     world = World()
     for name in "abcde":
         world.channel("c", name)
@@ -178,17 +178,17 @@ def test_a_cut_has_no_more_than_a_turn_has_time_for_and_the_next_one_is_due_at_o
     for name in "abcde":
         world.put(b"x", topic=name)
     parts = []
-    while not parts or world.broker.save_is_urgent:
+    while not parts or goes_on(world.broker.saves):
         save = world.begin_save()
         parts.append([topic.name for topic in save.cut.topics])
-        world.broker.end_save(save, None)
+        world.broker.saves.end(save, None)
     assert parts == [["a", "b"], ["c", "d"], ["e"]]
-    assert not world.broker.save_is_wanted
+    assert not world.broker.saves.are_wanted
 
 
 def test_what_changes_while_a_cut_is_saved_in_parts_is_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a broker with many busy topics would do nothing but save."""
-    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 4)
+    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 4)
     world = World()
     for name in "abcde":
         world.channel("c", name)
@@ -201,81 +201,81 @@ def test_what_changes_while_a_cut_is_saved_in_parts_is_for_the_next_one(monkeypa
                 world.put(b"x", topic=name)
             save = world.begin_save()
             parts.append([topic.name for topic in save.cut.topics])
-            world.broker.end_save(save, None)
-            if not world.broker.save_is_urgent:
+            world.broker.saves.end(save, None)
+            if not goes_on(world.broker.saves):
                 break
-        assert world.broker.save_is_wanted
+        assert world.broker.saves.are_wanted
         rounds.append(parts)
     assert rounds == [[["a", "b"], ["c", "d"], ["e"]], [["a", "b"], ["c", "d"], ["e"]]]
 
 
 def test_a_topic_that_is_gone_before_its_part_of_a_cut_keeps_nobody_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 1)
+    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
     world = World()
     for _ in range(2):
         world.save()  # births are waited for
         for name in ("a", "b#ephemeral", "c#ephemeral"):
             world.put(b"x", topic=name)
     save = world.begin_save()
-    world.broker.end_save(save, None)
+    world.broker.saves.end(save, None)
     world.broker.delete_topic("b#ephemeral")
     world.broker.delete_topic("c#ephemeral")
-    assert not world.broker.save_is_urgent
+    assert not goes_on(world.broker.saves)
     world.put(b"x", topic="a")
     world.turn()
-    assert world.broker.save_is_wanted
-    assert not world.broker.save_is_urgent
+    assert world.broker.saves.are_wanted
+    assert not goes_on(world.broker.saves)
 
 
 def test_who_waits_for_a_cut_is_told_after_its_last_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 4)
+    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 4)
     world = World()
     for name in "abcde":
         world.put(b"x", topic=name)
     answers: list[Exception | None] = []
-    world.broker.save(answers.append)
+    world.broker.saves.ask(answers.append)
     first = world.begin_save()
     world.put(b"x", topic="later")
-    world.broker.save(answers.append)
-    world.broker.end_save(first, None)
+    world.broker.saves.ask(answers.append)
+    world.broker.saves.end(first, None)
     assert (len(first.cut.topics), answers) == (4, [])
     last = world.begin_save()
     assert (len(last.cut.topics), answers) == (1, [])
-    world.broker.end_save(last, None)
+    world.broker.saves.end(last, None)
     assert answers == [None]
-    assert world.broker.save_is_urgent
+    assert goes_on(world.broker.saves)
     world.save()
     assert answers == [None, None]
-    assert not world.broker.save_is_urgent
+    assert not goes_on(world.broker.saves)
 
 
 def test_who_comes_while_a_cut_nobody_waits_for_is_saved_waits_for_all_that_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 1)
+    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
     world = World()
     for name in "ab":
         world.put(b"x", topic=name)
     parts = [world.begin_save()]
-    world.broker.end_save(parts[0], None)
+    world.broker.saves.end(parts[0], None)
     answers: list[Exception | None] = []
     world.put(b"x", topic="c")
-    world.broker.save(answers.append)
+    world.broker.saves.ask(answers.append)
     while not answers:
         parts.append(world.begin_save())
-        world.broker.end_save(parts[-1], None)
+        world.broker.saves.end(parts[-1], None)
     assert [topic.name for part in parts for topic in part.cut.topics] == ["a", "b", "c"]
 
 
 def test_who_waits_for_a_cut_is_told_which_of_its_parts_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 1)
+    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
     world = World()
     for name in "ab":
         world.channel("c", name)
     answers: list[Exception | None] = []
-    world.broker.save(answers.append)
+    world.broker.saves.ask(answers.append)
     error = BackendError("EIO")
-    world.broker.end_save(world.begin_save(), error)
+    world.broker.saves.end(world.begin_save(), error)
     assert answers == [error]
     world.wait(2.0)
     world.save()
@@ -283,7 +283,7 @@ def test_who_waits_for_a_cut_is_told_which_of_its_parts_failed(monkeypatch: pyte
 
 
 def test_names_come_with_the_last_part_and_name_what_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 1)
+    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
     world = World()
     for name in "ab":
         world.channel("c", name)
@@ -291,17 +291,17 @@ def test_names_come_with_the_last_part_and_name_what_is_saved(monkeypatch: pytes
     first = world.begin_save()
     world.channel("c", "later")
     world.broker.naming.change(at_once=True)
-    world.broker.end_save(first, None)
+    world.broker.saves.end(first, None)
     last = world.begin_save()
     assert first.names is None and last.names is not None
     assert [topic.name for topic in last.names] == ["a", "b"]
-    world.broker.end_save(last, None)
+    world.broker.saves.end(last, None)
     world.save()
     assert [topic.name for topic in world.written[-1]] == ["a", "b", "later"]
 
 
 def test_a_part_of_a_cut_that_could_not_be_saved_waits_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.core.broker.SAVED_AT_ONCE", 4)
+    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 4)
     world = World()
     for name in "abcde":
         world.channel("c", name)
@@ -309,12 +309,12 @@ def test_a_part_of_a_cut_that_could_not_be_saved_waits_for_its_time(monkeypatch:
     for name in "abcde":
         world.put(b"x", topic=name)
     world.save(BackendError("EIO"))
-    assert world.broker.save_is_wanted and not world.broker.save_is_urgent
+    assert world.broker.saves.are_wanted and not goes_on(world.broker.saves)
     saved = []
-    while world.broker.save_is_wanted:
+    while world.broker.saves.are_wanted:
         save = world.begin_save()
         saved += [topic.name for topic in save.cut.topics]
-        world.broker.end_save(save, None)
+        world.broker.saves.end(save, None)
     assert sorted(saved) == ["a", "b", "c", "d", "e"]
 
 
@@ -340,13 +340,13 @@ def test_blocks_are_reserved_ahead_with_a_save_before_they_run_out() -> None:
     world = World()
     broker = world.broker
     before = world.positions.load().next_block
-    while broker._blocks_to_reserve() is None:
+    while broker.blocks_to_reserve() is None:
         broker.take_blocks(1)
     world.save()
     after = world.positions.load().next_block
     assert before is not None and after is not None
     assert after > before
-    assert broker._blocks_to_reserve() is None
+    assert broker.blocks_to_reserve() is None
 
 
 def test_blocks_taken_while_a_save_reserves_stay_reserved() -> None:
@@ -356,7 +356,7 @@ def test_blocks_taken_while_a_save_reserves_stay_reserved() -> None:
     save = world.begin_save()
     assert save.reserve is not None
     taken = broker.take_blocks(2 * RESERVED_BLOCKS) + 2 * RESERVED_BLOCKS
-    broker.end_save(save, perform(save, world.positions, world.log))
+    broker.saves.end(save, perform(save, world.positions, world.log))
     world.crash()
     assert world.broker.take_blocks(1) >= taken
 

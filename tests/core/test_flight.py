@@ -286,9 +286,9 @@ def test_the_birth_of_a_channel_somebody_waits_for_is_durable() -> None:
     world.topic().touch()
     save = world.begin_save()
     assert save.cut.topics and not save.cut.durable
-    world.broker.end_save(save, None)
+    world.broker.saves.end(save, None)
     world.channel("d")
-    world.broker.save(lambda error: None)
+    world.broker.saves.ask(lambda error: None)
     assert world.begin_save().cut.durable
 
 

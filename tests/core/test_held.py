@@ -186,7 +186,7 @@ def test_what_is_being_saved_is_not_read_before_it_is_saved() -> None:
     world.positions.save(save.cut)
     world.wait(5)
     early += drain(reader)
-    world.broker.end_save(save, None)
+    world.broker.saves.end(save, None)
     world.wait(5)
     assert early + drain(reader) == bodies
 
@@ -288,9 +288,9 @@ def test_the_wall_clock_jumps_while_the_broker_runs() -> None:
         world.save()
         world.broker.wall_offset_ns += jump_s * 10**9
         world.wall_ns += jump_s * 10**9
-        assert world.broker.save_is_wanted
+        assert world.broker.saves.are_wanted
         world.save()
-        assert not world.broker.save_is_wanted
+        assert not world.broker.saves.are_wanted
         world.crash()
         world.wait(10)
         assert world.channel().depth == 10

@@ -330,7 +330,7 @@ class Histories(RuleBasedStateMachine):
         """A slow disk: messages fall due while the rows they are in may be saved or not."""
         save = self._begin_save()
         self._shorter_wait(25.0)
-        self.world.broker.end_save(save, None)
+        self.world.broker.saves.end(save, None)
         self.long_wait()
 
     @rule()

@@ -55,7 +55,7 @@ def test_what_is_finished_is_kept_for_the_time() -> None:
         one.save()
     assert kept(one) == 20, "of the last hour"
     one.wait(HOUR)
-    assert one.broker.save_is_wanted, "also when nobody publishes"
+    assert one.broker.saves.are_wanted, "also when nobody publishes"
     one.save()
     assert kept(one) == 0
 

@@ -156,7 +156,7 @@ def test_a_channel_deleted_and_made_again_during_a_save_is_not_saved_by_it() -> 
     save = world.begin_save()
     world.topic().delete_channel("c")
     channel = world.channel()
-    world.broker.end_save(save, None)
+    world.broker.saves.end(save, None)
     assert not channel.is_saved
     world.save()
     assert channel.is_saved

@@ -55,7 +55,7 @@ def test_what_is_deferred_keeps_its_time_over_a_jump_and_a_crash(jump: int) -> N
     world.turn()
     world.save()
     world.broker.follow_wall(WALL_NS + jump, world.now)
-    assert world.broker.save_is_wanted
+    assert world.broker.saves.are_wanted
     world.save()
     (saved,) = world.positions.saved.topics
     (row,) = saved.cursors[0].held

@@ -18,6 +18,7 @@ from nsqtw.core.cut import NamedTopic, Saved
 from nsqtw.core.flight import Flight
 from nsqtw.core.held import PAGE_ROWS
 from nsqtw.core.save import Save
+from nsqtw.core.saves import Saves
 from nsqtw.core.segment import BODY_AT, ID_AT
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
@@ -96,6 +97,11 @@ class Reader:
 
     def leave(self) -> None:
         self.channel.leave(self.consumer)
+
+
+def goes_on(saves: Saves) -> bool:
+    """Whether a save is to follow that somebody waits for, or that the cut lacks."""
+    return saves.are_waited_for or saves.are_in_parts
 
 
 class World:
@@ -202,14 +208,14 @@ class World:
 
     def begin_save(self) -> Save:
         self.turn()
-        return self.broker.begin_save(self.now)
+        return self.broker.saves.begin(self.now)
 
     def save(self, error: BackendError | None = None) -> None:
         """Save everything, or fail to."""
         while True:
             save = self.begin_save()
-            self.broker.end_save(save, error or perform(save, self.positions, self.log, self.write_names))
-            if error is not None or not self.broker.save_is_urgent:
+            self.broker.saves.end(save, error or perform(save, self.positions, self.log, self.write_names))
+            if error is not None or not goes_on(self.broker.saves):
                 break
 
     def crash(self, lost_segments: int = 0, named: Iterable[NamedTopic] = ()) -> None:

@@ -12,8 +12,9 @@ from twisted.logger import LogEvent
 from nsqtw.core.broker import Broker
 from nsqtw.core.flight import Flight
 from nsqtw.core.save import Save
+from nsqtw.core.saves import Saves
 from nsqtw.errors import BackendError
-from nsqtw.net.pump import COMMIT_BYTES, SAVE_SECONDS, Pump
+from nsqtw.net.pump import COMMIT_BYTES, PART_SECONDS, SAVE_SECONDS, Pump
 from tests.core.world import World
 
 
@@ -47,7 +48,7 @@ class House:
         self.reactor = MemoryReactorClock()
         self.world = World()
         self.broker = self.world.broker
-        self.broker.touched.clear()
+        self.world.save()
         self.writer = MemoryWriter()
         self.pump = Pump(self.reactor, self.broker, self.writer)
         monkeypatch.setattr(self.pump, "now", lambda: self.world.now + self.reactor.seconds())
@@ -190,13 +191,59 @@ def test_changes_are_saved_about_once_a_second_and_one_save_at_a_time(house: Hou
     assert len(house.writer.saves) == 1
 
 
+def publish_to_three(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of three parts of a cut is being saved, in which no topic is new."""
+    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
+    for _ in range(2):
+        while house.writer.saves:
+            house.writer.finish()
+            house.reactor.advance(SAVE_SECONDS)
+        for name in "abc":
+            house.world.put(b"x", topic=name)
+        house.pump.wake()
+        house.turn()
+
+
+def test_a_cut_that_nobody_waits_for_leaves_time_between_its_parts(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_to_three(house, monkeypatch)
+    saved = []
+    for wait in (PART_SECONDS, PART_SECONDS, SAVE_SECONDS):
+        saved += [topic.name for topic in house.writer.finish().cut.topics]
+        house.world.put(b"later", topic="a")
+        house.pump.wake()
+        house.turn()
+        house.reactor.advance(wait * 0.9)
+        assert house.writer.saves == []
+        house.reactor.advance(wait * 0.2)
+    saved += [topic.name for topic in house.writer.finish().cut.topics]
+    assert saved == ["a", "b", "c", "a"]
+
+
+def test_the_parts_of_a_cut_that_somebody_waits_for_follow_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_to_three(house, monkeypatch)
+    house.writer.finish()
+    house.turn()
+    assert house.writer.saves == []
+    answers: list[BackendError | None] = []
+    house.broker.saves.ask(answers.append)
+    house.pump.wake()
+    while not answers:
+        house.turn()
+        house.writer.finish()
+    assert answers == [None]
+
+
 def test_who_waits_for_a_save_gets_it_at_once_and_the_error_if_it_fails(house: House) -> None:
     house.world.topic()
     house.pump.wake()
     house.turn()
     house.writer.finish()
     answers: list[Exception | None] = []
-    house.broker.save(answers.append)
+    house.broker.saves.ask(answers.append)
     house.pump.wake()
     house.turn()
     house.writer.finish(BackendError("no space"))
@@ -222,7 +269,7 @@ class Breaking:
             raise ZeroDivisionError
 
         with self._monkeypatch.context() as broken:
-            broken.setattr(Broker, "begin_save", fail)
+            broken.setattr(Saves, "begin", fail)
             yield
         assert tried == count
         assert [event["log_failure"].type for event in self._failures] == [ZeroDivisionError] * count
@@ -240,19 +287,19 @@ def test_a_save_that_breaks_before_it_has_begun_is_tried_again_when_it_is_time(
     house.world.topic()
     answers: list[Exception | None] = []
     with breaking.times(1):
-        house.broker.save(answers.append)
+        house.broker.saves.ask(answers.append)
         house.pump.wake()
         for _ in range(5):
             house.turn()
         house.reactor.advance(SAVE_SECONDS / 2)
-        house.broker.save(answers.append)
+        house.broker.saves.ask(answers.append)
         house.pump.wake()
         house.turn()
     assert (answers, house.writer.saves) == ([], [])
     house.reactor.advance(SAVE_SECONDS / 2)
     house.writer.finish()
     assert answers == [None, None]
-    house.broker.save(answers.append)
+    house.broker.saves.ask(answers.append)
     house.pump.wake()
     house.turn()
     assert len(house.writer.saves) == 1, "it is as if nothing had been"
@@ -349,7 +396,7 @@ def test_a_save_that_cannot_be_given_away_has_failed_and_is_tried_again(
 ) -> None:
     house, answers = without_threads, list[Exception | None]()
     house.world.topic()
-    house.broker.save(answers.append)
+    house.broker.saves.ask(answers.append)
     house.pump.wake()
     for _ in range(5):
         house.turn()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any
+
+from zope.interface import implementer
 
 from nsqtw.core.cut import Cut, NamedTopic, SavedTopic
 from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import OperatorLog
+from nsqtw.interfaces import IFreeingQueue, OperatorLog
 from nsqtw.net.writer import WriterThread, perform
 from nsqtw.testing.memory import MemoryPositions
 
@@ -133,6 +136,28 @@ def test_a_trim_of_a_topic_nobody_saved_is_left_out() -> None:
     save = Save(Cut(), None, trims=[("unknown", SpyQueue(calls), None)])
     assert perform(save, MemoryPositions(), nothing) is None
     assert calls == []
+
+
+def test_what_is_wanted_of_a_queue_that_has_nothing_to_free_is_not_found_out() -> None:
+    @implementer(IFreeingQueue)
+    class FullQueue(SpyQueue):
+        may_free = False
+
+    class CountingPositions(MemoryPositions):
+        asked = 0
+
+        def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:
+            self.asked += 1
+            return super().unfinished(topic)
+
+    calls: list = []
+    positions, queue = CountingPositions(), FullQueue(calls)
+    save = Save(Cut(topics=[SavedTopic("t", released=7, end=9, put_total=2)]), None, trims=[("t", queue, None)])
+    assert perform(save, positions, nothing) is None
+    assert (calls, positions.asked) == ([], 0)
+    queue.may_free = True
+    assert perform(save, positions, nothing) is None
+    assert (calls, positions.asked) == ([("trim", 7, [])], 1)
 
 
 def test_bounds_that_come_with_the_save_need_no_saved_topic() -> None:

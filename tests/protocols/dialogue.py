@@ -31,7 +31,7 @@ from nsqtw.net.writer import perform
 from nsqtw.protocols.compression import Snappy
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.upgrades import Secured, StartTls, Upgrade
-from tests.core.world import Message, World
+from tests.core.world import Message, World, goes_on
 
 RESPONSE, ERROR, MESSAGE = 0, 1, 2
 UNKNOWN_ID = b"0123456789abcdef"
@@ -316,8 +316,8 @@ class Stage:
             self.world.turn()
 
     def _save(self) -> bool:
-        if self.saves_held or not self.broker.save_is_urgent:
+        if self.saves_held or not goes_on(self.broker.saves):
             return False
-        save = self.broker.begin_save(self.now)
-        self.broker.end_save(save, self.save_error or perform(save, self.world.positions, self.world.log))
+        save = self.broker.saves.begin(self.now)
+        self.broker.saves.end(save, self.save_error or perform(save, self.world.positions, self.world.log))
         return True

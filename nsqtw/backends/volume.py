@@ -1,0 +1,61 @@
+"""
+The file system that the data path is on, as something that is synced whole.
+
+To sync 10,000 files one after the other takes 2 s, and of that 0.9 s of CPU, for each makes the file system write down
+what it knows of that file. To sync the file system takes 0.2 s for all of them. But
+
+- it waits for what other programs have written there, too: so it is only done when all that is unwritten on this
+  machine is not more than syncing the files one after the other would leave time for;
+- it does not say which file failed: so when it fails, it has said nothing;
+- on some file systems it does not say that one failed: there it is not done (`Files.open_volume`).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from nsqtw.backends.files import Files
+
+MANY_FILES = 100
+BYTES_A_FILE = 256 * 1024
+"""What a disk writes while one file is synced: 0.2 ms here, 10 ms on a disk that turns."""
+
+
+class Volume:
+    """
+    The file system of `directory`, from now on: what could not be written since then is told. Used by one thread at a
+    time.
+    """
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._fd: int | None = None
+        self._device = -1
+        with suppress(OSError):  # it will be said by who makes or reads the first file there
+            self._fd = files.open_volume(directory)
+            self._device = files.device(directory)
+
+    def sync(self, file_count: int) -> bool:
+        """Bring everything on it to stable storage, if that is better than syncing so many files. Whether it was."""
+        if self._fd is None or file_count < MANY_FILES:
+            return False
+        if self._files.unwritten_bytes() > file_count * BYTES_A_FILE:
+            return False
+        try:
+            self._files.sync_volume(self._fd)
+        except OSError:
+            return False
+        return True
+
+    def has(self, directory: str) -> bool:
+        """Whether a directory is on it: an operator may have linked a topic's to another disk."""
+        try:
+            return self._files.device(directory) == self._device
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """The data path is not used any more."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            self._files.close_volume(fd)
