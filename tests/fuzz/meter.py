@@ -52,6 +52,8 @@ class Meter:
         """Where it was, when that is wanted."""
         self._most_steps = most_steps
         self._is_over = False
+        # Kept: Python 3.11, when it meets its recursion limit in there, lets go of it and calls it once more.
+        self._trace = self._called
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -61,7 +63,7 @@ class Meter:
         globalLogPublisher.addObserver(log)
         if self._weighs:
             tracemalloc.start()
-        sys.settrace(self._called)
+        sys.settrace(self._trace)
         try:
             yield
         finally:
