@@ -47,7 +47,9 @@ class Writer(Protocol):
 class Pump:
     """Drives `broker`. `now` is its clock, in seconds; only differences of it mean something."""
 
-    def __init__(self, reactor: Any, broker: Broker, writer: Writer) -> None:
+    def __init__(self, reactor: Any, broker: Broker, writer: Writer, now: Callable[[], float] = time.monotonic) -> None:
+        self.now = now
+        """The moment, in the broker's clock."""
         self._reactor = reactor
         self._at_end = end_of_turn(reactor)
         self._broker = broker
@@ -69,9 +71,6 @@ class Pump:
         self._is_over = False
         """Everything is saved: what is stored is being closed, and nothing is done any more but to write answers."""
         set_clock(broker, self.now())
-
-    now = staticmethod(time.monotonic)
-    """The moment, in the broker's clock."""
 
     @property
     def reactor(self) -> Any:

@@ -19,17 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
-from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.tcp import Connection as SocketConnection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from nsqtw.core.broker import Broker
 from nsqtw.errors import BrokenStream
 from nsqtw.interfaces import ICountedProtocol, IProtocol, IProtocolFactory
 from nsqtw.net.chunks import READ_BYTES, keep_chunks_on_the_heap
-from nsqtw.net.gate import Refusal
 from nsqtw.net.limits import Limits
 from nsqtw.net.peer import address_text
 from nsqtw.net.pump import Pump
@@ -51,13 +50,14 @@ _TOO_MANY = frame(ERROR, b"E_TOO_MANY_CONNECTIONS too many connections")
 _log = Logger()
 
 
-@implementer(IHalfCloseableProtocol, IPushProducer)
-class BrokerConnection(Protocol):
-    """One accepted connection."""
-
-    transport: Any
+class BrokerConnection:
+    """
+    One accepted connection: what Twisted's transports take for a protocol. It inherits nothing of Twisted's: with that it
+    would gain nothing by being compiled.
+    """
 
     def __init__(self, factory: BrokerFactory, address: Any) -> None:
+        self.transport: Any = None
         self._factory = factory
         self._limits = factory.limits
         self._address = address
@@ -66,6 +66,7 @@ class BrokerConnection(Protocol):
         self._magic = b""
         self._remote = ""
         self._reading = True
+        self._is_ignored = False
         self._is_plain = False
         self._compression: Compression | None = None
         self._holds_data = False
@@ -86,7 +87,8 @@ class BrokerConnection(Protocol):
 
     # -- from the transport
 
-    def connectionMade(self) -> None:
+    def makeConnection(self, transport: Any) -> None:
+        self.transport = transport
         self._remote = address_text(self.transport.getPeer())
         if hasattr(self.transport, "setTcpNoDelay"):
             self.transport.setTcpNoDelay(True)
@@ -100,6 +102,8 @@ class BrokerConnection(Protocol):
         _log.info("TCP: new client({client})", client=self._remote)
 
     def dataReceived(self, data: bytes) -> None:
+        if self._is_ignored:
+            return
         session = self._session
         if session is None:
             session = self._choose(data)
@@ -229,7 +233,7 @@ class BrokerConnection(Protocol):
 
     def ignore(self) -> None:
         """Whatever still comes, it is not looked at."""
-        self.dataReceived = _ignore  # type: ignore[method-assign]
+        self._is_ignored = True
         self.transport.pauseProducing()
 
     # -- inside
@@ -333,6 +337,9 @@ class BrokerConnection(Protocol):
                 self.transport.pauseProducing()
 
 
+classImplements(BrokerConnection, IHalfCloseableProtocol, IPushProducer)
+
+
 class BrokerFactory(Factory):
     """Accepts connections for `broker`; `protocols` are the session factories by magic."""
 
@@ -356,7 +363,8 @@ class BrokerFactory(Factory):
         """What connections turn to TLS with; None without a certificate."""
         keep_chunks_on_the_heap()
 
-    def buildProtocol(self, addr: Any) -> BrokerConnection | Refusal | None:
+    def buildProtocol(self, addr: Any) -> Any:
+        """A BrokerConnection, a Refusal of one too many, or None."""
         if not self.limits.gate.enter(addr):
             return self.limits.gate.refusal(self.reactor, _TOO_MANY)
         return BrokerConnection(self, addr)
@@ -366,7 +374,3 @@ class BrokerFactory(Factory):
         for connection in list(self.connections):
             connection.disconnect()
             connection.ignore()
-
-
-def _ignore(data: bytes) -> None:
-    """What comes while the broker stops."""

@@ -96,15 +96,9 @@ class Writer:
         return True
 
 
-class WorldPump(Pump):
+def world_pump(clock: Clock, world: World, writer: Writer) -> Pump:
     """A pump in the time of its world."""
-
-    def __init__(self, clock: Clock, world: World, writer: Writer) -> None:
-        self._world = world
-        super().__init__(clock, world.broker, writer)
-
-    def now(self) -> float:
-        return self._world.now
+    return Pump(clock, world.broker, writer, lambda: world.now)
 
 
 class Web:
@@ -123,7 +117,7 @@ class Web:
     def _serve(self) -> None:
         self.clock = Clock()
         self.writer = Writer(self.world)
-        self.pump = WorldPump(self.clock, self.world, self.writer)
+        self.pump = world_pump(self.clock, self.world, self.writer)
         self.site = broker_site(
             self.broker, self.pump, tcp_port=TCP_PORT, http_port=HTTP_PORT, version_line=VERSION_LINE
         )

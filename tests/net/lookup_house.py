@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from nsqtw.net.lookup_peers import LookupPeers
 from nsqtw.net.lookup_place import Place
 from tests.core.world import World
-from tests.net.broker_fixture import WorldPump, Writer
+from tests.net.broker_fixture import Writer, world_pump
 from tests.net.test_lookup_dialogue import sized
 from tests.net.test_lookup_link import Attempt
 
@@ -34,7 +34,7 @@ class House:
         self.clock = Clock()
         given = {"lookupd_tcp_address": addresses, "http_client_request_timeout": TIMEOUT}
         self.world = world or World(**given, **options)
-        pump = WorldPump(self.clock, self.world, Writer(self.world))
+        pump = world_pump(self.clock, self.world, Writer(self.world))
         self.peers = LookupPeers(self.clock, self.world.broker, pump, quiet, self)  # type: ignore[arg-type]
         self.peers.start()
 

@@ -101,6 +101,7 @@ def test_a_turn_ends_with_one_flush(edge: Edge) -> None:
     assert peer.read() == OK * 11
 
 
+@pytest.mark.plain  # looks on between the turns
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bomb_is_taken_piece_by_piece(edge: Edge, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """20 MB of commands in a few KB: a turn takes TURN_BYTES of them, and nothing more is read meanwhile."""
@@ -142,6 +143,7 @@ def test_a_message_beyond_the_limit_is_refused_by_its_size(edge: Edge, kind: str
     assert peer.transport.disconnecting
 
 
+@pytest.mark.plain  # looks on between the turns
 @pytest.mark.parametrize("kind", KINDS)
 def test_publishes_in_a_bomb_are_committed_as_they_come(edge: Edge, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     peer = Peer(edge, kind)
