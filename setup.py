@@ -31,8 +31,8 @@ INSTALL = [
     "twisted[tls]>=24.7",
     "zope.interface>=6",
 ]
-# Checksums in a tenth of the time (nsqtw/backends/checksum.py): for all for whom there is a build. Others get it with
-# the extra `fast`, by compiling it.
+# Checksums in a tenth of the time (nsqtw/backends/checksum.py): for the machines for which there are builds. Others get
+# it with the extra `fast`, by compiling it.
 ISAL = "isal>=1.7"
 MACHINES = " or ".join(f'platform_machine == "{name}"' for name in ("x86_64", "aarch64", "arm64", "AMD64"))
 INSTALL.append(f'{ISAL}; implementation_name == "cpython" and python_version < "3.15" and ({MACHINES})')

@@ -137,7 +137,7 @@ class DiskBackend:
                 queue.undo()
                 failed[queue] = error
         if durable:
-            self._sync([queue.log for queue in staged] if writes else None, failed)
+            self._sync({queue.log for queue in staged} if writes else None, failed)
         for queue in staged:
             if queue in failed:
                 queue.undo()
@@ -183,7 +183,7 @@ class DiskBackend:
         except OSError as error:
             raise backend_error(error, "write to the data path") from error
 
-    def _sync(self, logs: list[Log] | None, failed: dict[Any, BackendError]) -> None:
+    def _sync(self, logs: set[Log] | None, failed: dict[Any, BackendError]) -> None:
         for log, error in self.unsynced.sync(logs).items():
             queue = self._queues.get(log.topic)
             if queue is not None:
@@ -239,8 +239,11 @@ class DiskQueue:
                 unsynced.add_directory(self._backend.directory, log)
 
     def undo(self) -> None:
-        """Take back what was staged. A name that is on stable storage is to go from there, too, with the next sync."""
-        if self.writer.undo():
+        """Take back what was staged. What of it is on stable storage is to go from there, too, with the next sync."""
+        undone = self.writer.undo()
+        for file in undone.cut:
+            self._backend.unsynced.add(file, self.log)
+        if undone.has_removed:
             self._backend.unsynced.add_directory(self.log.directory, self.log)
 
     def read(self, start: int, limit: int) -> list[Segment]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from nsqtw.backends.disk_file import AHEAD_FROM, INDEX_BYTES, Descriptor, LogFile
 from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Entry, encode_head, encode_header
@@ -55,6 +56,13 @@ class Growth:
         self.buffers += (encode_head(segment), frames)
         self.size += RECORD_BYTES + len(frames)
         self.put_total += segment.count
+
+
+class Undone(NamedTuple):
+    """What a power loss may bring back until it is synced: names of files that are gone, and the ends of others."""
+
+    has_removed: bool
+    cut: list[LogFile]
 
 
 class LogWriter:
@@ -113,12 +121,10 @@ class LogWriter:
             log.save_index(growths[-1].file)
         growths.clear()
 
-    def undo(self) -> bool:
-        """
-        Take back what was staged, as far as the disk lets us; no reader will see the rest. Whether files are gone: a
-        power loss may bring their names back until the directory is synced.
-        """
+    def undo(self) -> Undone:
+        """Take back what was staged, as far as the disk lets us; no reader will see the rest."""
         removed = False
+        cut: list[LogFile] = []
         last = self._log.log_files[-1] if self._log.log_files else None
         for growth in self._growths:
             try:
@@ -126,13 +132,14 @@ class LogWriter:
                     removed = True
                     self._remove(growth.file)
                 elif not growth.file.sealed:
+                    cut.append(growth.file)
                     self._cut(growth.file, growth.file.size)
             except OSError:
                 # What comes next must stand behind what is left here.
                 if last is not None:
                     last.sealed = True
         self._growths.clear()
-        return removed
+        return Undone(removed, cut)
 
     def close(self) -> None:
         """Cut off what the last file has beyond its end, and save its index."""

@@ -6,8 +6,9 @@ what it knows of that file. To sync the file system takes 0.2 s for all of them.
 
 - it waits for what other programs have written there, too: so it is only done when all that is unwritten on this
   machine is not more than syncing the files one after the other would leave time for;
-- it does not say which file failed: so when it fails, it has said nothing;
-- on some file systems it does not say that one failed: there it is not done (`Files.open_volume`).
+- it does not say which file failed, and says it once: so after the first failure each file is asked, until the next
+  start, for the failure may have been that of a file which is not to be synced now;
+- on some systems it does not say that one failed: there it is not done (`Files.open_volume`).
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Volume:
         try:
             self._files.sync_volume(self._fd)
         except OSError:
+            self.close()
             return False
         return True
 
@@ -55,7 +57,7 @@ class Volume:
             return False
 
     def close(self) -> None:
-        """The data path is not used any more."""
+        """It is not synced whole any more."""
         fd, self._fd = self._fd, None
         if fd is not None:
             self._files.close_volume(fd)

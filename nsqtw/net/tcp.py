@@ -52,8 +52,8 @@ _log = Logger()
 
 class BrokerConnection:
     """
-    One accepted connection: what Twisted's transports take for a protocol. It inherits nothing of Twisted's: with that it
-    would gain nothing by being compiled.
+    One accepted connection: what Twisted's transports take for a protocol. It inherits nothing of Twisted's, with which
+    it would gain nothing by being compiled.
     """
 
     def __init__(self, factory: BrokerFactory, address: Any) -> None:

@@ -209,6 +209,17 @@ def test_files_of_a_failed_commit_that_a_power_loss_brings_back_hide_nothing(tmp
         life.check(tmp_path / "after", step, power_loss=True)
 
 
+def test_the_end_of_a_file_that_a_failed_commit_had_filled_is_cut_on_stable_storage_too(tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    life = Life(tmp_path / "before", 400)
+    assert life.commit(make_segment(0), durable=True)
+    life.files.fail("sync", errno.EIO, after=1)
+    assert not life.commit(make_segment(1), make_segment(2, size=900), durable=True)
+    assert life.path.backend.commit([], True) == {}
+    life.files.crash(str(tmp_path / "after"), len(life.files.trace), power_loss=True)
+    assert DataPath(tmp_path / "after").sequences() == [0]
+
+
 def test_a_deletion_interrupted_at_any_step_is_finished(tmp_path: Path) -> None:
     """The topic is there with all it had, or is gone with its directory."""
     (tmp_path / "before").mkdir()
