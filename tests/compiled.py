@@ -9,6 +9,7 @@ core, and compiled modules give them no occasion.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ SHOW_ORIGIN = "import nsqtw.core.segment as hot; print(hot.__file__)"
 
 def install(directory: Path) -> None:
     """Compile and install there, in the place of what was there. CalledProcessError when it does not compile."""
+    # Setuptools would install what an earlier build left of modules that are not compiled any more.
+    shutil.rmtree(ROOT / "build", ignore_errors=True)
     words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
     subprocess.run(
         [sys.executable, *words, "--upgrade", "--target", str(directory), str(ROOT)],
