@@ -144,8 +144,7 @@ class Pump:
         self._woken = False
         if more:
             self.wake()
-        self._save(now)
-        self._arm(now)
+        self._arm(now, self._save(now))
 
     def _work(self, now: float) -> bool:
         """Do what the turn is for; returns whether there is more to do in the next one."""
@@ -196,18 +195,24 @@ class Pump:
                 self._save_all(now)
         self.wake()
 
-    def _save(self, now: float) -> None:
+    def _save(self, now: float) -> float:
+        """Begin a save if it is time for one. When it will be; inf: it was, or none is wanted, or one is on its way."""
         saves = self._broker.saves
-        if now >= self._next_save() and saves.are_wanted and not self._saving and not self._is_over:
-            self._last_save = now
-            try:
-                save = saves.begin(now)
-            except Exception:  # whatever broke in there, what it left is saved by the next one
-                _log.failure("a save could not be begun")
-                self._must_rest = True
-                self._end_save(failed=True)
-            else:
-                self._give(save)
+        if self._saving or self._is_over or not saves.are_wanted:
+            return inf
+        save_at = self._next_save()
+        if now < save_at:
+            return save_at
+        self._last_save = now
+        try:
+            save = saves.begin(now)
+        except Exception:  # whatever broke in there, what it left is saved by the next one
+            _log.failure("a save could not be begun")
+            self._must_rest = True
+            self._end_save(failed=True)
+        else:
+            self._give(save)
+        return inf
 
     def _next_save(self) -> float:
         """The earliest moment for it. What nobody waits for leaves time for other things."""
@@ -247,14 +252,12 @@ class Pump:
             stopped.callback(None)
         self.wake()
 
-    def _arm(self, now: float) -> None:
+    def _arm(self, now: float, save_at: float) -> None:
         """Set the timer to when the broker is next needed, unless it is set to an earlier moment."""
-        broker = self._broker
-        when = broker.agenda.next_due
-        if not self._saving and broker.saves.are_wanted:
-            save_at = self._next_save()
-            when = save_at if when is None or save_at < when else when
-        if when is None or when >= self._timer_at or self._stopped is not None or self._is_over:
+        when = self._broker.agenda.next_due
+        if when is None or save_at < when:
+            when = save_at
+        if when >= self._timer_at or self._stopped is not None or self._is_over:
             return
         delay = max(0.0, when - now)
         if self._timer_at == inf:
