@@ -26,6 +26,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 GLIBC = 2, 17
+_HAS_HEADERS = """
+import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))
+"""
 
 
 class BuildFailed(Exception):
@@ -42,13 +46,13 @@ def compiler() -> str:
 
 
 def source(out: Path) -> Path:
-    """Make the source archive."""
+    """Make the source archive. BuildFailed."""
     _run("the source archive", sys.executable, "-m", "build", "--sdist", "--outdir", out, ROOT)
     return max(out.glob("nsqtw-*.tar.gz"), key=lambda path: path.stat().st_mtime)
 
 
 def plain(archive: Path, out: Path) -> None:
-    """Make the wheel for everybody."""
+    """Make the wheel for everybody. BuildFailed."""
     _run("the plain wheel", sys.executable, *_pip_wheel(archive, out))
 
 
@@ -56,6 +60,7 @@ def compiled(archive: Path, python: str, out: Path) -> None:
     """Make the compiled wheel for one Python. BuildFailed."""
     what = f"the wheel for {python}"
     major, minor = GLIBC
+    _run(f"{what}, which has no headers to compile for (Debian: python3-dev),", python, "-c", _HAS_HEADERS)
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         _run(what, python, "-m", "venv", place / "venv")
@@ -84,7 +89,7 @@ def _run(what: str, *words: str | Path, **environment: str) -> None:
     except OSError as error:
         raise BuildFailed(f"{what}: {error}") from error
     if done.returncode:
-        raise BuildFailed(f"{what} could not be made:\n{done.stdout}")
+        raise BuildFailed(f"{what} could not be made:\n{done.stdout}".removesuffix(":\n"))
 
 
 def main(argv: Sequence[str]) -> int:
