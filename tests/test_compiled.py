@@ -49,7 +49,9 @@ def test_the_compiler_is_the_one_asked_for_or_pythons_own_or_a_packages(
 def test_compiled_modules_pass_the_tests_of_the_plain_ones(tmp_path: Path) -> None:
     compiled.install(tmp_path)
     assert compiled.origin(tmp_path).endswith(".so")
-    edges = [f"tests/net/test_{name}.py" for name in ("tcp", "compressed", "pump", "http_pub", "http_mpub")]
+    edges = [
+        f"tests/net/test_{name}.py" for name in ("tcp", "compressed", "pump", "pump_saves", "http_pub", "http_mpub")
+    ]
     chosen = ["tests/core", "tests/protocols", *edges]
     # The same examples as the plain modules had: a red run is about the compiler.
     words = ["--quiet", "-p", "no:cacheprovider", "--hypothesis-profile=same", *chosen]

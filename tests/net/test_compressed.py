@@ -69,8 +69,8 @@ class Peer:
 
 
 @pytest.fixture
-def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
-    return Edge(monkeypatch)
+def edge() -> Edge:
+    return Edge()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,67 +1,19 @@
-"""The end of a turn: order, one timer, one save at a time."""
+"""The end of a turn: order, one timer, flights, and a stop that waits for all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 import pytest
-from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogEvent
 
 from nsqtw.core.broker import Broker
-from nsqtw.core.flight import Flight
-from nsqtw.core.save import Save
-from nsqtw.core.saves import Saves
 from nsqtw.errors import BackendError
-from nsqtw.net.pump import COMMIT_BYTES, PART_SECONDS, SAVE_SECONDS, Pump
-from tests.core.world import World
-
-
-class MemoryWriter:
-    """Keeps saves until the test lets them be done."""
-
-    def __init__(self) -> None:
-        self.saves: list[tuple[Save, Callable[[Save, BackendError | None], None]]] = []
-        self.flights: list[tuple[Flight, Callable[..., None]]] = []
-
-    def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
-        self.saves.append((save, done))
-
-    def commit(self, flight: Flight, landed: Callable[..., None]) -> None:
-        self.flights.append((flight, landed))
-
-    def land(self) -> None:
-        flight, landed = self.flights.pop(0)
-        landed(flight, flight.commit(lambda level, text: None))
-
-    def finish(self, error: BackendError | None = None) -> Save:
-        save, done = self.saves.pop(0)
-        done(save, error)
-        return save
-
-
-class House:
-    """A pump on a reactor whose time the test owns."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.reactor = MemoryReactorClock()
-        self.world = World()
-        self.broker = self.world.broker
-        self.world.save()
-        self.writer = MemoryWriter()
-        self.pump = Pump(self.reactor, self.broker, self.writer, self._now)
-
-    def _now(self) -> float:
-        return self.world.now + self.reactor.seconds()
-
-    def turn(self) -> None:
-        self.reactor.advance(0)
+from nsqtw.net.pump import COMMIT_BYTES, SAVE_SECONDS
+from tests.net.pump_house import House
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> House:
-    return House(monkeypatch)
+def house() -> House:
+    return House()
 
 
 class Recorder:
@@ -171,163 +123,6 @@ def test_the_timer_is_set_to_what_is_due_next(house: House) -> None:
     assert reader.frames == []
     house.reactor.advance(0.2)
     assert len(reader.frames) == 1
-
-
-def test_changes_are_saved_about_once_a_second_and_one_save_at_a_time(house: House) -> None:
-    house.world.reader()
-    house.pump.wake()
-    house.turn()
-    assert len(house.writer.saves) == 1, "the first change is saved at once"
-    house.world.put(b"a")
-    house.pump.wake()
-    house.turn()
-    house.reactor.advance(5)
-    assert len(house.writer.saves) == 1, "the first save is not done yet"
-    house.writer.finish()
-    house.turn()
-    assert len(house.writer.saves) == 1
-    house.writer.finish()
-    house.world.put(b"b")
-    house.pump.wake()
-    house.turn()
-    assert house.writer.saves == []
-    house.reactor.advance(SAVE_SECONDS)
-    assert len(house.writer.saves) == 1
-
-
-def publish_to_three(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of three parts of a cut is being saved, in which no topic is new."""
-    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
-    for _ in range(2):
-        while house.writer.saves:
-            house.writer.finish()
-            house.reactor.advance(SAVE_SECONDS)
-        for name in "abc":
-            house.world.put(b"x", topic=name)
-        house.pump.wake()
-        house.turn()
-
-
-def test_a_cut_that_nobody_waits_for_leaves_time_between_its_parts(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish_to_three(house, monkeypatch)
-    saved = []
-    for wait in (PART_SECONDS, PART_SECONDS, SAVE_SECONDS):
-        saved += [topic.name for topic in house.writer.finish().cut.topics]
-        house.world.put(b"later", topic="a")
-        house.pump.wake()
-        house.turn()
-        house.reactor.advance(wait * 0.9)
-        assert house.writer.saves == []
-        house.reactor.advance(wait * 0.2)
-    saved += [topic.name for topic in house.writer.finish().cut.topics]
-    assert saved == ["a", "b", "c", "a"]
-
-
-def test_the_parts_of_a_cut_that_somebody_waits_for_follow_at_once(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish_to_three(house, monkeypatch)
-    house.writer.finish()
-    house.turn()
-    assert house.writer.saves == []
-    answers: list[BackendError | None] = []
-    house.broker.saves.ask(answers.append)
-    house.pump.wake()
-    while not answers:
-        house.turn()
-        house.writer.finish()
-    assert answers == [None]
-
-
-def test_who_waits_for_a_save_gets_it_at_once_and_the_error_if_it_fails(house: House) -> None:
-    house.world.topic()
-    house.pump.wake()
-    house.turn()
-    house.writer.finish()
-    answers: list[Exception | None] = []
-    house.broker.saves.ask(answers.append)
-    house.pump.wake()
-    house.turn()
-    house.writer.finish(BackendError("no space"))
-    assert [str(answer) for answer in answers] == ["no space"]
-    assert str(house.broker.health) == "NOK - no space"
-
-
-class Breaking:
-    """What becomes of a pump whose broker cannot say what is to be saved."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, failures: list[LogEvent]) -> None:
-        self._monkeypatch = monkeypatch
-        self._failures = failures
-
-    @contextmanager
-    def times(self, count: int) -> Iterator[None]:
-        """It is tried so often, and fails and is logged each time."""
-        tried = 0
-
-        def fail(broker: Broker, now: float) -> Save:
-            nonlocal tried
-            tried += 1
-            raise ZeroDivisionError
-
-        with self._monkeypatch.context() as broken:
-            broken.setattr(Saves, "begin", fail)
-            yield
-        assert tried == count
-        assert [event["log_failure"].type for event in self._failures] == [ZeroDivisionError] * count
-        self._failures.clear()
-
-
-@pytest.fixture
-def breaking(monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]) -> Breaking:
-    return Breaking(monkeypatch, logged_failures)
-
-
-@pytest.mark.plain  # breaks what the pump calls
-def test_a_save_that_breaks_before_it_has_begun_is_tried_again_when_it_is_time(
-    house: House, breaking: Breaking
-) -> None:
-    house.world.topic()
-    answers: list[Exception | None] = []
-    with breaking.times(1):
-        house.broker.saves.ask(answers.append)
-        house.pump.wake()
-        for _ in range(5):
-            house.turn()
-        house.reactor.advance(SAVE_SECONDS / 2)
-        house.broker.saves.ask(answers.append)
-        house.pump.wake()
-        house.turn()
-    assert (answers, house.writer.saves) == ([], [])
-    house.reactor.advance(SAVE_SECONDS / 2)
-    house.writer.finish()
-    assert answers == [None, None]
-    house.broker.saves.ask(answers.append)
-    house.pump.wake()
-    house.turn()
-    assert len(house.writer.saves) == 1, "it is as if nothing had been"
-
-
-@pytest.mark.plain  # breaks what the pump calls
-def test_one_that_goes_on_breaking_is_tried_each_second(house: House, breaking: Breaking) -> None:
-    house.world.topic()
-    with breaking.times(3):
-        house.pump.wake()
-        house.turn()
-        house.reactor.pump([0.01] * 250)
-
-
-@pytest.mark.plain  # breaks what the pump calls
-def test_stopping_ends_when_a_save_breaks_before_it_has_begun(house: House, breaking: Breaking) -> None:
-    stopped: list[None] = []
-    house.world.topic()
-    with breaking.times(2):
-        house.pump.wake()
-        house.turn()
-        house.pump.stop().addCallback(stopped.append)
-    assert stopped == [None]
 
 
 def test_stopping_waits_for_the_last_save(house: House) -> None:

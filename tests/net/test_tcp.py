@@ -17,7 +17,7 @@ from nsqtw.net.stall import Stall, unread_bytes
 from nsqtw.net.tcp import END_SECONDS, BrokerConnection, BrokerFactory
 from nsqtw.net.unfinished import Unfinished
 from nsqtw.protocols.v2 import V2Factory
-from tests.net.test_pump import House
+from tests.net.pump_house import House
 from tests.wire import HOST, PATIENCE_SECONDS
 
 OK = b"\0\0\0\6\0\0\0\0OK"
@@ -50,8 +50,8 @@ class SpyTransport(StringTransport):
 
 
 class Edge(House):
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(monkeypatch)
+    def __init__(self) -> None:
+        super().__init__()
         self.factory = BrokerFactory(self.reactor, self.broker, self.pump, {V2Factory.magic: V2Factory()})
 
     def connect(self) -> tuple[BrokerConnection, SpyTransport]:
@@ -68,8 +68,8 @@ class Edge(House):
 
 
 @pytest.fixture
-def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
-    return Edge(monkeypatch)
+def edge() -> Edge:
+    return Edge()
 
 
 def body(data: bytes) -> bytes:

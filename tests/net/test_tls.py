@@ -63,8 +63,8 @@ class Transport(SpyTransport):
 class Guard(Edge):
     """An edge with a certificate."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, pair: Pair, **options: Any) -> None:
-        super().__init__(monkeypatch)
+    def __init__(self, pair: Pair, **options: Any) -> None:
+        super().__init__()
         given = {"tls_cert": pair.certificate, "tls_key": pair.key, **options}
         for name, value in given.items():
             setattr(self.broker.options, name, value)
@@ -101,8 +101,8 @@ class Guard(Edge):
 
 
 @pytest.fixture
-def guard(monkeypatch: pytest.MonkeyPatch, certificates: Certificates) -> Guard:
-    return Guard(monkeypatch, certificates.server)
+def guard(certificates: Certificates) -> Guard:
+    return Guard(certificates.server)
 
 
 # -- the way through
@@ -376,13 +376,12 @@ def test_a_broker_that_stops_waits_for_no_handshake(guard: Guard) -> None:
     ],
 )
 def test_why_a_handshake_failed(
-    monkeypatch: pytest.MonkeyPatch,
     certificates: Certificates,
     options: dict[str, Any],
     wants: dict[str, Any],
     reason: bytes,
 ) -> None:
-    guard = Guard(monkeypatch, certificates.server, **options)
+    guard = Guard(certificates.server, **options)
     transport = guard.meet()
     client = TlsClient(transport, context(**wants))
     written = client.fail_to_shake()
@@ -401,13 +400,13 @@ def test_a_client_that_does_not_trust_us_says_so(guard: Guard, certificates: Cer
     assert transport.disconnecting
 
 
-def test_old_versions_are_refused_unless_asked_for(monkeypatch: pytest.MonkeyPatch, certificates: Certificates) -> None:
+def test_old_versions_are_refused_unless_asked_for(certificates: Certificates) -> None:
     assert Options().tls_min_version == 771
     old = ssl.TLSVersion.TLSv1
     wants = context(lowest=old, highest=old, ciphers="ALL:@SECLEVEL=0")
     with pytest.raises(ssl.SSLError):
-        Guard(monkeypatch, certificates.server).connect_securely(wants)
-    guard = Guard(monkeypatch, certificates.server, tls_min_version=769)
+        Guard(certificates.server).connect_securely(wants)
+    guard = Guard(certificates.server, tls_min_version=769)
     guard.connect_securely(wants)
     assert guard.seen()["tls_version"] == "TLS1.0"
     assert guard.seen()["tls_cipher_suite"] == "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA"
@@ -438,7 +437,6 @@ def admits(guard: Guard, pair: Pair | None) -> bool:
     ],
 )
 def test_who_is_let_in(
-    monkeypatch: pytest.MonkeyPatch,
     certificates: Certificates,
     policy: str,
     nobody: bool,
@@ -446,23 +444,21 @@ def test_who_is_let_in(
     friend: bool,
 ) -> None:
     authority = certificates.authority.certificate
-    guard = Guard(monkeypatch, certificates.server, tls_client_auth_policy=policy, tls_root_ca_file=authority)
+    guard = Guard(certificates.server, tls_client_auth_policy=policy, tls_root_ca_file=authority)
     found = [admits(guard, pair) for pair in (None, certificates.stranger, certificates.client)]
     assert found == [nobody, stranger, friend]
 
 
 def test_the_system_has_authorities_too(monkeypatch: pytest.MonkeyPatch, certificates: Certificates) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", certificates.authority.certificate)
-    guard = Guard(monkeypatch, certificates.server, tls_client_auth_policy="require-verify")
+    guard = Guard(certificates.server, tls_client_auth_policy="require-verify")
     assert [admits(guard, pair) for pair in (certificates.stranger, certificates.client)] == [False, True]
 
 
 @pytest.mark.parametrize(("policy", "name"), [("", ""), ("require", "friend"), ("require-verify", "friend")])
-def test_the_name_in_a_certificate(
-    monkeypatch: pytest.MonkeyPatch, certificates: Certificates, policy: str, name: str
-) -> None:
+def test_the_name_in_a_certificate(certificates: Certificates, policy: str, name: str) -> None:
     authority = certificates.authority.certificate
-    guard = Guard(monkeypatch, certificates.server, tls_client_auth_policy=policy, tls_root_ca_file=authority)
+    guard = Guard(certificates.server, tls_client_auth_policy=policy, tls_root_ca_file=authority)
     guard.connect_securely(context(certificate=certificates.client))
     assert guard.seen()["common_name"] == name
 
@@ -476,10 +472,10 @@ def test_the_name_in_a_certificate(
     ids=["version 4", "bits"],
 )
 def test_a_certificate_that_cannot_be_read_has_no_name(
-    monkeypatch: pytest.MonkeyPatch, certificates: Certificates, tmp_path: Path, was: bytes, is_now: bytes
+    certificates: Certificates, tmp_path: Path, was: bytes, is_now: bytes
 ) -> None:
     """Without an authority to verify it nobody has looked at it before."""
-    guard = Guard(monkeypatch, certificates.server, tls_client_auth_policy="require")
+    guard = Guard(certificates.server, tls_client_auth_policy="require")
     sound = ssl.PEM_cert_to_DER_cert(Path(certificates.client.certificate).read_text())
     assert sound.count(was) == 1
     odd = tmp_path / "odd.crt"
@@ -550,13 +546,11 @@ def server_name(guard: Guard, wants: ssl.SSLContext) -> bytes:
     return found
 
 
-def test_new_connections_have_the_new_certificate(
-    monkeypatch: pytest.MonkeyPatch, certificates: Certificates, tmp_path: Path
-) -> None:
+def test_new_connections_have_the_new_certificate(certificates: Certificates, tmp_path: Path) -> None:
     pair = Pair(str(tmp_path / "a.crt"), str(tmp_path / "a.key"))
     shutil.copy(certificates.server.certificate, pair.certificate)
     shutil.copy(certificates.server.key, pair.key)
-    guard = Guard(monkeypatch, pair)
+    guard = Guard(pair)
     wants = context()
     old = server_name(guard, wants)
     client, _ = guard.connect_securely()
@@ -582,13 +576,11 @@ def test_new_connections_have_the_new_certificate(
     assert server_name(guard, wants) not in (b"", old)
 
 
-def test_new_connections_have_the_new_authorities(
-    monkeypatch: pytest.MonkeyPatch, certificates: Certificates, tmp_path: Path
-) -> None:
+def test_new_connections_have_the_new_authorities(certificates: Certificates, tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     shutil.copy(certificates.authority.certificate, file)
     policy = {"tls_client_auth_policy": "require-verify", "tls_root_ca_file": str(file)}
-    guard = Guard(monkeypatch, certificates.server, **policy)
+    guard = Guard(certificates.server, **policy)
     assert admits(guard, certificates.client)
     shutil.copy(certificates.stranger.certificate, file)
     guard.settings.reload()
