@@ -93,7 +93,7 @@ COMPILED = """
     core/flight core/health core/held_clock core/in_flight core/intake core/late core/log core/naming core/position
     core/reading core/retention core/runs core/saves core/segment core/topic core/unreleased core/wall
     protocols/arrival protocols/frames protocols/mpub protocols/replies protocols/v2 protocols/v2_codec
-    protocols/v2_half protocols/v2_publish protocols/v2_subscriber
+    protocols/v2_half protocols/v2_publish protocols/v2_subscriber protocols/v2_upgrade
     net/pump net/tcp net/unfinished
 """.split()
 

@@ -10,7 +10,7 @@ This module is hot, once per publish command.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nsqtw.core.segment import Segment, cuts, encode, sizes_of
 from nsqtw.interfaces import Waiter
@@ -18,7 +18,7 @@ from nsqtw.interfaces import Waiter
 if TYPE_CHECKING:
     from nsqtw.core.broker import Broker
 
-BLOCK_SIZE = 1 << 20
+BLOCK_SIZE: Final = 1 << 20
 """Sequences a topic takes from the broker at a time."""
 
 

@@ -16,16 +16,17 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Final
 
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, merge
 from nsqtw.interfaces import IBackend, IBackendQueue
 
-CACHE_BYTES = 64 * 1024 * 1024
-MAX_BLOCKS = 32
+CACHE_BYTES: Final = 64 * 1024 * 1024
+MAX_BLOCKS: Final = 32
 # What a segment in the tail costs beside its frames: the object with its list entries, and the offsets of messages of
 # different lengths once asked for.
-_SEGMENT_COST = 320
-_MESSAGE_COST = 40
+_SEGMENT_COST: Final = 320
+_MESSAGE_COST: Final = 40
 
 
 class Cache:
@@ -87,6 +88,7 @@ class Log:
 
     def __init__(self, backend: IBackend, queue: IBackendQueue, cache: Cache, *, is_in_memory: bool = False) -> None:
         self.backend = backend
+        self.is_in_thread: bool = backend.in_thread
         self.queue = queue
         self.is_in_memory = is_in_memory
         self.end: int = queue.end
@@ -173,6 +175,7 @@ class Log:
                 raise failure
         self.queue.delete()
         self.backend, self.queue, self.is_in_memory = backend, queue, False
+        self.is_in_thread = backend.in_thread
         self._cache.forget_blocks(self)
 
     def close(self) -> None:
@@ -208,4 +211,4 @@ class Log:
 
 
 _first = attrgetter("first")
-_FORGOTTEN = Segment(0, 0, 0, b"")
+_FORGOTTEN: Final = Segment(0, 0, 0, b"")

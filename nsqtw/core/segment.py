@@ -24,29 +24,29 @@ import struct
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-SEQUENCE_BITS = 53
-SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1
-SEGMENT_BYTES = 256 * 1024
+SEQUENCE_BITS: Final = 53
+SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
+SEGMENT_BYTES: Final = 256 * 1024
 """Where a run of messages is cut into segments; one larger message is a segment of its own."""
 
-FRAME_TYPE_MESSAGE = 2
-ID_BYTES = 16
-_HEAD = struct.Struct(">iiqH")  # size, frame type, timestamp, attempts
-_SIZE = struct.Struct(">I")
-_TYPE_TO_ATTEMPTS = struct.Struct(">iqH")
-_ATTEMPTS = struct.Struct(">H")
-_ATTEMPTS_AT = _HEAD.size - _ATTEMPTS.size
-_TIMESTAMP = struct.Struct(">q")
-_TIMESTAMP_AT = 2 * _SIZE.size
-ID_AT = _HEAD.size
-BODY_AT = ID_AT + ID_BYTES
-_SIZE_BEYOND_BODY = BODY_AT - _SIZE.size
+FRAME_TYPE_MESSAGE: Final = 2
+ID_BYTES: Final = 16
+_HEAD: Final = struct.Struct(">iiqH")  # size, frame type, timestamp, attempts
+_SIZE: Final = struct.Struct(">I")
+_TYPE_TO_ATTEMPTS: Final = struct.Struct(">iqH")
+_ATTEMPTS: Final = struct.Struct(">H")
+_ATTEMPTS_AT: Final = _HEAD.size - _ATTEMPTS.size
+_TIMESTAMP: Final = struct.Struct(">q")
+_TIMESTAMP_AT: Final = 2 * _SIZE.size
+ID_AT: Final = _HEAD.size
+BODY_AT: Final = ID_AT + ID_BYTES
+_SIZE_BEYOND_BODY: Final = BODY_AT - _SIZE.size
 
 # The last three hex digits of an id. What precedes them is the same for all ids up to the next border of 4096, so the
 # ids of a run are made without a step for each.
-_ENDINGS = [b"%03x" % n for n in range(4096)]
+_ENDINGS: Final = [b"%03x" % n for n in range(4096)]
 
 
 def id_of(node_id: int, sequence: int) -> bytes:
@@ -73,11 +73,16 @@ def consecutive_ids(first: int, count: int) -> list[bytes]:
 def _id_runs(first: int, count: int) -> Iterator[tuple[bytes, list[bytes]]]:
     """The same ids as runs that share all but their last three digits: those, and what follows."""
     while count:
-        low = first & 0xFFF
-        endings = _ENDINGS[low : low + count]
-        yield b"%013x" % (first >> 12), endings
+        prefix, endings = _id_run(first, count)
+        yield prefix, endings
         first += len(endings)
         count -= len(endings)
+
+
+def _id_run(first: int, count: int) -> tuple[bytes, list[bytes]]:
+    """The first run of them."""
+    low = first & 0xFFF
+    return b"%013x" % (first >> 12), _ENDINGS[low : low + count]
 
 
 def joined_ids(first: int, count: int, separator: bytes) -> bytes:
@@ -205,12 +210,16 @@ def encode(
         return Segment(first, 1, delay_ms, frames)
     if sizes is None:
         sizes = sizes_of(bodies)
+    shared = _TYPE_TO_ATTEMPTS.pack(FRAME_TYPE_MESSAGE, timestamp_ns, 1)
+    prefix, endings = _id_run(node_id << SEQUENCE_BITS | first, count)
+    if len(endings) == count:
+        return Segment(first, count, delay_ms, b"".join(_parts(bodies, sizes, shared + prefix, endings)))
     parts: list[bytes] = []
     start = 0
     for prefix, endings in _id_runs(node_id << SEQUENCE_BITS | first, count):
         run = bodies[start : start + len(endings)]
         start += len(run)
-        parts += _parts(run, sizes, _TYPE_TO_ATTEMPTS.pack(FRAME_TYPE_MESSAGE, timestamp_ns, 1) + prefix, endings)
+        parts += _parts(run, sizes, shared + prefix, endings)
     return Segment(first, count, delay_ms, b"".join(parts))
 
 
@@ -245,9 +254,11 @@ def sizes_of(bodies: Sequence[bytes]) -> Collection[int]:
 
 def cuts(bodies: Sequence[bytes], sizes: Collection[int]) -> Iterable[Sequence[bytes]]:
     """`bodies`, of `sizes`, in runs that make segments of at most SEGMENT_BYTES; a larger body is a run of its own."""
-    largest = max(sizes, default=0) + BODY_AT
+    if not bodies:
+        return ()
+    largest: int = max(sizes) + BODY_AT
     if largest * len(bodies) <= SEGMENT_BYTES:
-        return (bodies,) if bodies else ()
+        return (bodies,)
     if len(sizes) == 1:
         step = max(1, SEGMENT_BYTES // largest)
         return [bodies[start : start + step] for start in range(0, len(bodies), step)]

@@ -89,7 +89,7 @@ class Topic:
     @property
     def flies(self) -> bool:
         """Whether storing what is put takes longer than a turn may."""
-        if self.log.backend.in_thread:
+        if self.log.is_in_thread:
             return not self.is_late
         return self.durability == "fsync" and not self.ephemeral
 

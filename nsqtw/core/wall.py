@@ -10,11 +10,12 @@ old.
 from __future__ import annotations
 
 from math import inf
+from typing import Final
 
-JUMP_NS = 1_000_000_000
+JUMP_NS: Final = 1_000_000_000
 """A change of less is a clock that is kept right."""
 
-_MOST_ERAS = 16
+_MOST_ERAS: Final = 16
 
 
 class Wall:

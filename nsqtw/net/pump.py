@@ -12,10 +12,10 @@ This module is hot, once per turn.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from math import inf
-from typing import Any, Protocol
+from time import monotonic, monotonic_ns, time_ns
+from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -29,10 +29,10 @@ from nsqtw.net.turns import Connection, end_of_turn
 
 _log = Logger()
 
-SAVE_SECONDS = 1.0
-PART_SECONDS = 0.05
+SAVE_SECONDS: Final = 1.0
+PART_SECONDS: Final = 0.05
 """From one part of a cut to the next: so 2,000 topics and channels are saved in a second, which takes 4 % of it."""
-COMMIT_BYTES = 4 * 1024 * 1024
+COMMIT_BYTES: Final = 4 * 1024 * 1024
 """A turn that reads more than this commits in between, so that what waits in memory has a bound."""
 
 
@@ -47,7 +47,7 @@ class Writer(Protocol):
 class Pump:
     """Drives `broker`. `now` is its clock, in seconds; only differences of it mean something."""
 
-    def __init__(self, reactor: Any, broker: Broker, writer: Writer, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, reactor: Any, broker: Broker, writer: Writer, now: Callable[[], float] = monotonic) -> None:
         self.now = now
         """The moment, in the broker's clock."""
         self._reactor = reactor
@@ -269,4 +269,4 @@ class Pump:
 
 def set_clock(broker: Broker, now: float) -> None:
     """Tell the broker what the wall clock is."""
-    broker.follow_wall(time.time_ns() - time.monotonic_ns(), now)
+    broker.follow_wall(time_ns() - monotonic_ns(), now)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
@@ -40,10 +40,10 @@ from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 if TYPE_CHECKING:
     from nsqtw.net.tls_settings import TlsSettings
 
-MAGIC_BYTES = 4
-END_SECONDS = 5.0
+MAGIC_BYTES: Final = 4
+END_SECONDS: Final = 5.0
 """How long a connection that is being closed may take to read what was written to it."""
-TURN_BYTES = 1024 * 1024
+TURN_BYTES: Final = 1024 * 1024
 """Decompressed bytes that a session is given in one turn."""
 _TOO_MANY = frame(ERROR, b"E_TOO_MANY_CONNECTIONS too many connections")
 

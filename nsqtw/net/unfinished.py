@@ -9,9 +9,9 @@ average: an honest client is done soon, and its part is young.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
-SMALL_BYTES = 16384
+SMALL_BYTES: Final = 16384
 """A part of this size is not counted."""
 
 

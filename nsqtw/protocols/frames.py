@@ -9,10 +9,11 @@ The frames a V2 client receives.
 from __future__ import annotations
 
 import struct
+from typing import Final
 
-_HEAD = struct.Struct(">ii")
-RESPONSE = 0
-ERROR = 1
+_HEAD: Final = struct.Struct(">ii")
+RESPONSE: Final = 0
+ERROR: Final = 1
 
 
 def frame(kind: int, data: bytes) -> bytes:
@@ -20,6 +21,6 @@ def frame(kind: int, data: bytes) -> bytes:
     return _HEAD.pack(len(data) + 4, kind) + data
 
 
-OK = frame(RESPONSE, b"OK")
-HEARTBEAT = frame(RESPONSE, b"_heartbeat_")
-CLOSE_WAIT = frame(RESPONSE, b"CLOSE_WAIT")
+OK: Final = frame(RESPONSE, b"OK")
+HEARTBEAT: Final = frame(RESPONSE, b"_heartbeat_")
+CLOSE_WAIT: Final = frame(RESPONSE, b"CLOSE_WAIT")

@@ -13,18 +13,19 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 from itertools import chain
+from typing import Final
 
 from nsqtw.errors import ClientError
 
-_SIZE = struct.Struct(">i")
-SIZE_BYTES = _SIZE.size
-unpack_size = _SIZE.unpack_from
+_SIZE: Final = struct.Struct(">i")
+SIZE_BYTES: Final = _SIZE.size
+unpack_size: Final = _SIZE.unpack_from
 """As a function: of a name that is imported, Python 3.11 looks up a method at every call, which costs 30 ns."""
-_WEIGHT_BYTES = 256
+_WEIGHT_BYTES: Final = 256
 """Messages that are smaller on the average stay bytes until the last one is there."""
-_RUN = 256
+_RUN: Final = 256
 """Messages of one size that are taken out of a buffer by one format, which has 32 bytes for each."""
-_KNOWN_RUNS = 32
+_KNOWN_RUNS: Final = 32
 
 
 class HalfMpub:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from zope.interface import classImplements, provider
 
@@ -52,7 +52,7 @@ from nsqtw.protocols.v2_upgrade import Upgrades
 from nsqtw.upgrades import Upgrade
 
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
-MAX_UNREAD_REPLIES = 1000
+MAX_UNREAD_REPLIES: Final = 1000
 """Replies a client may leave unread before it is not read from either."""
 
 _NAMELESS = "insufficient number of parameters"
@@ -84,6 +84,9 @@ class V2Session(Due):
         """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._stalled = False
         self._last_command = now
+        self._last_topic: Topic | None = None
+        """Who publishes does so to one topic, mostly."""
+        self._last_name = b""
         self._beat = self._identity.settings.heartbeat_interval
         self._next_heartbeat = now + self._beat
         self._failure = ""
@@ -384,8 +387,14 @@ class V2Session(Due):
         self._state = self.client.state = state
 
     def _topic(self, verb: bytes, name: bytes) -> Topic:
+        last = self._last_topic
+        if last is not None and not last.exiting and name == self._last_name:
+            return last
         topic = self._broker.topics.get(name.decode())
-        return self._new_topic(verb.decode(), name.decode()) if topic is None else topic
+        if topic is None:
+            topic = self._new_topic(verb.decode(), name.decode())
+        self._last_topic, self._last_name = topic, name
+        return topic
 
     def _new_topic(self, command: str, name: str) -> Topic:
         try:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from nsqtw.errors import ClientError, LineTooLong
 from nsqtw.protocols.mpub import (
@@ -39,20 +39,21 @@ from nsqtw.protocols.mpub import (
 from nsqtw.protocols.parameters import ID_BYTES
 from nsqtw.rights import MAX_SECRET_BYTES
 
-MAX_LINE_BYTES = 16384
+MAX_LINE_BYTES: Final = 16384
 MAX_DOCUMENT_BYTES = MAX_SECRET_BYTES
 """
 Bytes of the largest body of IDENTIFY and AUTH, whatever --max-body-size says: the first is read as JSON at once, the
 second kept as long as the connection lives.
 """
-_SIZES = struct.Struct(">ii")
+_SIZES: Final = struct.Struct(">ii")
 """The total and the count of an MPUB."""
-_BETWEEN_FINS = b"\nFIN "
+_BETWEEN_FINS: Final = b"\nFIN "
 """What is between the ids of FINs."""
-_FIN_BYTES = ID_BYTES + len(_BETWEEN_FINS)
+_FIN_HEAD_BYTES: Final = len(b"FIN ")
+_FIN_BYTES: Final = ID_BYTES + len(_BETWEEN_FINS)
 # How many FINs are looked at together: more and more, so that a single one among other commands costs little.
-_FIRST_WINDOW = 8
-_MOST_USED_BYTES = 16384
+_FIRST_WINDOW: Final = 8
+_MOST_USED_BYTES: Final = 16384
 """Bytes that were taken and may stay in the buffer while a body is waited for: dropping them copies the others."""
 
 
@@ -63,7 +64,7 @@ class Limits(Protocol):
     max_body_size: int
 
 
-FIN_IN_ORDER = b"FIN\n"
+FIN_IN_ORDER: Final = b"FIN\n"
 """The verb of FINs that are those that were expected. No line has it, for its end is in it."""
 
 Command = tuple[bytes, Sequence[bytes], list[bytes]]
@@ -147,17 +148,17 @@ class V2Codec:
             if offset == len(buffer):
                 self._drop_used()
                 return None
-            if buffer.startswith(b"FIN ", offset):
+            if self._known_line and not self.checks_each:
+                verb, line = self._known_verb, self._known_line
+                bodies = self._take_pub_run(line) if verb == b"PUB" else self._take_whole_mpub(line)
+                if bodies:
+                    return verb, self._known_params, bodies
+            if buffer[offset : offset + _FIN_HEAD_BYTES] == b"FIN ":
                 if not self.checks_each and (expected := self._take_expected_fins()):
                     return FIN_IN_ORDER, (), [expected]
                 ids = self._take_fin_run()
                 if ids:
                     return b"FIN", (), ids
-            elif self._known_line and buffer.startswith(self._known_line, offset) and not self.checks_each:
-                verb, line = self._known_verb, self._known_line
-                bodies = self._take_pub_run(line) if verb == b"PUB" else self._take_whole_mpub(line)
-                if bodies:
-                    return verb, self._known_params, bodies
             if not self._take_line():
                 return None
             if self._params[0] not in self._readers:
@@ -311,9 +312,9 @@ class V2Codec:
         bodies: list[bytes] = []
         limit = self._limits.max_msg_size
         buffer, offset, end = self._buffer, self._offset, len(self._buffer)
-        head = len(line) + SIZE_BYTES
-        while buffer.startswith(line, offset) and (start := offset + head) <= end:
-            size = unpack_size(buffer, start - SIZE_BYTES)[0]
+        line_bytes = len(line)
+        while (start := offset + line_bytes + SIZE_BYTES) <= end and buffer[offset : offset + line_bytes] == line:
+            size: int = unpack_size(buffer, start - SIZE_BYTES)[0]
             stop = start + size
             if not 0 < size <= limit or stop > end:
                 break
@@ -330,7 +331,7 @@ class V2Codec:
         buffer, end = self._buffer, len(self._buffer)
         at = self._offset + len(line)
         start = at + _SIZES.size
-        if start > end:
+        if start > end or buffer[self._offset : at] != line:
             return []
         total, count = _SIZES.unpack_from(buffer, at)
         stop = at + SIZE_BYTES + total

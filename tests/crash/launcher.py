@@ -30,19 +30,6 @@ from tests.crash.file_layers import Narrow, Volatile
 WALL_START_NS = 1_700_000_000 * 10**9
 
 
-class Clock:
-    """Stands for the module `time` where the broker looks at clocks."""
-
-    monotonic = staticmethod(time.monotonic)
-    monotonic_ns = staticmethod(time.monotonic_ns)
-
-    def __init__(self, control: Control) -> None:
-        self._control = control
-
-    def time_ns(self) -> int:
-        return WALL_START_NS + time.monotonic_ns() + self._control.wall_offset_ns
-
-
 def inject(control: Control, layer: str) -> None:
     """Let the broker of this process have these files and this clock."""
 
@@ -59,7 +46,7 @@ def inject(control: Control, layer: str) -> None:
     sqlite.SqliteFactory.open = open_sqlite
     with lean.without_tls(True):
         from nsqtw.net import pump
-    pump.time = Clock(control)
+    pump.time_ns = lambda: WALL_START_NS + time.monotonic_ns() + control.wall_offset_ns
 
 
 def main(words: list[str]) -> int:
