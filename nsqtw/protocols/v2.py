@@ -93,6 +93,7 @@ class V2Session(Due):
         """The error this session ends with, for the log."""
         self._trace = Trace(broker.log, self.client)
         self._is_traced = False
+        """As the log level was when the client sent something last."""
         self._badge: Badge | None = None
         if broker.door is not None:
             self._badge = Badge(self.client, broker.door, broker.log, self._refuse, self._wait, self._go_on)
@@ -137,7 +138,7 @@ class V2Session(Due):
         out = self._replies.take()
         if self._upgrades.is_pending:
             self._upgrades.taken()
-        if self._options.log_level <= DEBUG and self._subscriber is not None:
+        if self._is_traced and self._subscriber is not None:
             self._trace.written(item for item in out if isinstance(item, bytes))
             self._trace.state()
         return out

@@ -104,7 +104,10 @@ SIZES = st.integers(1, SEGMENT_BYTES * 2)
 
 
 @given(
-    st.one_of(st.lists(SIZES, max_size=30), st.builds(lambda size, count: [size] * count, SIZES, st.integers(0, 30)))
+    st.one_of(
+        st.lists(SIZES, min_size=1, max_size=30),
+        st.builds(lambda size, count: [size] * count, SIZES, st.integers(1, 30)),
+    )
 )
 def test_bodies_are_cut_into_runs_that_fit_or_are_alone(sizes: list[int]) -> None:
     bodies = [b"x" * size for size in sizes]
