@@ -369,6 +369,30 @@ def test_a_topic_that_is_going_away_takes_nothing(sent: bytes, verb: bytes) -> N
     after.expect(OK)
 
 
+@pytest.mark.parametrize("sent", [pub(b"x"), mpub(b"x", b"y"), dpub(5, b"x")])
+def test_after_its_topic_was_deleted_a_client_publishes_to_the_new_one(sent: bytes) -> None:
+    stage = Stage()
+    client = stage.connect()
+    client.send(sent)
+    client.expect(OK)
+    old = stage.broker.topics["t"]
+    stage.broker.delete_topic("t")
+    stage.turn()
+    client.send(sent)
+    client.expect(OK)
+    new = stage.broker.topics["t"]
+    assert new is not old
+    assert new.depth == old.message_count
+
+
+def test_a_client_that_publishes_to_two_topics_in_turn_mixes_nothing_up() -> None:
+    stage = Stage()
+    client = stage.connect()
+    client.send(pub(b"1", topic=b"one") + pub(b"2", topic=b"two") + pub(b"3", b"4", topic=b"one"))
+    client.expect(OK, OK, OK, OK)
+    assert {name: topic.depth for name, topic in stage.broker.topics.items()} == {"one": 3, "two": 1}
+
+
 def test_a_connection_lost_while_a_publish_is_owed_does_not_take_it_back() -> None:
     stage = Stage()
     client, reader = stage.connect(), stage.connect()
