@@ -94,7 +94,7 @@ COMPILED = """
     core/reading core/retention core/runs core/saves core/segment core/topic core/unreleased core/wall
     protocols/arrival protocols/frames protocols/mpub protocols/replies protocols/v2 protocols/v2_codec
     protocols/v2_half protocols/v2_publish protocols/v2_subscriber protocols/v2_upgrade
-    net/pump net/tcp net/unfinished
+    net/events net/pump net/tcp net/unfinished
 """.split()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-READ_BYTES = 256 * 1024
+from typing import Final
+
+READ_BYTES: Final = 256 * 1024
 """Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
 
 

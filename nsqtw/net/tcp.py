@@ -8,7 +8,11 @@ of them in a turn.
 Back-pressure runs both ways. When the transport has enough to write the session is told to deliver nothing; when
 the session does not want data the transport is not read from.
 
-`_write` asks whether the transport has something to write, which Twisted tells only in private (`_tempDataBuffer`).
+Until it turns to TLS a connection reads from its socket and writes to it by itself, past some calls of Twisted's.
+Reading is `_read`, in the place of the transport's `doRead`, which is what a reactor calls. `_write` asks whether the
+transport has something to write, which Twisted tells only in private (`_tempDataBuffer`).
+
+This module is hot, once per chunk and turn.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.tcp import Connection as SocketConnection
 from twisted.logger import Logger
@@ -68,6 +73,12 @@ class BrokerConnection:
         self._reading = True
         self._is_ignored = False
         self._is_plain = False
+        """Whether the transport is Twisted's for a socket, with nothing between."""
+        self._receive: Any = None
+        self._send: Any = None
+        """The socket's `recv` and `send`, while it is plain."""
+        self._may_lag = False
+        """Whether the transport was given something to write, and was not seen without since."""
         self._compression: Compression | None = None
         self._holds_data = False
         """Whether the compression has, or may have, something for the session."""
@@ -95,6 +106,9 @@ class BrokerConnection:
             self.transport.setTcpKeepAlive(True)
         self.transport.bufferSize = READ_BYTES
         self._is_plain = isinstance(self.transport, SocketConnection)
+        if self._is_plain:
+            self._receive, self._send = self.transport.socket.recv, self.transport.socket.send
+            self.transport.doRead = self._read
         self.transport.registerProducer(self, True)
         self._factory.connections.add(self)
         self._began = self._pump.now()
@@ -133,6 +147,8 @@ class BrokerConnection:
         """Only we end the writing side, and then the whole connection."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._is_plain:
+            self._leave_reading(self.transport)
         if self._end is not None and self._end.active():
             self._end.cancel()
         self._factory.connections.discard(self)
@@ -238,6 +254,24 @@ class BrokerConnection:
 
     # -- inside
 
+    def _read(self) -> Exception | None:
+        """What the transport's `doRead` does: read once; returns why the connection ends, if it does."""
+        try:
+            data = self._receive(READ_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return CONNECTION_LOST
+        if not data:
+            return CONNECTION_DONE
+        self.dataReceived(data)
+        return None
+
+    def _leave_reading(self, transport: Any) -> None:
+        """To the transport again, as it is Twisted's."""
+        if transport.doRead == self._read:  # and not what Twisted puts there of a connection that is aborted
+            del transport.doRead
+
     def _weigh(self) -> None:
         """Have it counted what the session keeps of a command that has come in part."""
         if self._counted is None:
@@ -257,16 +291,21 @@ class BrokerConnection:
             self._limits.rounds.join(self)
         if self._compression is not None:
             data = self._compression.compress(data)
-        transport = self.transport
-        if self._is_plain and not (transport.TLS or transport.dataBuffer or transport._tempDataBuffer):
+        if self._is_plain and not (self._may_lag and self._lags()):
             try:
-                written = transport.socket.send(data)
-            except OSError:  # it has no room now; or it is broken, which the reactor finds, too
+                written: int = self._send(data)
+            except OSError:  # it has no room now; or it is broken or closed, which the reactor finds, too
                 written = 0
             if written == len(data):
                 return
             data = data[written:]
-        transport.write(data)
+            self._may_lag = True
+        self.transport.write(data)
+
+    def _lags(self) -> bool:
+        """Whether the transport still has something to write of what it was given."""
+        self._may_lag = bool(self.transport.dataBuffer or self.transport._tempDataBuffer)
+        return self._may_lag
 
     def _upgrade(self, upgrade: Upgrade) -> None:
         if isinstance(upgrade, Compress):
@@ -277,7 +316,9 @@ class BrokerConnection:
     def _start_tls(self, start: StartTls) -> None:
         assert self._factory.tls is not None, "a broker without a certificate offers no TLS"
         below, self.transport = self.transport, self._factory.tls.transport(self, start, connects=False)
-        self._is_plain = False
+        if self._is_plain:
+            self._is_plain = False
+            self._leave_reading(below)
         self._reading = False
         self.transport.begin(below)
 
@@ -315,7 +356,7 @@ class BrokerConnection:
         factory = self._factory.protocols.get(magic)
         if factory is None:
             _log.error("client({client}) bad protocol magic '{magic}'", client=self._remote, magic=shown)
-            self.transport.write(frame(ERROR, b"E_BAD_PROTOCOL"))
+            self._write(frame(ERROR, b"E_BAD_PROTOCOL"))
             self.disconnect()
             return None
         changed = partial(self._pump.changed, self)

@@ -14,7 +14,7 @@ from twisted.internet.error import ConnectionLost
 from twisted.logger import LogEvent
 
 from nsqtw.net import reactor as reactor_module
-from nsqtw.net.reactor import SHORT_SECONDS, SHORT_WAITS, SPIN_SECONDS, TurnReactor
+from nsqtw.net.reactor import TurnReactor
 from nsqtw.net.turns import end_of_turn
 from tests.wire import PATIENCE_SECONDS
 
@@ -120,14 +120,6 @@ def test_what_an_end_asks_for_waits_for_the_next_turn_which_reads_first(house: H
     assert house.turn() == ["one reads 1", "two reads 2", "next end"]
 
 
-def test_an_end_is_not_waited_for(house: House) -> None:
-    house.reactor.callLater(1000, house.note("late"))
-    assert house.reactor.timeout() != 0
-    house.reactor.at_end(house.note("end"))
-    assert house.reactor.timeout() == 0
-    assert house.turn() == ["end"]
-
-
 def test_a_timed_call_may_ask_for_an_end(house: House) -> None:
     house.reactor.callLater(0, lambda: house.reactor.at_end(house.note("end")))
     assert house.turn() == ["end"]
@@ -203,93 +195,12 @@ class ConnectionLostReason:
     type = ConnectionLost
 
 
-class Waits:
-    """Stands in for the poller and the clock: something comes `after` so many seconds, a poll takes a microsecond."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.comes_at = 0.0
-        self.slept = 0
-        self.asked = 0
-        self.timeouts: list[float] = []
-
-    def after(self, seconds: float) -> None:
-        self.comes_at = self.now + seconds
-
-    def poll(self, timeout: float, most: int) -> list[tuple[int, int]]:
-        self.now += 1e-6
-        if timeout == 0:
-            self.asked += 1
-            return [(0, 0)] if self.now >= self.comes_at else []
-        self.slept += 1
-        self.timeouts.append(timeout)
-        self.now = max(self.now, self.comes_at)
-        return [(0, 0)]
-
-
-@pytest.fixture
-def waits(house: House, monkeypatch: pytest.MonkeyPatch) -> Waits:
-    waits = Waits()
-    house.reactor._may_spin = True
-    monkeypatch.setattr(house.reactor, "_poller", waits)
-    monkeypatch.setattr(reactor_module, "monotonic", lambda: waits.now)
-    return waits
-
-
-def wait(house: House, waits: Waits, seconds: float) -> tuple[bool, bool]:
-    """Something comes after that time: whether the reactor asked for it meanwhile, and whether it slept."""
-    waits.slept = waits.asked = 0
-    waits.timeouts.clear()
-    waits.after(seconds)
-    assert house.reactor._wait(None) == [(0, 0)]
-    return bool(waits.asked), bool(waits.slept)
-
-
-ASKS, SLEEPS = (True, False), (False, True)
-SHORT, LONG = SHORT_SECONDS / 2, SHORT_SECONDS * 2
-
-
-def test_after_some_short_waits_the_next_one_is_spent_asking(house: House, waits: Waits) -> None:
-    for _ in range(SHORT_WAITS):
-        assert wait(house, waits, SHORT) == SLEEPS
-    for _ in range(10):
-        assert wait(house, waits, SPIN_SECONDS / 2) == ASKS
-
-
-def test_asking_in_vain_ends_it(house: House, waits: Waits) -> None:
-    for _ in range(SHORT_WAITS):
-        wait(house, waits, SHORT)
-    began = waits.now
-    assert wait(house, waits, 1.0) == (True, True)
-    assert waits.asked <= SPIN_SECONDS / 1e-6 + 2
-    assert waits.now == pytest.approx(began + 1)
-    assert wait(house, waits, SHORT) == SLEEPS
-
-
-def test_short_and_long_waits_in_turn_are_slept(house: House, waits: Waits) -> None:
-    for seconds in [SHORT, LONG] * 2 * SHORT_WAITS:
-        assert wait(house, waits, seconds) == SLEEPS
-
-
-def test_after_asking_in_vain_a_timer_is_not_slept_through(house: House, waits: Waits) -> None:
-    for _ in range(SHORT_WAITS):
-        wait(house, waits, SHORT)
-    waits.timeouts.clear()
-    waits.after(1.0)
-    house.reactor._wait(0.5)
-    assert waits.timeouts == [0.5]
-
-
 @pytest.mark.parametrize(("count", "asks"), [(0.5, False), (1.0, False), (1.5, True), (2.0, True)])
-def test_only_with_more_than_one_core(count: float, asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_asks_instead_of_sleeping_only_with_more_than_one_core(
+    count: float, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reactor_module, "cores", lambda: count)
-    assert TurnReactor()._may_spin is asks
-
-
-def test_on_a_single_core_nobody_is_kept_from_it(house: House, waits: Waits) -> None:
-    house.reactor._may_spin = False
-    for _ in range(3 * SHORT_WAITS):
-        assert wait(house, waits, SHORT) == SLEEPS
+    assert TurnReactor()._events._may_spin is asks
 
 
 def test_a_loop_does_what_is_due_and_what_others_ask_for_and_ends(logged_failures: list[LogEvent]) -> None:
@@ -331,18 +242,21 @@ class Scripted(TurnReactor):
         super().doPoll(0.0)
 
 
-def test_a_poll_waits_for_nothing_while_an_end_asks_for_another() -> None:
-    for delay in (None, 5.0):
-        reactor = Scripted(4)
-        if delay is not None:
-            reactor.callLater(delay, int)
+def test_a_loop_waits_for_nothing_while_an_end_asks_for_another() -> None:
+    """Real polls: one that waited would wait for the timer, which ends it."""
+    reactor, ends = TurnReactor(), list[str]()
+    reactor.callLater(PATIENCE_SECONDS, reactor.stop)
 
-        def end(reactor: Scripted = reactor) -> None:
+    def end() -> None:
+        ends.append("end")
+        if len(ends) == 4:
+            reactor.stop()
+        else:
             reactor.at_end(end)
 
-        reactor.callWhenRunning(end)
-        reactor.run(installSignalHandlers=False)
-        assert reactor.timeouts[1:] == [0.0] * 3
+    reactor.callWhenRunning(end)
+    reactor.run(installSignalHandlers=False)
+    assert ends == ["end"] * 4
 
 
 def test_a_poll_waits_for_the_next_timer_and_never_too_long_for_epoll() -> None:

@@ -1,0 +1,190 @@
+"""A connection that reads from its socket and writes to it by itself: as Twisted's would, and in turn with it."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import socket
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.address import UNIXAddress
+from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.tcp import Connection
+from twisted.python.failure import Failure
+
+from nsqtw.net.tcp import BrokerConnection
+from nsqtw.upgrades import StartTls
+from tests.net.test_tcp import OK, Edge, FakeReactor, body
+from tests.wire import PATIENCE_SECONDS
+
+PUB = b"PUB t\n" + body(b"hello")
+
+
+class SocketTransport(Connection):
+    """Twisted's, on one end of a pair of sockets."""
+
+    def __init__(self, ours: socket.socket, protocol: BrokerConnection) -> None:
+        super().__init__(ours, protocol, IdleReactor())  # type: ignore[arg-type]
+        self.connected = 1
+
+    def getPeer(self) -> UNIXAddress:
+        return UNIXAddress("")
+
+    def setTcpNoDelay(self, on: bool) -> None: ...
+
+
+class IdleReactor(FakeReactor):
+    """Says nothing of readers, and does nothing later."""
+
+    def removeReader(self, reader: object) -> None: ...
+
+    def callLater(self, *what: object) -> None: ...
+
+
+class Pair(Edge):
+    """A broker's connection on a real socket, and the client's end of it. No reactor: the test says when it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ours, self.client = socket.socketpair()
+        self.client.settimeout(PATIENCE_SECONDS)
+        self.connection: BrokerConnection = self.factory.buildProtocol(None)
+        self.transport = SocketTransport(self._ours, self.connection)
+        self.connection.makeConnection(self.transport)
+
+    def publish(self, data: bytes) -> None:
+        """What a reactor does when there is something, and a turn."""
+        self.client.sendall(data)
+        assert self.transport.doRead() is None
+        self.settle()
+
+    def clog(self) -> int:
+        """Bytes that the client has to read until something is written to the socket again."""
+        count = 0
+        while True:
+            try:
+                count += self.transport.socket.send(b"x" * 4096)
+            except BlockingIOError:
+                return count
+
+    def unclog(self, count: int) -> None:
+        """Read so many."""
+        while count:
+            count -= len(self.client.recv(count))
+
+    def lose(self) -> None:
+        self.transport.connectionLost(Failure(ConnectionLost()))
+
+    def close(self) -> None:
+        self.client.close()
+        self._ours.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    one = Pair()
+    yield one
+    one.close()
+
+
+def test_what_is_there_is_read_and_answered(pair: Pair) -> None:
+    assert pair.transport.doRead() is None, "nothing is there"
+    pair.publish(b"  V2" + PUB)
+    pair.publish(PUB)
+    assert pair.client.recv(100) == OK * 2
+
+
+def test_the_end_of_the_clients_side_is_what_twisted_says(pair: Pair) -> None:
+    pair.client.close()
+    assert isinstance(pair.transport.doRead(), ConnectionDone)
+
+
+@pytest.mark.parametrize("number", [errno.ECONNRESET, errno.ETIMEDOUT, errno.EBADF, errno.ENOMEM])
+def test_a_socket_that_fails_is_a_lost_connection(pair: Pair, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(size: int) -> bytes:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(pair.connection, "_receive", fail)
+    assert isinstance(pair.transport.doRead(), ConnectionLost)
+
+
+def test_what_waits_in_the_transport_is_written_first_and_then_the_socket_is_written_to_again(pair: Pair) -> None:
+    pair.publish(b"  V2")
+    count = pair.clog()
+    pair.publish(PUB)
+    pair.publish(PUB)
+    assert pair.transport._tempDataBuffer == [OK, OK]
+    pair.unclog(count)
+    pair.publish(PUB)
+    assert pair.transport._tempDataBuffer == [OK, OK, OK], "behind the others"
+    pair.transport.doWrite()
+    assert pair.client.recv(100) == OK * 3
+    pair.publish(PUB)
+    assert (pair.transport._tempDataBuffer, pair.client.recv(100)) == ([], OK)
+
+
+def test_what_is_answered_when_the_connection_is_lost_does_no_harm(pair: Pair) -> None:
+    pair.publish(b"  V2")
+    pair.lose()
+    pair.connection._write(OK)
+    assert pair.transport._tempDataBuffer == []
+    assert pair.client.recv(100) == b""
+
+
+def test_a_connection_that_is_lost_before_its_session_leaves_no_cycle_for_the_collector(pair: Pair) -> None:
+    gone = weakref.ref(pair.transport)
+    gc.disable()
+    try:
+        pair.lose()
+        del pair.connection, pair.transport
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+class FakeTls:
+    """Settings whose transport reads and writes nothing: it keeps the one below."""
+
+    def transport(self, connection: BrokerConnection, start: StartTls, *, connects: bool) -> FakeTls:
+        self.data = b""
+        return self
+
+    def begin(self, below: Any) -> None:
+        below.protocol = self
+
+    def dataReceived(self, data: bytes) -> None:
+        self.data += data
+
+    def write(self, data: bytes) -> None: ...
+
+
+@pytest.fixture
+def tls(pair: Pair) -> FakeTls:
+    settings = FakeTls()
+    pair.factory.tls = settings  # type: ignore[assignment]
+    pair.publish(b"  V2")
+    return settings
+
+
+START = StartTls(lambda secured: None, lambda reason: b"")
+
+
+def test_with_tls_twisted_reads_again(pair: Pair, tls: FakeTls) -> None:
+    pair.connection._upgrade(START)
+    pair.client.sendall(b"hello")
+    assert pair.transport.doRead() is None
+    assert tls.data == b"hello"
+    pair.connection._write(OK)
+    pair.client.close()
+    assert isinstance(pair.transport.doRead(), ConnectionDone)
+
+
+def test_with_tls_a_connection_that_is_aborted_is_not_read_from(pair: Pair, tls: FakeTls) -> None:
+    pair.transport.abortConnection()
+    pair.connection._upgrade(START)
+    pair.client.sendall(b"hello")
+    assert pair.transport.doRead() is None
+    assert tls.data == b""
