@@ -34,7 +34,7 @@ from nsqtw.backends.disk_space import Reserve
 from nsqtw.backends.disk_sync import Unsynced
 from nsqtw.backends.disk_trim import LogTrim, Spares
 from nsqtw.backends.disk_writer import LogWriter
-from nsqtw.backends.files import Files, backend_error, write_all
+from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.volume import Volume
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
@@ -175,8 +175,8 @@ class DiskBackend:
                 self.files.unlink(path)
             try:
                 descriptor = Descriptor(self.files, self.files.open(path, create=True))
-                write_all(self.files, descriptor.fd, [bytes(min(size, _MOST_PROBED))], 0)
-                self.files.sync(descriptor.fd)
+                descriptor.write([bytes(min(size, _MOST_PROBED))], 0)
+                descriptor.sync()
             finally:
                 with suppress(FileNotFoundError):
                     self.files.unlink(path)

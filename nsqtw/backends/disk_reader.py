@@ -95,10 +95,10 @@ class LogReader:
         size, below = snapshot.size_of(number), snapshot.below(number)
         known, place = self._places.get(start, (None, None))
         if known is file and place is not None:
-            return Scan(self._log.files, descriptor, place, size, below, block)
+            return Scan(descriptor, place, size, below, block)
         self._log.load_index(file)
         place = file.place(start)
-        scan = Scan(self._log.files, descriptor, place, size, below, block)
+        scan = Scan(descriptor, place, size, below, block)
         while place.position > HEADER_BYTES and not self._is_record(scan, place):
             place = file.place(place.sequence - 1)
             scan.jump(place)

@@ -20,7 +20,6 @@ from typing import NamedTuple
 from nsqtw.backends.disk_file import AHEAD_FROM, INDEX_BYTES, Descriptor, LogFile
 from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Entry, encode_head, encode_header
 from nsqtw.backends.disk_log import Log
-from nsqtw.backends.files import write_all
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 
@@ -172,7 +171,7 @@ class LogWriter:
         assert descriptor is not None, "the last file of a log is never replaced"
         if growth.size > file.ahead_to:
             self._keep_space(descriptor, growth)
-        write_all(self._log.files, descriptor.fd, growth.buffers, file.size)
+        descriptor.write(growth.buffers, file.size)
 
     def _keep_space(self, descriptor: Descriptor, growth: Growth) -> None:
         """For what is written now, and for some of what comes next; a file that is used again has it."""
@@ -181,7 +180,7 @@ class LogWriter:
         file.ahead_to = growth.size + ahead
         if not file.recycled:
             with suppress(OSError):  # if there is none, the write tells
-                self._log.files.allocate(descriptor.fd, file.size, file.ahead_to - file.size)
+                descriptor.allocate(file.size, file.ahead_to - file.size)
 
     def _open_new(self, file: LogFile) -> Descriptor:
         """A finished file that waits for reuse, else a new one."""
@@ -200,7 +199,7 @@ class LogWriter:
     def _cut(self, file: LogFile, size: int) -> None:
         descriptor = self._log.descriptor(file)
         if descriptor is not None:
-            self._log.files.truncate(descriptor.fd, size)
+            descriptor.truncate(size)
         file.recycled = False
         file.ahead_to = max(size, AHEAD_FROM)
 
