@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from random import choice
 from threading import Lock
+from typing import Final
 
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry
 from nsqtw.backends.files import Files, write_all
 
-INDEX_BYTES = 256 * 1024
+INDEX_BYTES: Final = 256 * 1024
 """An index has an entry for about every so many bytes."""
-AHEAD_FROM = 4 * 1024 * 1024
+AHEAD_FROM: Final = 4 * 1024 * 1024
 """A file that is larger gets space ahead (`disk_writer`)."""
 
 KEPT_OPEN = 256
