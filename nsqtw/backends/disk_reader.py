@@ -10,6 +10,8 @@ order: older content of a recycled file or a commit that was undone (nothing is 
 
 from __future__ import annotations
 
+from typing import Final
+
 from nsqtw.backends.disk_file import INDEX_BYTES, LogFile
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry, Head
 from nsqtw.backends.disk_log import Log, Snapshot
@@ -17,10 +19,10 @@ from nsqtw.backends.disk_scan import BLOCK_BYTES, Scan
 from nsqtw.backends.files import backend_error
 from nsqtw.core.segment import Segment
 
-MOST_PLACES = 256
+MOST_PLACES: Final = 256
 """How many ends of reads are remembered; a channel that reads on needs one."""
 
-_LARGEST_BLOCK = 1024 * 1024
+_LARGEST_BLOCK: Final = 1024 * 1024
 
 
 class LogReader:

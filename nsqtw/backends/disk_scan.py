@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from nsqtw.backends.checksum import crc32
 from nsqtw.backends.disk_file import Descriptor
 from nsqtw.backends.disk_format import HEAD_CRC_AT, MAGIC, RECORD_BYTES, Entry, Head, decode_head, unpack_head
 from nsqtw.core.segment import Segment
 
-BLOCK_BYTES = 64 * 1024
+BLOCK_BYTES: Final = 64 * 1024
 
 
 class Scan:
