@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from nsqtw.backends.disk_file import Descriptor, OpenFiles
 from nsqtw.backends.disk_format import first_of_log
@@ -34,7 +34,7 @@ from nsqtw.backends.disk_space import Reserve
 from nsqtw.backends.disk_sync import Unsynced
 from nsqtw.backends.disk_trim import LogTrim, Spares
 from nsqtw.backends.disk_writer import LogWriter
-from nsqtw.backends.files import Files, backend_error, write_all
+from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.volume import Volume
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
@@ -63,7 +63,6 @@ class DiskFactory:
         return DiskBackend(directory, options.max_bytes_per_file, report)
 
 
-@implementer(IBackend)
 class DiskBackend:
     """The logs under one data path, in files of about `max_bytes_per_file` bytes."""
 
@@ -114,7 +113,10 @@ class DiskBackend:
         IBackend API. Without `writes` the answer names queues of which something that was committed before could not
         be brought to stable storage.
         """
-        size = sum([len(segment.frames) for _, segments in writes for segment in segments])
+        size = 0
+        for _, segments in writes:
+            for segment in segments:
+                size += len(segment.frames)
         if writes:
             full = self._reserve.refusal(size)
             if full is not None:
@@ -175,8 +177,8 @@ class DiskBackend:
                 self.files.unlink(path)
             try:
                 descriptor = Descriptor(self.files, self.files.open(path, create=True))
-                write_all(self.files, descriptor.fd, [bytes(min(size, _MOST_PROBED))], 0)
-                self.files.sync(descriptor.fd)
+                descriptor.write([bytes(min(size, _MOST_PROBED))], 0)
+                descriptor.sync()
             finally:
                 with suppress(FileNotFoundError):
                     self.files.unlink(path)
@@ -201,7 +203,6 @@ class DiskBackend:
                     self.remove_tree(os.path.join(self.directory, name))
 
 
-@implementer(IBackendQueue, ICountedQueue, IFreeingQueue)
 class DiskQueue:
     """The log of one topic."""
 
@@ -304,3 +305,8 @@ class DiskQueue:
         while f"{name}.deleted.{number}" in taken:
             number += 1
         return os.path.join(self._backend.directory, f"{name}.deleted.{number}")
+
+
+# Not by decorators: with one, mypyc does not make a native class.
+classImplements(DiskBackend, IBackend)
+classImplements(DiskQueue, IBackendQueue, ICountedQueue, IFreeingQueue)

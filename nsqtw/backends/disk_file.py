@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import resource
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
 from random import choice
 from threading import Lock
+from typing import Final
 
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry
-from nsqtw.backends.files import Files
+from nsqtw.backends.files import Files, write_all
 
-INDEX_BYTES = 256 * 1024
+INDEX_BYTES: Final = 256 * 1024
 """An index has an entry for about every so many bytes."""
-AHEAD_FROM = 4 * 1024 * 1024
+AHEAD_FROM: Final = 4 * 1024 * 1024
 """A file that is larger gets space ahead (`disk_writer`)."""
 
 KEPT_OPEN = 256
@@ -37,17 +39,37 @@ _UNLIMITED = 1_048_576
 
 
 class Descriptor:
-    """An open file. Whoever uses `fd` keeps a reference to this object meanwhile; the last one closes it."""
+    """
+    An open file, closed when the last reference to it goes. Its number is not told: compiled code lets go of a local
+    after it is last used, and were that to read the number, the file would be closed before a call that is given it.
+    Who calls a method has the file open until that returns. The methods are those of `Files`, and raise what they do.
+    """
 
-    __slots__ = ("_files", "fd")
+    __slots__ = ("_fd", "_files")
 
     def __init__(self, files: Files, fd: int) -> None:
         self._files = files
-        self.fd = fd
+        self._fd = fd
 
     def __del__(self) -> None:
         with suppress(OSError):
-            self._files.close(self.fd)
+            self._files.close(self._fd)
+
+    def read(self, size: int, position: int) -> bytes:
+        return self._files.read(self._fd, size, position)
+
+    def write(self, buffers: Sequence[bytes], position: int) -> int:
+        """Any number of buffers, and all of them. The position behind."""
+        return write_all(self._files, self._fd, buffers, position)
+
+    def truncate(self, size: int) -> None:
+        self._files.truncate(self._fd, size)
+
+    def allocate(self, position: int, size: int) -> None:
+        self._files.allocate(self._fd, position, size)
+
+    def sync(self) -> None:
+        self._files.sync(self._fd)
 
 
 class LogFile:
@@ -132,24 +154,28 @@ class OpenFiles:
 
     def open(self, file: LogFile, *, create: bool = False) -> Descriptor:
         """Open a file. OSError if that fails."""
-        descriptor = Descriptor(self._files, self._files.open(file.path, create=create))
-        evicted: list[Descriptor] = []
+        fd = self._files.open(file.path, create=create)
+        descriptor = Descriptor(self._files, fd)
+        closed: list[Descriptor] = []
         with self._lock:
-            if descriptor.fd >= self.plenty_below:
-                evicted = self._take_some()
+            if fd >= self.plenty_below:
+                closed = self._take_some()
             if file not in self._open:
                 self._places[file] = len(self._order)
                 self._order.append(file)
             self._open[file] = descriptor
-        # They are let go of after the lock: closing may take a while.
-        del evicted
+        # After the lock, for it may take a while.
+        closed.clear()
         return descriptor
 
     def forget(self, file: LogFile) -> None:
         """The file is not needed open any more."""
+        closed: list[Descriptor] = []
         with self._lock:
-            descriptor = self._take(file) if file in self._open else None
-        del descriptor
+            if file in self._open:
+                closed.append(self._take(file))
+        # After the lock, for it may take a while.
+        closed.clear()
 
     def _take_some(self) -> list[Descriptor]:
         """Some of those that need not be kept open; whoever lets go of them closes them."""

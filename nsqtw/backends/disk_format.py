@@ -35,28 +35,30 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nsqtw.backends.checksum import crc32
 from nsqtw.core.segment import Segment
 
-VERSION = 1
-HEADER_BYTES = 64
-RECORD_BYTES = 40
-ENTRY_BYTES = 24
-HIGHEST = 1 << 53
+VERSION: Final = 1
+HEADER_BYTES: Final = 64
+RECORD_BYTES: Final = 40
+ENTRY_BYTES: Final = 24
+HIGHEST: Final = 1 << 53
 """One past the highest sequence there can be."""
 
-MAGIC = b"\xf5NSQ"  # 0xf5 is in no UTF-8 text
-_FILE_MAGIC = b"NSQTWLOG"
-_HEADER = struct.Struct(">8sHHIQQ28x")
-_RECORD = struct.Struct(">4sIQIIQI")
-_RECORD_AND_CRC = struct.Struct(">4sIQIIQII")
-HEAD_CRC_AT = _RECORD.size
-unpack_head = _RECORD_AND_CRC.unpack_from
+MAGIC: Final = b"\xf5NSQ"  # 0xf5 is in no UTF-8 text
+_FILE_MAGIC: Final = b"NSQTWLOG"
+_HEADER: Final = struct.Struct(">8sHHIQQ28x")
+_RECORD: Final = struct.Struct(">4sIQIIQI")
+_RECORD_AND_CRC: Final = struct.Struct(">4sIQIIQII")
+HEAD_CRC_AT: Final = _RECORD.size
+_pack_head: Final = _RECORD.pack
+unpack_head: Final = _RECORD_AND_CRC.unpack_from
 """The numbers of a head as they stand, unchecked: magic, length, first, count, flags, delay, the two CRCs."""
-_ENTRY = struct.Struct(">QQQ")
-_CRC = struct.Struct(">I")
+_ENTRY: Final = struct.Struct(">QQQ")
+_CRC: Final = struct.Struct(">I")
+_pack_crc: Final = _CRC.pack
 
 _LOG_NAME = re.compile(r"([0-9a-f]{14})\.log")
 _INDEX_NAME = re.compile(r"([0-9a-f]{14})\.index")
@@ -101,7 +103,7 @@ class Entry(NamedTuple):
 def encode_header(first: int, put_total: int) -> bytes:
     """The header of a new file."""
     header = _HEADER.pack(_FILE_MAGIC, VERSION, 0, 0, first, put_total)
-    return header + _CRC.pack(crc32(header))
+    return header + _pack_crc(crc32(header))
 
 
 def decode_header(data: bytes) -> Header | None:
@@ -118,8 +120,8 @@ def decode_header(data: bytes) -> Header | None:
 def encode_head(segment: Segment) -> bytes:
     """What stands before the frames of a segment in its record."""
     frames = segment.frames
-    head = _RECORD.pack(MAGIC, len(frames), segment.first, segment.count, 0, segment.delay_ms, crc32(frames))
-    return head + _CRC.pack(crc32(head))
+    head = _pack_head(MAGIC, len(frames), segment.first, segment.count, 0, segment.delay_ms, crc32(frames))
+    return head + _pack_crc(crc32(head))
 
 
 def decode_head(data: bytes, offset: int = 0) -> Head | None:

@@ -59,7 +59,7 @@ def _put_total_before(log: Log, file: LogFile) -> int | None:
     descriptor = log.descriptor(file)
     if descriptor is None:
         return None
-    header = decode_header(log.files.read(descriptor.fd, HEADER_BYTES, 0))
+    header = decode_header(descriptor.read(HEADER_BYTES, 0))
     return header.put_total if header is not None and header.first == file.first else None
 
 
@@ -70,7 +70,7 @@ def _end_of(log: Log, file: LogFile, below: int) -> tuple[int, int] | None:
     if descriptor is None or before is None:
         return None
     log.load_index(file)
-    scan = Scan(log.files, descriptor, file.place(HIGHEST), file.size, below)
+    scan = Scan(descriptor, file.place(HIGHEST), file.size, below)
     if scan.position == HEADER_BYTES:
         scan.put_total = before
     while scan.position < scan.size:

@@ -150,8 +150,8 @@ class Log:
             return
         with suppress(OSError):
             descriptor = self._open_or_create(self._index_path(file))
-            self.files.write(descriptor.fd, [encode_entries(entries[file.saved :])], file.saved * ENTRY_BYTES)
-            self.files.truncate(descriptor.fd, len(entries) * ENTRY_BYTES)
+            descriptor.write([encode_entries(entries[file.saved :])], file.saved * ENTRY_BYTES)
+            descriptor.truncate(len(entries) * ENTRY_BYTES)
             file.saved = len(entries)
 
     def remove_index(self, file: LogFile) -> None:
@@ -163,7 +163,7 @@ class Log:
 
     def _read_whole(self, path: str) -> bytes:
         descriptor = Descriptor(self.files, self.files.open(path))
-        return self.files.read(descriptor.fd, self.files.size(path), 0)
+        return descriptor.read(self.files.size(path), 0)
 
     def _open_or_create(self, path: str) -> Descriptor:
         try:

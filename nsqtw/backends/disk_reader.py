@@ -10,6 +10,8 @@ order: older content of a recycled file or a commit that was undone (nothing is 
 
 from __future__ import annotations
 
+from typing import Final
+
 from nsqtw.backends.disk_file import INDEX_BYTES, LogFile
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry, Head
 from nsqtw.backends.disk_log import Log, Snapshot
@@ -17,10 +19,10 @@ from nsqtw.backends.disk_scan import BLOCK_BYTES, Scan
 from nsqtw.backends.files import backend_error
 from nsqtw.core.segment import Segment
 
-MOST_PLACES = 256
+MOST_PLACES: Final = 256
 """How many ends of reads are remembered; a channel that reads on needs one."""
 
-_LARGEST_BLOCK = 1024 * 1024
+_LARGEST_BLOCK: Final = 1024 * 1024
 
 
 class LogReader:
@@ -95,10 +97,10 @@ class LogReader:
         size, below = snapshot.size_of(number), snapshot.below(number)
         known, place = self._places.get(start, (None, None))
         if known is file and place is not None:
-            return Scan(self._log.files, descriptor, place, size, below, block)
+            return Scan(descriptor, place, size, below, block)
         self._log.load_index(file)
         place = file.place(start)
-        scan = Scan(self._log.files, descriptor, place, size, below, block)
+        scan = Scan(descriptor, place, size, below, block)
         while place.position > HEADER_BYTES and not self._is_record(scan, place):
             place = file.place(place.sequence - 1)
             scan.jump(place)

@@ -65,7 +65,7 @@ def _recover(log: Log, file: LogFile) -> bool:
     file.put_total = _put_total_of_header(log, file, descriptor)
     log.load_index(file)
     file.index = _believable(log, file, descriptor)
-    scan = Scan(log.files, descriptor, file.place(HIGHEST), file.size, HIGHEST, _BLOCK_BYTES)
+    scan = Scan(descriptor, file.place(HIGHEST), file.size, HIGHEST, _BLOCK_BYTES)
     _walk(log, file, scan)
     if scan.position == HEADER_BYTES:
         return False
@@ -77,12 +77,12 @@ def _recover(log: Log, file: LogFile) -> bool:
         log.report(log.topic, f"{file.path} at {scan.position}", scan.above, scan.above - 1, why)
         file.size = scan.position
         try:
-            log.files.truncate(descriptor.fd, file.size)
+            descriptor.truncate(file.size)
         except OSError:
             file.sealed = True
     elif file.size > AHEAD_FROM:
         with suppress(OSError):  # space that was kept ahead, and is not in the way
-            log.files.truncate(descriptor.fd, file.size)
+            descriptor.truncate(file.size)
     return True
 
 
@@ -111,7 +111,7 @@ def _walk(log: Log, file: LogFile, scan: Scan) -> None:
 
 
 def _put_total_of_header(log: Log, file: LogFile, descriptor: Descriptor) -> int:
-    header = decode_header(log.files.read(descriptor.fd, HEADER_BYTES, 0))
+    header = decode_header(descriptor.read(HEADER_BYTES, 0))
     if header is None or header.first != file.first:
         # A damaged header, or that of the file that was recycled for this one: the records speak for themselves.
         return 0
@@ -124,7 +124,7 @@ def _believable(log: Log, file: LogFile, descriptor: Descriptor) -> list[Entry]:
     """The index as far as there is a good record where its last entry says so."""
     index = file.index or []
     while index:
-        scan = Scan(log.files, descriptor, index[-1], file.size, HIGHEST, _BLOCK_BYTES)
+        scan = Scan(descriptor, index[-1], file.size, HIGHEST, _BLOCK_BYTES)
         head = scan.head()
         if head is not None and head.first == index[-1].sequence and scan.frames(head) is not None:
             break

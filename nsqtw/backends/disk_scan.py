@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from nsqtw.backends.checksum import crc32
 from nsqtw.backends.disk_file import Descriptor
 from nsqtw.backends.disk_format import HEAD_CRC_AT, MAGIC, RECORD_BYTES, Entry, Head, decode_head, unpack_head
-from nsqtw.backends.files import Files
 from nsqtw.core.segment import Segment
 
-BLOCK_BYTES = 64 * 1024
+BLOCK_BYTES: Final = 64 * 1024
 
 
 class Scan:
@@ -22,7 +23,6 @@ class Scan:
         "_block",
         "_block_bytes",
         "_descriptor",
-        "_files",
         "above",
         "below",
         "position",
@@ -30,10 +30,7 @@ class Scan:
         "size",
     )
 
-    def __init__(
-        self, files: Files, descriptor: Descriptor, place: Entry, size: int, below: int, block: int = BLOCK_BYTES
-    ) -> None:
-        self._files = files
+    def __init__(self, descriptor: Descriptor, place: Entry, size: int, below: int, block: int = BLOCK_BYTES) -> None:
         self._descriptor = descriptor
         self.size = size
         self.below = below
@@ -159,7 +156,7 @@ class Scan:
         offset = position - self._base
         if offset < 0 or offset + size > len(self._block):
             size = max(size, min(self._block_bytes, self.size - position))
-            self._block = self._files.read(self._descriptor.fd, size, position)
+            self._block = self._descriptor.read(size, position)
             self._base = position
             offset = 0
         return self._block, offset

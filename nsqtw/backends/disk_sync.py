@@ -82,4 +82,4 @@ class Unsynced:
     def _sync_file(self, file: LogFile, log: Log) -> None:
         descriptor = log.descriptor(file)
         if descriptor is not None:
-            self._files.sync(descriptor.fd)
+            descriptor.sync()

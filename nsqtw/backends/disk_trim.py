@@ -19,7 +19,7 @@ from nsqtw.backends.disk_file import Descriptor, LogFile
 from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Head, decode_header, encode_head, encode_header
 from nsqtw.backends.disk_log import TEMPORARY, Log
 from nsqtw.backends.disk_scan import Scan
-from nsqtw.backends.files import backend_error, write_all
+from nsqtw.backends.files import backend_error
 from nsqtw.backends.trim_pace import TrimPace
 from nsqtw.core.segment import Segment, only
 
@@ -136,10 +136,10 @@ class LogTrim:
                     buffers += (encode_head(segment), segment.frames)
                     waiting += len(segment.frames)
                 if waiting >= _WRITE_BYTES:
-                    size = write_all(log.files, descriptor.fd, buffers, size)
+                    size = descriptor.write(buffers, size)
                     buffers, waiting = [], 0
-            size = write_all(log.files, descriptor.fd, buffers, size)
-            log.files.sync(descriptor.fd)
+            size = descriptor.write(buffers, size)
+            descriptor.sync()
             log.remove_index(file)
         except BaseException:
             with suppress(OSError):
@@ -152,7 +152,7 @@ class LogTrim:
     def _header(self, file: LogFile) -> bytes:
         """The header of a file as it is; a new one only when that is damaged."""
         descriptor = self._log.descriptor(file)
-        data = self._log.files.read(descriptor.fd, HEADER_BYTES, 0) if descriptor is not None else b""
+        data = descriptor.read(HEADER_BYTES, 0) if descriptor is not None else b""
         header = decode_header(data)
         return data if header is not None and header.first == file.first else encode_header(file.first, file.put_total)
 
@@ -163,7 +163,7 @@ class LogTrim:
         if descriptor is None:
             raise FileNotFoundError(file.path)
         log.load_index(file)
-        scan = Scan(log.files, descriptor, file.place(file.first - 1), file.size, end)
+        scan = Scan(descriptor, file.place(file.first - 1), file.size, end)
         number = 0
         while number < len(wanted) and scan.position < scan.size:
             place = file.place(wanted[number])

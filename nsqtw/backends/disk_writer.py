@@ -9,25 +9,26 @@ readers saw of it, and the next commit opens a new one.
 A file that grows large is given space ahead, an eighth of what it has: a write that has to find space for each of its
 pages takes 26 us for 100 KB, one that has it takes 19. The end of the file stays where it is, so nobody sees that. What
 is left over is given back when the file is full, and when the log is closed or opened.
+
+This module is hot, once per turn and topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nsqtw.backends.disk_file import AHEAD_FROM, INDEX_BYTES, Descriptor, LogFile
 from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Entry, encode_head, encode_header
 from nsqtw.backends.disk_log import Log
-from nsqtw.backends.files import write_all
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 
-_UNSAVED_ENTRIES = 16
+_UNSAVED_ENTRIES: Final = 16
 """The index file is written when it lacks so many entries: once for 4 MB."""
-_AHEAD_SHARE = 8
-_MOST_AHEAD = 4 * 1024 * 1024
+_AHEAD_SHARE: Final = 8
+_MOST_AHEAD: Final = 4 * 1024 * 1024
 
 
 class Growth:
@@ -44,18 +45,20 @@ class Growth:
         self.entries: list[Entry] = []
         self.last_entry = file.index[-1].position if file.index else 0
 
-    def has_room(self, segment: Segment, limit: int) -> bool:
-        """Whether the segment may go into this file: a segment beyond the limit only as its first and only one."""
-        return self.size + RECORD_BYTES + len(segment.frames) <= limit or self.size == HEADER_BYTES
-
-    def add(self, segment: Segment) -> None:
+    def take(self, segment: Segment, limit: int) -> bool:
+        """Add a segment. False when the file has no room for it: one beyond the limit is the first and only one."""
         frames = segment.frames
-        if self.size - self.last_entry >= INDEX_BYTES:
-            self.entries.append(Entry(segment.first, self.size, self.put_total))
-            self.last_entry = self.size
+        position = self.size
+        size = position + RECORD_BYTES + len(frames)
+        if size > limit and position > HEADER_BYTES:
+            return False
+        if position - self.last_entry >= INDEX_BYTES:
+            self.entries.append(Entry(segment.first, position, self.put_total))
+            self.last_entry = position
         self.buffers += (encode_head(segment), frames)
-        self.size += RECORD_BYTES + len(frames)
+        self.size = size
         self.put_total += segment.count
+        return True
 
 
 class Undone(NamedTuple):
@@ -76,34 +79,34 @@ class LogWriter:
 
     def stage(self, segments: Sequence[Segment]) -> list[Growth]:
         """Write segments behind what readers look at. OSError when that fails: then `undo` must follow."""
-        log, growths, growth = self._log, self._growths, None
-        end, last = log.end, log.log_files[-1] if log.log_files else None
-        if last is not None and not last.sealed:
-            growth = Growth(last, log.put_total, is_new=False)
+        log, growths, limit = self._log, self._growths, self._limit
+        end = log.end
+        growth: Growth | None = None
+        if log.log_files and not log.log_files[-1].sealed:
+            growth = Growth(log.log_files[-1], log.put_total, is_new=False)
             growths.append(growth)
         for segment in segments:
             if segment.first < end:
                 raise BackendError(f"sequence {segment.first} is not above the end of the log, {end}")
-            if growth is None or not growth.has_room(segment, self._limit):
+            if growth is None or not growth.take(segment, limit):
+                if growth is not None:
+                    self._write(growth)
+                    self._finish(growth)
                 growth = self._new_growth(segment.first)
                 growths.append(growth)
-            growth.add(segment)
+                growth.take(segment, limit)
             end = segment.first + segment.count
         self._end = end
-        for growth in growths:
-            if growth.buffers:
-                self._write(growth)
-            if growth is not growths[-1]:
-                self._finish(growth)
+        if growth is not None:
+            self._write(growth)
         return growths
 
     def publish(self) -> None:
         """Let readers see what was staged."""
-        log = self._log
-        growths = self._growths
-        rolled = []
-        if growths and growths[-1].is_new:
-            rolled = log.log_files[-1:] + [growth.file for growth in growths[:-1] if growth.is_new]
+        log, growths = self._log, self._growths
+        if not growths:
+            return
+        last = growths[-1]
         with log.lock:
             for growth in growths:
                 file = growth.file
@@ -112,13 +115,14 @@ class LogWriter:
                     file.index = [*(file.index or ()), *growth.entries]
                 if growth.is_new:
                     log.log_files = [*log.log_files, file]
-            if growths:
-                log.put_total = growths[-1].put_total
+            log.put_total = last.put_total
             log.end = self._end
-        for file in rolled:
-            log.save_index(file)
-        if growths and growths[-1].entries and self._unsaved(growths[-1].file) >= _UNSAVED_ENTRIES:
-            log.save_index(growths[-1].file)
+        if last.is_new:
+            # Those that are full now, and maybe one of which everything is saved.
+            for file in log.log_files[-1 - len(growths) : -1]:
+                log.save_index(file)
+        if last.entries and self._unsaved(last.file) >= _UNSAVED_ENTRIES:
+            log.save_index(last.file)
         growths.clear()
 
     def undo(self) -> Undone:
@@ -167,12 +171,14 @@ class LogWriter:
         return Growth(file, put_total, is_new=True)
 
     def _write(self, growth: Growth) -> None:
+        if not growth.buffers:  # it was full
+            return
         file = growth.file
         descriptor = self._open_new(file) if growth.is_new else self._log.descriptor(file)
         assert descriptor is not None, "the last file of a log is never replaced"
         if growth.size > file.ahead_to:
             self._keep_space(descriptor, growth)
-        write_all(self._log.files, descriptor.fd, growth.buffers, file.size)
+        descriptor.write(growth.buffers, file.size)
 
     def _keep_space(self, descriptor: Descriptor, growth: Growth) -> None:
         """For what is written now, and for some of what comes next; a file that is used again has it."""
@@ -181,7 +187,7 @@ class LogWriter:
         file.ahead_to = growth.size + ahead
         if not file.recycled:
             with suppress(OSError):  # if there is none, the write tells
-                self._log.files.allocate(descriptor.fd, file.size, file.ahead_to - file.size)
+                descriptor.allocate(file.size, file.ahead_to - file.size)
 
     def _open_new(self, file: LogFile) -> Descriptor:
         """A finished file that waits for reuse, else a new one."""
@@ -200,7 +206,7 @@ class LogWriter:
     def _cut(self, file: LogFile, size: int) -> None:
         descriptor = self._log.descriptor(file)
         if descriptor is not None:
-            self._log.files.truncate(descriptor.fd, size)
+            descriptor.truncate(size)
         file.recycled = False
         file.ahead_to = max(size, AHEAD_FROM)
 

@@ -12,19 +12,24 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from secrets import randbits
+from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from nsqtw.backends import linux
 from nsqtw.errors import BackendError, BackendFull
 
 _RANDOM_BITS = 63
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_MOST_BUFFERS = 1024  # what one system call takes (IOV_MAX)
+_MOST_BUFFERS: Final = 1024  # what one system call takes (IOV_MAX)
 _sync = getattr(os, "fdatasync", os.fsync)
 
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 """Messages are read by the broker's user alone."""
 
 
+# Where this is compiled (setup.py), tests and others still may inherit from it.
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Files:
     """Real files. Every method raises OSError as the operating system does."""
 
@@ -130,7 +135,9 @@ def write_all(files: Files, fd: int, buffers: Sequence[bytes], position: int) ->
     """Write `buffers`, any number, from `position` on. The position behind them. OSError if not all can be written."""
     if len(buffers) > _MOST_BUFFERS:
         buffers = [b"".join(buffers)]
-    end = position + sum(map(len, buffers))
+    end = position
+    for buffer in buffers:  # compiled, this takes a quarter of what sum and map do
+        end += len(buffer)
     position += files.write(fd, buffers, position)
     while position < end:
         # A short write does not say its reason: the next one, of what is left, does.

@@ -97,18 +97,18 @@ def check_log_file(files: Files, path: str, first: int, below: int, index: bytes
     """Read a log file. `index` is what stands in its index file, b"" when there is none. OSError."""
     found = LogFileCheck(path, first, below, files.size(path), end=first)
     descriptor = Descriptor(files, files.open(path))
-    header = decode_header(files.read(descriptor.fd, HEADER_BYTES, 0))
+    header = decode_header(descriptor.read(HEADER_BYTES, 0))
     if header is not None and header.first == first:
         found.header = header
     entries = decode_entries(index)
     known = {entry.position: entry.sequence for entry in entries}
-    scan = Scan(files, descriptor, Entry(first, HEADER_BYTES, 0), found.size, below, _BLOCK_BYTES)
+    scan = Scan(descriptor, Entry(first, HEADER_BYTES, 0), found.size, below, _BLOCK_BYTES)
     while scan.position < scan.size:
         position = scan.position
         segments = _good_records(scan)
         if segments:
             _take(found, position, segments, known)
-        elif not _pass_damage(files, descriptor, scan, found, entries):
+        elif not _pass_damage(descriptor, scan, found, entries):
             break
     found.wrong_index = bool(known) or len(entries) * ENTRY_BYTES != len(index)
     return found
@@ -142,7 +142,7 @@ def _take(found: LogFileCheck, position: int, segments: list[Segment], known: di
         found.runs.append((start, position))
 
 
-def _pass_damage(files: Files, descriptor: Descriptor, scan: Scan, found: LogFileCheck, entries: list[Entry]) -> bool:
+def _pass_damage(descriptor: Descriptor, scan: Scan, found: LogFileCheck, entries: list[Entry]) -> bool:
     """Note what is no good record here and go to the next one. False when there is none."""
     position, above = scan.position, scan.above
     head = scan.head()
@@ -154,7 +154,7 @@ def _pass_damage(files: Files, descriptor: Descriptor, scan: Scan, found: LogFil
         found.damage.append(Damage(position, scan.position, _messages(first, end), head is None))
         return True
     if found.is_last:
-        begun = head or _begun(files, descriptor, position, above)
+        begun = head or _begun(descriptor, position, above)
         messages = _messages(begun.first, begun.end) if begun is not None else None
         found.tail = Damage(position, found.size, messages, begun is None)
         return False
@@ -187,9 +187,9 @@ def _next_good(scan: Scan, entries: list[Entry]) -> Head | None:
     return after
 
 
-def _begun(files: Files, descriptor: Descriptor, position: int, above: int) -> Head | None:
+def _begun(descriptor: Descriptor, position: int, above: int) -> Head | None:
     """The head of a record of which the rest was not written."""
-    head = decode_head(files.read(descriptor.fd, RECORD_BYTES, position))
+    head = decode_head(descriptor.read(RECORD_BYTES, position))
     return head if head is not None and above <= head.first < head.end else None
 
 

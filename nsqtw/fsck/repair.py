@@ -24,7 +24,7 @@ from contextlib import suppress
 from nsqtw.backends.disk_file import Descriptor
 from nsqtw.backends.disk_format import HEADER_BYTES, encode_header, index_name
 from nsqtw.backends.disk_log import TEMPORARY
-from nsqtw.backends.files import Files, backend_error, write_all
+from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.positions import Positions
 from nsqtw.backends.sqlite_salvage import FRESH, rebuild
 from nsqtw.core.cut import Cut, Saved
@@ -89,8 +89,8 @@ def _cut(files: Files, aside: Aside, file: LogFileCheck) -> None:
     """Cut off what is behind the last good record."""
     aside.keep_part(file.path, file.good_end, file.size)
     descriptor = Descriptor(files, files.open(file.path))
-    files.truncate(descriptor.fd, file.good_end)
-    files.sync(descriptor.fd)
+    descriptor.truncate(file.good_end)
+    descriptor.sync()
 
 
 def _rewrite(files: Files, aside: Aside, file: LogFileCheck, put_total: int) -> None:
@@ -101,14 +101,14 @@ def _rewrite(files: Files, aside: Aside, file: LogFileCheck, put_total: int) -> 
     old = Descriptor(files, files.open(file.path))
     new = Descriptor(files, files.open(temporary, create=True))
     whole = file.header is not None
-    header = files.read(old.fd, HEADER_BYTES, 0) if whole else encode_header(file.first, put_total)
+    header = old.read(HEADER_BYTES, 0) if whole else encode_header(file.first, put_total)
     try:
-        size = write_all(files, new.fd, [header], 0)
+        size = new.write([header], 0)
         for start, stop in file.runs:
             for position in range(start, stop, _COPY_BYTES):
-                data = files.read(old.fd, min(_COPY_BYTES, stop - position), position)
-                size = write_all(files, new.fd, [data], size)
-        files.sync(new.fd)
+                data = old.read(min(_COPY_BYTES, stop - position), position)
+                size = new.write([data], size)
+        new.sync()
         aside.keep(file.path)
         # Its places mean other bytes in the new file.
         _remove_index(files, file)

@@ -14,7 +14,7 @@ import pytest
 from nsqtw.backends.disk import DiskBackend, DiskFactory
 from nsqtw.backends.disk_file import KEPT_OPEN, LogFile, OpenFiles
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry, decode_header, encode_entries
-from nsqtw.backends.files import Files
+from nsqtw.backends.files import FILE_MODE, Files
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
 from nsqtw.interfaces import IBackendQueueFactory
@@ -199,10 +199,12 @@ class NumberedFiles(Files):
 
     def __init__(self) -> None:
         self.in_use: set[int] = set()
+        self.highest = 0
 
-    def open(self, path: str, *, create: bool = False) -> int:
+    def open(self, path: str, *, create: bool = False, mode: int = FILE_MODE) -> int:
         fd = next(number for number in count() if number not in self.in_use)
         self.in_use.add(fd)
+        self.highest = max(self.highest, fd)
         return fd
 
     def close(self, fd: int) -> None:
@@ -219,10 +221,9 @@ def test_files_leave_descriptors_for_connections_however_many_there_are(
     descriptors.close()
     files = NumberedFiles()
     open_files = OpenFiles(files)
-    highest = 0
     for number in range(4 * limit):
-        highest = max(highest, open_files.open(LogFile(str(number), number, 0, 0)).fd)
-    assert open_files.plenty_below <= highest < descriptors.for_connections
+        open_files.open(LogFile(str(number), number, 0, 0))
+    assert open_files.plenty_below <= files.highest < descriptors.for_connections
 
 
 def test_of_a_few_more_files_than_descriptors_that_are_used_in_turn_most_are_open() -> None:

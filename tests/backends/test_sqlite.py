@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nsqtw.backends.files import Files
 from nsqtw.backends.sqlite import SqliteBackend, SqliteFactory
 from nsqtw.backends.sqlite_row import WRONG_NUMBERS
 from nsqtw.backends.sqlite_schema import VERSION
@@ -218,7 +219,7 @@ def test_a_long_row_of_survivors_does_not_keep_trim_from_what_is_behind(
     assert list(messages(read_all(queue))) == list(range(10))
 
 
-class FullFiles:
+class FullFiles(Files):
     """A disk that has `free` bytes."""
 
     def __init__(self) -> None:
@@ -233,7 +234,7 @@ class FullFiles:
 
 def test_the_last_of_the_space_is_not_for_messages(tmp_path: Path) -> None:
     files = FullFiles()
-    backend = SqliteBackend(str(tmp_path), no_report, files)  # type: ignore[arg-type]
+    backend = SqliteBackend(str(tmp_path), no_report, files)
     queue = backend.queue("t")
     assert backend.commit([(queue, [make_segment(0)])], False) == {}
     files.free = 0
