@@ -118,8 +118,9 @@ class LogWriter:
             log.put_total = last.put_total
             log.end = self._end
         if last.is_new:
-            # Those that are full now, and maybe one of which everything is saved.
-            for file in log.log_files[-1 - len(growths) : -1]:
+            # The one that was the last, and those that are full already.
+            new_count = sum([growth.is_new for growth in growths])
+            for file in log.log_files[-1 - new_count : -1]:
                 log.save_index(file)
         if last.entries and self._unsaved(last.file) >= _UNSAVED_ENTRIES:
             log.save_index(last.file)

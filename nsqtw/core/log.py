@@ -88,7 +88,7 @@ class Log:
 
     def __init__(self, backend: IBackend, queue: IBackendQueue, cache: Cache, *, is_in_memory: bool = False) -> None:
         self.backend = backend
-        self.is_in_thread: bool = backend.in_thread
+        self.is_in_thread = bool(backend.in_thread)
         self.queue = queue
         self.is_in_memory = is_in_memory
         self.end: int = queue.end
@@ -175,7 +175,7 @@ class Log:
                 raise failure
         self.queue.delete()
         self.backend, self.queue, self.is_in_memory = backend, queue, False
-        self.is_in_thread = backend.in_thread
+        self.is_in_thread = bool(backend.in_thread)
         self._cache.forget_blocks(self)
 
     def close(self) -> None:

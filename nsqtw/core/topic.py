@@ -97,8 +97,8 @@ class Topic:
 
     def put(self, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
         """
-        Take messages, to be delivered after `delay_ms`. The waiter is called when they are as safe as the topic's
-        durability class says, or with a BackendError or Exiting.
+        Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
+        as safe as the topic's durability class says, or with a BackendError or Exiting.
         """
         if self.exiting or self.broker.stopping:
             waiter(Exiting())

@@ -9,9 +9,9 @@ This module is hot, once per event and turn.
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Callable
-from select import EPOLLIN
 from typing import Any, Final
 
 from twisted.logger import Logger
@@ -24,7 +24,8 @@ SHORT_WAITS: Final = 4
 come in turn, one takes long."""
 FOR_EVER: Final = -1.0
 """Seconds to wait, in epoll's words."""
-_READABLE: Final[int] = EPOLLIN
+_READABLE: Final[int] = getattr(select, "EPOLLIN", 0)
+"""Elsewhere than on Linux there is no epoll, and this is only compiled."""
 
 _log = Logger()
 

@@ -273,7 +273,7 @@ def main(argv: list[str]) -> int:
     longest = longest_ms(phases, noted)
     is_good = longest <= BOUND_MS
     print(f"{table(phases, noted)}\n")
-    print(f"{'ok  ' if is_good else 'OVER'}  longest turn: {longest:.1f} ms, bound {BOUND_MS:g} ms")
+    print(f"{'ok  ' if is_good else 'OVER'}  longest turn: {longest:.1f} ms, bound {BOUND_MS:g} ms, {noted.reactor}")
     return 0 if is_good or options.quick else 1
 
 

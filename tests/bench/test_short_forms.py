@@ -45,7 +45,7 @@ def test_rates_are_drawn_against_sizes_and_channels(tmp_path: Path) -> None:
 
 def test_turns_are_measured_with_what_disturbs_them() -> None:
     table = run("tests.bench.pauses", "--quick")
-    for row in ("| load |", "| cursors |", "| json |", "| text |", "| generation 2 |"):
+    for row in ("| load |", "| cursors |", "| json |", "| text |", "| generation 2 |", "ms, TurnReactor"):
         assert row in table
 
 

@@ -2,8 +2,8 @@
 A broker that notes how long its reactor's turns are.
 
 Theory of operation. A turn is what the reactor does between two polls: nobody is served meanwhile. Twisted's epoll
-reactor has one object that it polls with, `_poller`; here a `Poller` stands in its place and looks at the clock before
-and after. What the kernel kept the thread waiting for a core is taken off (Linux counts it in `schedstat`): on a busy
+reactor makes one object that it polls with; here a `Poller` stands in its place and looks at the clock before and
+after. What the kernel kept the thread waiting for a core is taken off (Linux counts it in `schedstat`): on a busy
 machine that is most of what there is, and no broker can help it. A wait for another thread of the broker, or for the
 disk, counts.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import sys
 import threading
 import time
@@ -56,6 +57,8 @@ class Noted:
 
     turns: list[Turn]
     collections: list[Collection]
+    reactor: str
+    """The name of its class."""
 
 
 class Poller:
@@ -101,7 +104,11 @@ class Poller:
 
     def leave(self, file: Path) -> None:
         """Write down what was noted, for `read`."""
-        file.write_text(json.dumps({"turns": self._turns.tolist(), "collections": self._collections}))
+        from twisted.internet import reactor
+
+        name = type(reactor).__name__
+        noted = {"turns": self._turns.tolist(), "collections": self._collections, "reactor": name}
+        file.write_text(json.dumps(noted))
 
     def _waited_for_a_core(self) -> float:
         return int(os.pread(self._waits, 100, 0).split()[1]) / 1e9
@@ -121,7 +128,7 @@ def read(file: Path) -> Noted:
     found = json.loads(file.read_text())
     numbers = iter(found["turns"])
     turns = [Turn(*one) for one in zip(numbers, numbers, numbers, numbers, strict=True)]
-    return Noted(turns, [Collection(*one) for one in found["collections"]])
+    return Noted(turns, [Collection(*one) for one in found["collections"]], found["reactor"])
 
 
 def launcher(directory: Path, notes: Path) -> Path:
@@ -146,11 +153,17 @@ def run(notes: str, words: Sequence[str]) -> int:
     from nsqtw import lean
 
     with lean.without_tls():
-        from twisted.internet import reactor
+        from twisted.internet import epollreactor
 
-    installed: Any = reactor
-    poller = installed._poller = Poller(installed._poller)
+    pollers: list[Poller] = []
+
+    def epoll(size: int) -> Poller:
+        pollers.append(Poller(select.epoll(size)))
+        return pollers[-1]
+
+    # Not in a reactor that is there: with one, the daemon would not install its own.
+    epollreactor.epoll = epoll
     try:
         return tap.NSQD_PROGRAM.run(words)
     finally:
-        poller.leave(Path(notes))
+        pollers[0].leave(Path(notes))

@@ -9,7 +9,7 @@ from tests.core.world import World
 
 
 def segment(first: int, *bodies: bytes, delay_ms: int = 0) -> Segment:
-    return encode(bodies, first, 617, 1, delay_ms)
+    return encode([*bodies], first, 617, 1, delay_ms)
 
 
 def places(segments: list[Segment]) -> list[tuple[int, int]]:
