@@ -6,7 +6,7 @@
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
 # make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
 # make crash        brokers are made to crash, and what they promised is checked; MINUTES=60, SEED=1 as an earlier run
-# make bench        messages a second and latencies; PEER=/path/to/nsqd to compare, TOOLS=/dir/of/bench_writer to use them
+# make bench        messages a second and latencies, then bench-plots; PEER=/path/to/nsqd to compare, TOOLS=/dir/of/bench_writer
 # make bench-plots  rates against message size and number of channels, drawn to rates.png; PEER=/path/to/nsqd to compare
 # make bench-shapes how cost and memory grow with topics, connections and backlogs
 # make bench-pauses how long a broker with 10,000 channels is away at 100,000 messages a second
@@ -32,6 +32,8 @@ PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
 # Tests at the edge start processes and use sockets: a machine that stops one of them for half a minute fails them. So what
 # failed runs once more, alone. What fails twice has failed.
 AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --last-failed-no-failures=none; }
+
+SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
 .PHONY: run demo test test-compiled fuzz conformance clients crash bench bench-plots bench-shapes bench-pauses \
     bench-durability bench-lookupd bench-spark wheels venv
@@ -73,9 +75,10 @@ crash: $(EVERYTHING)
 
 bench: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench --json bench.json $(if $(PEER),--peer '$(PEER)') $(if $(TOOLS),--tools '$(TOOLS)')
+	@$(SWEEP)
 
 bench-plots: $(EVERYTHING)
-	@$(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
+	@$(SWEEP)
 
 bench-shapes: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.shapes

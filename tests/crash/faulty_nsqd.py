@@ -20,7 +20,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 CONTROL = sys.argv.pop(1)
@@ -95,29 +95,42 @@ def connect(path: str, *arguments: Any, **named: Any) -> sqlite3.Connection:
 
 
 def break_files() -> None:
+    """A class of its own: the methods of `Files` itself cannot be replaced for modules that are compiled with it."""
+    from nsqtw import metadata
+    from nsqtw.backends import disk, sqlite
     from nsqtw.backends.files import Files
+    from nsqtw.takeover import run as takeover
 
-    def of_descriptor(operation: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def faulty(files: Files, fd: int, *arguments: Any) -> Any:
-            meet(operation, os.readlink(f"/proc/self/fd/{fd}"))
-            return call(files, fd, *arguments)
+    class FaultyFiles(Files):
+        def write(self, fd: int, buffers: Sequence[bytes], position: int) -> int:
+            meet("write", path_of(fd))
+            return super().write(fd, buffers, position)
 
-        return faulty
+        def read(self, fd: int, size: int, position: int) -> bytes:
+            meet("read", path_of(fd))
+            return super().read(fd, size, position)
 
-    def sync_directory(files: Files, path: str) -> None:
-        meet("sync", path)
-        real_sync_directory(files, path)
+        def sync(self, fd: int) -> None:
+            meet("sync", path_of(fd))
+            super().sync(fd)
 
-    def free_space(files: Files, path: str) -> tuple[int, int]:
-        free, total = real_free_space(files, path)
-        return (0 if error_of("write", path) == "ENOSPC" else free), total
+        def sync_directory(self, path: str) -> None:
+            meet("sync", path)
+            super().sync_directory(path)
 
-    real_sync_directory, real_free_space = Files.sync_directory, Files.free_space
-    Files.write = of_descriptor("write", Files.write)
-    Files.read = of_descriptor("read", Files.read)
-    Files.sync = of_descriptor("sync", Files.sync)
-    Files.sync_directory = sync_directory
-    Files.free_space = free_space
+        def free_space(self, path: str) -> tuple[int, int]:
+            free, total = super().free_space(path)
+            return (0 if error_of("write", path) == "ENOSPC" else free), total
+
+    def open_disk(self: Any, argument: str, directory: str, options: Any, report: Any) -> disk.DiskBackend:
+        return disk.DiskBackend(directory, options.max_bytes_per_file, report, FaultyFiles())
+
+    disk.DiskFactory.open = open_disk
+    metadata.Files = sqlite.Files = takeover.Files = FaultyFiles
+
+
+def path_of(fd: int) -> str:
+    return os.readlink(f"/proc/self/fd/{fd}")
 
 
 time.time = lambda: real_time() + control()["wall"]
