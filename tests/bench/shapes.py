@@ -70,7 +70,7 @@ class Size:
     quiet_seconds: float = 5.0
 
 
-QUICK = Size(topics=200, connections=200, messages=4_000, behind=100_000, quiet_seconds=0.5)
+QUICK = Size(topics=200, connections=200, messages=40_000, behind=100_000, quiet_seconds=0.5)
 
 
 def _publish(broker: Broker, topics: list[str], messages: int) -> float:
