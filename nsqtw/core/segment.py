@@ -211,15 +211,13 @@ def encode(
     if sizes is None:
         sizes = sizes_of(bodies)
     shared = _TYPE_TO_ATTEMPTS.pack(FRAME_TYPE_MESSAGE, timestamp_ns, 1)
-    prefix, endings = _id_run(node_id << SEQUENCE_BITS | first, count)
-    if len(endings) == count:
-        return Segment(first, count, delay_ms, b"".join(_parts(bodies, sizes, shared + prefix, endings)))
+    number = node_id << SEQUENCE_BITS | first
     parts: list[bytes] = []
     start = 0
-    for prefix, endings in _id_runs(node_id << SEQUENCE_BITS | first, count):
-        run = bodies[start : start + len(endings)]
-        start += len(run)
-        parts += _parts(run, sizes, shared + prefix, endings)
+    while start < count:
+        prefix, endings = _id_run(number + start, count - start)
+        parts += _parts(bodies[start : start + len(endings)], sizes, shared + prefix, endings)
+        start += len(endings)
     return Segment(first, count, delay_ms, b"".join(parts))
 
 
