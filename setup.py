@@ -91,7 +91,7 @@ IS_COMPILED = os.environ.get("NSQTW_COMPILE") == "1"
 COMPILED = """
     core/agenda core/broker core/caps core/channel core/consumer core/cursor core/directory core/dropped core/fleeting
     core/flight core/health core/held_clock core/in_flight core/intake core/late core/log core/naming core/position
-    core/reading core/retention core/runs core/saves core/segment core/topic core/unreleased core/wall
+    core/published core/reading core/retention core/runs core/saves core/segment core/topic core/unreleased core/wall
     backends/disk backends/disk_file backends/disk_format backends/disk_log backends/disk_reader backends/disk_scan
     backends/disk_space backends/disk_sync backends/disk_writer backends/files
     protocols/arrival protocols/frames protocols/mpub protocols/replies protocols/v2 protocols/v2_codec

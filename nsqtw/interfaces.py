@@ -58,7 +58,7 @@ class IProtocolFactory(Interface):
         """
         A session for a new connection, whose magic is already taken off. `changed` may be called from
         any method of the session, and by the core in between: it asks that `data_to_send` is called
-        at the end of this turn.
+        at the end of this turn. After `receive_data` it is called unasked.
         """
 
 
@@ -74,7 +74,10 @@ class IProtocol(Interface):
     wants_data = Attribute("False: do not read from the connection until this is True again")
 
     def receive_data(chunk: bytes, now: float) -> None:
-        """Take what was read, in pieces of any size: test with one byte at a time."""
+        """
+        Take what was read, in pieces of any size: test with one byte at a time. At the end of the turn `data_to_send`
+        is called.
+        """
 
     def receive_end(now: float) -> None:
         """The peer will send no more; it may still read."""

@@ -6,6 +6,8 @@ from collections.abc import Sized
 
 from attrs import define, field
 
+from nsqtw.core.published import Published
+
 
 @define(eq=False)
 class Client:
@@ -42,10 +44,14 @@ class Client:
     authed: bool = False
     auth_identity: str = ""
     auth_identity_url: str = ""
-    pub_counts: dict[str, int] = field(factory=dict)
-    """Messages published, by topic."""
+    published: Published = field(factory=Published)
     in_flight: Sized = ()
     """What its consumer has in flight; nothing before it subscribes."""
+
+    @property
+    def pub_counts(self) -> dict[str, int]:
+        """Messages published, by topic."""
+        return self.published.by_topic()
 
     @property
     def in_flight_count(self) -> int:

@@ -128,7 +128,7 @@ class BrokerConnection:
             self._compression.feed(data)
             self._decompress(session, self._compression)
             return
-        session.receive_data(data, self._pump.now())
+        session.receive_data(data, self._pump.moment())
         self._pump.received(self, len(data))
         self._unweighed += len(data)
         if self._unweighed > SMALL_BYTES:  # not with the turn: before it every connection may be read from
@@ -333,8 +333,8 @@ class BrokerConnection:
                     self._holds_data = False
                     break
                 room -= len(piece)
-                session.receive_data(piece, self._pump.now())
-                self._pump.took(len(piece))
+                session.receive_data(piece, self._pump.moment())
+                self._pump.received(self, len(piece))
             self._weigh()
         except BrokenStream as error:
             _log.error("client({client}) - failed to read command - {error}", client=self._remote, error=error)
@@ -369,7 +369,7 @@ class BrokerConnection:
 
     def _regulate(self, session: IProtocol) -> None:
         """Read from the transport exactly when the session wants data, and has had all there is."""
-        wants = session.wants_data and not self._holds_data
+        wants = bool(session.wants_data) and not self._holds_data
         if wants != self._reading:
             self._reading = wants
             if self._reading:

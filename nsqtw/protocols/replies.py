@@ -7,10 +7,13 @@ waits behind it. Messages and heartbeats are not replies and pass.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from nsqtw.upgrades import Upgrade
+
+MOST_FILLED: Final = 1024
+"""Places that were filled and stay until all are: to take one from the front of a list costs as much as it is long."""
 
 
 class Place:
@@ -38,8 +41,12 @@ class Replies:
         self._ended = ended
         self._out: list[bytes | Upgrade] = []
         self._has_upgrade = False
-        self._places: deque[Place] = deque()
+        self._places: list[Place] = []
+        self._filled = 0
+        """How many of the places are written, from the first on."""
         self._is_paused = False
+        self.are_awaited = False
+        """Whether somebody will take them in this turn anyhow."""
         self.unread_count = 0
         """Replies written since the client stopped reading."""
 
@@ -70,22 +77,34 @@ class Replies:
     def pass_by(self, frames: bytes) -> None:
         """Write something that is no reply."""
         self._out.append(frames)
-        self._changed()
+        if not self.are_awaited:
+            self._changed()
 
     def settle(self) -> None:
         """Write what is known, up to the first place that is not filled."""
-        while self._places and (frames := self._places[0].frames) is not None:
-            place = self._places.popleft()
+        places, filled = self._places, self._filled
+        while filled < len(places) and (frames := places[filled].frames) is not None:
+            place = places[filled]
+            filled += 1
             self._out.append(frames)
             if self._is_paused:
                 self.unread_count += place.count
             if place.is_last:
-                self._places.clear()
+                places.clear()
                 self._ended()
-        self._changed()
+        if filled >= len(places):
+            places.clear()
+            filled = 0
+        elif filled >= MOST_FILLED:
+            del places[:filled]
+            filled = 0
+        self._filled = filled
+        if not self.are_awaited:
+            self._changed()
 
     def take(self) -> list[bytes | Upgrade]:
         """What is to be written now: everything, or up to the first upgrade."""
+        self.are_awaited = False
         out, self._out = self._out, []
         if self._has_upgrade:
             for index, item in enumerate(out):
@@ -107,4 +126,5 @@ class Replies:
     def forget(self) -> None:
         """Nobody reads them any more."""
         self._places.clear()
+        self._filled = 0
         self._out.clear()

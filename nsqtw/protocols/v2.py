@@ -69,6 +69,7 @@ class V2Session(Due):
         self._codec = V2Codec(broker.options, self._check_body_command)
         host = remote_address.rpartition(":")[0].strip("[]")
         self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
+        self.published = self.client.published
         self._identity = Identity(self.client, broker.options, broker.log)
         self._half = Half(self._codec, self._identity.settings, broker.options)
         self._has_no_heartbeat = False
@@ -117,6 +118,7 @@ class V2Session(Due):
         if not (self._ending or self._upgrades.is_pending):
             if self._has_no_heartbeat:
                 self._await_rest(now)
+            self._replies.are_awaited = True
             self._codec.feed(chunk)
             self._is_traced = self._codec.checks_each = self._options.log_level <= DEBUG
             self._run_commands(now)
@@ -138,7 +140,7 @@ class V2Session(Due):
         out = self._replies.take()
         if self._upgrades.is_pending:
             self._upgrades.taken()
-        if self._is_traced and self._subscriber is not None:
+        if out and self._is_traced and self._subscriber is not None:
             self._trace.written(item for item in out if isinstance(item, bytes))
             self._trace.state()
         return out

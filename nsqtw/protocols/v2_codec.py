@@ -83,7 +83,8 @@ class V2Codec:
     """
 
     def __init__(self, limits: Limits, check: Callable[[bytes, Sequence[bytes]], None]) -> None:
-        self._limits = limits
+        self._max_msg_size = limits.max_msg_size
+        self._max_body_size = limits.max_body_size
         self._check = check
         self._buffer = b""
         self._offset = 0
@@ -279,7 +280,7 @@ class V2Codec:
         if not self._expected:
             if not self._need(SIZE_BYTES, "body size"):
                 return None
-            name, size, limit = self._params[0].decode(), self._take_size(), self._limits.max_body_size
+            name, size, limit = self._params[0].decode(), self._take_size(), self._max_body_size
             if size > min(limit, MAX_DOCUMENT_BYTES):
                 limit = limit if size > limit else MAX_DOCUMENT_BYTES
                 raise ClientError("E_BAD_BODY", f"{name} body too big {size} > {limit}")
@@ -296,7 +297,7 @@ class V2Codec:
         if not self._expected:
             if not self._need(SIZE_BYTES, "message body size"):
                 return None
-            name, size, limit = self._params[0].decode(), self._take_size(), self._limits.max_msg_size
+            name, size, limit = self._params[0].decode(), self._take_size(), self._max_msg_size
             if size <= 0:
                 raise ClientError("E_BAD_MESSAGE", f"{name} invalid message body size {size}")
             if size > limit:
@@ -310,7 +311,7 @@ class V2Codec:
     def _take_pub_run(self, line: bytes) -> list[bytes]:
         """The messages of all complete PUBs with this line from here on; what is not plain is left."""
         bodies: list[bytes] = []
-        limit = self._limits.max_msg_size
+        limit = self._max_msg_size
         buffer, offset, end = self._buffer, self._offset, len(self._buffer)
         line_bytes = len(line)
         while (start := offset + line_bytes + SIZE_BYTES) <= end and buffer[offset : offset + line_bytes] == line:
@@ -335,9 +336,9 @@ class V2Codec:
             return []
         total, count = _SIZES.unpack_from(buffer, at)
         stop = at + SIZE_BYTES + total
-        if stop > end or total > self._limits.max_body_size:
+        if stop > end or total > self._max_body_size:
             return []
-        messages = equal_messages(buffer, start, count, self._limits.max_msg_size)
+        messages = equal_messages(buffer, start, count, self._max_msg_size)
         if not messages or len(messages) != count or start + bytes_of_equal(messages) != stop:
             return []
         if stop == end:
@@ -362,7 +363,7 @@ class V2Codec:
     def _start_mpub(self) -> bool:
         """The total size and the count; taken together, once both are there."""
         total: int = unpack_size(self._buffer, self._offset)[0]
-        limit = self._limits.max_body_size
+        limit = self._max_body_size
         if total <= 0:
             raise ClientError("E_BAD_BODY", f"MPUB invalid body size {total}")
         check_total(total, limit)
@@ -376,9 +377,9 @@ class V2Codec:
 
     def _take_messages(self, messages: list[bytes]) -> bool:
         """One after the other, as long as they are there; whether that was all of them."""
-        half, limits, buffer, offset = self._mpub, self._limits, self._buffer, self._offset
-        end, longest, before = len(buffer), limits.max_msg_size, half.total - offset
-        allowed = limits.max_body_size - before
+        half, buffer, offset = self._mpub, self._buffer, self._offset
+        end, longest, before = len(buffer), self._max_msg_size, half.total - offset
+        allowed = self._max_body_size - before
         for index in range(half.count + len(messages), half.expected):
             start = offset + SIZE_BYTES
             if start > end:
@@ -387,7 +388,7 @@ class V2Codec:
             stop = start + size
             if not 0 < size <= longest or stop > allowed:
                 check_size(index, size, longest)
-                check_total(before + stop, limits.max_body_size)
+                check_total(before + stop, self._max_body_size)
             if stop > end:
                 return self._await_message(offset, SIZE_BYTES + size, "message body")
             messages.append(buffer[start:stop])
@@ -406,13 +407,13 @@ class V2Codec:
         """All messages that are there at once, when they have one size: no look at each of them."""
         half = self._mpub
         lacking = half.expected - half.count - len(messages)
-        taken = equal_messages(self._buffer, self._offset, lacking, self._limits.max_msg_size)
+        taken = equal_messages(self._buffer, self._offset, lacking, self._max_msg_size)
         if taken is None:
             half.is_equal = False
             return False
         taken_bytes = bytes_of_equal(taken)
         half.total += taken_bytes
-        check_total(half.total, self._limits.max_body_size)
+        check_total(half.total, self._max_body_size)
         messages += taken
         self._offset += taken_bytes
         return bool(taken)

@@ -39,8 +39,7 @@ class Publish(Place):
         if self.flies:
             self._session.flying_count -= 1
         if error is None:
-            counts = self._session.client.pub_counts
-            counts[self._topic] = counts.get(self._topic, 0) + self._message_count
+            self._session.published.add(self._topic, self._message_count)
             # A run of PUBs is one publish with a reply for each.
             count = self._message_count if self._verb == b"PUB" else 1
             self.fill(OK * count, count=count)

@@ -20,7 +20,9 @@ def stats(world: World, **filters: Any) -> dict[str, Any]:
 
 def producer(world: World, **counts: int) -> Client:
     """A connected client that has published."""
-    client = Client("10.0.0.1:2000", 77, client_id="p", hostname="host", user_agent="agent/1", pub_counts=counts)
+    client = Client("10.0.0.1:2000", 77, client_id="p", hostname="host", user_agent="agent/1")
+    for topic, count in counts.items():
+        client.published.add(topic, count)
     world.broker.clients[id(client)] = client
     return client
 
@@ -255,7 +257,7 @@ def test_a_client_that_never_published_is_no_producer() -> None:
 def test_a_consumer_that_publishes_stands_in_both_places() -> None:
     world = World()
     reader = world.reader()
-    reader.client.pub_counts["t"] = 1
+    reader.client.published.add("t", 1)
     world.broker.clients[1] = reader.client
     found = stats(world)
     (channel,) = found["topics"][0]["channels"]

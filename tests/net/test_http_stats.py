@@ -250,7 +250,8 @@ def test_latencies_have_a_unit_each(values: list[float], shown: str) -> None:
 
 def test_what_a_client_calls_itself_may_be_anything() -> None:
     web = Web()
-    client = Client("127.0.0.1:1", 1, hostname="<\ud800&>\u2028", pub_counts={"t": 1})
+    client = Client("127.0.0.1:1", 1, hostname="<\ud800&>\u2028")
+    client.published.add("t", 1)
     web.broker.clients[1] = client
     assert b"   [V2 <?&>\xe2\x80\xa8:1 " in web.get("/stats").body
     assert rb'"hostname":"\u003c?\u0026\u003e\u2028"' in web.get("/stats?format=json").body

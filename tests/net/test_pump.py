@@ -110,6 +110,18 @@ def test_a_turn_that_reads_much_commits_in_between(house: House) -> None:
     assert answers == [None]
 
 
+def test_what_is_read_in_one_turn_came_at_one_moment(house: House) -> None:
+    first = house.pump.moment()
+    house.pump.received(Recorder([]), 1)
+    house.world.now += 1
+    assert house.pump.moment() == first
+    house.pump.took(COMMIT_BYTES)  # the messages committed in between are of later
+    assert house.pump.moment() == first + 1
+    house.world.now += 1
+    house.turn()
+    assert house.pump.moment() == first + 2
+
+
 def test_the_timer_is_set_to_what_is_due_next(house: House) -> None:
     reader = house.world.reader()
     house.world.put(b"a")

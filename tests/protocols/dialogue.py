@@ -192,6 +192,7 @@ class Peer:
         moved = False
         while self.connected and self._is_read_from and self._wire:
             self.session.receive_data(self._wire.popleft(), self._stage.now)
+            self._changed = True
             self._is_read_from = self.session.wants_data
             moved = True
         if self.connected and self._is_read_from and self._has_shut:

@@ -39,14 +39,25 @@ def test_a_new_session_has_nothing_to_say_and_wants_data() -> None:
 
 def test_what_is_to_be_sent_is_given_once_and_the_list_is_the_callers() -> None:
     stage = Stage()
-    changed: list[None] = []
-    session = V2Factory.session(stage.broker, "1.2.3.4:5", lambda: changed.append(None), stage.now)
+    session = V2Factory.session(stage.broker, "1.2.3.4:5", lambda: None, stage.now)
     session.receive_data(b"IDENTIFY\n" + sized(b"{}"), stage.now)
-    assert changed
     out = session.data_to_send()
     assert b"".join(out) == b"\0\0\0\6\0\0\0\0OK"
     out.append(b"x")
     assert session.data_to_send() == []
+
+
+def test_who_gave_it_data_need_not_be_asked_for_what_it_says_in_that_turn() -> None:
+    stage = Stage()
+    asked: list[None] = []
+    session = V2Factory.session(stage.broker, "1.2.3.4:5", lambda: asked.append(None), stage.now)
+    session.receive_data(b"IDENTIFY\n" + sized(b"{}") + pub(b"x"), stage.now)
+    stage.turn()
+    assert not asked
+    assert b"".join(session.data_to_send()) == b"\0\0\0\6\0\0\0\0OK" * 2
+    stage.wait(30)
+    assert asked
+    assert b"_heartbeat_" in b"".join(session.data_to_send())
 
 
 def test_frames_byte_for_byte() -> None:

@@ -1,0 +1,33 @@
+"""
+How much a client published, by topic.
+
+This module is hot, once per publish command.
+"""
+
+from __future__ import annotations
+
+
+class Published:
+    """Messages by topic. Who publishes does so to one topic, mostly, which is counted beside the others."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._topic = ""
+        self._count = 0
+
+    def add(self, topic: str, count: int) -> None:
+        """So many more to a topic."""
+        if topic is not self._topic:
+            self._put_by()
+            self._topic = topic
+        self._count += count
+
+    def by_topic(self) -> dict[str, int]:
+        """All of them. Do not change it."""
+        self._put_by()
+        return self._counts
+
+    def _put_by(self) -> None:
+        if self._count:
+            self._counts[self._topic] = self._counts.get(self._topic, 0) + self._count
+            self._count = 0

@@ -1,0 +1,88 @@
+"""The order of what is written to a client."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqtw.protocols.replies import MOST_FILLED, Replies
+
+
+class Told:
+    """How often somebody was told."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+def replies_of(changed: Told, ended: Told | None = None) -> Replies:
+    return Replies(changed, ended or Told())
+
+
+@given(st.permutations(range(8)))
+def test_replies_are_written_in_the_order_of_their_places_however_they_are_filled(order: list[int]) -> None:
+    replies = replies_of(Told())
+    places = [replies.owe() for _ in order]
+    filled, written = set[int](), list[bytes]()
+    for index in order:
+        places[index].fill(b"%d" % index)
+        filled.add(index)
+        written += [out for out in replies.take() if isinstance(out, bytes)]
+        known = next((at for at in range(len(order)) if at not in filled), len(order))
+        assert written == [b"%d" % at for at in range(known)]
+        assert replies.are_owed is (known < len(order))
+
+
+def test_of_many_places_those_behind_the_filled_ones_stay() -> None:
+    replies = replies_of(Told())
+    places = [replies.owe() for _ in range(3 * MOST_FILLED)]
+    for place in places[:-1]:
+        place.fill(b"x")
+    assert len(replies.take()) == len(places) - 1
+    assert replies.are_owed
+    places[-1].fill(b"last")
+    assert replies.take() == [b"last"]
+    assert not replies.are_owed
+
+
+def test_what_is_no_reply_passes_those_that_are_owed() -> None:
+    replies = replies_of(Told())
+    place = replies.owe()
+    replies.pass_by(b"message")
+    assert replies.take() == [b"message"]
+    place.fill(b"reply")
+    assert replies.take() == [b"reply"]
+
+
+def test_after_the_last_one_nothing_is_owed() -> None:
+    ended = Told()
+    replies = replies_of(Told(), ended)
+    first, last, _behind = (replies.owe() for _ in range(3))
+    last.fill(b"b", is_last=True)
+    assert not ended.count
+    first.fill(b"a")
+    assert (replies.take(), ended.count, replies.are_owed) == ([b"a", b"b"], 1, False)
+
+
+def test_nobody_is_told_of_what_he_takes_anyhow() -> None:
+    changed = Told()
+    replies = replies_of(changed)
+    replies.are_awaited = True
+    replies.add(b"a")
+    replies.pass_by(b"b")
+    assert (replies.take(), changed.count) == ([b"a", b"b"], 0)
+    replies.add(b"c")
+    assert (replies.take(), changed.count) == ([b"c"], 1)
+
+
+def test_what_a_client_that_does_not_read_is_owed_is_counted() -> None:
+    replies = replies_of(Told())
+    replies.pause()
+    replies.owe().fill(b"OK" * 5, count=5)
+    replies.add(b"OK")
+    assert replies.unread_count == 6
+    replies.resume()
+    assert replies.unread_count == 0
