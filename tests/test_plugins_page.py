@@ -1,18 +1,21 @@
-"""The backend that docs/plugins.md walks through does what the page says: its code is taken from there."""
+"""The backend and the protocol that docs/plugins.md shows do what the page says: their code is taken from there."""
 
 from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from tests.process import Counts, NsqdProcess
-from tests.wire import Message
+from tests.wire import HOST, PATIENCE_SECONDS, Message
 
 ROOT = Path(__file__).parent.parent
 CODE = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -83,3 +86,45 @@ def test_a_broker_keeps_its_promises_with_it(nsqd: NsqdProcess) -> None:
     assert {message.attempts for message in received if message.id in {one.id for one in in_flight}} == {2}
     assert nsqd.counts("t", "c") == Counts(0, 0, 1)
     assert (nsqd.data_path / "paper2").is_dir()
+
+
+@contextmanager
+def speaking_v3(nsqd: NsqdProcess) -> Iterator[IO[bytes]]:
+    with socket.create_connection((HOST, nsqd.tcp_port), PATIENCE_SECONDS) as connection:
+        with connection.makefile("rwb", buffering=0) as lines:
+            lines.write(b"  V3")
+            yield lines
+
+
+def says(lines: IO[bytes], *said: bytes) -> bytes:
+    """What is answered to these lines, one for each of them."""
+    lines.write(b"".join(line + b"\n" for line in said))
+    return b"".join(lines.readline() for _ in said)
+
+
+def test_a_protocol_of_somebody_elses_stands_beside_v2(nsqd: NsqdProcess) -> None:
+    """Each delivers what the other took; what was answered with OK outlives a kill, and so does the new channel."""
+    with speaking_v3(nsqd) as lines, nsqd.client() as client:
+        assert says(lines, b"PUT t first", b"PUT t second", b"PUT b@d x", b"PUT t") == (
+            b"OK\nOK\nERROR name is not valid\nERROR what?\n"
+        )
+        client.pub("t", b"third")
+        assert says(lines, b"GET t c") == b"OK\n"
+        *_, first = lines.readline().split(b" ", 2)
+        assert first == b"first\n"
+    nsqd.kill()
+    nsqd.start()
+    with nsqd.client() as client:
+        client.sub("t", "c", ready=10)
+        assert [message.body for message in client.drain(3)] == [b"first", b"second", b"third"]
+
+
+def test_it_gives_the_next_text_when_the_one_before_is_done(nsqd: NsqdProcess) -> None:
+    with speaking_v3(nsqd) as lines:
+        assert says(lines, b"GET t c") == b"OK\n"
+        nsqd.publish("t", [b"a", b"b"])
+        text, message_id, body = lines.readline().split()
+        assert (text, body) == (b"TEXT", b"a")
+        assert says(lines, b"DONE " + message_id).endswith(b" b\n")
+        assert says(lines, b"DONE 0123456789abcdef") == b"ERROR no such text\n"
+        assert [one["version"] for one in nsqd.stats("t")[0]["channels"][0]["clients"]] == ["V3"]
