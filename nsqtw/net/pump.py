@@ -25,7 +25,7 @@ from nsqtw.core.flight import Flight
 from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue
-from nsqtw.net.turns import Connection, end_of_turn
+from nsqtw.net.turns import Connection, end_of_turn, give_up
 
 _log = Logger()
 
@@ -56,8 +56,6 @@ class Pump:
         self._writer = writer
         self._changed: dict[Connection, None] = {}
         self._woken = False
-        self._moment = -inf
-        """What this turn takes for now; -inf: nobody asked yet."""
         self._read_bytes = 0
         self._timer: Any = None
         self._timer_at = inf
@@ -85,12 +83,6 @@ class Pump:
             self._woken = True
             self._at_end(self._turn)
 
-    def moment(self) -> float:
-        """When what is read now came, for who gives it to a session: in one turn the clock is read once for all."""
-        if self._moment == -inf:
-            self._moment = self.now()
-        return self._moment
-
     def changed(self, connection: Connection) -> None:
         """A connection may have something to write."""
         self._changed[connection] = None
@@ -107,8 +99,7 @@ class Pump:
         self._read_bytes += count
         if self._read_bytes > COMMIT_BYTES:
             self._read_bytes = 0
-            self._moment = self.now()
-            self._broker.commit(self._moment)
+            self._broker.commit(self.now())
         if not self._woken:
             self.wake()
 
@@ -141,7 +132,7 @@ class Pump:
         self._turn()
 
     def _turn(self) -> None:
-        now = self._moment = self.now()
+        now = self.now()
         self._woken = True  # what changes until the writes is written in this turn
         self._read_bytes = 0
         more = False
@@ -151,7 +142,6 @@ class Pump:
             _log.failure("the end of a turn failed")
             self._reactor.callLater(SAVE_SECONDS, self.wake)
         self._woken = False
-        self._moment = -inf
         if more:
             self.wake()
         self._arm(now, self._save(now))
@@ -174,7 +164,7 @@ class Pump:
                 connection.flush(now)
             except Exception:
                 _log.failure("a connection failed to write")
-                connection.abort()
+                give_up(connection)
         more = more or bool(not self._is_over and (broker.to_commit or broker.to_serve))
         return more or bool(self._changed)
 

@@ -128,7 +128,7 @@ class BrokerConnection:
             self._compression.feed(data)
             self._decompress(session, self._compression)
             return
-        session.receive_data(data, self._pump.moment())
+        session.receive_data(data, self._pump.now())
         self._pump.received(self, len(data))
         self._unweighed += len(data)
         if self._unweighed > SMALL_BYTES:  # not with the turn: before it every connection may be read from
@@ -333,7 +333,7 @@ class BrokerConnection:
                     self._holds_data = False
                     break
                 room -= len(piece)
-                session.receive_data(piece, self._pump.moment())
+                session.receive_data(piece, self._pump.now())
                 self._pump.received(self, len(piece))
             self._weigh()
         except BrokenStream as error:

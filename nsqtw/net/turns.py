@@ -45,6 +45,14 @@ def end_of_turn(reactor: Any) -> Callable[[Callable[[], object]], object]:
     return at_end
 
 
+def give_up(connection: Connection) -> None:
+    """End one that failed; whatever breaks in that, the others are written to."""
+    try:
+        connection.abort()
+    except Exception:
+        _log.failure("ending a connection failed")
+
+
 class PlainTurns:
     """Those of a daemon that has nothing to do at the end of a turn but to write."""
 
@@ -81,4 +89,4 @@ class PlainTurns:
                 connection.flush(now)
             except Exception:  # one connection fails, and not the others
                 _log.failure("writing to a connection failed")
-                connection.abort()
+                give_up(connection)

@@ -46,7 +46,7 @@ class Replies:
         """How many of the places are written, from the first on."""
         self._is_paused = False
         self.are_awaited = False
-        """Whether somebody will take them in this turn anyhow."""
+        """Whether somebody takes them in this turn anyhow, and need not be told of replies."""
         self.unread_count = 0
         """Replies written since the client stopped reading."""
 
@@ -75,10 +75,9 @@ class Replies:
         self.owe().fill(upgrade)
 
     def pass_by(self, frames: bytes) -> None:
-        """Write something that is no reply."""
+        """Write something that is no reply. Whoever writes is told also when they are awaited: it may go first."""
         self._out.append(frames)
-        if not self.are_awaited:
-            self._changed()
+        self._changed()
 
     def settle(self) -> None:
         """Write what is known, up to the first place that is not filled."""

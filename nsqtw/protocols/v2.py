@@ -231,6 +231,7 @@ class V2Session(Due):
         """What was waited for has come: look at the next command."""
         self._is_waiting = False
         self._broker.agenda.at(self._last_command, self)
+        self._changed()  # it may come at any time, and nothing else looks at the agenda before it is due
 
     def _end(self) -> None:
         """Nothing more is read, done or delivered; what is owed is still written."""

@@ -59,6 +59,24 @@ def test_a_connection_that_fails_to_write_ends_and_the_others_write(
     assert events[2:] == ["write"]
 
 
+def test_one_that_cannot_even_be_ended_keeps_nobody_from_writing(house: House, logged_failures: list[LogEvent]) -> None:
+    events: list[str] = []
+
+    class Hopeless(Recorder):
+        def flush(self, now: float) -> None:
+            raise ZeroDivisionError
+
+        def abort(self) -> None:
+            raise ZeroDivisionError
+
+    house.pump.changed(Hopeless(events))
+    house.pump.changed(Recorder(events))
+    house.turn()
+    assert events == ["write"]
+    assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError] * 2
+    logged_failures.clear()
+
+
 @pytest.mark.plain  # breaks what the pump calls
 def test_a_turn_that_breaks_is_followed_by_another(
     house: House, logged_failures: list[LogEvent], monkeypatch: pytest.MonkeyPatch
@@ -108,18 +126,6 @@ def test_a_turn_that_reads_much_commits_in_between(house: House) -> None:
     assert answers == []
     house.pump.took(1)
     assert answers == [None]
-
-
-def test_what_is_read_in_one_turn_came_at_one_moment(house: House) -> None:
-    first = house.pump.moment()
-    house.pump.received(Recorder([]), 1)
-    house.world.now += 1
-    assert house.pump.moment() == first
-    house.pump.took(COMMIT_BYTES)  # the messages committed in between are of later
-    assert house.pump.moment() == first + 1
-    house.world.now += 1
-    house.turn()
-    assert house.pump.moment() == first + 2
 
 
 def test_the_timer_is_set_to_what_is_due_next(house: House) -> None:

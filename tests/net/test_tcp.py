@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Protocol
 from twisted.internet.tcp import Connection
 from twisted.internet.testing import StringTransport
 from zope.interface import Interface
 
+from nsqtw.auth.grants import Grant, Grants
+from nsqtw.net.door import Door
 from nsqtw.net.stall import Stall, unread_bytes
 from nsqtw.net.tcp import END_SECONDS, BrokerConnection, BrokerFactory
 from nsqtw.net.unfinished import Unfinished
 from nsqtw.protocols.v2 import V2Factory
+from nsqtw.rights import Answer, Applicant
 from tests.net.pump_house import House
 from tests.wire import HOST, PATIENCE_SECONDS
 
@@ -32,6 +37,11 @@ class SpyTransport(StringTransport):
         super().__init__()
         self.reading = True
         self.aborting = False
+        self.on_write: Callable[[], object] = lambda: None
+
+    def write(self, data: bytes) -> None:
+        self.on_write()
+        super().write(data)
 
     def abortConnection(self) -> None:
         self.aborting = True
@@ -154,6 +164,51 @@ def test_a_peer_that_ends_its_side_still_gets_what_is_owed(edge: Edge) -> None:
     assert not transport.disconnecting
     edge.settle()
     assert (transport.value(), transport.disconnecting) == (OK, True)
+
+
+def message_id(frames: bytes) -> bytes:
+    """Of the last message."""
+    return frames[-17:-1]
+
+
+def test_messages_are_written_before_oks_of_their_turn_whoever_was_read_first(edge: Edge) -> None:
+    written: list[str] = []
+    (consumer, received), (producer, answers) = edge.connect(), edge.connect()
+    consumer.dataReceived(b"  V2SUB t c\nRDY 1\n")
+    edge.settle()
+    producer.dataReceived(b"  V2PUB t\n" + body(b"1"))
+    edge.settle()
+    first = message_id(received.value())
+    received.on_write, answers.on_write = partial(written.append, "message"), partial(written.append, "OK")
+    producer.dataReceived(b"PUB t\n" + body(b"2"))
+    consumer.dataReceived(b"FIN " + first + b"\n")
+    edge.settle()
+    assert written == ["message", "OK"]
+
+
+def test_a_command_whose_rights_are_asked_for_again_goes_on_when_they_are_there(edge: Edge) -> None:
+    asked: list[Deferred[Grants]] = []
+
+    class Slow:
+        def authorize(self, applicant: Applicant, answer: Answer) -> Deferred[Grants]:
+            asked.append(Deferred())
+            return asked[-1]
+
+    def grant(ttl: float) -> None:
+        asked.pop().callback(Grants([Grant(".*", [".*"], ["publish"])], identity="ann", ttl=ttl))
+        edge.settle()
+
+    edge.broker.door = Door(edge.reactor, Slow(), edge.pump.now)
+    connection, transport = edge.connect()
+    connection.dataReceived(b"  V2AUTH\n" + body(b"secret"))
+    grant(ttl=1)
+    transport.clear()
+    edge.world.now += 2
+    connection.dataReceived(b"PUB t\n" + body(b"hello"))
+    edge.settle()
+    assert transport.value() == b""
+    grant(ttl=60)
+    assert transport.value() == OK
 
 
 def test_a_lost_connection_leaves_its_channel(edge: Edge) -> None:

@@ -72,10 +72,17 @@ def test_nobody_is_told_of_what_he_takes_anyhow() -> None:
     replies = replies_of(changed)
     replies.are_awaited = True
     replies.add(b"a")
-    replies.pass_by(b"b")
-    assert (replies.take(), changed.count) == ([b"a", b"b"], 0)
-    replies.add(b"c")
-    assert (replies.take(), changed.count) == ([b"c"], 1)
+    assert (replies.take(), changed.count) == ([b"a"], 0)
+    replies.add(b"b")
+    assert (replies.take(), changed.count) == ([b"b"], 1)
+
+
+def test_of_what_passes_them_he_is_told_for_it_may_be_written_before_others_replies() -> None:
+    changed = Told()
+    replies = replies_of(changed)
+    replies.are_awaited = True
+    replies.pass_by(b"message")
+    assert changed.count == 1
 
 
 def test_what_a_client_that_does_not_read_is_owed_is_counted() -> None:
