@@ -55,8 +55,8 @@ INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
 """
 _PUT_HELD = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?)"
 _PUT_RUN = """
-WITH RECURSIVE run (sequence) AS (VALUES (?2) UNION ALL SELECT sequence + 1 FROM run WHERE sequence < ?3)
-INSERT OR REPLACE INTO held SELECT ?1, sequence, 0, ?4 FROM run
+WITH RECURSIVE run (sequence) AS (VALUES (?) UNION ALL SELECT sequence + 1 FROM run WHERE sequence < ?)
+INSERT OR REPLACE INTO held SELECT ?, sequence, 0, ? FROM run
 """
 
 _HELD_PAGE = """
@@ -308,7 +308,7 @@ class Positions:
                 held += [(cursor_id, row.sequence, row.attempts, row.due_ms) for row in cursor.held]
                 held += [(cursor_id, run.first, 0, run.due_ms) for run in cursor.runs if run.count == 1]
                 runs += [
-                    (cursor_id, run.first, run.first + run.count - 1, run.due_ms)
+                    (run.first, run.first + run.count - 1, cursor_id, run.due_ms)
                     for run in cursor.runs
                     if run.count > 1
                 ]

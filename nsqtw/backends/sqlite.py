@@ -33,8 +33,8 @@ from nsqtw.errors import BackendError, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
 
 _PUT_TOPIC = """
-INSERT INTO topic VALUES (?1, ?2, ?3, ?4)
-    ON CONFLICT (id) DO UPDATE SET end_sequence = ?3, bytes = bytes + ?4
+INSERT INTO topic VALUES (?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET end_sequence = excluded.end_sequence, bytes = bytes + excluded.bytes
 """
 _SET_TOPIC = "UPDATE topic SET end_sequence = ?, bytes = ? WHERE id = ?"
 _FOLLOWING = f"SELECT {COLUMNS} FROM segment WHERE topic = ? AND last >= ? AND last < ? ORDER BY last"

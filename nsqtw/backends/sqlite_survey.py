@@ -27,8 +27,8 @@ _NEWEST = "SELECT id FROM segment WHERE topic = ? AND last >= 0 AND last < ? ORD
 _ROW = f"SELECT {COLUMNS} FROM segment WHERE id = ?"
 _BYTES = "SELECT ifnull(sum(length(frames)), 0) FROM segment WHERE topic = ?"
 _OUTSIDE = """
-SELECT id FROM segment WHERE topic = ?1 AND last < 0 UNION ALL SELECT id FROM segment WHERE topic = ?1 AND last >= ?2
-    UNION ALL SELECT id FROM segment WHERE topic = ?1 AND last IS NULL
+SELECT id FROM segment WHERE topic = ? AND last < 0 UNION ALL SELECT id FROM segment WHERE topic = ? AND last >= ?
+    UNION ALL SELECT id FROM segment WHERE topic = ? AND last IS NULL
 """
 _OF_NO_TOPIC = """
 SELECT id FROM segment WHERE topic < 0 UNION ALL SELECT id FROM segment WHERE topic > ?
@@ -59,7 +59,7 @@ def survey(connection: sqlite3.Connection, report: Report) -> dict[str, FoundTop
             report("", f"{FILE} topic {topic_id}", 0, HIGHEST - 1, "the name of the topic is damaged")
             continue
         topic = found[name] = _topic(connection, topic_id, name, end, size)
-        for row_id in _ids(connection, _OUTSIDE, topic_id, topic.end):
+        for row_id in _ids(connection, _OUTSIDE, topic_id, topic_id, topic.end, topic_id):
             report(name, f"{FILE} segment {row_id}", topic.first, topic.end - 1, "it is not where it was stored")
     for row_id in _ids(connection, _OF_NO_TOPIC, highest):
         report("", f"{FILE} segment {row_id}", 0, HIGHEST - 1, "it belongs to no topic")
