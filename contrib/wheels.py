@@ -3,13 +3,14 @@
 
     nsqtw-V.tar.gz                                       the source
     nsqtw-V-py3-none-any.whl                             every module as it is, for every Python and machine
-    nsqtw-V-cp311-cp311-manylinux_2_17_x86_64....whl     the hot ones compiled, for each PYTHON
+    nsqtw-V-cp311-cp311-manylinux2014_x86_64....whl      the hot ones compiled, for each PYTHON
 
 pip takes a compiled one where it fits, and else the other. They are for machines like this one, compiled from the
 source archive, by the C compiler of the package ziglang, which has the C library of every year: so they run on any
-Linux since 2014, wherever they were made. auditwheel looks whether that is so, and names them.
+Linux with glibc 2.17 (of 2012) or newer, wherever they were made. auditwheel looks whether that is so, and names them.
 
-Needs Linux with glibc, the extra `wheels`, and for each PYTHON its headers (Debian: python3-dev).
+Needs Linux with glibc, the extra `wheels`, for each PYTHON its headers and venv (Debian: python3-dev, python3-venv),
+and an index of packages, from which pip takes what each build needs.
 """
 
 from __future__ import annotations
