@@ -75,7 +75,7 @@ class Replies:
         self.owe().fill(upgrade)
 
     def pass_by(self, frames: bytes) -> None:
-        """Write something that is no reply. Whoever writes is told also when they are awaited: it may go first."""
+        """Write something that is no reply. `changed` is called in any case: who gets messages is written to first."""
         self._out.append(frames)
         self._changed()
 
