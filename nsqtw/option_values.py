@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -39,7 +39,8 @@ _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 _LONGEST = 2**63 - 1
 
-LEVELS = {"debug": 1, "info": 2, "warn": 3, "error": 4, "fatal": 5}
+DEBUG: Final = 1
+LEVELS = {"debug": DEBUG, "info": 2, "warn": 3, "error": 4, "fatal": 5}
 TLS_REQUIRED = {"false": 0, "tcp-https": 1, "true": 2}
 TLS_MIN = "tls1.2"
 """The lowest version of TLS unless a lower one is asked for."""

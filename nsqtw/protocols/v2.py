@@ -38,6 +38,7 @@ from nsqtw.core.client import Client
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting, LineTooLong
 from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
+from nsqtw.option_values import DEBUG
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.parameters import checked_name, hidden, text_of
 from nsqtw.protocols.replies import Place, Replies
@@ -47,7 +48,7 @@ from nsqtw.protocols.v2_half import Half
 from nsqtw.protocols.v2_identity import Identity
 from nsqtw.protocols.v2_publish import Publish, delay_ms_of
 from nsqtw.protocols.v2_subscriber import ABOUT_MESSAGES, Subscriber
-from nsqtw.protocols.v2_trace import DEBUG, Trace
+from nsqtw.protocols.v2_trace import Trace
 from nsqtw.protocols.v2_upgrade import Upgrades
 from nsqtw.upgrades import Upgrade
 

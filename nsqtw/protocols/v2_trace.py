@@ -17,15 +17,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from nsqtw.core.client import Client
 from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT
 from nsqtw.interfaces import OperatorLog
 from nsqtw.protocols.parameters import hidden, shown_id, shown_name, shown_number
 
-DEBUG: Final = 1
-"""`LEVELS["debug"]`, as a constant that a compiler sees."""
 _HEAD = struct.Struct(">ii")  # size of what follows it, frame type
 _LONGEST_VALUE = 200
 
