@@ -25,7 +25,7 @@ from nsqtw.core.flight import Flight
 from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue
-from nsqtw.net.turns import Connection, end_of_turn, give_up
+from nsqtw.net.turns import Connection, end_failed, end_of_turn
 
 _log = Logger()
 
@@ -164,7 +164,7 @@ class Pump:
                 connection.flush(now)
             except Exception:
                 _log.failure("a connection failed to write")
-                give_up(connection)
+                end_failed(connection)
         more = more or bool(not self._is_over and (broker.to_commit or broker.to_serve))
         return more or bool(self._changed)
 

@@ -45,7 +45,7 @@ def end_of_turn(reactor: Any) -> Callable[[Callable[[], object]], object]:
     return at_end
 
 
-def give_up(connection: Connection) -> None:
+def end_failed(connection: Connection) -> None:
     """End one that failed; whatever breaks in that, the others are written to."""
     try:
         connection.abort()
@@ -89,4 +89,4 @@ class PlainTurns:
                 connection.flush(now)
             except Exception:  # one connection fails, and not the others
                 _log.failure("writing to a connection failed")
-                give_up(connection)
+                end_failed(connection)
