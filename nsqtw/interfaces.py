@@ -71,7 +71,10 @@ class IProtocol(Interface):
     """
 
     closing = Attribute("True: send what there is to send, then close the connection")
-    wants_data = Attribute("False: do not read from the connection until this is True again")
+    wants_data = Attribute(
+        "How many bytes are worth a read, where that can be told the kernel: 0 or False, none, do not read until this "
+        "changes; 1 or True, any; fewer than this many are read after a few milliseconds in which nothing was"
+    )
 
     def receive_data(chunk: bytes, now: float) -> None:
         """

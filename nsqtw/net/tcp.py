@@ -6,7 +6,8 @@ between that and the session. A compressed chunk is given to the session in piec
 of them in a turn.
 
 Back-pressure runs both ways. When the transport has enough to write the session is told to deliver nothing; when
-the session does not want data the transport is not read from.
+the session does not want data the transport is not read from. Where it wants so many bytes at least, the kernel waits
+for them (nsqtw.net.low_water).
 
 Until it turns to TLS a connection reads from its socket and writes to it by itself, past some calls of Twisted's.
 Reading is `_read`, in the place of the transport's `doRead`, which is what a reactor calls. `_write` asks whether the
@@ -17,6 +18,7 @@ This module is hot, once per chunk and turn.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +37,7 @@ from nsqtw.errors import BrokenStream
 from nsqtw.interfaces import ICountedProtocol, IProtocol, IProtocolFactory
 from nsqtw.net.chunks import READ_BYTES, keep_chunks_on_the_heap
 from nsqtw.net.limits import Limits
+from nsqtw.net.low_water import LowWater
 from nsqtw.net.peer import address_text
 from nsqtw.net.pump import Pump
 from nsqtw.net.stall import Stall
@@ -70,7 +73,12 @@ class BrokerConnection:
         self._session: IProtocol | None = None
         self._magic = b""
         self._remote = ""
-        self._reading = True
+        self._reading = 1
+        """What the session wanted last: 0, not to be read from, or how many bytes are worth it."""
+        self._mark = 1
+        """The low-water mark: how many are, as the kernel was told."""
+        self._has_read = False
+        """Whether something was read since `wait_on`."""
         self._is_ignored = False
         self._is_plain = False
         """Whether the transport is Twisted's for a socket, with nothing between."""
@@ -154,6 +162,7 @@ class BrokerConnection:
         self._factory.connections.discard(self)
         self._limits.rounds.leave(self)
         self._limits.unfinished.drop(self)
+        self._factory.low_water.leave(self)
         self._limits.gate.leave(self._address)
         broke = isinstance(reason.value, ConnectionLost)
         if self._session is not None:
@@ -222,6 +231,16 @@ class BrokerConnection:
             self.transport.unregisterProducer()
             self.transport.loseConnection()
 
+    # -- from the low-water mark
+
+    def wait_on(self) -> bool:
+        """Waiting API"""
+        if self._mark > 1 and not self._has_read:
+            self._reading = min(self._reading, 1)
+            self._wait_for(1)
+        self._has_read = False
+        return self._mark > 1
+
     # -- from the limits
 
     def look(self, now: float) -> bool:
@@ -264,6 +283,7 @@ class BrokerConnection:
             return CONNECTION_LOST
         if not data:
             return CONNECTION_DONE
+        self._has_read = True
         self.dataReceived(data)
         return None
 
@@ -319,7 +339,7 @@ class BrokerConnection:
         if self._is_plain:
             self._is_plain = False
             self._leave_reading(below)
-        self._reading = False
+        self._reading = 0
         self.transport.begin(below)
 
     def _decompress(self, session: IProtocol, compression: Compression) -> None:
@@ -369,13 +389,24 @@ class BrokerConnection:
 
     def _regulate(self, session: IProtocol) -> None:
         """Read from the transport exactly when the session wants data, and has had all there is."""
-        wants = bool(session.wants_data) and not self._holds_data
-        if wants != self._reading:
-            self._reading = wants
-            if self._reading:
-                self.transport.resumeProducing()
-            else:
-                self.transport.pauseProducing()
+        wants: int = 0 if self._holds_data else session.wants_data
+        if wants == self._reading:
+            return
+        if not wants:
+            self.transport.pauseProducing()
+        elif not self._reading:
+            self.transport.resumeProducing()
+        self._reading = wants
+        if wants and self._is_plain and self._compression is None:
+            self._wait_for(wants)
+
+    def _wait_for(self, mark: int) -> None:
+        """Have the kernel wake us up when so many bytes are there. If there are, it does so now."""
+        if mark != self._mark:
+            self._mark = mark
+            self.transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
+            if mark > 1:
+                self._factory.low_water.join(self)
 
 
 classImplements(BrokerConnection, IHalfCloseableProtocol, IPushProducer)
@@ -400,6 +431,7 @@ class BrokerFactory(Factory):
         self.protocols = protocols
         self.limits = limits or Limits(broker.options, reactor, pump.now)
         self.connections: set[BrokerConnection] = set()
+        self.low_water = LowWater(reactor)
         self.tls: TlsSettings | None = None
         """What connections turn to TLS with; None without a certificate."""
         keep_chunks_on_the_heap()

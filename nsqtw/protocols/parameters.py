@@ -52,6 +52,12 @@ def checked_name(raw: bytes, code: str, what: str) -> str:
     return name
 
 
+def need_names(verb: bytes, params: Sequence[bytes], wanted: int) -> None:
+    """ClientError when a command that begins with names has less than the `wanted` parameters."""
+    if len(params) < wanted:
+        raise ClientError("E_INVALID", f"{verb.decode()} insufficient number of parameters")
+
+
 def message_id_of(verb: bytes, params: Sequence[bytes], wanted: int) -> bytes:
     """The message id of a command that takes `wanted` parameters. ClientError."""
     if len(params) < wanted:

@@ -40,14 +40,15 @@ from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exi
 from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.option_values import DEBUG
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
-from nsqtw.protocols.parameters import checked_name, hidden, text_of
+from nsqtw.protocols.gathering import MUCH
+from nsqtw.protocols.parameters import hidden, text_of
 from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.v2_auth import Badge
 from nsqtw.protocols.v2_codec import FIN_IN_ORDER, V2Codec
 from nsqtw.protocols.v2_half import Half
 from nsqtw.protocols.v2_identity import Identity
-from nsqtw.protocols.v2_publish import Publish, delay_ms_of
-from nsqtw.protocols.v2_subscriber import ABOUT_MESSAGES, Subscriber
+from nsqtw.protocols.v2_publish import Publish, check_publish, delay_ms_of
+from nsqtw.protocols.v2_subscriber import ABOUT_MESSAGES, Subscriber, subscribed_names
 from nsqtw.protocols.v2_trace import Trace
 from nsqtw.protocols.v2_upgrade import Upgrades
 from nsqtw.upgrades import Upgrade
@@ -55,8 +56,6 @@ from nsqtw.upgrades import Upgrade
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
 MAX_UNREAD_REPLIES: Final = 1000
 """Replies a client may leave unread before it is not read from either."""
-
-_NAMELESS = "insufficient number of parameters"
 
 
 class V2Session(Due):
@@ -111,9 +110,12 @@ class V2Session(Due):
         return self._ending and not self._replies.are_owed
 
     @property
-    def wants_data(self) -> bool:
-        waits = self._is_waiting or self.flying_count or self._upgrades.is_pending
-        return not waits and self._replies.unread_count < MAX_UNREAD_REPLIES
+    def wants_data(self) -> int:
+        if self._is_waiting or self.flying_count or self._upgrades.is_pending:
+            return 0
+        if self._replies.unread_count >= MAX_UNREAD_REPLIES:
+            return 0
+        return 1 if self._subscriber is None else self._subscriber.gathering.least_bytes
 
     def receive_data(self, chunk: bytes, now: float) -> None:
         if not (self._ending or self._upgrades.is_pending):
@@ -122,7 +124,12 @@ class V2Session(Due):
             self._replies.are_awaited = True
             self._codec.feed(chunk)
             self._is_traced = self._codec.checks_each = self._options.log_level <= DEBUG
+            subscriber = self._subscriber
+            had = 0 if subscriber is None else subscriber.consumer.in_flight.count
             self._run_commands(now)
+            if subscriber is not None and had >= MUCH:
+                left = subscriber.consumer.in_flight.count
+                subscriber.gathering.note(had - left, left, now)
             if self._is_traced and self._subscriber is not None:
                 self._trace.state()
 
@@ -277,16 +284,9 @@ class V2Session(Due):
             raise ClientError("E_INVALID", "AUTH invalid number of parameters")
         if verb in (b"IDENTIFY", b"AUTH"):
             return
-        name = verb.decode()
-        if len(params) < (2 if verb == b"DPUB" else 1):
-            raise ClientError("E_INVALID", f"{name} {_NAMELESS}")
-        code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
-        checked_name(params[0], code, f"{name} topic name")
-        if verb == b"MPUB":
-            if self._badge is None or self._badge.admits_now(verb, params[0]):
-                self._topic(verb, params[0])
-        elif verb == b"DPUB":
-            delay_ms_of(params[1], self._options)
+        check_publish(verb, params, self._options)
+        if verb == b"MPUB" and (self._badge is None or self._badge.admits_now(verb, params[0])):
+            self._topic(verb, params[0])
 
     def _on_identify(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         fields, settings = self._identity.learn(payload[0]), self._identity.settings
@@ -316,10 +316,7 @@ class V2Session(Due):
     def _on_sub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         if not self._identity.settings.heartbeat_interval:
             raise ClientError("E_INVALID", "cannot SUB with heartbeats disabled")
-        if len(params) < 2:
-            raise ClientError("E_INVALID", f"SUB {_NAMELESS}")
-        topic_name = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
-        channel_name = checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
+        topic_name, channel_name = subscribed_names(params)
         if self._badge is not None and self._badge.must_wait(verb, params, payload, params[1], now):
             return
         consumer = self._identity.consumer(self._broker.agenda, self._replies.pass_by, self._end)

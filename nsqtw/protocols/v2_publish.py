@@ -6,12 +6,13 @@ This module is hot, once per publish command or run of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nsqtw.errors import ClientError
 from nsqtw.options import Options
 from nsqtw.protocols.frames import OK
-from nsqtw.protocols.parameters import decimal, duration_ns, unparsed
+from nsqtw.protocols.parameters import checked_name, decimal, duration_ns, need_names, unparsed
 from nsqtw.protocols.replies import Place, Replies
 
 if TYPE_CHECKING:
@@ -47,6 +48,15 @@ class Publish(Place):
             verb = self._verb.decode()
             failure = ClientError(f"E_{verb}_FAILED", f"{verb} failed {error}")
             self.fill(self._session.error_frame(failure), is_last=True)
+
+
+def check_publish(verb: bytes, params: Sequence[bytes], options: Options) -> None:
+    """What has to be right of PUB, MPUB or DPUB before the body is read. ClientError."""
+    need_names(verb, params, 2 if verb == b"DPUB" else 1)
+    code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
+    checked_name(params[0], code, f"{verb.decode()} topic name")
+    if verb == b"DPUB":
+        delay_ms_of(params[1], options)
 
 
 def delay_ms_of(parameter: bytes, options: Options) -> int:

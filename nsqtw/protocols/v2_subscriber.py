@@ -1,5 +1,5 @@
 """
-What a client that has subscribed says of its messages: RDY, FIN, REQ and TOUCH, and that it wants no more of them.
+What a client subscribes to, and what it says of its messages then: RDY, FIN, REQ and TOUCH, and that it wants no more.
 
 This module is hot, once per command or run of FINs.
 """
@@ -12,14 +12,25 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.consumer import Consumer
 from nsqtw.errors import ClientError
 from nsqtw.options import Options
-from nsqtw.protocols.parameters import decimal, duration_ns, message_id_of, shown_id, signed64, text_of, unparsed
+from nsqtw.protocols.gathering import Gathering
+from nsqtw.protocols.parameters import (
+    checked_name,
+    decimal,
+    duration_ns,
+    message_id_of,
+    need_names,
+    shown_id,
+    signed64,
+    text_of,
+    unparsed,
+)
 from nsqtw.protocols.v2_codec import FIN_IN_ORDER, fin_count
 
 
 class Subscriber:
     """`consumer` of `channel`; `refuse` answers with an error, `log` writes a line about the client."""
 
-    __slots__ = ("_is_closing", "_log", "_options", "_refuse", "channel", "consumer")
+    __slots__ = ("_is_closing", "_log", "_options", "_refuse", "channel", "consumer", "gathering")
 
     def __init__(
         self,
@@ -35,6 +46,7 @@ class Subscriber:
         self._refuse = refuse
         self._log = log
         self._is_closing = False
+        self.gathering = Gathering()
 
     def close(self) -> None:
         """CLS: nothing is sent to it any more."""
@@ -94,6 +106,13 @@ class Subscriber:
         text = f"{command} {text_of(message_id)} failed {why}"
         logged = f"{command} {shown_id(message_id)} failed {why}"
         self._refuse(ClientError(f"E_{command}_FAILED", text, fatal=False, logged=logged))
+
+
+def subscribed_names(params: Sequence[bytes]) -> tuple[str, str]:
+    """Of which topic and channel SUB speaks. ClientError."""
+    need_names(b"SUB", params, 2)
+    topic = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
+    return topic, checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
 
 
 ABOUT_MESSAGES: dict[bytes, Callable[[Subscriber, bytes, Sequence[bytes], list[bytes], float], None]] = {

@@ -1,0 +1,50 @@
+"""
+Connections that are read from when so many bytes are there, and not waited for without end.
+
+The kernel is told how many are worth a wake-up (SO_RCVLOWAT, the low-water mark of what is received), so that waiting
+for them costs nothing. What it is not told is an end of it: here every connection that waits is looked at once in a
+moment, and one from which nothing was read since the last look is woken up by whatever there is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from nsqtw.protocols.gathering import MOMENT_SECONDS
+
+
+class Waiting(Protocol):
+    """A connection with a low-water mark."""
+
+    def wait_on(self) -> bool:
+        """A moment is over: lower the mark, if nothing was read in it. Whether to look again after the next one."""
+
+
+class LowWater:
+    """Looks at those who joined and did not leave."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._waiting: dict[Waiting, None] = {}
+        self._is_armed = False
+
+    def join(self, waiting: Waiting) -> None:
+        """It has a mark from now on."""
+        self._waiting[waiting] = None
+        self._arm()
+
+    def leave(self, waiting: Waiting) -> None:
+        """It is gone."""
+        self._waiting.pop(waiting, None)
+
+    def _arm(self) -> None:
+        if self._waiting and not self._is_armed:
+            self._is_armed = True
+            self._reactor.callLater(MOMENT_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._is_armed = False
+        for waiting in list(self._waiting):
+            if not waiting.wait_on():
+                self.leave(waiting)
+        self._arm()

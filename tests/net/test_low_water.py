@@ -1,0 +1,165 @@
+"""Connections that wait for more than one byte: what the kernel is told, and that they do not wait for ever."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from twisted.internet.task import Clock
+
+from nsqtw.net.low_water import LowWater
+from nsqtw.protocols.gathering import MOMENT_SECONDS, MUCH, READS
+from tests.net.test_tcp_socket import Pair
+from tests.process import Counts, NsqdProcess
+from tests.wire import Client
+
+MARK = MUCH // 32 * len(b"FIN 0123456789abcdef\n")
+
+
+class Guest:
+    """Waits on for so many looks."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def wait_on(self) -> bool:
+        self.looks -= 1
+        return self.looks > 0
+
+
+def test_who_waits_is_looked_at_once_in_a_moment_as_long_as_it_wants() -> None:
+    clock = Clock()
+    low_water, short, long = LowWater(clock), Guest(1), Guest(3)
+    low_water.join(short)
+    low_water.join(long)
+    clock.pump([MOMENT_SECONDS] * 10)
+    assert (short.looks, long.looks) == (0, 0)
+    assert not clock.getDelayedCalls(), "nobody waits any more"
+
+
+def test_who_has_left_is_not_looked_at() -> None:
+    clock = Clock()
+    low_water, guest = LowWater(clock), Guest(9)
+    low_water.join(guest)
+    low_water.leave(guest)
+    clock.pump([MOMENT_SECONDS] * 10)
+    assert guest.looks == 9
+    assert not clock.getDelayedCalls()
+
+
+class Consumer(Pair):
+    """A client with 2 * MUCH in flight, whose FINs the test reads one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.publish(b"  V2SUB t c\nRDY 2500\n")
+        topic = self.world.topic()
+        topic.put([b"x"] * 2 * MUCH, 0, lambda error: None)
+        self.pump.wake()
+        self.settle()
+        [channel] = topic.channels.values()
+        [consumer] = channel.consumers
+        self._fins = [b"FIN %s\n" % one for one, _ in consumer.in_flight.items()]
+
+    @property
+    def mark(self) -> int:
+        """What the kernel was told."""
+        return self.transport.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+    def finish(self, count: int) -> None:
+        for _ in range(count):
+            self.publish(self._fins.pop(0))
+
+    def gather(self) -> None:
+        """Finish until FINs are let gather."""
+        self.finish(READS + 1)
+        assert self.mark == MARK
+
+
+@pytest.fixture
+def consumer() -> Iterator[Consumer]:
+    one = Consumer()
+    yield one
+    one.close()
+
+
+def test_the_kernel_is_told_how_many_bytes_are_worth_it(consumer: Consumer) -> None:
+    consumer.finish(READS)
+    assert consumer.mark == 1
+    consumer.finish(1)
+    assert consumer.mark == MARK
+
+
+def test_after_a_moment_without_a_read_any_byte_is_worth_it(consumer: Consumer) -> None:
+    consumer.gather()
+    assert consumer.connection.wait_on(), "it was read from since the last look"
+    assert consumer.mark == MARK
+    assert not consumer.connection.wait_on()
+    assert consumer.mark == 1
+
+
+def test_who_was_read_from_waits_on(consumer: Consumer) -> None:
+    consumer.gather()
+    for _ in range(5):
+        assert consumer.connection.wait_on()
+        consumer.finish(1)
+    assert consumer.mark == MARK
+
+
+def test_as_long_as_the_session_wants_it_the_next_turn_has_it_wait_again(consumer: Consumer) -> None:
+    consumer.gather()
+    consumer.connection.wait_on()
+    consumer.connection.wait_on()
+    consumer.pump.changed(consumer.connection)
+    consumer.settle()
+    assert consumer.mark == MARK
+
+
+def test_who_is_not_read_from_at_all_is_not_because_it_waits(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer.gather()
+    session = consumer.connection._session
+    assert session is not None
+    monkeypatch.setattr(session, "_is_waiting", True)
+    consumer.pump.changed(consumer.connection)
+    consumer.settle()
+    consumer.connection.wait_on()
+    consumer.connection.wait_on()
+    assert consumer.mark == 1
+    monkeypatch.setattr(session, "_is_waiting", False)
+    resumed: list[bool] = []
+    monkeypatch.setattr(consumer.transport, "resumeProducing", lambda: resumed.append(True))
+    consumer.pump.changed(consumer.connection)
+    consumer.settle()
+    assert resumed
+    assert consumer.mark == MARK
+
+
+def test_who_is_gone_does_not_wait(consumer: Consumer) -> None:
+    consumer.gather()
+    waiting = consumer.factory.low_water._waiting
+    assert consumer.connection in waiting
+    consumer.lose()
+    assert not waiting
+
+
+def test_of_a_real_broker_every_fin_is_read_however_few_come(tmp_path: Path) -> None:
+    count = 5 * MUCH
+    nsqd = NsqdProcess(tmp_path)
+    try:
+        nsqd.start()
+        with Client(nsqd.tcp_port) as client:
+            client.sub("t", "c", ready=count)
+            client.mpub("t", [b"x"] * count)
+            messages = client.take(count)
+            while messages:
+                some, messages = messages[: MUCH // 2 + 1], messages[MUCH // 2 + 1 :]
+                for one in some:
+                    client.fin([one])
+                nsqd.await_counts("t", "c", Counts(0, len(messages), 0))
+            client.cls()
+    finally:
+        nsqd.close()
