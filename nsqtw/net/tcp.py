@@ -34,7 +34,7 @@ from zope.interface import classImplements
 
 from nsqtw.core.broker import Broker
 from nsqtw.errors import BrokenStream
-from nsqtw.interfaces import ICountedProtocol, IProtocol, IProtocolFactory
+from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.net.chunks import READ_BYTES, keep_chunks_on_the_heap
 from nsqtw.net.limits import Limits
 from nsqtw.net.low_water import LowWater
@@ -43,6 +43,7 @@ from nsqtw.net.pump import Pump
 from nsqtw.net.stall import Stall
 from nsqtw.net.unfinished import SMALL_BYTES
 from nsqtw.protocols.frames import ERROR, frame
+from nsqtw.protocols.session import Session, session_of
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class BrokerConnection:
         self._limits = factory.limits
         self._address = address
         self._pump = factory.pump
-        self._session: IProtocol | None = None
+        self._session: Session | None = None
         self._magic = b""
         self._remote = ""
         self._reading = 1
@@ -342,7 +343,7 @@ class BrokerConnection:
         self._reading = 0
         self.transport.begin(below)
 
-    def _decompress(self, session: IProtocol, compression: Compression) -> None:
+    def _decompress(self, session: Session, compression: Compression) -> None:
         """Give the session what was read, as long as it wants data and this turn has room for it."""
         self._holds_data = True
         room = TURN_BYTES
@@ -365,7 +366,7 @@ class BrokerConnection:
             self._pump.changed(self)
         self._regulate(session)
 
-    def _choose(self, data: bytes) -> IProtocol | None:
+    def _choose(self, data: bytes) -> Session | None:
         """Make the session, once the magic is there."""
         self._magic += data
         if len(self._magic) < MAGIC_BYTES:
@@ -380,14 +381,15 @@ class BrokerConnection:
             self.disconnect()
             return None
         changed = partial(self._pump.changed, self)
-        self._session = factory.session(self._factory.broker, self._remote, changed, self._pump.now())
-        self._counted = self._session if ICountedProtocol.providedBy(self._session) else None
+        made = factory.session(self._factory.broker, self._remote, changed, self._pump.now())
+        self._session = session_of(made)
+        self._counted = made if ICountedProtocol.providedBy(made) else None
         return self._session
 
     def _log_no_magic(self, error: str) -> None:
         _log.error("failed to read protocol version - {error}", client=self._remote, error=error)
 
-    def _regulate(self, session: IProtocol) -> None:
+    def _regulate(self, session: Session) -> None:
         """Read from the transport exactly when the session wants data, and has had all there is."""
         wants: int = 0 if self._holds_data else session.wants_data
         if wants == self._reading:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.consumer import Consumer
-from nsqtw.errors import ClientError
+from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting
 from nsqtw.options import Options
 from nsqtw.protocols.gathering import Gathering
 from nsqtw.protocols.parameters import (
@@ -113,6 +114,20 @@ def subscribed_names(params: Sequence[bytes]) -> tuple[str, str]:
     need_names(b"SUB", params, 2)
     topic = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
     return topic, checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
+
+
+def join(broker: Broker, topic: str, channel: str, consumer: Consumer, now: float) -> Channel:
+    """The channel, which may be new, with one more consumer. ClientError."""
+    try:
+        joined = broker.topic(topic).channel(channel, now)
+        joined.subscribe(consumer)
+    except ChannelFull:
+        limit = broker.options.max_channel_consumers
+        text = f"SUB failed consumers for {topic}:{channel} exceeds limit of {limit}"
+        raise ClientError("E_SUB_FAILED", text) from None
+    except (Exiting, BackendError, CapReached) as error:
+        raise ClientError("E_SUB_FAILED", f"SUB failed {error}") from None
+    return joined
 
 
 ABOUT_MESSAGES: dict[bytes, Callable[[Subscriber, bytes, Sequence[bytes], list[bytes], float], None]] = {

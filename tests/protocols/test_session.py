@@ -1,0 +1,72 @@
+"""What a connection calls its session, whatever class that is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zope.interface import implementer
+from zope.interface.interface import Method
+
+from nsqtw.interfaces import IProtocol
+from nsqtw.protocols.session import Foreign, session_of
+from tests.protocols.dialogue import Stage
+
+
+@implementer(IProtocol)
+class Recorded:
+    """Notes what it is told, and says what it was made to say."""
+
+    closing = True
+    wants_data = False
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def receive_data(self, *given: Any) -> None:
+        self.told.append(("receive_data", *given))
+
+    def receive_end(self, *given: Any) -> None:
+        self.told.append(("receive_end", *given))
+
+    def data_to_send(self) -> list[bytes]:
+        self.told.append(("data_to_send",))
+        return [b"said"]
+
+    def pause_delivery(self) -> None:
+        self.told.append(("pause_delivery",))
+
+    def resume_delivery(self, *given: Any) -> None:
+        self.told.append(("resume_delivery", *given))
+
+    def connection_lost(self, *given: Any) -> None:
+        self.told.append(("connection_lost", *given))
+
+
+def test_a_session_of_v2_is_taken_as_it_is() -> None:
+    session = Stage().connect().session
+    assert session_of(session) is session
+
+
+def test_all_is_passed_on_to_one_of_another_class() -> None:
+    recorded = Recorded()
+    session = session_of(recorded)
+    session.receive_data(b"x", 1.0)
+    assert session.data_to_send() == [b"said"]
+    session.pause_delivery()
+    session.resume_delivery(2.0)
+    session.receive_end(3.0)
+    session.connection_lost(4.0)
+    assert recorded.told == [
+        ("receive_data", b"x", 1.0),
+        ("data_to_send",),
+        ("pause_delivery",),
+        ("resume_delivery", 2.0),
+        ("receive_end", 3.0),
+        ("connection_lost", 4.0),
+    ]
+    assert (session.closing, session.wants_data) == (True, 0)
+
+
+def test_nothing_that_the_interface_names_is_left_out() -> None:
+    for name, what in IProtocol.namesAndDescriptions():
+        assert name in vars(Foreign), f"{name} of {'a method' if isinstance(what, Method) else 'an attribute'}"
