@@ -18,6 +18,7 @@ from nsqtw.lookupd.events import CONTENT_TYPE, KEEP_ALIVE, events
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.watching import Watch
 from nsqtw.names import is_valid_name
+from nsqtw.net.connection import Connection
 from nsqtw.net.http_answers import Answer, failure
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
@@ -84,8 +85,8 @@ class Watchers:
 
 
 @implementer(IPushProducer)
-class Watcher:
-    """One client, which watches one topic or all. Streamer, and Connection of turns."""
+class Watcher(Connection):
+    """One client, which watches one topic or all. Streamer, too."""
 
     def __init__(self, watchers: Watchers, request: HttpRequest, topic: str | None) -> None:
         self._watchers = watchers

@@ -25,7 +25,8 @@ from nsqtw.core.flight import Flight
 from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue
-from nsqtw.net.turns import Connection, end_failed, end_of_turn
+from nsqtw.net.connection import Connection
+from nsqtw.net.turns import end_failed, end_of_turn
 
 _log = Logger()
 
@@ -54,7 +55,8 @@ class Pump:
         self._at_end = end_of_turn(reactor)
         self._broker = broker
         self._writer = writer
-        self._changed: dict[Connection, None] = {}
+        self._changed: list[Connection] = []
+        """Those that are noted."""
         self._woken = False
         self._read_bytes = 0
         self._timer: Any = None
@@ -85,13 +87,13 @@ class Pump:
 
     def changed(self, connection: Connection) -> None:
         """A connection may have something to write."""
-        self._changed[connection] = None
+        self._note(connection)
         if not self._woken:
             self.wake()
 
     def received(self, connection: Connection, count: int) -> None:
         """A connection read so many bytes, gave them to its session, and may have something to write."""
-        self._changed[connection] = None
+        self._note(connection)
         self.took(count)
 
     def took(self, count: int) -> None:
@@ -127,6 +129,11 @@ class Pump:
         self._broker.saves.ask(lambda error: None)
         self._save(now)
 
+    def _note(self, connection: Connection) -> None:
+        if not connection.is_noted:
+            connection.is_noted = True
+            self._changed.append(connection)
+
     def _ring(self) -> None:
         self._timer_at = inf
         self._turn()
@@ -158,8 +165,7 @@ class Pump:
             self._fly(now)
             if broker.to_serve:
                 more = self._serve(now)
-        changed, self._changed = self._changed, {}
-        for connection in changed:
+        for connection in self._take_changed():
             try:
                 connection.flush(now)
             except Exception:
@@ -170,11 +176,19 @@ class Pump:
 
     def _serve(self, now: float) -> bool:
         """What is delivered is written before the OKs: of the two it is what somebody works with."""
-        answered, self._changed = self._changed, {}
+        answered = self._take_changed()
         try:
             return self._broker.serve(now)
         finally:
-            self._changed |= answered
+            for connection in answered:
+                self._note(connection)
+
+    def _take_changed(self) -> list[Connection]:
+        """Those that are noted, and no longer are."""
+        changed, self._changed = self._changed, []
+        for connection in changed:
+            connection.is_noted = False
+        return changed
 
     def _fly(self, now: float) -> None:
         if not self._flying and (flight := self._broker.flights.begin(now)) is not None:

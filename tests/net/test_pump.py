@@ -7,6 +7,7 @@ from twisted.logger import LogEvent
 
 from nsqtw.core.broker import Broker
 from nsqtw.errors import BackendError
+from nsqtw.net.connection import Connection
 from nsqtw.net.pump import COMMIT_BYTES, SAVE_SECONDS
 from tests.net.pump_house import House
 
@@ -16,7 +17,7 @@ def house() -> House:
     return House()
 
 
-class Recorder:
+class Recorder(Connection):
     def __init__(self, events: list[str]) -> None:
         self.events = events
 
