@@ -96,7 +96,7 @@ COMPILED = """
     backends/disk_space backends/disk_sync backends/disk_writer backends/files
     protocols/arrival protocols/frames protocols/gathering protocols/mpub protocols/replies protocols/session protocols/v2 protocols/v2_codec
     protocols/v2_half protocols/v2_publish protocols/v2_subscriber protocols/v2_upgrade
-    net/connection net/events net/pump net/tcp net/unfinished
+    net/events net/noted net/pump net/tcp net/unfinished
 """.split()
 
 

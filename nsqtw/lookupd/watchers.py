@@ -18,7 +18,6 @@ from nsqtw.lookupd.events import CONTENT_TYPE, KEEP_ALIVE, events
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.watching import Watch
 from nsqtw.names import is_valid_name
-from nsqtw.net.connection import Connection
 from nsqtw.net.http_answers import Answer, failure
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
@@ -85,8 +84,8 @@ class Watchers:
 
 
 @implementer(IPushProducer)
-class Watcher(Connection):
-    """One client, which watches one topic or all. Streamer, too."""
+class Watcher:
+    """One client, which watches one topic or all. Streamer, and Connection of turns."""
 
     def __init__(self, watchers: Watchers, request: HttpRequest, topic: str | None) -> None:
         self._watchers = watchers

@@ -30,7 +30,6 @@ from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
 from nsqtw.interfaces import Waiter
-from nsqtw.net.connection import Connection
 from nsqtw.net.go_time import duration_text
 from nsqtw.net.http_answers import INTERNAL_ERROR, MALFORMED, Answer, Refused, stream_head
 from nsqtw.net.http_door import secret_in
@@ -65,7 +64,7 @@ class Streamer(Protocol):
         """Nobody is there any more."""
 
 
-class HttpRequest(Connection):
+class HttpRequest:
     """A request on `connection`, made when its first line arrives."""
 
     target = query = b""

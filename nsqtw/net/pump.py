@@ -25,8 +25,8 @@ from nsqtw.core.flight import Flight
 from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue
-from nsqtw.net.connection import Connection
-from nsqtw.net.turns import end_failed, end_of_turn
+from nsqtw.net.noted import Noted
+from nsqtw.net.turns import Connection, end_failed, end_of_turn
 
 _log = Logger()
 
@@ -55,8 +55,10 @@ class Pump:
         self._at_end = end_of_turn(reactor)
         self._broker = broker
         self._writer = writer
-        self._changed: list[Connection] = []
-        """Those that are noted."""
+        self._noted: list[Noted] = []
+        """Of what changed, what knows that."""
+        self._changed: dict[Connection, None] = {}
+        """The others."""
         self._woken = False
         self._read_bytes = 0
         self._timer: Any = None
@@ -87,11 +89,14 @@ class Pump:
 
     def changed(self, connection: Connection) -> None:
         """A connection may have something to write."""
-        self._note(connection)
+        if isinstance(connection, Noted):
+            self._note(connection)
+        else:
+            self._changed[connection] = None
         if not self._woken:
             self.wake()
 
-    def received(self, connection: Connection, count: int) -> None:
+    def received(self, connection: Noted, count: int) -> None:
         """A connection read so many bytes, gave them to its session, and may have something to write."""
         self._note(connection)
         self.took(count)
@@ -129,10 +134,10 @@ class Pump:
         self._broker.saves.ask(lambda error: None)
         self._save(now)
 
-    def _note(self, connection: Connection) -> None:
+    def _note(self, connection: Noted) -> None:
         if not connection.is_noted:
             connection.is_noted = True
-            self._changed.append(connection)
+            self._noted.append(connection)
 
     def _ring(self) -> None:
         self._timer_at = inf
@@ -165,30 +170,42 @@ class Pump:
             self._fly(now)
             if broker.to_serve:
                 more = self._serve(now)
-        for connection in self._take_changed():
+        self._write(now)
+        more = more or bool(not self._is_over and (broker.to_commit or broker.to_serve))
+        return more or bool(self._noted or self._changed)
+
+    def _write(self, now: float) -> None:
+        """Have all that changed write, those first that may have been given messages."""
+        for noted in self._take_noted():
             try:
-                connection.flush(now)
+                noted.flush(now)
             except Exception:
                 _log.failure("a connection failed to write")
-                end_failed(connection)
-        more = more or bool(not self._is_over and (broker.to_commit or broker.to_serve))
-        return more or bool(self._changed)
+                end_failed(noted)
+        if self._changed:
+            changed, self._changed = self._changed, {}
+            for connection in changed:
+                try:
+                    connection.flush(now)
+                except Exception:
+                    _log.failure("a connection failed to write")
+                    end_failed(connection)
 
     def _serve(self, now: float) -> bool:
         """What is delivered is written before the OKs: of the two it is what somebody works with."""
-        answered = self._take_changed()
+        answered = self._take_noted()
         try:
             return self._broker.serve(now)
         finally:
             for connection in answered:
                 self._note(connection)
 
-    def _take_changed(self) -> list[Connection]:
+    def _take_noted(self) -> list[Noted]:
         """Those that are noted, and no longer are."""
-        changed, self._changed = self._changed, []
-        for connection in changed:
+        taken, self._noted = self._noted, []
+        for connection in taken:
             connection.is_noted = False
-        return changed
+        return taken
 
     def _fly(self, now: float) -> None:
         if not self._flying and (flight := self._broker.flights.begin(now)) is not None:

@@ -36,9 +36,9 @@ from nsqtw.core.broker import Broker
 from nsqtw.errors import BrokenStream
 from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.net.chunks import READ_BYTES, keep_chunks_on_the_heap
-from nsqtw.net.connection import Connection
 from nsqtw.net.limits import Limits
 from nsqtw.net.low_water import LowWater
+from nsqtw.net.noted import Noted
 from nsqtw.net.peer import address_text
 from nsqtw.net.pump import Pump
 from nsqtw.net.stall import Stall
@@ -60,7 +60,7 @@ _TOO_MANY = frame(ERROR, b"E_TOO_MANY_CONNECTIONS too many connections")
 _log = Logger()
 
 
-class BrokerConnection(Connection):
+class BrokerConnection(Noted):
     """
     One accepted connection: what Twisted's transports take for a protocol. It inherits nothing of Twisted's, with which
     it would gain nothing by being compiled.

@@ -9,9 +9,17 @@ from typing import Any, Protocol
 
 from twisted.logger import Logger
 
-from nsqtw.net.connection import Connection
-
 _log = Logger()
+
+
+class Connection(Protocol):
+    """What has something to write at the end of a turn."""
+
+    def flush(self, now: float) -> None:
+        """Write what there is."""
+
+    def abort(self) -> None:
+        """End at once: something in here is broken."""
 
 
 class Turns(Protocol):

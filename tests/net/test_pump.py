@@ -7,7 +7,7 @@ from twisted.logger import LogEvent
 
 from nsqtw.core.broker import Broker
 from nsqtw.errors import BackendError
-from nsqtw.net.connection import Connection
+from nsqtw.net.noted import Noted
 from nsqtw.net.pump import COMMIT_BYTES, SAVE_SECONDS
 from tests.net.pump_house import House
 
@@ -17,12 +17,75 @@ def house() -> House:
     return House()
 
 
-class Recorder(Connection):
+class Recorder:
     def __init__(self, events: list[str]) -> None:
         self.events = events
 
     def flush(self, now: float) -> None:
         self.events.append("write")
+
+
+class NotedRecorder(Noted):
+    """Says its name when it writes, and when it is ended."""
+
+    def __init__(self, events: list[str], name: str, *, is_broken: bool = False) -> None:
+        self.events, self.name, self.is_broken = events, name, is_broken
+
+    def flush(self, now: float) -> None:
+        if self.is_broken:
+            raise ZeroDivisionError
+        self.events.append(self.name)
+
+    def abort(self) -> None:
+        self.events.append(f"{self.name} ended")
+
+
+def test_what_changes_often_writes_once_a_turn_and_what_is_noted_first(house: House) -> None:
+    events: list[str] = []
+    one, other, third = NotedRecorder(events, "one"), NotedRecorder(events, "other"), Recorder(events)
+    for _ in range(2):
+        for connection in (third, one, other):
+            house.pump.changed(connection)
+        house.pump.received(one, 1)
+        house.turn()
+        assert events == ["one", "other", "write"]
+        events.clear()
+
+
+def test_what_is_given_messages_writes_before_what_was_answered(house: House) -> None:
+    events: list[str] = []
+    answered, served = NotedRecorder(events, "answered"), NotedRecorder(events, "served")
+    house.world.reader().consumer.deliver = lambda frames: house.pump.changed(served)
+    house.world.topic().put([b"a"], 0, lambda error: house.pump.changed(answered))
+    house.pump.wake()
+    house.turn()
+    assert events == ["served", "answered"]
+
+
+def test_a_noted_one_that_fails_to_write_ends_and_the_others_write(
+    house: House, logged_failures: list[LogEvent]
+) -> None:
+    events: list[str] = []
+    house.pump.changed(NotedRecorder(events, "broken", is_broken=True))
+    house.pump.changed(NotedRecorder(events, "other"))
+    house.turn()
+    assert events == ["broken ended", "other"]
+    assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
+    logged_failures.clear()
+
+
+def test_what_changes_while_it_writes_writes_again(house: House) -> None:
+    events: list[str] = []
+
+    class Twice(NotedRecorder):
+        def flush(self, now: float) -> None:
+            super().flush(now)
+            if len(self.events) == 1:
+                house.pump.changed(self)
+
+    house.pump.changed(Twice(events, "one"))
+    house.turn()
+    assert events == ["one", "one"]
 
 
 def test_many_wakes_are_one_turn_in_the_order_commit_release_serve_write(house: House) -> None:
