@@ -7,9 +7,11 @@ may gather in its socket, where they wake nobody, until they are a share of what
 next comes later by that share of the time it takes for a message, whatever that time is.
 
 That is done for FINs that come one by one and fast, so that a share is there in less than a moment. A read that brings
-less, later, is the edge's, which has waited for long enough; then all begins anew.
+less, later, is the edge's, which has waited for long enough: then all begins anew, and takes twice as many reads after
+each time that was in vain. A client whose kernel sends nothing while something is not acknowledged (Nagle's algorithm)
+waits for us as we do for it.
 
-This module is hot, once per chunk of a consumer with much in flight.
+This module is hot, once per chunk of a consumer.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ SHARE_BITS: Final = 6
 """A share of a number of that many bits is 1, and of what is in flight at least a 64th and at most a 32nd."""
 READS: Final = 8
 """So many in a row show how fast they come."""
+MOST_READS: Final = 65536
+"""And so many after it was in vain several times."""
 MOMENT_SECONDS: Final = 0.001
 _FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
 
@@ -31,14 +35,16 @@ _FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
 class Gathering:
     """That of one consumer."""
 
-    __slots__ = ("_answers", "_reads", "_share", "_since", "least_bytes")
+    __slots__ = ("_answers", "_needed", "_reads", "_share", "_since", "least_bytes")
 
     def __init__(self) -> None:
         self.least_bytes = 1
         """How many bytes are worth a read."""
         self._share = 1
+        self._needed = READS
+        """Reads that have to bring few."""
         self._reads = 0
-        """How many in a row brought few, after the first one of them."""
+        """How many in a row did, and the one before them."""
         self._answers = 0
         """What those brought."""
         self._since = 0.0
@@ -51,10 +57,13 @@ class Gathering:
             return
         share = 1 << (left.bit_length() - SHARE_BITS)
         if self.least_bytes > 1:
-            if answers < self._share and now - self._since > MOMENT_SECONDS:
+            if answers >= self._share:
+                self._needed = READS
+            elif now - self._since > MOMENT_SECONDS:
+                self._needed = min(2 * self._needed, MOST_READS)
                 self._stop()
-            else:
-                self._gather(share, now)
+                return
+            self._gather(share, now)
         elif answers >= share:
             self._reads = 0
         elif answers:
@@ -67,7 +76,7 @@ class Gathering:
         else:
             self._answers += answers
         self._reads += 1
-        if self._reads > READS:
+        if self._reads > self._needed:
             self._reads = 0
             if share * (now - self._since) <= self._answers * MOMENT_SECONDS / 2:
                 self._gather(share, now)

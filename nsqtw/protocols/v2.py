@@ -39,7 +39,6 @@ from nsqtw.errors import BackendError, CapReached, ClientError, Exiting, LineToo
 from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.option_values import DEBUG
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
-from nsqtw.protocols.gathering import MUCH
 from nsqtw.protocols.parameters import hidden, text_of
 from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.session import Session
@@ -128,7 +127,7 @@ class V2Session(Session):
             subscriber = self._subscriber
             had = 0 if subscriber is None else subscriber.consumer.in_flight.count
             self._run_commands(now)
-            if subscriber is not None and had >= MUCH:
+            if subscriber is not None:
                 left = subscriber.consumer.in_flight.count
                 subscriber.gathering.note(had - left, left, now)
             if self._is_traced and self._subscriber is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.protocols.gathering import MOMENT_SECONDS, MUCH, READS, Gathering
+from nsqtw.protocols.gathering import MOMENT_SECONDS, MOST_READS, MUCH, READS, Gathering
 from tests.protocols.dialogue import OK, Peer, Stage, message, pub
 
 FIN = b"FIN 0123456789abcdef\n"
@@ -74,11 +74,26 @@ def test_the_share_follows_what_is_in_flight() -> None:
     assert reads.bring(SHARE) == 1
 
 
-def test_where_less_came_in_a_moment_than_was_worth_a_read_all_begins_anew() -> None:
+def test_where_less_came_in_a_moment_than_was_worth_a_read_all_begins_anew_and_takes_longer() -> None:
+    reads, needed = Reads(), READS
+    while needed < MOST_READS:
+        reads.single(needed + 1)
+        assert reads.bring(SHARE - 1, 2 * MOMENT_SECONDS) == 1
+        needed *= 2
+        assert reads.single(needed + 1) == [1] * needed + [SHARE * len(FIN)]
+        assert reads.bring(0, 2 * MOMENT_SECONDS) == 1
+        needed = min(2 * needed, MOST_READS)
+    assert reads.single(MOST_READS + 1) == [1] * MOST_READS + [SHARE * len(FIN)]
+
+
+def test_once_a_share_has_come_it_takes_no_longer() -> None:
     reads = Reads()
     reads.single(READS + 1)
-    assert reads.bring(SHARE - 1, 2 * MOMENT_SECONDS) == 1
-    assert reads.single(READS + 1) == [1] * READS + [SHARE * len(FIN)]
+    reads.bring(0, 2 * MOMENT_SECONDS)
+    reads.single(2 * READS + 1)
+    reads.bring(SHARE)
+    reads.bring(0, 2 * MOMENT_SECONDS)
+    assert reads.single(2 * READS + 1)[-1] == SHARE * len(FIN)
 
 
 def test_a_share_may_take_longer_and_less_may_be_read_sooner() -> None:
@@ -117,4 +132,14 @@ def test_a_consumer_with_much_in_flight_is_read_from_for_several_fins() -> None:
 def test_one_with_little_in_flight_for_each() -> None:
     client, fins = busy(Stage(), MUCH)
     client.send(*fins)
+    assert client.session.wants_data == 1
+
+
+def test_one_whose_messages_are_gone_is_read_from_for_each_again() -> None:
+    stage = Stage()
+    client, fins = busy(stage, 2 * MUCH)
+    client.send(*fins[: READS + 1])
+    stage.broker.topics["t"].channels["c"].empty()
+    client.send(pub(b"y"))
+    client.expect(OK, message(b"y"))
     assert client.session.wants_data == 1
