@@ -89,13 +89,15 @@ class BuildWithConnector(build_py):
 IS_COMPILED = os.environ.get("NSQTW_COMPILE") == "1"
 # One group: within it calls are C calls. A module with attrs classes is left out, mypyc does not know them.
 COMPILED = """
-    core/agenda core/broker core/caps core/channel core/consumer core/cursor core/directory core/dropped core/fleeting
-    core/flight core/health core/held_clock core/in_flight core/intake core/late core/log core/naming core/position
-    core/published core/reading core/retention core/runs core/saves core/segment core/topic core/unreleased core/wall
+    core/agenda core/broker core/caps core/channel core/consumer core/cursor core/directory core/dropped
+    core/fleeting core/flight core/health core/held_clock core/in_flight core/intake core/late core/log core/naming
+    core/position core/published core/reading core/retention core/runs core/saves core/segment core/topic
+    core/unreleased core/wall
     backends/disk backends/disk_file backends/disk_format backends/disk_log backends/disk_reader backends/disk_scan
     backends/disk_space backends/disk_sync backends/disk_writer backends/files
-    protocols/arrival protocols/frames protocols/gathering protocols/mpub protocols/replies protocols/session protocols/v2 protocols/v2_codec
-    protocols/v2_half protocols/v2_publish protocols/v2_subscriber protocols/v2_upgrade
+    protocols/arrival protocols/frames protocols/gathering protocols/mpub protocols/replies protocols/session
+    protocols/v2 protocols/v2_codec protocols/v2_half protocols/v2_publish protocols/v2_subscriber
+    protocols/v2_upgrade
     net/events net/noted net/pump net/tcp net/unfinished
 """.split()
 
