@@ -73,7 +73,7 @@ class IProtocol(Interface):
     closing = Attribute("True: send what there is to send, then close the connection")
     wants_data = Attribute(
         "How many bytes are worth a read, where that can be told the kernel: 0 or False, none, do not read until this "
-        "changes; 1 or True, any; fewer than this many are read after a few milliseconds in which nothing was"
+        "changes; 1 or True, any; fewer than this many, or than 64 KB, are read after a few milliseconds without a read"
     )
 
     def receive_data(chunk: bytes, now: float) -> None:

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from twisted.logger import Logger
+
 from nsqtw.protocols.gathering import MOMENT_SECONDS
+
+_log = Logger()
 
 
 class Waiting(Protocol):
@@ -45,6 +49,10 @@ class LowWater:
     def _look(self) -> None:
         self._is_armed = False
         for waiting in list(self._waiting):
-            if not waiting.wait_on():
-                self.leave(waiting)
+            try:
+                if waiting.wait_on():
+                    continue
+            except Exception:  # one connection fails, and not the others
+                _log.failure("waiting for more of a connection failed")
+            self.leave(waiting)
         self._arm()

@@ -238,8 +238,10 @@ class BrokerConnection(Noted):
     def wait_on(self) -> bool:
         """Waiting API"""
         if self._mark > 1 and not self._has_read:
-            self._reading = min(self._reading, 1)
-            self._wait_for(1)
+            self._wait_for(1)  # until something is read, whatever the session wants: `_reading` is as it was
+            if self._reading:  # kernels before 4.18 do not look at what is there, unless they are asked anew
+                self.transport.pauseProducing()
+                self.transport.resumeProducing()
         self._has_read = False
         return self._mark > 1
 
@@ -268,6 +270,11 @@ class BrokerConnection(Noted):
             self._session.receive_end(self._pump.now())
             self._pump.changed(self)
 
+    def read_rest(self) -> None:
+        """What is there, and was not worth a read."""
+        if self._reading > 1:
+            self._read()
+
     def ignore(self) -> None:
         """Whatever still comes, it is not looked at."""
         self._is_ignored = True
@@ -286,6 +293,8 @@ class BrokerConnection(Noted):
         if not data:
             return CONNECTION_DONE
         self._has_read = True
+        if self._mark < self._reading:
+            self._reading = self._mark
         self.dataReceived(data)
         return None
 
@@ -330,6 +339,8 @@ class BrokerConnection(Noted):
         return self._may_lag
 
     def _upgrade(self, upgrade: Upgrade) -> None:
+        if self._is_plain:  # what comes from now on is not what the session counts
+            self._wait_for(1)
         if isinstance(upgrade, Compress):
             self._compression = upgrade.compression
         else:
@@ -448,5 +459,6 @@ class BrokerFactory(Factory):
     def disconnect_all(self) -> None:
         """The broker stops: every client sees the end of its connection."""
         for connection in list(self.connections):
+            connection.read_rest()
             connection.disconnect()
             connection.ignore()

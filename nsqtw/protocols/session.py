@@ -10,9 +10,14 @@ This module is hot, once per chunk and turn.
 
 from __future__ import annotations
 
+from typing import Final
+
 from nsqtw.core.agenda import Due
 from nsqtw.interfaces import IProtocol
 from nsqtw.upgrades import Upgrade
+
+MOST_BYTES: Final = 64 * 1024
+"""Worth a read in any case: half of what a socket holds at first."""
 
 
 class Session(Due):
@@ -58,7 +63,10 @@ class Foreign(Session):
 
     @property
     def wants_data(self) -> int:
-        return int(self._session.wants_data)
+        wants = self._session.wants_data
+        if not wants:
+            return 0
+        return min(wants, MOST_BYTES) if isinstance(wants, int) and wants > 1 else 1
 
     def receive_data(self, chunk: bytes, now: float) -> None:
         self._session.receive_data(chunk, now)

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 from twisted.internet.task import Clock
+from twisted.logger import LogEvent
 
 from nsqtw.net.low_water import LowWater
+from nsqtw.protocols.compression import Snappy
 from nsqtw.protocols.gathering import MOMENT_SECONDS, MUCH, READS
+from nsqtw.upgrades import Compress
 from tests.net.test_tcp_socket import Pair
 from tests.process import Counts, NsqdProcess
 from tests.wire import Client
@@ -49,6 +52,21 @@ def test_who_has_left_is_not_looked_at() -> None:
     assert not clock.getDelayedCalls()
 
 
+def test_one_that_fails_keeps_nobody_waiting(logged_failures: list[LogEvent]) -> None:
+    class Broken(Guest):
+        def wait_on(self) -> bool:
+            raise ZeroDivisionError
+
+    clock = Clock()
+    low_water, guest = LowWater(clock), Guest(3)
+    low_water.join(Broken(1))
+    low_water.join(guest)
+    clock.pump([MOMENT_SECONDS] * 10)
+    assert guest.looks == 0
+    assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
+    logged_failures.clear()
+
+
 class Consumer(Pair):
     """A client with 2 * MUCH in flight, whose FINs the test reads one by one."""
 
@@ -61,7 +79,8 @@ class Consumer(Pair):
         self.settle()
         [channel] = topic.channels.values()
         [consumer] = channel.consumers
-        self._fins = [b"FIN %s\n" % one for one, _ in consumer.in_flight.items()]
+        self.in_flight = consumer.in_flight
+        self.fins = [b"FIN %s\n" % one for one, _ in consumer.in_flight.items()]
 
     @property
     def mark(self) -> int:
@@ -70,7 +89,7 @@ class Consumer(Pair):
 
     def finish(self, count: int) -> None:
         for _ in range(count):
-            self.publish(self._fins.pop(0))
+            self.publish(self.fins.pop(0))
 
     def gather(self) -> None:
         """Finish until FINs are let gather."""
@@ -108,13 +127,31 @@ def test_who_was_read_from_waits_on(consumer: Consumer) -> None:
     assert consumer.mark == MARK
 
 
-def test_as_long_as_the_session_wants_it_the_next_turn_has_it_wait_again(consumer: Consumer) -> None:
+def test_it_does_not_wait_again_before_it_was_read_from(consumer: Consumer) -> None:
+    """What is delivered meanwhile is written, and after that a session is asked what it wants."""
     consumer.gather()
     consumer.connection.wait_on()
     consumer.connection.wait_on()
     consumer.pump.changed(consumer.connection)
     consumer.settle()
+    assert consumer.mark == 1
+    consumer.finish(1)
     assert consumer.mark == MARK
+
+
+def test_what_gathered_is_read_when_the_broker_stops(consumer: Consumer) -> None:
+    consumer.gather()
+    before = consumer.in_flight.count
+    consumer.client.sendall(consumer.fins[0] + consumer.fins[1])
+    consumer.factory.disconnect_all()
+    assert consumer.in_flight.count == before - 2
+
+
+def test_what_is_compressed_is_not_waited_for(consumer: Consumer) -> None:
+    consumer.gather()
+    consumer.connection._upgrade(Compress(Snappy()))
+    assert consumer.mark == 1
+    assert not consumer.connection.wait_on()
 
 
 def test_who_is_not_read_from_at_all_is_not_because_it_waits(

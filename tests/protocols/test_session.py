@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from zope.interface import implementer
 from zope.interface.interface import Method
 
 from nsqtw.interfaces import IProtocol
-from nsqtw.protocols.session import Foreign, session_of
+from nsqtw.protocols.session import MOST_BYTES, Foreign, session_of
 from tests.protocols.dialogue import Stage
 
 
@@ -65,6 +66,16 @@ def test_all_is_passed_on_to_one_of_another_class() -> None:
         ("connection_lost", 4.0),
     ]
     assert (session.closing, session.wants_data) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [(True, 1), (False, 0), (None, 0), ([b"x"], 1), (0.5, 1), (-1, 1), (1, 1), (7, 7), (1 << 40, MOST_BYTES)],
+)
+def test_what_another_class_wants_is_a_number_that_a_socket_can_be_told(said: object, meant: int) -> None:
+    recorded = Recorded()
+    recorded.wants_data = said  # type: ignore[assignment]
+    assert session_of(recorded).wants_data == meant
 
 
 def test_nothing_that_the_interface_names_is_left_out() -> None:
