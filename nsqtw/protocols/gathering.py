@@ -7,9 +7,11 @@ may gather in its socket, where they wake nobody, until they are a share of what
 next comes later by that share of the time it takes for a message, whatever that time is.
 
 That is done for FINs that come one by one and fast, so that a share is there in less than a moment. A read that brings
-less, later, is the edge's, which has waited for long enough: then all begins anew, and takes twice as many reads after
-each time that was in vain. A client whose kernel sends nothing while something is not acknowledged (Nagle's algorithm)
-waits for us as we do for it.
+less, later, is the edge's, which has waited for long enough. Then all begins anew, with half of what came for a share:
+the client's kernel has only so many packets on their way that are not acknowledged (its congestion window), and what is
+not read is not answered either. Where even that is few, it is the client that does not go on, or its kernel sends
+nothing at all before the last packet is acknowledged (Nagle's algorithm); that is not tried again for a moment, and for
+twice as long each time in a row.
 
 This module is hot, once per chunk of a consumer.
 """
@@ -26,23 +28,31 @@ SHARE_BITS: Final = 6
 """A share of a number of that many bits is 1, and of what is in flight at least a 64th and at most a 32nd."""
 READS: Final = 8
 """So many in a row show how fast they come."""
-MOST_READS: Final = 65536
-"""And so many after it was in vain several times."""
 MOMENT_SECONDS: Final = 0.001
+FEWEST: Final = 8
+"""A smaller share is not worth it."""
+GROWTH: Final = 1 / 128
+"""What a share may have more after each that came: a stall costs as much time as some hundred of them take."""
+LONGEST_REST_SECONDS: Final = 1.0
+"""Of one of whom it was in vain many times."""
+_UNLIMITED = 65536.0
 _FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
 
 
 class Gathering:
     """That of one consumer."""
 
-    __slots__ = ("_answers", "_needed", "_reads", "_share", "_since", "least_bytes")
+    __slots__ = ("_answers", "_most", "_reads", "_rest", "_rests_until", "_share", "_since", "least_bytes")
 
     def __init__(self) -> None:
         self.least_bytes = 1
         """How many bytes are worth a read."""
         self._share = 1
-        self._needed = READS
-        """Reads that have to bring few."""
+        self._rest = MOMENT_SECONDS
+        """How long it is not tried when it was in vain."""
+        self._rests_until = 0.0
+        self._most = _UNLIMITED
+        """What a share may have for this client's kernel."""
         self._reads = 0
         """How many in a row did, and the one before them."""
         self._answers = 0
@@ -55,18 +65,18 @@ class Gathering:
         if left < MUCH:
             self._stop()
             return
-        share = 1 << (left.bit_length() - SHARE_BITS)
+        share = min(1 << (left.bit_length() - SHARE_BITS), int(self._most))
         if self.least_bytes > 1:
             if answers >= self._share:
-                self._needed = READS
+                self._rest = MOMENT_SECONDS
+                self._most = min(self._most + GROWTH, _UNLIMITED)
             elif now - self._since > MOMENT_SECONDS:
-                self._needed = min(2 * self._needed, MOST_READS)
-                self._stop()
+                self._shrink(answers, now)
                 return
             self._gather(share, now)
         elif answers >= share:
             self._reads = 0
-        elif answers:
+        elif answers and now >= self._rests_until:
             self._weigh(answers, share, now)
 
     def _weigh(self, answers: int, share: int, now: float) -> None:
@@ -76,10 +86,19 @@ class Gathering:
         else:
             self._answers += answers
         self._reads += 1
-        if self._reads > self._needed:
+        if self._reads > READS:
             self._reads = 0
             if share * (now - self._since) <= self._answers * MOMENT_SECONDS / 2:
                 self._gather(share, now)
+
+    def _shrink(self, answers: int, now: float) -> None:
+        """A share has not come, but only so many."""
+        self._stop()
+        self._most = answers / 2
+        if self._most < FEWEST:
+            self._most = _UNLIMITED
+            self._rests_until = now + self._rest
+            self._rest = min(2 * self._rest, LONGEST_REST_SECONDS)
 
     def _gather(self, share: int, now: float) -> None:
         self._share, self._since = share, now

@@ -5,7 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.protocols.gathering import MOMENT_SECONDS, MOST_READS, MUCH, READS, Gathering
+from nsqtw.protocols.gathering import (
+    FEWEST,
+    GROWTH,
+    LONGEST_REST_SECONDS,
+    MOMENT_SECONDS,
+    MUCH,
+    READS,
+    Gathering,
+)
 from tests.protocols.dialogue import OK, Peer, Stage, message, pub
 
 FIN = b"FIN 0123456789abcdef\n"
@@ -74,26 +82,39 @@ def test_the_share_follows_what_is_in_flight() -> None:
     assert reads.bring(SHARE) == 1
 
 
-def test_where_less_came_in_a_moment_than_was_worth_a_read_all_begins_anew_and_takes_longer() -> None:
-    reads, needed = Reads(), READS
-    while needed < MOST_READS:
-        reads.single(needed + 1)
-        assert reads.bring(SHARE - 1, 2 * MOMENT_SECONDS) == 1
-        needed *= 2
-        assert reads.single(needed + 1) == [1] * needed + [SHARE * len(FIN)]
-        assert reads.bring(0, 2 * MOMENT_SECONDS) == 1
-        needed = min(2 * needed, MOST_READS)
-    assert reads.single(MOST_READS + 1) == [1] * MOST_READS + [SHARE * len(FIN)]
-
-
-def test_once_a_share_has_come_it_takes_no_longer() -> None:
+def test_where_less_came_in_a_moment_half_of_it_is_a_share() -> None:
     reads = Reads()
     reads.single(READS + 1)
-    reads.bring(0, 2 * MOMENT_SECONDS)
-    reads.single(2 * READS + 1)
+    assert reads.bring(SHARE - 2, 2 * MOMENT_SECONDS) == 1
+    half = SHARE // 2 - 1
+    assert reads.single(READS + 1) == [1] * READS + [half * len(FIN)]
+    for _ in range(round(1 / GROWTH)):
+        assert reads.bring(half) >= half * len(FIN)
+    assert reads.bring(half) == (half + 1) * len(FIN)
+
+
+def test_where_few_came_in_a_moment_it_is_tried_again_later_and_later() -> None:
+    reads, rest = Reads(), MOMENT_SECONDS
+    for _ in range(12):
+        assert reads.single(READS + 1)[-1] == SHARE * len(FIN)
+        assert reads.bring(2 * FEWEST - 1, 2 * MOMENT_SECONDS) == 1
+        reads.now += rest - 2 * READS * FAST
+        assert set(reads.single(READS + 1)) == {1}
+        reads.now += READS * FAST
+        rest = min(2 * rest, LONGEST_REST_SECONDS)
+
+
+def test_once_a_share_has_come_it_is_tried_again_soon() -> None:
+    reads = Reads()
+    for _ in range(5):
+        reads.single(READS + 1)
+        reads.bring(0, 2 * MOMENT_SECONDS)
+        reads.now += LONGEST_REST_SECONDS
+    reads.single(READS + 1)
     reads.bring(SHARE)
     reads.bring(0, 2 * MOMENT_SECONDS)
-    assert reads.single(2 * READS + 1)[-1] == SHARE * len(FIN)
+    reads.now += MOMENT_SECONDS
+    assert reads.single(READS + 1)[-1] == SHARE * len(FIN)
 
 
 def test_a_share_may_take_longer_and_less_may_be_read_sooner() -> None:
