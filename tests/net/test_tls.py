@@ -17,11 +17,11 @@ from twisted.logger import LogEvent
 from twisted.python.failure import Failure
 
 from nsqtw.errors import OptionError
+from nsqtw.net.tcp import BrokerConnection
 from nsqtw.net.tls import HANDSHAKE_SECONDS, MOST_ANSWERED_BYTES
 from nsqtw.net.tls_names import suite_name
 from nsqtw.net.tls_settings import TlsSettings
 from nsqtw.options import Options
-from nsqtw.protocols.v2 import V2Session
 from tests.certificates import Certificates, Pair
 from tests.net.broker_fixture import Log
 from tests.net.test_tcp import Edge, SpyTransport
@@ -172,13 +172,13 @@ def test_commands_of_one_chunk_reach_the_session_as_one(guard: Guard, monkeypatc
     """Records are 16 KB; a chunk is the unit of work all the same."""
     client, _ = guard.connect_securely()
     chunks: list[int] = []
-    take = V2Session.receive_data
+    take = BrokerConnection.dataReceived
 
-    def receive(session: V2Session, data: bytes, now: float) -> None:
+    def receive(connection: BrokerConnection, data: bytes) -> None:
         chunks.append(len(data))
-        take(session, data, now)
+        take(connection, data)
 
-    monkeypatch.setattr(V2Session, "receive_data", receive)
+    monkeypatch.setattr(BrokerConnection, "dataReceived", receive)
     client.send(pub(b"x" * 90_000))
     assert chunks == [90_000 + len(pub(b""))]
 
