@@ -35,7 +35,7 @@ GROWTH: Final = 1 / 128
 """What a share may have more after each that came: a stall costs as much time as some hundred of them take."""
 LONGEST_REST_SECONDS: Final = 1.0
 """Of one of whom it was in vain many times."""
-_UNLIMITED = 65536.0
+_UNLIMITED: Final = 65536.0
 _FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
 
 
@@ -54,9 +54,9 @@ class Gathering:
         self._most = _UNLIMITED
         """What a share may have for this client's kernel."""
         self._reads = 0
-        """How many in a row did, and the one before them."""
+        """How many in a row brought few."""
         self._answers = 0
-        """What those brought."""
+        """What those after the first one brought."""
         self._since = 0.0
         """When the first of them was, or the last one at all while FINs gather."""
 
