@@ -271,9 +271,12 @@ class BrokerConnection(Noted):
             self._pump.changed(self)
 
     def read_rest(self) -> None:
-        """What is there, and was not worth a read."""
-        if self._reading > 1:
-            self._read()
+        """What is there, and was not worth a read. Whatever breaks in it, the others are read from."""
+        if self._reading > 1 and self._is_plain:
+            try:
+                self._read()
+            except Exception:
+                _log.failure("reading what is left of a connection failed")
 
     def ignore(self) -> None:
         """Whatever still comes, it is not looked at."""
@@ -404,6 +407,8 @@ class BrokerConnection(Noted):
     def _regulate(self, session: Session) -> None:
         """Read from the transport exactly when the session wants data, and has had all there is."""
         wants: int = 0 if self._holds_data else session.wants_data
+        if wants > 1 and (not self._is_plain or self._compression is not None):
+            wants = 1
         if wants == self._reading:
             return
         if not wants:
@@ -411,7 +416,7 @@ class BrokerConnection(Noted):
         elif not self._reading:
             self.transport.resumeProducing()
         self._reading = wants
-        if wants and self._is_plain and self._compression is None:
+        if wants:
             self._wait_for(wants)
 
     def _wait_for(self, mark: int) -> None:

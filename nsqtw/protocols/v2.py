@@ -13,7 +13,8 @@ NSQ's protocol V2, one session for one connection.
     NOP                        ->
     _heartbeat_ every interval <- answered by any command
 
-Theory of operation. Every allowed (state, command) pair stands in one table, `_COMMANDS`. `Replies` keeps the order of
+Theory of operation. Every allowed (state, command) pair stands in one table, `_COMMANDS`; PUB, allowed in every state,
+is not looked up. `Replies` keeps the order of
 the answers: a publish that is not committed yet has a place there. While a new channel is being saved, and while it is
 asked what the client may do (`v2_auth`), no further command is looked at. What a client that has subscribed says of its
 messages is done by its `Subscriber`.

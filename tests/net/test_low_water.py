@@ -147,6 +147,34 @@ def test_what_gathered_is_read_when_the_broker_stops(consumer: Consumer) -> None
     assert consumer.in_flight.count == before - 2
 
 
+def test_what_is_not_plain_is_not_read_past_its_transport(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside TLS the socket has what the session must not see."""
+    consumer.gather()
+    consumer.connection._wait_for(1)
+    monkeypatch.setattr(consumer.connection, "_is_plain", False)
+    before = consumer.in_flight.count
+    consumer.client.sendall(consumer.fins[0])
+    consumer.connection.read_rest()
+    consumer.pump.changed(consumer.connection)
+    consumer.settle()
+    assert (consumer.mark, consumer.connection._reading) == (1, 1)
+    consumer.connection.read_rest()
+    assert consumer.in_flight.count == before
+
+
+def test_one_that_breaks_when_the_broker_stops_keeps_no_other_from_being_read(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]
+) -> None:
+    def fail(size: int) -> bytes:
+        raise ZeroDivisionError
+
+    consumer.gather()
+    monkeypatch.setattr(consumer.connection, "_receive", fail)
+    consumer.factory.disconnect_all()
+    assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
+    logged_failures.clear()
+
+
 def test_what_is_compressed_is_not_waited_for(consumer: Consumer) -> None:
     consumer.gather()
     consumer.connection._upgrade(Compress(Snappy()))
