@@ -25,7 +25,7 @@ from nsqtw.net.limits import Limits
 from nsqtw.net.open_files import Descriptors
 from nsqtw.net.operator_log import log
 from nsqtw.net.pump import Pump
-from nsqtw.net.tcp import BrokerFactory
+from nsqtw.net.tcp_factory import BrokerFactory
 from nsqtw.net.writer import WriterThread
 from nsqtw.options import Options
 from nsqtw.plugins import find_authorizer, find_backend, protocols

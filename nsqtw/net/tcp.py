@@ -19,28 +19,23 @@ This module is hot, once per chunk and turn.
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
-from twisted.internet.protocol import Factory, connectionDone
+from twisted.internet.protocol import connectionDone
 from twisted.internet.tcp import Connection as SocketConnection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import classImplements
 
-from nsqtw.core.broker import Broker
 from nsqtw.errors import BrokenStream
-from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
-from nsqtw.net.chunks import READ_BYTES, keep_chunks_on_the_heap
-from nsqtw.net.limits import Limits
-from nsqtw.net.low_water import LowWater
+from nsqtw.interfaces import ICountedProtocol
+from nsqtw.net.chunks import READ_BYTES
 from nsqtw.net.noted import Noted
 from nsqtw.net.peer import address_text
-from nsqtw.net.pump import Pump
 from nsqtw.net.stall import Stall
 from nsqtw.net.unfinished import SMALL_BYTES
 from nsqtw.protocols.frames import ERROR, frame
@@ -48,14 +43,13 @@ from nsqtw.protocols.session import Session, session_of
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 
 if TYPE_CHECKING:
-    from nsqtw.net.tls_settings import TlsSettings
+    from nsqtw.net.tcp_factory import BrokerFactory
 
 MAGIC_BYTES: Final = 4
 END_SECONDS: Final = 5.0
 """How long a connection that is being closed may take to read what was written to it."""
 TURN_BYTES: Final = 1024 * 1024
 """Decompressed bytes that a session is given in one turn."""
-_TOO_MANY = frame(ERROR, b"E_TOO_MANY_CONNECTIONS too many connections")
 
 _log = Logger()
 
@@ -429,41 +423,3 @@ class BrokerConnection(Noted):
 
 
 classImplements(BrokerConnection, IHalfCloseableProtocol, IPushProducer)
-
-
-class BrokerFactory(Factory):
-    """Accepts connections for `broker`; `protocols` are the session factories by magic."""
-
-    noisy = False
-
-    def __init__(
-        self,
-        reactor: Any,
-        broker: Broker,
-        pump: Pump,
-        protocols: Mapping[bytes, IProtocolFactory],
-        limits: Limits | None = None,
-    ) -> None:
-        self.reactor = reactor
-        self.broker = broker
-        self.pump = pump
-        self.protocols = protocols
-        self.limits = limits or Limits(broker.options, reactor, pump.now)
-        self.connections: set[BrokerConnection] = set()
-        self.low_water = LowWater(reactor)
-        self.tls: TlsSettings | None = None
-        """What connections turn to TLS with; None without a certificate."""
-        keep_chunks_on_the_heap()
-
-    def buildProtocol(self, addr: Any) -> Any:
-        """A BrokerConnection, a Refusal of one too many, or None."""
-        if not self.limits.gate.enter(addr):
-            return self.limits.gate.refusal(self.reactor, _TOO_MANY)
-        return BrokerConnection(self, addr)
-
-    def disconnect_all(self) -> None:
-        """The broker stops: every client sees the end of its connection."""
-        for connection in list(self.connections):
-            connection.read_rest()
-            connection.disconnect()
-            connection.ignore()

@@ -18,7 +18,8 @@ from zope.interface import Interface
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.net.door import Door
 from nsqtw.net.stall import Stall, unread_bytes
-from nsqtw.net.tcp import END_SECONDS, BrokerConnection, BrokerFactory
+from nsqtw.net.tcp import END_SECONDS, BrokerConnection
+from nsqtw.net.tcp_factory import BrokerFactory
 from nsqtw.net.unfinished import Unfinished
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.rights import Answer, Applicant
