@@ -6,7 +6,8 @@ The connection to one nsqlookupd: made, kept, and made again.
         └── waiting ◀┴──────────────────────┘
 
 Theory of operation. What is said is the business of a Dialogue, a new one for each connection; the link gives it bytes
-and the time, and writes what it has at the end of a turn, however many topics came in it. To connect may take
+and the time. Registrations of all topics created in a turn are one write, which reaches the socket before the turn's
+publishes are answered: a client that looks up a new topic after its OK finds it. To connect may take
 CONNECT_SECONDS, names and all. Between attempts the link waits from FIRST_RETRY_SECONDS up to LONGEST_RETRY_SECONDS,
 longer each time, until a connection has lived for the time of a ping.
 
@@ -23,6 +24,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
+from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.failure import Failure
 
 from nsqtw.net.backoff import Backoff
@@ -36,6 +38,8 @@ REFUSED_SECONDS = 300.0
 
 Connect = Callable[[Factory], Deferred[Any]]
 """Connects a protocol of the factory, as an endpoint does. Any error when that cannot be."""
+BeforeAnswers = Callable[[Callable[[], None]], object]
+"""Calls something once, in this turn of the reactor, before the turn's answers are written."""
 Speak = Callable[[Iterable[Name], float], Dialogue]
 """Makes the dialogue of a new connection, with the names there are, at a moment."""
 
@@ -56,6 +60,7 @@ class Link:
         speak: Speak,
         names: Callable[[], Iterable[Name]],
         random: Callable[[], float],
+        before_answers: BeforeAnswers,
     ) -> None:
         self.settled = Settled()
         """Known is whether it can be spoken to, `lookupd` then says with whom."""
@@ -64,6 +69,7 @@ class Link:
         self._connect = connect
         self._speak = speak
         self._names = names
+        self._before_answers = before_answers
         self._backoff = Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, random)
         self._dialogue: Dialogue | None = None
         self._transport: Any = None
@@ -173,7 +179,7 @@ class Link:
     def _flush_soon(self) -> None:
         if not self._flush_is_due:
             self._flush_is_due = True
-            self._reactor.callLater(0, self._flush)
+            self._before_answers(self._flush)
 
     def _flush(self) -> None:
         self._flush_is_due = False
@@ -185,7 +191,7 @@ class Link:
         if dialogue is None or self._stopped:
             return
         if data := dialogue.data_to_send(now):
-            self._transport.write(data)
+            _write_now(self._transport, data)
         self._cancel_timer()
         if dialogue.failure:
             self._transport.abortConnection()
@@ -213,6 +219,24 @@ class Link:
             self._timer = None
 
 
+def _write_now(transport: Any, data: bytes) -> None:
+    """
+    Write to the socket in this turn of the reactor; what it has no room for follows later.
+
+    Twisted writes in the next turn. A failed write is found again by the reactor, which then ends the connection.
+    """
+    tcp = transport
+    if isinstance(transport, ProtocolWrapper):
+        from twisted.protocols.tls import TLSMemoryBIOProtocol  # with TLS only: the import of OpenSSL takes long
+
+        tcp = transport.transport
+        TLSMemoryBIOProtocol.write(transport, data)  # type: ignore[arg-type, no-untyped-call]  # its subclass delays small writes
+    else:
+        transport.write(data)
+    if hasattr(tcp, "doWrite"):
+        tcp.doWrite()
+
+
 class _Connection(Protocol):
     """Hands over what comes."""
 
@@ -220,7 +244,10 @@ class _Connection(Protocol):
         self._link = link
 
     def connectionMade(self) -> None:
-        self._link.connected(self.transport)
+        transport: Any = self.transport
+        if hasattr(transport, "setTcpNoDelay"):  # a REGISTER does not wait for the acknowledgement of the one before
+            transport.setTcpNoDelay(True)
+        self._link.connected(transport)
 
     def dataReceived(self, data: bytes) -> None:
         self._link.received(data)

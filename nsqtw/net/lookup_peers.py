@@ -5,8 +5,9 @@ All nsqlookupds of a broker: each is told what topics and channels there are, an
     PUT /config/...            looked up again            made again                  bytes
 
 Theory of operation. Every nsqlookupd has a connection of its own, and none waits for another. The broker says what
-comes and goes (`core.directory`); that costs the turn a dictionary entry for each connection. A new topic is a matter
-of `lookup_starts`.
+comes and goes (`core.directory`); that costs the turn a dictionary entry for each connection, and one write to each
+before its publishes are answered. The broker never waits for an nsqlookupd. A new topic is a matter of
+`lookup_starts`.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class LookupPeers:
     ) -> None:
         self._reactor = reactor
         self._broker = broker
+        self._before_answers = pump.before_answers
         self._say = log
         self._network = network or Network(reactor, broker.options)
         self._starts = Starts(reactor, broker, pump, self._settled_links, self._ask)
@@ -154,6 +156,7 @@ class LookupPeers:
                     partial(self._speak, str(place)),
                     self._listed,
                     self._random,
+                    self._before_answers,
                 )
                 link.start()
 

@@ -59,6 +59,7 @@ class Pump:
         """Of what changed, what knows that."""
         self._changed: dict[Connection, None] = {}
         """The others."""
+        self._before_answers: list[Callable[[], None]] = []
         self._woken = False
         self._read_bytes = 0
         self._timer: Any = None
@@ -87,6 +88,11 @@ class Pump:
             self._woken = True
             self._at_end(self._turn)
 
+    def before_answers(self, call: Callable[[], None]) -> None:
+        """Call it once, in this turn, before anything published in the turn is committed or answered."""
+        self._before_answers.append(call)
+        self.wake()
+
     def changed(self, connection: Connection) -> None:
         """A connection may have something to write."""
         if isinstance(connection, Noted):
@@ -106,6 +112,7 @@ class Pump:
         self._read_bytes += count
         if self._read_bytes > COMMIT_BYTES:
             self._read_bytes = 0
+            self._call_before_answers()
             self._broker.commit(self.now())
         if not self._woken:
             self.wake()
@@ -119,6 +126,7 @@ class Pump:
         self._stopped = stopped
         self._broker.stopping = True
         now = self.now()
+        self._call_before_answers()
         self._broker.commit(now)
         self._fly(now)
         if not self._flying:
@@ -165,6 +173,7 @@ class Pump:
         if not self._is_over:
             set_clock(broker, now)
             broker.tick(now)
+            self._call_before_answers()
             if broker.to_commit:
                 broker.commit(now)
             self._fly(now)
@@ -172,7 +181,16 @@ class Pump:
                 more = self._serve(now)
         self._write(now)
         more = more or bool(not self._is_over and (broker.to_commit or broker.to_serve))
-        return more or bool(self._noted or self._changed)
+        return more or bool(self._noted or self._changed or self._before_answers)
+
+    def _call_before_answers(self) -> None:
+        if self._before_answers:
+            calls, self._before_answers = self._before_answers, []
+            for call in calls:
+                try:
+                    call()
+                except Exception:  # a failed call does not stop the commit
+                    _log.failure("a call before the answers failed")
 
     def _write(self, now: float) -> None:
         """Have all that changed write, those first that may have been given messages."""

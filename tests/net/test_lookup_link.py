@@ -72,7 +72,15 @@ class House:
         self.clock = Clock()
         self.names = [Name(name) for name in names]
         self.attempts: list[Attempt] = []
-        self.link = Link(self.clock, "l:4160", self._connect, self._speak, lambda: self.names, lambda: 1.0)
+        self.link = Link(
+            self.clock,
+            "l:4160",
+            self._connect,
+            self._speak,
+            lambda: self.names,
+            lambda: 1.0,
+            lambda call: self.clock.callLater(0, call),
+        )
         self.link.start()
 
     def _connect(self, factory: Any) -> Deferred[Any]:
@@ -117,6 +125,30 @@ def test_what_comes_and_goes_in_one_turn_is_written_at_once_at_its_end() -> None
     assert attempt.heard() == []
     house.clock.advance(0)
     assert attempt.heard() == ["REGISTER t", "REGISTER t c"]
+
+
+class SocketTransport(StringTransport):
+    """Has a buffer, as Twisted's transports do, which it writes to the socket when it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.has_no_delay = False
+
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        self.has_no_delay = enabled
+
+    def doWrite(self) -> None:
+        self.written += self.value()
+        self.clear()
+
+
+def test_commands_reach_the_socket_without_another_turn_of_the_reactor() -> None:
+    house = House("t")
+    transport = house.last.transport = SocketTransport()
+    house.meet()
+    assert transport.has_no_delay
+    assert transport.written.endswith(b"REGISTER t\n")
 
 
 def test_it_pings_and_ends_a_connection_without_an_answer() -> None:

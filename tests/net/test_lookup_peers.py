@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nsqtw.net.lookup_place import RESOLVE_SECONDS, Place
+from nsqtw.net.pump import Pump
 from tests.net.broker_fixture import Log
 from tests.net.lookup_house import House
 from tests.net.test_lookup_dialogue import sized
@@ -23,6 +24,15 @@ def test_each_is_told_what_comes_and_goes() -> None:
     house.world.broker.delete_topic("t")
     for address in ("a:1", "b:1"):
         assert house.heard(address) == ["UNREGISTER t c", "UNREGISTER t d", "UNREGISTER t"]
+
+
+def test_a_new_topic_is_registered_before_its_first_publish_is_answered() -> None:
+    house = House("a:1", "b:1")
+    house.meet("a:1")
+    heard: list[list[str]] = []
+    house.world.topic("new").put([b"x"], 0, lambda error: heard.append(house.attempts["a:1"].heard()))
+    house.clock.advance(0)
+    assert heard == [["REGISTER new"]]  # though the link to b:1 is not up
 
 
 def test_addresses_change_while_it_runs() -> None:
@@ -87,7 +97,7 @@ def test_the_stop_closes_all_and_a_topic_that_is_held_stays_so() -> None:
     assert house.world.topic().is_held
     house.attempts["a:1"].lose()
     house.clock.advance(2 * RESOLVE_SECONDS)
-    assert not house.clock.getDelayedCalls()
+    assert {type(call.func.__self__) for call in house.clock.getDelayedCalls()} <= {Pump}
 
 
 def test_a_secret_is_read_for_each_connection(tmp_path: Path) -> None:

@@ -100,6 +100,32 @@ def test_many_wakes_are_one_turn_in_the_order_commit_release_serve_write(house: 
     assert events == ["answer", "serve", "write"]
 
 
+def test_calls_before_answers_run_once_before_the_commit_of_their_turn(
+    house: House, logged_failures: list[LogEvent]
+) -> None:
+    events: list[str] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    for call in (fail, lambda: events.append("call")):
+        house.pump.before_answers(call)
+    house.world.topic().put([b"a"], 0, lambda error: events.append("answer"))
+    house.turn()
+    house.turn()
+    assert events == ["call", "answer"]
+    assert len(logged_failures) == 1
+    logged_failures.clear()
+
+
+def test_calls_before_answers_run_before_a_commit_within_a_turn(house: House) -> None:
+    events: list[str] = []
+    house.pump.before_answers(lambda: events.append("call"))
+    house.world.topic().put([b"a"], 0, lambda error: events.append("answer"))
+    house.pump.took(COMMIT_BYTES + 1)
+    assert events == ["call", "answer"]
+
+
 def test_a_connection_that_fails_to_write_ends_and_the_others_write(
     house: House, logged_failures: list[LogEvent]
 ) -> None:
