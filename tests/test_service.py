@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -406,16 +407,19 @@ def test_a_broken_config_file_is_one_line(tmp_path: Path) -> None:
 
 def test_unix_sockets_serve_and_go_away(start: Start) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        path = f"{directory}/nsqd.sock"
-        broker = start(f"--tcp-address={path}", "--http-address=")
-        broker.wait_for(f"TCP: listening on {path}")
+        path, http_path = f"{directory}/nsqd.sock", f"{directory}/http.sock"
+        broker = start(f"--tcp-address={path}", f"--http-address={http_path}")
+        broker.wait_for(f"HTTP: listening on {http_path}")
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(path)
             client.sendall(b"  V2PUB t\n\x00\x00\x00\x01x")
             assert client.recv(10) == b"\x00\x00\x00\x06\x00\x00\x00\x00OK"
+        for served in (path, http_path):
+            assert stat.S_IMODE(os.stat(served).st_mode) == 0o660
         broker.tell(signal.SIGTERM)
         assert broker.end() == 0
         assert not os.path.exists(path)
+        assert not os.path.exists(http_path)
 
 
 def test_twistd_runs_it_too(start: Start, tmp_path: Path) -> None:

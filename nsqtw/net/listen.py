@@ -16,6 +16,7 @@ import socket
 from typing import Any
 
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.internet.unix import Port as UnixPort
 
 from nsqtw.errors import OptionError
 
@@ -53,11 +54,19 @@ class Listener:
 
     def serve(self, reactor: Any, factory: IProtocolFactory) -> IListeningPort:
         """Accept connections from now on. The socket is Twisted's: to stop, stop the port. Called once."""
-        port: IListeningPort = reactor.adoptStreamPort(self._socket.fileno(), self._socket.family, factory)
+        port: Any
+        if self._socket.family == socket.AF_UNIX:
+            # What adoptStreamPort does, but for the mode: it would set 0666, and only its Port can be told another one.
+            port = UnixPort._fromListeningDescriptor(reactor, self._socket.fileno(), factory)  # type: ignore[no-untyped-call]
+            port.mode = UNIX_MODE
+            port.startListening()
+        else:
+            port = reactor.adoptStreamPort(self._socket.fileno(), self._socket.family, factory)
         # Twisted has set a backlog of 50; a fleet of clients that reconnects at once needs more.
         self._socket.listen(BACKLOG)
         self._socket.close()
-        return port
+        listening: IListeningPort = port
+        return listening
 
     def close(self) -> None:
         """Give the address up without ever serving."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shutil
 import signal
+import socket
 import ssl
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +54,25 @@ def test_it_starts_says_where_and_stops(start: StartLookupd) -> None:
         assert nsqd.read() == b""
     closing = [line.partition("INFO: ")[2] for line in lookupd.said().splitlines() if "closing" in line]
     assert closing == [f"TCP: closing {HOST}:{lookupd.tcp_port}", f"HTTP: closing {HOST}:{lookupd.http_port}"]
+
+
+def test_unix_sockets_serve_user_and_group_only() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path, http_path = f"{directory}/tcp.sock", f"{directory}/http.sock"
+        process = subprocess.Popen(
+            [LOOKUPD, f"--tcp-address={path}", f"--http-address={http_path}"], cwd=directory, stderr=subprocess.PIPE
+        )
+        try:
+            assert process.stderr is not None
+            wait_for = f"HTTP: listening on {http_path}\n".encode()
+            assert any(line.endswith(wait_for) for line in process.stderr), "it ended"
+            for served in (path, http_path):
+                with socket.socket(socket.AF_UNIX) as client:
+                    client.connect(served)
+                assert stat.S_IMODE(os.stat(served).st_mode) == 0o660
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def test_sigint_is_a_clean_stop_too_and_sighup_is_none(start: StartLookupd) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from twisted.internet.protocol import Factory
+from twisted.internet.testing import MemoryReactorClock
 
 from nsqtw.errors import OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port, split_host_port
@@ -87,6 +91,24 @@ def test_a_unix_socket_is_gone_when_it_is_closed(short_path: Path) -> None:
     assert (listener.address, listener.port) == (str(path), UNIX_PORT)
     assert path.is_socket()
     listener.close()
+    assert not path.exists()
+
+
+def test_a_unix_socket_that_serves_is_for_user_and_group_only(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twisted changes the mode when a port begins to listen. At no moment may others connect."""
+    modes: list[int] = []
+    chmod = os.chmod
+    monkeypatch.setattr(os, "chmod", lambda path, mode: (modes.append(mode), chmod(path, mode)))
+    path = short_path / "nsqd.sock"
+    reactor = MemoryReactorClock()
+    port = Listener(str(path)).serve(reactor, Factory())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    assert modes
+    assert all(mode & 0o007 == 0 for mode in modes)
+    port.stopListening()
+    reactor.advance(0)
     assert not path.exists()
 
 
