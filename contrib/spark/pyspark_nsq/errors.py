@@ -5,7 +5,7 @@ NsqSparkError
     SchemaError         the DataFrame has columns the sink cannot use, or lacks one
     RowError            one row cannot become a message
     PublishError        no nsqd took a request, retries included
-    ReadError           no nsqd or nsqlookupd can be read from, or one refused
+    ReadError           no nsqd or nsqlookupd can be read from, one refused, or what it sent cannot be stored
     SpoolError          the spool of a stream cannot be used, or does not have what Spark asks for
     DataLossError       messages that Spark asks for again, or for the first time, are gone
     NotSupportedError   something this version does not do
@@ -35,7 +35,7 @@ class PublishError(NsqSparkError):
 
 
 class ReadError(NsqSparkError):
-    """nsqd or nsqlookupd refused, or none of them can be reached."""
+    """nsqd or nsqlookupd refused, none of them can be reached, or a message cannot be stored."""
 
 
 class SpoolError(NsqSparkError):

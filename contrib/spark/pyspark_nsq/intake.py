@@ -17,7 +17,7 @@ from typing import Any
 from twisted.internet.threads import blockingCallFromThread
 
 from pyspark_nsq.channel_consumer import ChannelConsumer
-from pyspark_nsq.errors import NsqSparkError
+from pyspark_nsq.errors import NsqSparkError, ReadError
 from pyspark_nsq.reactor_thread import running_reactor
 from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.silence import wait_for_silence
@@ -64,7 +64,7 @@ class Intake:
             return self._spool.first()
 
     def end(self) -> int:
-        """The number of the last row. Raises what has stopped the intake."""
+        """The number of the last row. Raises the error that has stopped the intake: SpoolError, ReadError."""
         self._must_work()
         return self._spool.end
 
@@ -154,12 +154,23 @@ class Intake:
                     named = ((one.nsqd, messages) for one, messages in deliveries)
                     fresh = self._spool.append(named, int(time.time()))
                 self.repeated += sum(len(messages) for _, messages in deliveries) - fresh
-            except NsqSparkError as failure:
-                self._failure = failure
+                self._reactor.callFromThread(self._finish, deliveries)
+            except Exception as error:
+                self._fail(error, "appending to the spool")
                 return
-            self._reactor.callFromThread(self._finish, deliveries)
 
     def _finish(self, deliveries: list[tuple[V2Connection, list[Message]]]) -> None:
-        for connection, messages in deliveries:
-            connection.finish([one.id for one in messages])
-        self._share_room()
+        try:
+            for connection, messages in deliveries:
+                connection.finish([one.id for one in messages])
+            self._share_room()
+        except Exception as error:
+            self._fail(error, "finishing messages")
+
+    def _fail(self, error: Exception, action: str) -> None:
+        """Keep the error for the query's thread, which raises it instead of waiting for rows that never come."""
+        if isinstance(error, NsqSparkError):
+            self._failure = error
+            return
+        self._failure = ReadError(f"{action} failed: {type(error).__name__}: {error}")
+        self._failure.__cause__ = error
