@@ -92,6 +92,11 @@ class Channel(Due):
         return self.position.deferred_count
 
     @property
+    def dropped_count(self) -> int:
+        """Messages an ephemeral channel had no room for, since it was created."""
+        return self.position.dropped_count
+
+    @property
     def in_flight_count(self) -> int:
         return sum(consumer.in_flight.count for consumer in self.consumers + self.departed)
 

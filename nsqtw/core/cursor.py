@@ -80,6 +80,11 @@ class Cursor:
         return max(0, self.depth - in_memory)
 
     @property
+    def dropped_count(self) -> int:
+        """A durable channel drops nothing."""
+        return 0
+
+    @property
     def deferred_count(self) -> int:
         return self._held.deferred_count
 

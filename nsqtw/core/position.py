@@ -39,6 +39,10 @@ class Position(Protocol):
         """Messages that wait for their time."""
 
     @property
+    def dropped_count(self) -> int:
+        """Messages that an ephemeral channel had no room for."""
+
+    @property
     def holds(self) -> bool:
         """Whether a finished redelivery has to be told to `finish`."""
 

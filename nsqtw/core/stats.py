@@ -120,7 +120,7 @@ def _channel(channel: Channel, include_clients: bool, counted_topic: str, now: f
         "deferred_count": channel.deferred_count,
         "message_count": channel.message_count,
     }
-    for name in ("zone_local_msg_count", "region_local_msg_count", "global_msg_count"):
+    for name in ("zone_local_msg_count", "region_local_msg_count", "global_msg_count", "dropped_count"):
         if count := getattr(channel, name):
             found[name] = count
     clients = [_client(consumer.client, counted_topic) for consumer in channel.consumers] if include_clients else None

@@ -148,6 +148,7 @@ def _topic_lines(topic: dict[str, Any], now_ns: int) -> Iterator[str]:
             f" inflt: {channel['in_flight_count']:<4} def: {channel['deferred_count']:<4}"
             f" re-q: {channel['requeue_count']:<5} timeout: {channel['timeout_count']:<5}"
             f" msgs: {channel['message_count']:<8} e2e%: {_latencies(channel)}"
+            + (f" dropped: {channel['dropped_count']}" if "dropped_count" in channel else "")
         )
         for client in channel["clients"] or ():
             yield f"        {_client_text(client, now_ns)}"

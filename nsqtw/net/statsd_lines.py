@@ -30,6 +30,7 @@ _CHANNEL = (
     ("requeue_count", "requeue_count", COUNTER),
     ("timeout_count", "timeout_count", COUNTER),
     ("clients", "client_count", GAUGE),
+    ("dropped_count", "dropped_count", COUNTER),
 )
 _MEMORY = (
     ("heap_objects", "heap_objects", GAUGE),
@@ -79,14 +80,17 @@ class Lines:
         self._last, self._current = self._current, {}
 
     def _lines(self, name: str, source: _Source, table: _Table, numbers: Mapping[str, Any]) -> Iterator[str]:
+        """One line for each number of the table that /stats shows; it leaves out some that are 0."""
         last = iter(self._last.get(source, ()))
         current = self._current[source] = []
         for here, there, kind in table:
-            value = numbers[there]
+            value = numbers.get(there)
             if kind == COUNTER:
-                current.append(value)
-                value -= next(last, 0)
-            yield self._line(f"{name}.{here}", value, kind)
+                current.append(value or 0)
+                previous = next(last, 0)
+                value = None if value is None else value - previous
+            if value is not None:
+                yield self._line(f"{name}.{here}", value, kind)
 
     def _line(self, name: str, value: int, kind: str) -> str:
         return f"{self._prefix}{name}:{value}|{kind}\n"

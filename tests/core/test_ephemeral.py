@@ -37,6 +37,7 @@ def test_it_keeps_mem_queue_size_messages_and_drops_the_rest() -> None:
     world.turn()
     assert (answers, reader.channel.depth, reader.channel.backend_depth) == ([None], 3, 0)
     assert reader.channel.message_count == 5
+    assert reader.channel.dropped_count == 2
     reader.channel.set_ready(reader.consumer, 10)
     assert reader.bodies() == [b"0", b"1", b"2"]
 

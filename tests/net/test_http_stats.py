@@ -108,6 +108,17 @@ def test_clients_and_memory_are_left_out_when_asked_so(value: str, is_on: bool) 
     assert (b"Memory:" in text) is is_on
 
 
+def test_dropped_messages_are_shown_once_there_are_some() -> None:
+    web = Web(mem_queue_size=1)
+    web.world.reader("c#ephemeral", ready=0)
+    assert "dropped" not in web.get("/stats?format=json").body.decode()
+    web.world.put(b"1", b"2")
+    web.world.turn()
+    (topic,) = web.get("/stats?format=json").json["topics"]
+    assert topic["channels"][0]["dropped_count"] == 1
+    assert " msgs: 2        e2e%:  dropped: 1\n" in web.get("/stats").body.decode()
+
+
 def test_the_filters_are_parameters() -> None:
     web = Web()
     web.world.channel("x", "a")

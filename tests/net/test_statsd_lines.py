@@ -50,6 +50,19 @@ def test_the_lines_of_a_topic_and_its_channel_in_nsqds_order() -> None:
     ]
 
 
+def test_dropped_messages_are_counted_once_there_are_some() -> None:
+    world, lines = World(mem_queue_size=1), Lines("")
+    world.reader("c#ephemeral", ready=0)
+    told = []
+    for bodies in ([b"1"], [b"2"], [b"3", b"4"], []):
+        if bodies:
+            world.put(*bodies)
+            world.turn()
+        told.append([line for line in lines_of(world, lines) if "dropped" in line])
+    name = "topic.t.channel.c#ephemeral.dropped_count"
+    assert told == [[], [f"{name}:1|c\n"], [f"{name}:2|c\n"], [f"{name}:0|c\n"]]
+
+
 def test_counters_tell_what_came_since_the_last_push_and_gauges_what_is() -> None:
     world, lines = busy_world(), Lines("")
     lines_of(world, lines)
