@@ -1,4 +1,4 @@
-# make run          a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data
+# make run        a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data; PORT=5150 takes 5150 and 5151
 # make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
 # make test         everything that checks this code
 # make test-compiled   the tests on modules that mypyc compiled, which takes a C compiler; ONLY='tests/core' for some of them
@@ -21,6 +21,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 MINUTES ?= 10
+PORT ?= 4150
+HTTP_PORT = $(shell expr $(PORT) + 1)
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 
 BROKER := $(VENV)/.installed-broker
@@ -35,17 +37,21 @@ AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --l
 
 SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
-.PHONY: run demo test test-compiled fuzz conformance clients crash bench bench-plots bench-shapes bench-pauses \
+.PHONY: help run demo test test-compiled fuzz conformance clients crash bench bench-plots bench-shapes bench-pauses \
     bench-durability bench-lookupd bench-spark wheels venv
+
+# The list at the top of this file.
+help:
+	@sed -n 's/^# make /make /p' $(firstword $(MAKEFILE_LIST))
 
 run: $(BROKER)
 	@mkdir -p nsq-data
-	@echo "Publish:  curl -d 'hello world' 'http://127.0.0.1:4151/pub?topic=greetings'"
-	@printf '%s\n' "Read:     printf '  V2SUB greetings curl\nRDY 1\n' | curl -sN -m 1 telnet://127.0.0.1:4150 | tr -dc '[:print:]'"
+	@echo "Publish:  curl -d 'hello world' 'http://127.0.0.1:$(HTTP_PORT)/pub?topic=greetings'"
+	@printf '%s\n' "Read:     printf '  V2SUB greetings curl\nRDY 1\n' | curl -sN -m 1 telnet://127.0.0.1:$(PORT) | tr -dc '[:print:]'"
 	@echo "          (NSQ reads over TCP: this shows a message, a client library also finishes it)"
-	@echo "Look:     curl http://127.0.0.1:4151/stats"
+	@echo "Look:     curl http://127.0.0.1:$(HTTP_PORT)/stats"
 	@echo "Stop:     Ctrl-C"
-	@exec $(BIN)/nsqd --tcp-address=127.0.0.1:4150 --http-address=127.0.0.1:4151 --broadcast-address=127.0.0.1 --data-path=nsq-data
+	@exec $(BIN)/nsqd --tcp-address=127.0.0.1:$(PORT) --http-address=127.0.0.1:$(HTTP_PORT) --broadcast-address=127.0.0.1 --data-path=nsq-data
 
 demo: $(EVERYTHING)
 	@$(BIN)/python -m contrib.demo $(if $(INPUT),--input '$(INPUT)')

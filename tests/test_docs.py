@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,31 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
             target = (page.parent / link.partition("#")[0]).resolve()
             to_read += {target, *target.glob("*.md")} & set(PAGES) - reached
     assert reached == set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_can_be_pasted_into_any_shell(page: Path) -> None:
+    """zsh takes a question mark outside quotes for a pattern."""
+    for block in re.findall(r"^```(?:sh)?\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("curl "):
+                bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", line)
+                assert not set(bare) & set("?*&["), line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_command_installs_from_an_index_what_is_not_there(page: Path) -> None:
+    """Until there is a release."""
+    installs = re.findall(r"pip install [^`\n]*", page.read_text("utf-8"))
+    assert not [
+        line for line in installs if page.name != "CHANGELOG.md" and re.search(r"[ '](nsqtw|pyspark-nsq)", line)
+    ]
+
+
+def test_make_without_a_target_lists_all_targets() -> None:
+    listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    makefile = (ROOT / "Makefile").read_text("utf-8").replace("\\\n", " ")
+    (targets,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert {*re.findall(r"^make (\S+) ", listed, re.MULTILINE), "help"} == set(targets.split())
+    runs = subprocess.run(["make", "-n", "run", "PORT=5150"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "--tcp-address=127.0.0.1:5150 --http-address=127.0.0.1:5151" in runs.stdout
