@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import NsqdProcess
+from tests.process import NsqdProcess, wait_until
 from tests.wire import HOST, PATIENCE_SECONDS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "clients.md").read_text("utf-8")
@@ -37,7 +37,9 @@ def test_the_broker_and_curl_of_the_page_trust_each_other(
     broker = NsqdProcess(tmp_path, *shlex.split(start)[1:], f"--https-address={HOST}:0")
     broker.start()
     try:
-        (port,) = re.findall(r" HTTPS: listening on [\d.]+:(\d+)\n", broker.said())
+        listens = re.compile(r" HTTPS: listening on [\d.]+:(\d+)\n")
+        wait_until(lambda: listens.search(broker.said()), "it listens for HTTPS")
+        (port,) = listens.findall(broker.said())
         context = ssl.create_default_context(cafile=ca)
         with pytest.raises((ssl.SSLError, ConnectionError)):  # without a certificate
             ask(int(port), context)
