@@ -16,7 +16,7 @@ Every error nsqtw raises on purpose, in one tree.
     ├── AuthError            nobody can say what a secret is worth
     │   └── AuthRefused      ... it is worth nothing
     ├── OptionError          an option or a config file is wrong: one line for the user
-    │   ├── FlagError        ... a flag: the usage is shown too
+    │   ├── FlagError        ... a flag, or a word that is none: exit code 2
     │   └── UnfitValue       ... a value cannot be turned into what its option needs
     └── PluginError          a plugin cannot be had
         ├── UnknownPlugin    nothing installed has that name
@@ -139,7 +139,7 @@ class OptionError(NsqtwError):
 
 
 class FlagError(OptionError):
-    """The command line cannot be read. The usage is shown behind the text, and the exit code is 2."""
+    """The command line cannot be read. The exit code is 2."""
 
 
 class UnfitValue(OptionError):

@@ -10,15 +10,24 @@ from __future__ import annotations
 import attrs
 
 from nsqtw.option_sources import CommandLine, OptionReader
-from nsqtw.option_table import NOT_NEGATIVE, Limit, OptionTable, option, same
+from nsqtw.option_table import (
+    NOT_NEGATIVE,
+    OURS_ABOVE_ZERO,
+    OURS_NOT_NEGATIVE,
+    OptionTable,
+    option,
+    same,
+)
 from nsqtw.option_values import (
+    BOOLEAN,
     DURATION,
     INTEGER,
+    SIZE,
     TEXT,
     TLS_REQUIRED,
     choice,
 )
-from nsqtw.options import Options, hostname
+from nsqtw.options import LISTEN_ADDRESS, Options, hostname
 
 CHANGES, ALL, OFF = "changes", "all", "off"
 """What --http-auth may be."""
@@ -31,22 +40,22 @@ class LookupdOptions:
     # Who we are, and where we are reached
     log_level: int = same(Options, "log_level")
     log_prefix: str = option(TEXT, "[nsqlookupd] ", "what every log line starts with")
-    tcp_address: str = option(
-        TEXT, "0.0.0.0:4160", "address for nsqds", limit=Limit("host:port, or the path of a unix socket", bool)
-    )
+    tcp_address: str = option(TEXT, "0.0.0.0:4160", "address for nsqds", limit=LISTEN_ADDRESS)
     http_address: str = option(
         TEXT,
         "0.0.0.0:4161",
         "address for HTTP clients",
-        limit=Limit("host:port, or the path of a unix socket", bool),
+        limit=LISTEN_ADDRESS,
     )
     broadcast_address: str = option(TEXT, attrs.Factory(hostname), "address told to nsqds; unless given, the host name")
 
     # What is answered
     inactive_producer_timeout: float = option(
-        DURATION, 300.0, "time since its last PING after which an nsqd is not shown any more"
+        DURATION, 300.0, "time since its last PING after which an nsqd is not shown any more", limit=OURS_ABOVE_ZERO
     )
-    tombstone_lifetime: float = option(DURATION, 45.0, "time a tombstone hides an nsqd from a topic")
+    tombstone_lifetime: float = option(
+        DURATION, 45.0, "time a tombstone hides an nsqd from a topic", limit=OURS_NOT_NEGATIVE
+    )
     data_path: str = option(
         TEXT, "", "directory for the snapshot of what is registered, which a restart begins with; empty for none"
     )
@@ -68,7 +77,7 @@ class LookupdOptions:
     )
     max_watchers: int = option(INTEGER, 1_000, "connections that /v2/watch is open on; 0 for none", limit=NOT_NEGATIVE)
     max_unfinished_size: int = option(
-        INTEGER,
+        SIZE,
         67_108_864,
         "bytes kept of HTTP requests that have come in part, over all connections; 0 for any number",
         limit=NOT_NEGATIVE,
@@ -103,6 +112,11 @@ class LookupdOptions:
         "all but /ping (all), or none (off)",
     )
     log_format: str = same(Options, "log_format")
+    nsq_compat: bool = option(
+        BOOLEAN,
+        False,
+        "be as lenient as the original: ignore unknown config keys and stray words, and take values it takes",
+    )
 
     def __attrs_post_init__(self) -> None:
         # As for nsqd: asking for client certificates at all, in whatever words, requires TLS.

@@ -17,7 +17,7 @@ from typing import Any
 from nsqtw.errors import OptionError
 from nsqtw.go_values import quoted
 from nsqtw.option_table import VARIABLE_PREFIXES, Option, OptionTable
-from nsqtw.option_values import Kind
+from nsqtw.option_values import Kind, unfit
 from nsqtw.options import NSQD
 from nsqtw.suggestions import did_you_mean
 
@@ -49,8 +49,12 @@ class Environment:
             return _parse(option.kind, text)
         except ValueError as failure:
             raise OptionError(
-                f"invalid value {quoted(text)} for {option.variable}: {failure}; must be {option.kind.form}"
+                f"invalid value {quoted(text)} for {option.variable}: {unfit(option.kind, text, failure)}"
             ) from failure
+
+    def mistakes(self) -> list[OptionError]:
+        """None: a cluster manager may set variables of its own that look like ours."""
+        return []
 
     def warnings(self) -> list[str]:
         """A line for each variable that looks like ours and is none."""

@@ -2,8 +2,8 @@
 Options in a TOML file: reading one as nsqd does (nsqd specification 4.1), and writing one.
 
 The file has top-level keys, named in `nsqtw.options`, and tables about topics (`nsqtw.topic_rules`). A value is
-looked at when it is used: one that a flag or a variable stands over may be nonsense, as in nsqd. Only options that
-are one of a few words, and the tables, are looked at first and always.
+looked at when it is used: one that a flag or a variable stands over may be nonsense, as in nsqd. Only the names of
+keys, options that are one of a few words, and the tables, are looked at first and always.
 """
 
 from __future__ import annotations
@@ -28,11 +28,15 @@ _CAPITALS = {
 
 
 class ConfigFile:
-    """A config file as a source of options. OptionError when it cannot be read, or a word in it is none."""
+    """
+    A config file as a source of options. OptionError when it cannot be read, or a word in it is none. `is_compatible`:
+    what does not fit is refused in nsqd's words.
+    """
 
     name = "file"
 
     def __init__(self, path: str, table: OptionTable[Any] = NSQD) -> None:
+        self.is_compatible = False
         self._path = path
         self._table = table
         self._found = _load(path)
@@ -46,25 +50,32 @@ class ConfigFile:
         return option.key in self._found
 
     def read(self, option: Option) -> Any:
-        """The value of an option that is set here. UnfitValue, naming file and key, when it does not fit."""
+        """The value of an option that is set here. OptionError, naming file and key, when it does not fit."""
         raw = self._found[option.key]
         try:
             return option.kind.coerce(raw)
         except ValueError as failure:
+            if not self.is_compatible:
+                given = json.dumps(raw, ensure_ascii=False) if isinstance(raw, str) else shown(raw)
+                raise OptionError(f"{self._must_be(option)}, not {given}") from failure
             default = shown(option.kind.plain(getattr(self._table.options(), option.name)))
             raise UnfitValue(
                 f"ERROR: Resolve failed to coerce value {shown(raw)} ({default}) for field {_field(option)}"
                 f" - {failure} ({self._must_be(option)})"
             ) from failure
 
+    def mistakes(self) -> list[OptionError]:
+        """One about all keys that are unknown. nsqd does not look at them."""
+        unknown = [(key, raw) for key, raw in self._found.items() if key not in self._table.by_key]
+        texts = "; ".join(_unknown(self._table, key, raw) for key, raw in unknown)
+        return [OptionError(f"config file {self._path}: {texts}")] if texts else []
+
     def warnings(self) -> list[str]:
-        """A line for each key that is unknown, and for booleans that mean something else than they look like."""
+        """A line for each boolean that means something else than it looks like."""
         lines = []
         for key, raw in self._found.items():
             option = self._table.by_key.get(key)
-            if option is None:
-                lines.append(f"config file {self._path}: {_unknown(self._table, key, raw)}")
-            elif option.kind is BOOLEAN and type(raw) is int:
+            if option is not None and option.kind is BOOLEAN and type(raw) is int:
                 means = option.kind.show(option.kind.coerce(raw))
                 lines.append(f"config file {self._path}: {key} = {raw} means {means}, as in nsqd; write true or false")
         return lines
@@ -74,7 +85,8 @@ class ConfigFile:
         try:
             option.kind.coerce(raw)
         except ValueError as failure:
-            raise OptionError(f"failed parsing {option.key} {shown(raw)} ({self._must_be(option)})") from failure
+            hint = "" if isinstance(raw, list | dict) else did_you_mean(str(raw).lower(), option.kind.words)
+            raise OptionError(f"failed parsing {option.key} {shown(raw)} ({self._must_be(option)}{hint})") from failure
 
     def _must_be(self, option: Option) -> str:
         return f"config file {self._path}: {option.key} must be {option.kind.form}"
@@ -83,7 +95,10 @@ class ConfigFile:
 def _unknown(table: OptionTable[Any], key: str, raw: Any) -> str:
     """What is to be said of a key that is none."""
     if isinstance(raw, dict):
-        return f"table {key!r} is not looked at; keys stand before the first table"
+        if table.has_rules and did_you_mean(key, [KEY]):
+            pattern = next(iter(raw), "*")
+            return f'unknown table [{key}."{pattern}"], did you mean [{KEY}."{pattern}"]?'
+        return f"unknown table {key!r}; keys stand before the first table"
     named = table.by_flag.get(key.replace("_", "-"))
     hint = f", did you mean {named.key!r}?" if named else did_you_mean(key.replace("-", "_"), table.by_key)
     return f"unknown key {key!r}{hint}"

@@ -104,8 +104,8 @@ HTTP (port 4161). It runs until SIGTERM or SIGINT.
 
 _MAN_FLAGS = """.PP
 A flag has one dash or two, and its value behind \\fB=\\fR or as the next word; a switch takes its value only
-behind \\fB=\\fR. A list is built by repeating its flag. Reading stops at the first word that is no flag.
-Durations have a unit: 250ms, 1h30m.
+behind \\fB=\\fR. A list is built by repeating its flag. A word that is no flag is refused.
+Durations have a unit: 250ms, 1h30m, 7d. Sizes may have one: 64KB, 1MB, 2GB, 1TB, where 1KB is 1024 bytes.
 .SH OPTIONS
 """
 
@@ -115,7 +115,7 @@ Every option is also read from a variable: {prefix} and the flag in upper case, 
 The values of a list have commas between them. A flag wins over its variable, the variable over the config file.
 .SH FILES
 The config file is TOML with the keys named above at its top level. A whole number is milliseconds where a duration
-is expected. An unknown key is ignored with a warning.
+is expected. An unknown key is refused.
 .PP
 \\fB{program} --print-config\\fR prints such a file.
 .SH EXIT STATUS

@@ -2,7 +2,7 @@
 What an option is, and the table of all options of one program.
 
 A program's options are an attrs class whose fields are made by `option`. Everything else that is to be known of them,
-flags, variables, config keys and checks, is read from it by `OptionTable`.
+flags, variables, config keys and checks, is read from it by `OptionTable`. Every program has an option `nsq_compat`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class Limit:
     """
     What an option's value must be. `text` ends the sentence "--flag must be ...". `step` says when it is looked
     at: nsqd's checks have their numbers in nsqd specification 4.3, ours, of what nsqd crashes on later, come last.
-    `complaint` is what nsqd says of a value where it does not name the flag. Without the option `only_with` the
-    value is not used.
+    `complaint` says what is wrong with a value where the flag and the text do not. Without the option `only_with` the
+    value is not used. `not_below` names an option whose value is the least this one may have. nsqd has no bound where
+    `is_ours`: with --nsq-compat such a limit does not hold.
     """
 
     text: str
@@ -43,6 +44,15 @@ class Limit:
     step: int = OURS_STEP
     complaint: Callable[[Any], str] | None = None
     only_with: str = ""
+    not_below: str = ""
+    is_ours: bool = False
+
+    def holds(self, options: Any, value: Any) -> bool:
+        """Whether `value` will do beside the other options."""
+        if (self.is_ours and options.nsq_compat) or (self.only_with and not getattr(options, self.only_with)):
+            return True
+        fits = self.allows(value) and (not self.not_below or value >= getattr(options, self.not_below))
+        return bool(fits)
 
     def refusal(self, flag: str, value: Any) -> str:
         """Why `value` will not do."""
@@ -52,6 +62,8 @@ class Limit:
 
 ABOVE_ZERO = Limit("greater than 0", lambda value: value > 0)
 NOT_NEGATIVE = Limit("0 or more", lambda value: value >= 0)
+OURS_ABOVE_ZERO = attrs.evolve(ABOVE_ZERO, is_ours=True)
+OURS_NOT_NEGATIVE = attrs.evolve(NOT_NEGATIVE, is_ours=True)
 
 
 @attrs.frozen
@@ -129,9 +141,7 @@ class OptionTable(Generic[O]):
         """Raise OptionError, one line, for the first option the program cannot run with, of the checks of `steps`."""
         for limit, one in self._checks:
             value = getattr(options, one.name)
-            if limit.step not in steps or limit.allows(value):
-                continue
-            if not limit.only_with or getattr(options, limit.only_with):
+            if limit.step in steps and not limit.holds(options, value):
                 raise OptionError(limit.refusal(one.flag, value))
 
 

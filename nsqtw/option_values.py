@@ -4,7 +4,9 @@ The kinds of value an option can have: how each is read from a flag and from a c
 Reading follows nsqd (nsqd specification 4.1), surprises included: in a config file a bare integer is
 milliseconds for a duration, and for a boolean it is inverted. What nsqd would only crash on or garble, a list
 of the wrong things or a number for a text, is refused. Every reader raises ValueError, whose text is the
-reason in nsqd's words; what would have been right is the kind's `form`.
+reason in nsqd's words; what would have been right is the kind's `form`, of which `unfit` makes a sentence.
+
+Two units are ours: `d` for durations, and `KB` to `TB` for sizes, each 1024 times the one before.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import attrs
 
 from nsqtw.go_values import quoted, shown, type_name
 from nsqtw.masking import without_argument, without_password
+from nsqtw.suggestions import did_you_mean
 
 NANOSECONDS = 1_000_000_000
 
@@ -30,7 +33,10 @@ _UNITS = {
     "s": NANOSECONDS,
     "m": 60 * NANOSECONDS,
     "h": 3_600 * NANOSECONDS,
+    "d": 86_400 * NANOSECONDS,
 }
+_SIZE_UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_SIZE = re.compile(r"([0-9]+)(?:\.([0-9]+))?([A-Za-z]+)")
 _AMOUNT = re.compile(r"([0-9]+)(?:\.([0-9]*))?|\.([0-9]+)")
 _UNIT = re.compile(r"[^.0-9]*")
 _INTEGER = re.compile(r"[+-]?(?:0[xX]_?[0-9a-fA-F_]+|0[bB]_?[01_]+|0[oO]_?[0-7_]+|[0-9][0-9_]*)")
@@ -38,6 +44,8 @@ _DECIMAL = re.compile(r"[+-]?[0-9]+")
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 _LONGEST = 2**63 - 1
+_OUT_OF_RANGE = "value out of range"
+_PLAIN_REASONS = (_OUT_OF_RANGE, "no whole number of bytes")
 
 DEBUG: Final = 1
 LEVELS = {"debug": DEBUG, "info": 2, "warn": 3, "error": 4, "fatal": 5}
@@ -87,12 +95,26 @@ def parse_integer(text: str) -> int:
         raise ValueError("parse error") from None
     value = -value if text.startswith("-") else value
     if not _in_int64(value):
-        raise ValueError("value out of range")
+        raise ValueError(_OUT_OF_RANGE)
     return value
 
 
+def parse_size(text: str) -> int:
+    """Bytes from an integer, or from a number with a unit in any case: `1048576`, `64MB`, `1.5gb`. ValueError."""
+    found = _SIZE.fullmatch(text)
+    if found is None or found[3].upper() not in _SIZE_UNITS:
+        return parse_integer(text)
+    whole, fraction, unit = found[1], found[2] or "", _SIZE_UNITS[found[3].upper()]
+    size, rest = divmod(int(whole + fraction) * unit, int("1" + "0" * len(fraction)))
+    if rest:
+        raise ValueError("no whole number of bytes")
+    if not _in_int64(size):
+        raise ValueError(_OUT_OF_RANGE)
+    return size
+
+
 def parse_duration(text: str) -> float:
-    """Seconds from Go's text for a duration: `1h30m`, `250ms`, `1.5s`, `0`; a unit is needed but for 0."""
+    """Seconds from Go's text for a duration: `1h30m`, `250ms`, `1.5s`, `7d`, `0`; a unit is needed but for 0."""
     try:
         return _nanoseconds(text) / NANOSECONDS
     except ValueError:
@@ -131,6 +153,13 @@ def parse_boolean(text: str) -> bool:
     if text in _FALSE:
         return False
     raise ValueError("parse error")
+
+
+def unfit(kind: Kind, text: str, failure: ValueError) -> str:
+    """What a value must be, after a reader of `kind` refused `text`, in words that do not need Go to be understood."""
+    hint = did_you_mean(text.lower(), kind.words) if kind.words else ""
+    reason = f"{failure}; " if str(failure) in _PLAIN_REASONS else ""
+    return f"{reason}must be {kind.form}{hint}"
 
 
 def choice(*words: str) -> Kind:
@@ -208,6 +237,15 @@ def _coerce_integer(value: object) -> int:
     return value
 
 
+def _coerce_size(value: object) -> int:
+    if isinstance(value, str) and _SIZE.fullmatch(value):
+        try:
+            return parse_size(value)
+        except ValueError:
+            raise ValueError(f"strconv.ParseInt: parsing {quoted(value)}: invalid syntax") from None
+    return _coerce_integer(value)
+
+
 def _coerce_duration(value: object) -> float:
     if isinstance(value, str):
         return _nanoseconds(value) / NANOSECONDS
@@ -257,6 +295,14 @@ def _element(item: object, wanted: type, name: str) -> Any:
     if type(item) is not wanted:
         raise ValueError(f"interface conversion: interface {{}} is {type_name(item)}, not {name}")
     return item
+
+
+def _coerce_names(value: object) -> tuple[str, ...]:
+    return _parse_names(",".join(_coerce_texts(value)))
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def _parse_fractions(text: str) -> tuple[float, ...]:
@@ -335,6 +381,12 @@ def _tls_version() -> Kind:
 
 TEXT = Kind(word="string", form="a text in quotes", parse=str, coerce=_coerce_text)
 INTEGER = Kind(word="int", form="a whole number", parse=parse_integer, coerce=_coerce_integer)
+SIZE = Kind(
+    word="size",
+    form="a number of bytes, such as 1048576 or 1MB",
+    parse=parse_size,
+    coerce=_coerce_size,
+)
 DURATION = Kind(
     word="duration",
     form="a number with a unit, such as 250ms or 1h30m",
@@ -362,6 +414,8 @@ TEXTS = Kind(
     plain=list,
     add=lambda old, new: old + new,
 )
+NAMES = attrs.evolve(TEXTS, form="names with commas between them", parse=_parse_names, coerce=_coerce_names)
+"""Texts that one flag may hold several of."""
 ADDRESSES = attrs.evolve(
     TEXTS,
     config=lambda values: list(map(without_password, values)),

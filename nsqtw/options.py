@@ -17,17 +17,30 @@ from typing import Any
 
 import attrs
 
-from nsqtw.go_values import shown
-from nsqtw.option_table import ABOVE_ZERO, EVERY_STEP, NOT_NEGATIVE, Limit, OptionTable, option
+from nsqtw.addresses import is_host_port, is_listen_address, is_lookupd_address
+from nsqtw.go_values import quoted, shown
+from nsqtw.option_table import (
+    ABOVE_ZERO,
+    EVERY_STEP,
+    NOT_NEGATIVE,
+    OURS_ABOVE_ZERO,
+    OURS_NOT_NEGATIVE,
+    Limit,
+    OptionTable,
+    option,
+)
 from nsqtw.option_values import (
     ADDRESSES,
     AUTHORIZER,
     BOOLEAN,
+    CLIENT_AUTH_POLICIES,
     DURATION,
     FRACTIONS,
     INTEGER,
     LEVEL,
     LEVELS,
+    NAMES,
+    SIZE,
     TEXT,
     TEXTS,
     TLS_MIN,
@@ -37,6 +50,7 @@ from nsqtw.option_values import (
     TLS_VERSIONS,
     choice,
 )
+from nsqtw.suggestions import did_you_mean
 from nsqtw.topic_rules import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
 
 CHECKS_BEFORE_TLS = range(3, 5)
@@ -62,6 +76,32 @@ NSQ_COMPAT: dict[str, Any] = {
     "tls_min_version": TLS_VERSIONS["tls1.0"],
 }
 """What --nsq-compat puts in the place of the defaults. An option that was given keeps what was given."""
+
+
+def _not_an_address(value: str) -> str:
+    return f"{quoted(value)} is no address" if ":" in value else f"{quoted(value)} has no port"
+
+
+def _lookupd_complaint(values: tuple[str, ...]) -> str:
+    return _not_an_address(next(value for value in values if not is_lookupd_address(value)))
+
+
+def _policy_complaint(value: str) -> str:
+    return f"unknown policy {quoted(value)}{did_you_mean(value.lower(), CLIENT_AUTH_POLICIES)}"
+
+
+def _experiment_complaint(values: tuple[str, ...]) -> str:
+    unknown = next(value for value in values if value not in ("", EXPERIMENT))
+    return f"unknown experiment {quoted(unknown)}"
+
+
+EXPERIMENT = "topology-aware-consumption"
+PORT = Limit("0 to 65535", lambda value: 0 <= value <= 65535, is_ours=True)
+_LISTEN_TEXT = "host:port, or the path of a unix socket, which has a /"
+LISTEN_ADDRESS = Limit(_LISTEN_TEXT, is_listen_address, complaint=_not_an_address)
+OPTIONAL_LISTEN_ADDRESS = attrs.evolve(
+    LISTEN_ADDRESS, text=f"{_LISTEN_TEXT}, or empty", allows=lambda value: not value or is_listen_address(value)
+)
 
 
 def _is_percentile(value: float) -> bool:
@@ -98,27 +138,34 @@ class Options:
         TEXT,
         "0.0.0.0:4150",
         "address for TCP clients",
-        limit=Limit("host:port, or the path of a unix socket", bool),
+        limit=LISTEN_ADDRESS,
     )
     http_address: str = option(
-        TEXT, "0.0.0.0:4151", "host:port, or the path of a unix socket, for HTTP clients; empty for no HTTP"
+        TEXT, "0.0.0.0:4151", "address for HTTP clients; empty for no HTTP", limit=OPTIONAL_LISTEN_ADDRESS
     )
     https_address: str = option(
         TEXT,
         "0.0.0.0:4152",
-        "host:port for HTTPS clients, used when there is a certificate; empty for no HTTPS",
+        "address for HTTPS clients, used when there is a certificate; empty for no HTTPS",
+        limit=OPTIONAL_LISTEN_ADDRESS,
     )
     broadcast_address: str = option(
         TEXT, attrs.Factory(hostname), "address told to nsqlookupd; unless given, the host name"
     )
-    broadcast_tcp_port: int = option(INTEGER, 0, "TCP port told to nsqlookupd; 0 for the real one")
-    broadcast_http_port: int = option(INTEGER, 0, "HTTP port told to nsqlookupd; 0 for the real one")
+    broadcast_tcp_port: int = option(INTEGER, 0, "TCP port told to nsqlookupd; 0 for the real one", limit=PORT)
+    broadcast_http_port: int = option(INTEGER, 0, "HTTP port told to nsqlookupd; 0 for the real one", limit=PORT)
     lookupd_tcp_address: tuple[str, ...] = option(
         TEXTS,
         (),
-        "host:port of an nsqlookupd, dns://host:port for one at each address of a name, or dns+srv://name; "
-        "may be repeated",
+        "address of an nsqlookupd, or with dns:// of one at each address of a name, with dns+srv:// of one for each of "
+        "its SRV records; may be repeated",
         key="nsqlookupd_tcp_addresses",
+        limit=Limit(
+            "host:port, dns://host:port or dns+srv://name",
+            lambda values: all(map(is_lookupd_address, values)),
+            complaint=_lookupd_complaint,
+            is_ours=True,
+        ),
     )
     lookupd_tls: bool = option(BOOLEAN, False, "speak TLS, from the first byte on, to every nsqlookupd")
     lookupd_tls_root_ca_file: str = option(
@@ -137,10 +184,10 @@ class Options:
         limit=Limit("post or get", lambda value: value in ("post", "get"), step=8),
     )
     http_client_connect_timeout: float = option(
-        DURATION, 2.0, "for connecting to nsqlookupd and auth servers over HTTP"
+        DURATION, 2.0, "for connecting to nsqlookupd and auth servers over HTTP", limit=OURS_NOT_NEGATIVE
     )
     http_client_request_timeout: float = option(
-        DURATION, 5.0, "for a whole HTTP request to nsqlookupd and auth servers"
+        DURATION, 5.0, "for a whole HTTP request to nsqlookupd and auth servers", limit=OURS_NOT_NEGATIVE
     )
     topology_region: str = option(TEXT, "", "region of this broker, for topology-aware consumption")
     topology_zone: str = option(TEXT, "", "zone of this broker, for topology-aware consumption")
@@ -153,30 +200,62 @@ class Options:
         "messages of a topic or channel counted as in memory, and kept of an ephemeral one",
         limit=NOT_NEGATIVE,
     )
-    max_bytes_per_file: int = option(INTEGER, 104_857_600, "size at which a log file is closed and the next begun")
-    sync_every: int = option(INTEGER, 2_500, "accepted; what is stored is synced every --sync-timeout")
+    max_bytes_per_file: int = option(
+        SIZE, 104_857_600, "size at which a log file is closed and the next begun", limit=OURS_ABOVE_ZERO
+    )
+    sync_every: int = option(
+        INTEGER, 2_500, "accepted; what is stored is synced every --sync-timeout", limit=OURS_NOT_NEGATIVE
+    )
     sync_timeout: float = option(DURATION, 2.0, "longest time between syncs of stored files", limit=ABOVE_ZERO)
     queue_scan_selection_count: int = option(
         INTEGER, 20, "accepted; every due timeout is noticed in time", limit=NOT_NEGATIVE
     )
-    queue_scan_worker_pool_max: int = option(INTEGER, 4, "accepted; every due timeout is noticed in time")
+    queue_scan_worker_pool_max: int = option(
+        INTEGER, 4, "accepted; every due timeout is noticed in time", limit=OURS_NOT_NEGATIVE
+    )
 
     # Messages and commands
-    msg_timeout: float = option(DURATION, 60.0, "time a consumer has for a message unless it asks for another")
-    max_msg_timeout: float = option(DURATION, 900.0, "longest msg_timeout a consumer may ask for, and TOUCH may reach")
-    max_msg_size: int = option(INTEGER, 1_048_576, "bytes of the largest message")
-    max_body_size: int = option(INTEGER, 5_242_880, "bytes of the largest command body (MPUB, IDENTIFY, AUTH)")
-    max_req_timeout: float = option(DURATION, 3_600.0, "longest delay of REQ, and of DPUB unless that has its own")
+    msg_timeout: float = option(
+        DURATION, 60.0, "time a consumer has for a message unless it asks for another", limit=OURS_ABOVE_ZERO
+    )
+    max_msg_timeout: float = option(
+        DURATION, 900.0, "longest msg_timeout a consumer may ask for, and TOUCH may reach", limit=OURS_ABOVE_ZERO
+    )
+    max_msg_size: int = option(SIZE, 1_048_576, "bytes of the largest message", limit=OURS_ABOVE_ZERO)
+    max_body_size: int = option(
+        SIZE,
+        5_242_880,
+        "bytes of the largest command body (MPUB, IDENTIFY, AUTH)",
+        limit=Limit(
+            "greater than 0 and at least --max-msg-size",
+            lambda value: value > 0,
+            not_below="max_msg_size",
+            is_ours=True,
+        ),
+    )
+    max_req_timeout: float = option(
+        DURATION, 3_600.0, "longest delay of REQ, and of DPUB unless that has its own", limit=OURS_NOT_NEGATIVE
+    )
 
     # What a client may ask for
-    max_heartbeat_interval: float = option(DURATION, 60.0, "longest heartbeat interval a client may ask for")
-    max_rdy_count: int = option(INTEGER, 2_500, "largest RDY count of a client")
-    max_output_buffer_size: int = option(INTEGER, 65_536, "largest output buffer, in bytes, a client may ask for")
+    max_heartbeat_interval: float = option(
+        DURATION, 60.0, "longest heartbeat interval a client may ask for", limit=OURS_NOT_NEGATIVE
+    )
+    max_rdy_count: int = option(INTEGER, 2_500, "largest RDY count of a client", limit=OURS_NOT_NEGATIVE)
+    max_output_buffer_size: int = option(
+        SIZE, 65_536, "largest output buffer, in bytes, a client may ask for", limit=OURS_NOT_NEGATIVE
+    )
     max_output_buffer_timeout: float = option(
-        DURATION, 30.0, "longest time between flushes of the output buffer a client may ask for"
+        DURATION,
+        30.0,
+        "longest time between flushes of the output buffer a client may ask for",
+        limit=OURS_NOT_NEGATIVE,
     )
     min_output_buffer_timeout: float = option(
-        DURATION, 0.025, "shortest time between flushes of the output buffer a client may ask for"
+        DURATION,
+        0.025,
+        "shortest time between flushes of the output buffer a client may ask for",
+        limit=OURS_NOT_NEGATIVE,
     )
     output_buffer_timeout: float = option(
         DURATION,
@@ -184,7 +263,9 @@ class Options:
         "time between flushes of the output buffer unless a client asks for another",
         limit=ABOVE_ZERO,
     )
-    max_channel_consumers: int = option(INTEGER, 0, "consumers of one channel; 0 for any number")
+    max_channel_consumers: int = option(
+        INTEGER, 0, "consumers of one channel; 0 for any number", limit=OURS_NOT_NEGATIVE
+    )
 
     # What all clients together may take, and how long one may (ours)
     max_topics: int = option(
@@ -203,7 +284,7 @@ class Options:
         INTEGER, 0, "connections, of any kind, of one IP address; 0 for any number", limit=NOT_NEGATIVE
     )
     max_unfinished_size: int = option(
-        INTEGER,
+        SIZE,
         268_435_456,
         "bytes kept of commands and requests that have come in part, over all connections; 0 for any number",
         limit=NOT_NEGATIVE,
@@ -224,7 +305,7 @@ class Options:
         limit=NOT_NEGATIVE,
     )
     min_body_rate: int = option(
-        INTEGER, 256, "bytes a second of a body that are enough to go on waiting for it", limit=ABOVE_ZERO
+        SIZE, 256, "bytes a second of a body that are enough to go on waiting for it", limit=ABOVE_ZERO
     )
     write_timeout: float = option(
         DURATION,
@@ -240,7 +321,14 @@ class Options:
     )
 
     # Statistics
-    statsd_address: str = option(TEXT, "", "host:port of a statsd, over UDP; empty for none")
+    statsd_address: str = option(
+        TEXT,
+        "",
+        "address of a statsd, over UDP; empty for none",
+        limit=Limit(
+            "host:port", lambda value: not value or is_host_port(value), complaint=_not_an_address, is_ours=True
+        ),
+    )
     statsd_prefix: str = option(TEXT, "nsq.%s", "prefix of statsd keys, %s standing for the host")
     statsd_interval: float = option(
         DURATION,
@@ -249,7 +337,12 @@ class Options:
         limit=Limit("greater than 1s", lambda value: value > 1, only_with="statsd_address"),
     )
     statsd_mem_stats: bool = option(BOOLEAN, True, "push statistics of memory and garbage collection too")
-    statsd_udp_packet_size: int = option(INTEGER, 508, "bytes of the largest packet to statsd")
+    statsd_udp_packet_size: int = option(
+        SIZE,
+        508,
+        "bytes of the largest packet to statsd",
+        limit=Limit("1 to 65507", lambda value: 1 <= value <= 65507, is_ours=True),
+    )
     statsd_exclude_ephemeral: bool = option(BOOLEAN, False, "leave ephemeral topics and channels out")
     e2e_processing_latency_window_time: float = option(
         DURATION,
@@ -273,7 +366,18 @@ class Options:
     # TLS and compression
     tls_cert: str = option(TEXT, "", "certificate file (PEM)")
     tls_key: str = option(TEXT, "", "key file (PEM)")
-    tls_client_auth_policy: str = option(TEXT, "", "client certificates: require, or require-verify")
+    tls_client_auth_policy: str = option(
+        TEXT,
+        "",
+        "client certificates: require any, or require-verify, one that --tls-root-ca-file has signed; empty for none",
+        limit=Limit(
+            "require or require-verify",
+            CLIENT_AUTH_POLICIES.__contains__,
+            step=4,
+            complaint=_policy_complaint,
+            is_ours=True,
+        ),
+    )
     tls_root_ca_file: str = option(TEXT, "", "certificate authorities for client certificates and auth servers (PEM)")
     tls_required: int = option(
         TLS_REQUIREMENT,
@@ -293,10 +397,26 @@ class Options:
     snappy: bool = option(BOOLEAN, True, "allow snappy compression", field="SnappyEnabled")
 
     enable_experiment: tuple[str, ...] = option(
-        TEXTS, (), "experiment to turn on; known is topology-aware-consumption; may be repeated", field="Experiments"
+        TEXTS,
+        (),
+        "experiment to turn on; may be repeated",
+        field="Experiments",
+        limit=Limit(
+            EXPERIMENT,
+            lambda values: all(value in ("", EXPERIMENT) for value in values),
+            complaint=_experiment_complaint,
+            is_ours=True,
+        ),
     )
 
     # Ours
+    protocol: tuple[str, ...] = option(
+        NAMES,
+        ("V2",),
+        "protocols that TCP clients may speak, of those that --help-protocol names; may be repeated or comma-separated",
+        key="protocols",
+        limit=Limit("at least one name", bool),
+    )
     backend: str = option(TEXT, "disk", "how messages are stored: NAME or NAME:ARGUMENT; see --help-backend")
     durability: str = option(
         choice(*DURABILITIES),
@@ -312,7 +432,7 @@ class Options:
         limit=NOT_NEGATIVE,
     )
     retention_bytes: int = option(
-        INTEGER, 0, "how many bytes of finished messages a topic keeps; 0 for no limit by size", limit=NOT_NEGATIVE
+        SIZE, 0, "how many bytes of finished messages a topic keeps; 0 for no limit by size", limit=NOT_NEGATIVE
     )
     channel_start: str = option(
         choice(*STARTS),
@@ -334,7 +454,8 @@ class Options:
     nsq_compat: bool = option(
         BOOLEAN,
         False,
-        "be as careless as nsqd: other defaults for " + " and ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
+        "be as lenient as nsqd: ignore unknown config keys and stray words, take any value it takes, and have its "
+        "defaults of " + ", ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
     )
     log_format: str = option(choice("text", "json"), "text", "log lines as text, nsqd's way, or as JSON objects")
 

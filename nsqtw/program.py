@@ -15,13 +15,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 from nsqtw import lean  # isort: split
 
 import attrs
 from twisted.python.usage import Options as TwistdOptions
-from twisted.python.usage import UsageError
 
 from nsqtw.errors import FlagError, NsqtwError, OptionError
 from nsqtw.option_sources import OptionReader, Resolved
@@ -33,6 +32,18 @@ if TYPE_CHECKING:
     from nsqtw.process import MakeDaemon
 
 _WRONG_FLAG = 2
+
+
+def _print(text: str, stream: TextIO | None) -> None:
+    """Write to stdout or stderr. Its reader may be gone (`nsqd --version | true`), and it may be closed."""
+    if stream is None:
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # Python flushes once more when it ends, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _nothing_more(line: Any) -> str | None:
@@ -67,20 +78,17 @@ class Program:
     def run(self, words: Sequence[str]) -> int:
         """Run a daemon until it is told to stop. The exit code."""
         try:
-            line = self.reader.read_command_line(words)
+            line = self.read(words)
             if line.help:
-                sys.stderr.write(self.usage(self.name))
+                _print(self.usage(self.name), sys.stderr)
                 return 0
             answer = self.answered(line)
             if answer is not None:
-                sys.stdout.write(answer)
+                _print(answer, sys.stdout)
                 return 0
             found = self.resolve(line)
         except FlagError as mistake:
-            from nsqtw.net.log import one_line
-
-            sys.stderr.write(f"{one_line(str(mistake))}\n{self.usage(self.name)}")
-            return _WRONG_FLAG
+            return self.wrong_flag(mistake, self.name)
         except NsqtwError as mistake:
             from nsqtw.process import cannot_start
 
@@ -90,6 +98,17 @@ class Program:
 
             reactor, make = daemon_reactor(), self.load()
         return serve(make, reactor, found.options, found.warnings, self.name)
+
+    def read(self, words: Sequence[str]) -> Any:
+        """A command line. FlagError, UnfitValue."""
+        return self.reader.read_command_line(words, os.environ)
+
+    def wrong_flag(self, mistake: FlagError, program: str) -> int:
+        """Say on stderr why the command line of `program` cannot be used. The exit code."""
+        from nsqtw.net.log import one_line
+
+        _print(f"{one_line(str(mistake))}\n{program} --help lists every flag\n", sys.stderr)
+        return _WRONG_FLAG
 
     def answered(self, line: Any) -> str | None:
         """What is to be printed instead of starting, if anything. OptionError, PluginError."""
@@ -122,12 +141,14 @@ class Program:
         return lean.without_tls(not self.needs_tls(options))
 
     def service(self, config: TwistdWords) -> IService:
-        """The service that twistd runs. Ends the process with one line when the config file is wrong."""
+        """The service that twistd runs. Ends the process with one line when the options are wrong."""
         from nsqtw.process import cannot_start, daemon_reactor
         from nsqtw.twistd_service import TwistdService
 
         try:
             found = self.resolve(config.line)
+        except FlagError as mistake:
+            raise SystemExit(self.wrong_flag(mistake, f"twistd {self.twistd_name}")) from mistake
         except OptionError as mistake:
             raise SystemExit(cannot_start(mistake, program=self.name)) from mistake
         return TwistdService(self.load(), found.options, daemon_reactor(), found.warnings, config.parent, self.name)
@@ -140,16 +161,20 @@ class TwistdWords(TwistdOptions):
     line: Any
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        """Read `options` as the program does. UsageError, which twistd prints."""
+        """Read `options` as the program does. Ends the process where the program would end."""
         try:
-            self.line = self.program.reader.read_command_line(sys.argv[1:] if options is None else options)
-            answer = self.program.answered(self.line)
+            self.line = self.program.read(sys.argv[1:] if options is None else options)
+            answer = str(self) if self.line.help else self.program.answered(self.line)
+        except FlagError as mistake:
+            # For a UsageError twistd would print all of its own flags and ours before the cause.
+            name = f"twistd {self.program.twistd_name}"
+            raise SystemExit(self.program.wrong_flag(mistake, name)) from mistake
         except NsqtwError as mistake:
-            raise UsageError(str(mistake)) from mistake
-        if self.line.help:
-            answer = str(self)
+            from nsqtw.process import cannot_start
+
+            raise SystemExit(cannot_start(mistake, program=self.program.name)) from mistake
         if answer is not None:
-            print(answer, end="")
+            _print(answer, sys.stdout)
             raise SystemExit(0)
 
     def __str__(self) -> str:

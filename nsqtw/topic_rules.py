@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 
 from nsqtw.errors import OptionError
-from nsqtw.option_values import DURATION
+from nsqtw.option_values import DURATION, SIZE
 from nsqtw.suggestions import did_you_mean
 
 KEY = "topic"
@@ -125,7 +125,11 @@ def _seconds(raw: Any) -> float | None:
 
 
 def _size(raw: Any) -> int | None:
-    return raw if type(raw) is int and is_retention_bytes(raw) else None
+    try:
+        size: int = SIZE.coerce(raw)
+    except ValueError:
+        return None
+    return size if is_retention_bytes(size) else None
 
 
 def _word_of(words: tuple[str, ...]) -> Callable[[Any], str | None]:
@@ -138,11 +142,11 @@ _KEYS = {
         _Key("durability", f"one of {', '.join(DURABILITIES)}", _word_of(DURABILITIES), json.dumps),
         _Key(
             "retention_time",
-            "a duration, 0 or more, such as 24h",
+            "a duration, 0 or more, such as 24h or 7d",
             _seconds,
             lambda seconds: json.dumps(DURATION.show(seconds), ensure_ascii=False),
         ),
-        _Key("retention_bytes", "a whole number, 0 or more", _size, str),
+        _Key("retention_bytes", "a number of bytes, 0 or more, such as 1048576 or 1GB", _size, str),
         _Key("channel_start", f"one of {', '.join(STARTS)}", _word_of(STARTS), json.dumps),
     )
 }

@@ -29,6 +29,8 @@ def read(flag: str, text: str) -> Any:
         ("lookupd-tcp-address", "", ()),
         ("e2e-processing-latency-percentile", "0.5,0.99", (0.99, 0.5)),
         ("e2e-processing-latency-percentile", "", ()),
+        ("protocol", "V2, V3", ("V2", "V3")),
+        ("max-msg-size", "2MB", 2 << 20),
     ],
 )
 def test_a_value_is_written_as_for_the_flag_and_a_list_has_commas(flag: str, text: str, value: object) -> None:
@@ -48,14 +50,13 @@ def test_a_variable_is_the_flag_in_upper_case() -> None:
         (
             "msg-timeout",
             "5",
-            'invalid value "5" for NSQTW_MSG_TIMEOUT: parse error; must be a number with a unit,'
-            " such as 250ms or 1h30m",
+            'invalid value "5" for NSQTW_MSG_TIMEOUT: must be a number with a unit, such as 250ms or 1h30m',
         ),
-        ("max-rdy-count", "", 'invalid value "" for NSQTW_MAX_RDY_COUNT: parse error; must be a whole number'),
+        ("max-rdy-count", "", 'invalid value "" for NSQTW_MAX_RDY_COUNT: must be a whole number'),
         (
             "e2e-processing-latency-percentile",
             "0.5,x",
-            'invalid value "0.5,x" for NSQTW_E2E_PROCESSING_LATENCY_PERCENTILE: Could not parse: x; must be'
+            'invalid value "0.5,x" for NSQTW_E2E_PROCESSING_LATENCY_PERCENTILE: must be'
             " numbers above 0 and at most 1, with a point, such as 0.99 or 1.0",
         ),
     ],

@@ -14,14 +14,16 @@ from nsqtw.errors import OptionError, UnfitValue
 from nsqtw.option_file import ConfigFile, config_text, read_file
 from nsqtw.option_sources import read_command_line, resolve
 from nsqtw.option_table import Option
-from nsqtw.option_values import ADDRESSES, AUTHORIZER, DURATION, FRACTIONS, INTEGER, TEXT, TEXTS
+from nsqtw.option_values import ADDRESSES, AUTHORIZER, DURATION, FRACTIONS, INTEGER, NAMES, SIZE, TEXT, TEXTS
 from nsqtw.options import BY_KEY, TABLE, Options
 
 
-def load(tmp_path: Path, content: str | bytes) -> ConfigFile:
+def load(tmp_path: Path, content: str | bytes, *, is_compatible: bool = False) -> ConfigFile:
     config = tmp_path / "nsqd.cfg"
     config.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return ConfigFile(str(config))
+    file = ConfigFile(str(config))
+    file.is_compatible = is_compatible
+    return file
 
 
 def values(file: ConfigFile) -> dict[str, Any]:
@@ -71,12 +73,17 @@ def test_unknown_keys_and_inverted_booleans_are_pointed_out(tmp_path: Path) -> N
     file = load(tmp_path, "max-rdy-counts = 1\ndeflate = 1\nxyzzy = 2\nnode_id = 3\n[tables.too]\nx = 1\n")
     assert values(file) == {"deflate": False}
     assert file.warnings() == [
-        f"config file {config}: unknown key 'max-rdy-counts', did you mean 'max_rdy_count'?",
         f"config file {config}: deflate = 1 means false, as in nsqd; write true or false",
-        f"config file {config}: unknown key 'xyzzy'",
-        f"config file {config}: unknown key 'node_id', did you mean 'id'?",
-        f"config file {config}: table 'tables' is not looked at; keys stand before the first table",
     ]
+    assert [str(mistake) for mistake in file.mistakes()] == [
+        f"config file {config}: unknown key 'max-rdy-counts', did you mean 'max_rdy_count'?; unknown key 'xyzzy';"
+        " unknown key 'node_id', did you mean 'id'?; unknown table 'tables'; keys stand before the first table"
+    ]
+
+
+def test_a_misspelt_table_of_topics_is_told_the_right_name(tmp_path: Path) -> None:
+    (mistake,) = load(tmp_path, '[topics."a*"]\ndurability = "fsync"\n').mistakes()
+    assert str(mistake).endswith('unknown table [topics."a*"], did you mean [topic."a*"]?')
 
 
 @pytest.mark.parametrize(
@@ -130,10 +137,14 @@ def test_unknown_keys_and_inverted_booleans_are_pointed_out(tmp_path: Path) -> N
 def test_a_value_that_does_not_fit_gets_nsqds_line_and_what_is_allowed(
     content: str, nsqd: str, ours: str, tmp_path: Path
 ) -> None:
-    file = load(tmp_path, content)
     with pytest.raises(UnfitValue) as refused:
-        values(file)
+        values(load(tmp_path, content, is_compatible=True))
     assert str(refused.value) == (f"ERROR: Resolve failed to coerce {nsqd} (config file {tmp_path}/nsqd.cfg: {ours})")
+    with pytest.raises(OptionError) as plain:
+        values(load(tmp_path, content))
+    assert str(plain.value).startswith(f"config file {tmp_path}/nsqd.cfg: {ours}, not ")
+    for word in ("strconv", "interface", "int64", "coerce", "unit in duration"):
+        assert word not in str(plain.value)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +166,13 @@ def test_a_wrong_word_gets_nsqds_line_and_the_words_there_are(
     with pytest.raises(OptionError) as refused:
         load(tmp_path, content)
     key = content.partition(" ")[0]
-    assert str(refused.value) == f"failed parsing {nsqd} (config file {tmp_path}/nsqd.cfg: {key} must be {words})"
+    expected = f"failed parsing {nsqd} (config file {tmp_path}/nsqd.cfg: {key} must be {words}"
+    assert str(refused.value).partition(", did you mean")[0].removesuffix(")") == expected
+
+
+def test_a_wrong_word_gets_the_one_that_may_have_been_meant(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"must be memory, os or fsync, did you mean 'fsync'\?\)$"):
+        load(tmp_path, "durability = 'Fysnc'")
 
 
 def test_nsqd_calls_its_options_by_other_names_when_it_cannot_read_them(tmp_path: Path) -> None:
@@ -174,7 +191,7 @@ def test_nsqd_calls_its_options_by_other_names_when_it_cannot_read_them(tmp_path
     }
     for key, field in expected.items():
         with pytest.raises(UnfitValue, match=f" for field {field} - "):
-            load(tmp_path, f"{key} = 1979-05-27").read(BY_KEY[key])
+            load(tmp_path, f"{key} = 1979-05-27", is_compatible=True).read(BY_KEY[key])
 
 
 @pytest.mark.parametrize(
@@ -207,7 +224,9 @@ def _any_value(option: Option) -> st.SearchStrategy[Any]:
         TEXT: _TEXTS,
         INTEGER: st.integers(-(2**63), 2**63 - 1),
         DURATION: _NANOSECONDS.map(lambda nanoseconds: nanoseconds / 1_000_000_000),
+        SIZE: st.integers(-(2**63), 2**63 - 1),
         TEXTS: st.lists(_TEXTS).map(tuple),
+        NAMES: st.lists(st.text("V123-", min_size=1)).map(tuple),
         ADDRESSES: st.lists(_TEXTS.filter(lambda text: not {"@", "?"} & set(text))).map(tuple),
         AUTHORIZER: st.sampled_from(["", "static:/a:b", "http:a:1,http://b/c", "mine"]),
         FRACTIONS: st.lists(st.floats(allow_nan=False)).map(tuple),

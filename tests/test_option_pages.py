@@ -39,7 +39,8 @@ def test_usage_has_every_flag_in_nsqds_layout() -> None:
     shown = re.findall(r"^  -(\S+)", text, re.MULTILINE)
     assert shown == sorted([*BY_FLAG, *OTHER_FLAGS])
     assert (
-        "  -tcp-address string\n    \taddress for TCP clients (must be host:port, or the path of a unix socket)" in text
+        "  -tcp-address string\n    \taddress for TCP clients (must be host:port, or the path of a unix socket, "
+        in text
     )
     assert '(default "0.0.0.0:4150")\n' in text
     assert "  -msg-timeout duration\n" in text

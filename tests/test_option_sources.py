@@ -46,7 +46,13 @@ def test_reading_stops_at_the_first_word_that_is_no_flag() -> None:
     line = read_command_line(["--deflate", "false", "--snappy=false"])
     assert line.given == {"deflate": True}
     assert line.unread == ("false", "--snappy=false")
-    assert resolve(line).warnings == ["ignored, as every word after one that is no flag: false --snappy=false"]
+    with pytest.raises(FlagError) as refused:
+        resolve(line)
+    why = "unexpected word \"false\": write --deflate=false, a switch takes its value behind '='"
+    assert str(refused.value) == why
+    assert resolve(line, {"NSQTW_NSQ_COMPAT": "true"}).warnings == [
+        f"ignored, with every word behind it, as nsqd does: {why}"
+    ]
     assert read_command_line(["--", "--nonsense"]).unread == ("--nonsense",)
     assert read_command_line(["-"]).unread == ("-",)
 
@@ -141,13 +147,62 @@ def test_a_flag_that_is_none_gets_nsqds_line(words: list[str], text: str) -> Non
 )
 def test_a_wrong_value_gets_nsqds_line_and_what_is_allowed(word: str, nsqd: str, ours: str) -> None:
     with pytest.raises(FlagError) as refused:
-        read_command_line([word])
+        read_command_line(["--nsq-compat", word])
     assert str(refused.value) == f"{nsqd}; must be {ours}"
+    with pytest.raises(FlagError) as refused:
+        read_command_line([word])
+    flag = word.partition("=")[0]
+    assert str(refused.value).startswith("invalid value ")
+    assert f" for {flag}: " in str(refused.value)
+    assert f"must be {ours}" in str(refused.value)
+    for text in ("parse error", "strconv", "tlsVersionOption"):
+        assert text not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--data-pth=x"], "flag provided but not defined: -data-pth, did you mean '--data-path'?"),
+        (["--max_rdy_count=1"], "flag provided but not defined: -max_rdy_count, did you mean '--max-rdy-count'?"),
+        (["--durability=fysnc"], 'invalid value "fysnc" for --durability: must be memory, os or fsync, did you mean'
+         " 'fsync'?"),
+        (["data-path=/x", "--auth=static:g"], "unexpected word \"data-path\": a flag begins with --, did you mean"
+         " '--data-path'?"),
+        (["--snappy", "false", "--auth=static:g"], "unexpected word \"false\": write --snappy=false, a switch takes its"
+         " value behind '='"),
+        (["--snappy=true", "false"], 'unexpected word "false": a flag begins with --'),
+        (["--max-msg-size=1.3B"], 'invalid value "1.3B" for --max-msg-size: no whole number of bytes; must be a number'
+         " of bytes, such as 1048576 or 1MB"),
+    ],
+)  # fmt: skip
+def test_a_mistyped_command_line_is_refused_with_a_suggestion(words: list[str], text: str) -> None:
+    with pytest.raises(FlagError) as refused:
+        resolve(read_command_line(words))
+    assert text == str(refused.value)
+
+
+@pytest.mark.parametrize("words", [["--nsq-compat"], ["--nsq-compat=false", "-nsq-compat=t"]])
+def test_nsqds_leniency_can_be_asked_for(words: list[str], tmp_path: Path) -> None:
+    config = write(tmp_path, "tls_requierd = true\n")
+    assert resolve(read_command_line([*words, "--config", config])).warnings == [
+        f"ignored, as nsqd does: config file {config}: unknown key 'tls_requierd', did you mean 'tls_required'?"
+    ]
+    config = write(tmp_path, "tls_requierd = true\nnsq_compat = true\n")
+    assert len(resolve(read_command_line(["--config", config, "stray"])).warnings) == 2
+    with pytest.raises(FlagError):
+        resolve(read_command_line(["--config", config, "--nsq-compat=false", "stray"]))
+
+
+def test_an_unknown_key_of_the_config_file_is_refused(tmp_path: Path) -> None:
+    config = write(tmp_path, 'auht = "static:g.toml"\n')
+    with pytest.raises(OptionError) as refused:
+        resolve(read_command_line(["--config", config]))
+    assert str(refused.value) == f"config file {config}: unknown key 'auht', did you mean 'auth'?"
 
 
 def test_a_percentile_that_is_no_number_is_no_wrong_flag_to_nsqd() -> None:
     with pytest.raises(UnfitValue) as refused:
-        read_command_line(["--e2e-processing-latency-percentile=0.5,x", "--no-such-flag"])
+        read_command_line(["--nsq-compat", "--e2e-processing-latency-percentile=0.5,x", "--no-such-flag"])
     assert str(refused.value) == (
         "Could not parse: x; --e2e-processing-latency-percentile must be numbers above 0 and at most 1, with a point,"
         " such as 0.99 or 1.0"

@@ -15,6 +15,8 @@ from nsqtw.option_values import (
     FRACTIONS,
     INTEGER,
     LEVEL,
+    NAMES,
+    SIZE,
     TEXT,
     TEXTS,
     TLS_REQUIREMENT,
@@ -24,6 +26,7 @@ from nsqtw.option_values import (
     parse_boolean,
     parse_duration,
     parse_integer,
+    parse_size,
     show_duration,
 )
 
@@ -47,6 +50,8 @@ from nsqtw.option_values import (
         ("100µs", 0.0001),
         ("100μs", 0.0001),
         ("1s1s", 2.0),
+        ("7d", 604_800.0),
+        ("1d12h", 129_600.0),
         ("15ns", 1.5e-08),
     ],
 )
@@ -56,7 +61,7 @@ def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "-", "1", "60", "s", ".s", "1d", "1 s", " 1s", "1s ", "1S", "1,5s", "s1", "1e3s", "--1s", "١s", "2562048h"],
+    ["", "-", "1", "60", "s", ".s", "1w", "1 s", " 1s", "1s ", "1S", "1,5s", "s1", "1e3s", "--1s", "١s", "2562048h"],
 )
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="parse error"):
@@ -139,6 +144,32 @@ def test_what_is_no_integer_is_refused(text: str) -> None:
         parse_integer(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1048576", 1 << 20),
+        ("0x10", 16),
+        ("-5", -5),
+        ("7B", 7),
+        ("64KB", 1 << 16),
+        ("64kb", 1 << 16),
+        ("2MB", 2 << 20),
+        ("1.5GB", 3 << 29),
+        ("3TB", 3 << 40),
+    ],
+)
+def test_a_size_is_an_integer_or_has_a_unit(text: str, size: int) -> None:
+    assert parse_size(text) == size
+    if not text.startswith("0x"):
+        assert SIZE.coerce(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "KB", "1 KB", "-1KB", "1K", "1ZB", "0.3B", "1.1KB", "9000000000TB", "1e3"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_size(text)
+
+
 @pytest.mark.parametrize("text", ["9223372036854775808", "-9223372036854775809"])
 def test_an_integer_must_fit_in_64_bits(text: str) -> None:
     with pytest.raises(ValueError, match="out of range"):
@@ -171,6 +202,10 @@ def test_booleans_are_gos_words_and_no_others() -> None:
         (TEXTS, ["a", "b,c"], ("a", "b,c")),
         (TEXTS, "a,b", ("a", "b")),
         (TEXTS, "", ("",)),
+        (NAMES, ["V2", "V3"], ("V2", "V3")),
+        (NAMES, "V2, V3", ("V2", "V3")),
+        (SIZE, 7, 7),
+        (SIZE, "7", 7),
         (TEXTS, "a,,b", ("a", "", "b")),
         (INTEGER, "+7", 7),
         (FRACTIONS, [0.5, 1.0, 0.99], (0.5, 1.0, 0.99)),
@@ -209,7 +244,9 @@ def test_a_config_file_is_read_with_nsqds_coercions(kind: Kind, raw: object, val
         (DURATION, "", 'time: invalid duration ""'),
         (DURATION, "x", 'time: invalid duration "x"'),
         (DURATION, "60", 'time: missing unit in duration "60"'),
-        (DURATION, "1d", 'time: unknown unit "d" in duration "1d"'),
+        (DURATION, "1w", 'time: unknown unit "w" in duration "1w"'),
+        (SIZE, "1ZB", 'strconv.ParseInt: parsing "1ZB": invalid syntax'),
+        (SIZE, 1.5, "invalid int64 value type float64"),
         (BOOLEAN, "yes", 'strconv.ParseBool: parsing "yes": invalid syntax'),
         (BOOLEAN, 1.0, "invalid bool value type float64"),
         (FRACTIONS, "", 'strconv.ParseFloat: parsing "": invalid syntax'),

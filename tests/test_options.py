@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from nsqtw.errors import OptionError
+from nsqtw.lookupd_options import NSQLOOKUPD
 from nsqtw.option_sources import read_command_line, resolve
+from nsqtw.option_values import DURATION, INTEGER, SIZE
 from nsqtw.options import (
     BY_FLAG,
     BY_KEY,
     CHECKS_AFTER_TLS,
     CHECKS_BEFORE_TLS,
+    NSQD,
     TABLE,
     Options,
     check,
@@ -24,7 +27,7 @@ from nsqtw.options import (
 
 # flag, default as nsqd documents it, but for TLS: 1.2 and not 1.0; the config key where it is not the flag with
 # underscores
-NSQD = """
+NSQDS = """
 log-level info
 log-prefix [nsqd]\x20
 tcp-address 0.0.0.0:4150
@@ -79,7 +82,7 @@ LISTS = {
     "e2e-processing-latency-percentile": "e2e_processing_latency_percentiles",
     "enable-experiment": "enable_experiment",
 }
-DEFAULTS = dict((line + " ").split(" ", 1) for line in NSQD.strip("\n").split("\n"))
+DEFAULTS = dict((line + " ").split(" ", 1) for line in NSQDS.strip("\n").split("\n"))
 
 
 @pytest.mark.parametrize("flag", DEFAULTS)
@@ -104,6 +107,7 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "keep-deferred",
         "max-defer-timeout",
         "requeue-on-disconnect",
+        "protocol",
         "nsq-compat",
         "log-format",
         "retention-time",
@@ -153,6 +157,7 @@ def _example(option: Any) -> str:
     by_word = {
         "string": "x",
         "int": "5",
+        "size": "5",
         "duration": "7m",
         "list": "a:1",
         "list of numbers": "0.5",
@@ -169,7 +174,7 @@ def test_every_option_can_be_set_by_flag_by_variable_and_by_file(option: Any, tm
     wanted = option.kind.parse(text)
     assert wanted != getattr(Options(), option.name)
     config = tmp_path / "nsqd.cfg"
-    config.write_text(f"{option.key} = {text if option.kind.word == 'int' else repr(text)}\n")
+    config.write_text(f"{option.key} = {text if option.kind.word in ('int', 'size') else repr(text)}\n")
     for found in (
         resolve(read_command_line([f"--{option.flag}={text}"])),
         resolve(read_command_line([]), {f"NSQTW_{option.flag.replace('-', '_').upper()}": text}),
@@ -179,6 +184,7 @@ def test_every_option_can_be_set_by_flag_by_variable_and_by_file(option: Any, tm
         assert found.warnings == []
 
 
+LISTEN = "must be host:port, or the path of a unix socket, which has a /"
 PERCENTILE = "invalid E2E processing latency percentile"
 ALLOWED = "--e2e-processing-latency-percentile must be above 0 and at most 1"
 
@@ -198,7 +204,38 @@ ALLOWED = "--e2e-processing-latency-percentile must be above 0 and at most 1"
         ({"e2e_processing_latency_percentile": (math.inf,)}, f"{PERCENTILE}: +Inf; {ALLOWED}"),
         ({"mem_queue_size": -1}, "--mem-queue-size must be 0 or more"),
         ({"queue_scan_selection_count": -1}, "--queue-scan-selection-count must be 0 or more"),
-        ({"tcp_address": ""}, "--tcp-address must be host:port, or the path of a unix socket"),
+        ({"tcp_address": ""}, f'"" has no port; --tcp-address {LISTEN}'),
+        ({"tcp_address": "127.0.0.1"}, f'"127.0.0.1" has no port; --tcp-address {LISTEN}'),
+        ({"tcp_address": "nsqd.sock"}, f'"nsqd.sock" has no port; --tcp-address {LISTEN}'),
+        ({"http_address": "localhost"}, f'"localhost" has no port; --http-address {LISTEN}, or empty'),
+        ({"https_address": "::1"}, f'"::1" is no address; --https-address {LISTEN}, or empty'),
+        ({"msg_timeout": -5.0}, "--msg-timeout must be greater than 0"),
+        ({"max_msg_timeout": 0.0}, "--max-msg-timeout must be greater than 0"),
+        ({"max_msg_size": -1}, "--max-msg-size must be greater than 0"),
+        ({"max_body_size": -1}, "--max-body-size must be greater than 0 and at least --max-msg-size"),
+        (
+            {"max_body_size": 99, "max_msg_size": 100},
+            "--max-body-size must be greater than 0 and at least --max-msg-size",
+        ),
+        ({"max_channel_consumers": -1}, "--max-channel-consumers must be 0 or more"),
+        ({"broadcast_tcp_port": 65536}, "--broadcast-tcp-port must be 0 to 65535"),
+        ({"statsd_udp_packet_size": 0}, "--statsd-udp-packet-size must be 1 to 65507"),
+        ({"statsd_address": "foo"}, '"foo" has no port; --statsd-address must be host:port'),
+        ({"statsd_address": "foo:bar"}, '"foo:bar" is no address; --statsd-address must be host:port'),
+        (
+            {"lookupd_tcp_address": ("a:1", "b")},
+            '"b" has no port; --lookupd-tcp-address must be host:port, dns://host:port or dns+srv://name',
+        ),
+        (
+            {"tls_client_auth_policy": "required"},
+            "unknown policy \"required\", did you mean 'require'?; --tls-client-auth-policy must be require or"
+            " require-verify",
+        ),
+        (
+            {"enable_experiment": ("topology",)},
+            'unknown experiment "topology"; --enable-experiment must be topology-aware-consumption',
+        ),
+        ({"protocol": ()}, "--protocol must be at least one name"),
         (
             {"e2e_processing_latency_window_time": 0.0, "e2e_processing_latency_percentile": (0.5,)},
             "--e2e-processing-latency-window-time must be greater than 0",
@@ -212,6 +249,39 @@ def test_what_a_broker_cannot_run_with_is_refused(given: dict[str, Any], text: s
     with pytest.raises(OptionError) as refused:
         check(Options(**given))
     assert text == str(refused.value)
+
+
+def test_a_number_has_a_bound_and_it_is_in_the_table() -> None:
+    for table in (NSQD, NSQLOOKUPD):
+        for option in table:
+            if option.kind in (INTEGER, SIZE, DURATION):
+                assert option.limit is not None, option.flag
+
+
+def test_what_nsqd_takes_is_taken_with_its_leniency() -> None:
+    lenient: dict[str, Any] = {
+        "msg_timeout": -5.0,
+        "max_msg_size": -1,
+        "max_body_size": -2,
+        "statsd_address": "foo",
+        "lookupd_tcp_address": ("a",),
+        "tls_client_auth_policy": "required",
+        "enable_experiment": ("x",),
+        "max_channel_consumers": -1,
+    }
+    check(Options(nsq_compat=True, **lenient))
+    for name, value in lenient.items():
+        with pytest.raises(OptionError):
+            check(Options(**{name: value}))
+    with pytest.raises(OptionError, match="--sync-timeout"):
+        check(Options(nsq_compat=True, sync_timeout=0.0))
+
+
+def test_addresses_that_can_be_used() -> None:
+    check(Options(tcp_address="/run/nsqd.sock", http_address="./nsqd:http", https_address=":0"))
+    check(
+        Options(lookupd_tcp_address=("a:1", "[::1]:4160", "dns://a:4160", "dns+srv://_n._tcp.a"), statsd_address=":1")
+    )
 
 
 def test_bounds_are_inclusive_where_nsqds_are() -> None:

@@ -298,24 +298,70 @@ def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.endswith(text)
 
 
-def test_wrong_flags_show_the_usage_and_have_their_own_exit_code(tmp_path: Path) -> None:
-    done = run("--no-such-flag=1", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("flag provided but not defined: -no-such-flag\nUsage of nsqd:\n")
-    assert done.stdout == ""
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--no-such-flag=1"], "flag provided but not defined: -no-such-flag"),
+        (["--data-pth=x"], "flag provided but not defined: -data-pth, did you mean '--data-path'?"),
+        (
+            ["--snappy", "false", "--auth=static:grants.toml"],
+            "unexpected word \"false\": write --snappy=false, a switch takes its value behind '='",
+        ),
+    ],
+)
+@pytest.mark.parametrize(("script", "program"), [(NSQD, []), (TWISTD, ["-n", "nsq"])])
+def test_a_wrong_command_line_is_two_lines_and_has_its_own_exit_code(
+    script: str, program: list[str], words: list[str], text: str, tmp_path: Path
+) -> None:
+    done = run(*program, *words, cwd=tmp_path, script=script)
+    name = "twistd nsq" if program else "nsqd"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{text}\n{name} --help lists every flag\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("script", [NSQD, TWISTD])
+@pytest.mark.parametrize("word", ["--version", "--help", "--print-config"])
+def test_a_reader_that_is_gone_is_no_failure(script: str, word: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", script, *(["nsq"] if script is TWISTD else []), word]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        for broken, kept in (("stdout", "stderr"), ("stderr", "stdout")):
+            done = subprocess.run(words, cwd=tmp_path, **{broken: gone, kept: subprocess.PIPE})  # type: ignore[call-overload]
+            assert done.returncode == 0
+            assert b"Broken" not in getattr(done, kept)
+
+
+@pytest.mark.parametrize("flag", ["--tcp-address=127.0.0.1", "--http-address=localhost", "--https-address=here.sock"])
+def test_an_address_without_a_port_makes_no_socket_file(flag: str, tmp_path: Path) -> None:
+    name, _, value = flag.partition("=")
+    others = [f"--{one}-address=127.0.0.1:0" for one in ("tcp", "http") if one not in name.split("-")]
+    done = run(*others, flag, cwd=tmp_path)
+    assert done.returncode == 1
+    expected = f'FATAL: failed to instantiate nsqd - "{value}" has no port; {name} must be host:port, or the path of a'
+    assert expected in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("flags", "variables", "content", "pattern"),
     [
-        (["--e2e-processing-latency-percentile=x"], {}, "", r"SECOND Could not parse: x; "),
+        (["--nsq-compat", "--e2e-processing-latency-percentile=x"], {}, "", r"SECOND Could not parse: x; "),
         (
-            [],
+            ["--nsq-compat"],
             {},
             "max_rdy_count = 1.5",
             r"SECOND ERROR: Resolve failed to coerce value 1\.5 \(2500\) for field MaxRdyCount",
         ),
-        ([], {}, "nsqlookupd_tcp_addresses = [5]", r"SECOND ERROR: Resolve failed to coerce value \[5\] "),
+        (
+            ["--nsq-compat"],
+            {},
+            "nsqlookupd_tcp_addresses = [5]",
+            r"SECOND ERROR: Resolve failed to coerce ",
+        ),
+        ([], {}, "max_rdy_count = 1.5", r"\[nsqd\] TIME FATAL: config file nsqd\.cfg: max_rdy_count must be a whole "),
+        ([], {}, 'auht = "static:g"', r"\[nsqd\] TIME FATAL: config file nsqd\.cfg: unknown key 'auht', did you mean "),
         ([], {}, "log_level = 'loud'", r"\[nsqd\] TIME FATAL: failed parsing log_level loud "),
         ([], {}, 'tls_required = "a\\nb"', r"\[nsqd\] TIME FATAL: failed parsing tls_required a\\nb "),
         ([], {}, "= x", r"\[nsqd\] TIME FATAL: failed to load config file nsqd\.cfg - toml: "),
@@ -340,7 +386,8 @@ def test_the_options_in_effect_can_be_printed_and_given_back(tmp_path: Path) -> 
     assert "max_rdy_count = 5  # file\n" in done.stdout
     assert 'msg_timeout = "5s"  # environment\n' in done.stdout
     assert re.fullmatch(
-        rf"\[nsqd\] {TIME} WARNING: config file nsqd\.cfg: unknown key 'max_msg_sizes', .*\n", done.stderr
+        rf"\[nsqd\] {TIME} WARNING: ignored, as nsqd does: config file nsqd\.cfg: unknown key 'max_msg_sizes', .*\n",
+        done.stderr,
     )
     (tmp_path / "printed.cfg").write_text(done.stdout)
     again = run("--config=printed.cfg", "--print-config", cwd=tmp_path)
@@ -391,11 +438,12 @@ def test_help_and_version(tmp_path: Path) -> None:
 def test_a_config_file_is_used_and_what_is_odd_in_it_is_said(start: Start, tmp_path: Path) -> None:
     config = tmp_path / "nsqd.cfg"
     config.write_text('id = 7\nlog_prefix = "[b] "\nnsqlookupd_tcp_addresses = "127.0.0.1:1"\nmax_msg_sizes = 1\n')
-    broker = start("--config", str(config))
+    broker = start("--config", str(config), "--nsq-compat")
     broker.wait_for("HTTP: listening on")
     texts = [line.partition(": ")[2] for line in broker.lines if line.startswith("[b] ")]
     assert "ID: 7" in texts
-    assert f"config file {config}: unknown key 'max_msg_sizes', did you mean 'max_msg_size'?" in texts
+    unknown = f"config file {config}: unknown key 'max_msg_sizes', did you mean 'max_msg_size'?"
+    assert f"ignored, as nsqd does: {unknown}" in texts
     assert "LOOKUP connecting to 127.0.0.1:1" in texts
 
 
@@ -441,7 +489,7 @@ def test_twistd_takes_nsqds_flags(tmp_path: Path) -> None:
     asked = run("nsq", "--help-backend", cwd=tmp_path, script=TWISTD)
     assert "\n  disk\n" in asked.stdout
     wrong = run("--nodaemon", "nsq", "--no-such-flag", cwd=tmp_path, script=TWISTD)
-    assert wrong.returncode == 1
+    assert wrong.returncode == 2
     assert "flag provided but not defined: -no-such-flag" in wrong.stdout + wrong.stderr
 
 

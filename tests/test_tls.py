@@ -221,7 +221,7 @@ def test_without_a_certificate_there_is_no_tls(tmp_path: Path) -> None:
 
 
 def test_what_was_asked_for_by_a_word_nobody_knows_is_said(start: Start) -> None:
-    broker = start("--tls-client-auth-policy=Require")
+    broker = start("--tls-client-auth-policy=Require", "--nsq-compat")
     said = (
         "WARNING: --tls-client-auth-policy=Require asks for no client certificate: known are require and require-verify"
     )

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nsqtw.addresses import split_host_port
 from nsqtw.net.http_answers import Answer, failure
-from nsqtw.net.listen import is_loopback, split_host_port
+from nsqtw.net.listen import is_loopback
 
 _CROSS_ORIGIN = failure(403, "CROSS_ORIGIN")
 _SAME = (b"same-origin", b"none")

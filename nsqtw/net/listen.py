@@ -1,5 +1,5 @@
 """
-Addresses a broker listens on: `host:port` for TCP, any other text for the path of a unix socket.
+Addresses a broker listens on: `host:port` for TCP, and the paths of unix sockets, which have a `/`.
 
 Binding and serving are two steps, because a broker binds first, then reads what it has stored, and only then
 accepts: clients that come in between wait in the backlog instead of being refused (nsqd specification 4.3).
@@ -18,6 +18,7 @@ from typing import Any
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.internet.unix import Port as UnixPort
 
+from nsqtw.addresses import is_unix_path, split_host_port
 from nsqtw.errors import OptionError
 
 BACKLOG = 1024
@@ -75,16 +76,6 @@ class Listener:
             os.unlink(self.address)
 
 
-def split_host_port(address: str) -> tuple[str, str] | None:
-    """Host and port of `host:port`, `:port` or `[v6]:port`; None when it is none of these, as in Go."""
-    host, colon, port = address.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        return None
-    return (host, port) if colon else None
-
-
 def join_host_port(host: str, port: int) -> str:
     """The other way round."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -99,8 +90,10 @@ def is_loopback(host: str) -> bool:
 def _bound_socket(address: str) -> socket.socket:
     if not address:
         raise OSError("missing address")
-    parts = split_host_port(address)
+    parts = None if is_unix_path(address) else split_host_port(address)
     if parts is None:
+        if not is_unix_path(address):
+            raise OSError("missing port: an address is host:port, or the path of a unix socket, which has a /")
         family, where = socket.AF_UNIX, address
     else:
         family, where = _resolve(*parts)

@@ -20,8 +20,9 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from nsqtw.addresses import LOOKED_UP_HOST, LOOKED_UP_SERVICE, is_host_port, split_host_port
 from nsqtw.net.backoff import Backoff
-from nsqtw.net.listen import join_host_port, split_host_port
+from nsqtw.net.listen import join_host_port
 from nsqtw.net.resolve import resolve_all
 from nsqtw.net.settled import Settled, in_time
 
@@ -29,8 +30,6 @@ RESOLVE_SECONDS = 30.0
 ANSWER_SECONDS = 5.0
 _FIRST_RETRY_SECONDS = 1.0
 _QUERY_SECONDS = (1, 2)
-_HIGHEST_PORT = 65535
-_HOST, _SERVICE = "dns://", "dns+srv://"
 
 _log = Logger()
 
@@ -50,7 +49,7 @@ class Place:
 def fixed_place(address: str) -> Place | None:
     """Where `host:port` is; None for what is not that."""
     parts = split_host_port(address)
-    if parts is None or not parts[1].isdecimal() or not 0 < int(parts[1]) <= _HIGHEST_PORT:
+    if parts is None or not is_host_port(address):
         return None
     host = parts[0] or "localhost"
     return Place(host, int(parts[1]), host)
@@ -58,7 +57,7 @@ def fixed_place(address: str) -> Place | None:
 
 def is_looked_up(address: str) -> bool:
     """Whether it stands for as many places as a name server says."""
-    return address.startswith((_HOST, _SERVICE))
+    return address.startswith((LOOKED_UP_HOST, LOOKED_UP_SERVICE))
 
 
 class Names:
@@ -70,9 +69,9 @@ class Names:
 
     async def places(self, address: str) -> list[Place]:
         """Where an address that `is_looked_up` is now. Any error when that cannot be said."""
-        if address.startswith(_SERVICE):
-            return await self._of_service(address.removeprefix(_SERVICE))
-        place = fixed_place(address.removeprefix(_HOST))
+        if address.startswith(LOOKED_UP_SERVICE):
+            return await self._of_service(address.removeprefix(LOOKED_UP_SERVICE))
+        place = fixed_place(address.removeprefix(LOOKED_UP_HOST))
         if place is None:
             raise ValueError("it is no host:port")
         hosts = await resolve_all(self._reactor, place.host)

@@ -25,10 +25,10 @@ from twisted.internet.protocol import DatagramProtocol
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from nsqtw.addresses import split_host_port
 from nsqtw.core.broker import Broker
 from nsqtw.core.stats import walk
 from nsqtw.names import is_ephemeral
-from nsqtw.net.listen import split_host_port
 from nsqtw.net.process_memory import memory
 from nsqtw.net.resolve import resolve
 from nsqtw.net.statsd_lines import Lines, Packets

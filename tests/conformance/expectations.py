@@ -49,8 +49,17 @@ ON_PURPOSE = (
     Row("memory/deferred_overflow", "deferred messages keep their time when the memory queue is full"),
     Row("restart/kill_memory_lost", "SIGKILL loses nothing that was answered"),
     Row("config_keys/defaults", "TLS is 1.2 or better unless asked lower"),
+    Row("config_keys/bool_word_stops", "a word that is no flag is refused"),
+    Row("config_keys/set", "bounds and experiments are checked at the start"),
+    Row("info/flags", "bounds are checked at the start"),
+    Row("bodies/tiny_body_size", "--max-body-size is not below --max-msg-size"),
+    Row("bodies/message_above_body_size", "--max-body-size is not below --max-msg-size"),
+    Row("http_limits/body_below_message", "--max-body-size is not below --max-msg-size"),
+    Row("upgrades/policy_requires", "an unknown --tls-client-auth-policy is refused"),
 )
-"""At nsqd's default options: better than nsqd, see docs/compatibility.md. With --nsq-compat they have to pass."""
+"""
+At nsqd's default options: better or stricter than nsqd, see docs/compatibility.md. With --nsq-compat they have to pass.
+"""
 
 SAFER = (Row("identify_json/large_document", "a body of IDENTIFY has at most 64 KiB"),)
 """At any options: what nsqd takes and we refuse, see docs/security.md."""

@@ -87,11 +87,24 @@ def test_sigint_is_a_clean_stop_too_and_sighup_is_none(start: StartLookupd) -> N
     ("flags", "status", "line"),
     [
         (["--nope"], 2, "flag provided but not defined: -nope"),
-        (["-tombstone-lifetime=5"], 2, 'invalid value "5" for flag -tombstone-lifetime: '),
+        (["-tombstone-lifetime=5"], 2, 'invalid value "5" for --tombstone-lifetime: must be a number with a unit'),
+        (["--nsq-compat", "-tombstone-lifetime=5"], 2, 'invalid value "5" for flag -tombstone-lifetime: parse error'),
+        (["--lookupd-tls", "x"], 2, "flag provided but not defined: -lookupd-tls"),
+        (["stray", "--peer-secret-file=x"], 2, 'unexpected word "stray"'),
+        (
+            ["--config=key.toml"],
+            1,
+            "config file key.toml: unknown key 'tcp_adress', did you mean 'tcp_address'?",
+        ),
         (["--config=none.toml"], 1, "FATAL: failed to load config file none.toml - open none.toml: no such file"),
         (["--config=level.toml"], 1, "[nsqlookupd] "),
         (["--config=level.toml"], 1, "FATAL: failed parsing log_level bogus"),
-        (["--config=time.toml"], 1, "Resolve failed to coerce value zz (5m0s) for field InactiveProducerTimeout"),
+        (["--config=time.toml"], 1, "config file time.toml: inactive_producer_timeout must be a number with a unit"),
+        (
+            ["--nsq-compat", "--config=time.toml"],
+            1,
+            "Resolve failed to coerce value zz (5m0s) for field InactiveProducerTimeout",
+        ),
     ],
 )
 def test_options_that_keep_it_from_starting(
@@ -105,11 +118,12 @@ def test_options_that_keep_it_from_starting(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "__stderr__", None)  # what pytest has put in its place is to be looked at
     (tmp_path / "level.toml").write_text('log_level = "bogus"\n')
+    (tmp_path / "key.toml").write_text('tcp_adress = "127.0.0.1:1"\n')
     (tmp_path / "time.toml").write_text('inactive_producer_timeout = "zz"\n')
     assert NSQLOOKUPD_PROGRAM.run(flags) == status
     said = capsys.readouterr().err
     assert line in said
-    assert ("Usage of nsqlookupd:" in said) == (status == 2)
+    assert said.endswith("\nnsqlookupd --help lists every flag\n") == (status == 2)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +136,10 @@ def test_options_that_keep_it_from_starting(
         ({"peer_secret_file": "lines"}, "--peer-secret-file cannot be used - lines must hold a secret: 1 to 4096 "),
         ({"data_path": "none"}, "failed to lock data-path: open none: no such file or directory"),
         ({"max_connections": -1}, "--max-connections must be 0 or more"),
+        ({"inactive_producer_timeout": -1.0}, "--inactive-producer-timeout must be greater than 0"),
+        ({"tcp_address": "127.0.0.1"}, '"127.0.0.1" has no port; --tcp-address must be host:port, or the path of a'),
+        ({"http_address": "here.sock"}, '"here.sock" has no port; --http-address must be host:port, or the path of a'),
+        ({"tls_client_auth_policy": "required"}, "unknown policy \"required\", did you mean 'require'?; "),
     ],
 )
 def test_what_else_keeps_it_from_starting(
@@ -164,7 +182,7 @@ def test_what_it_prints(tmp_path: Path) -> None:
 def test_the_config_file_is_that_of_the_original(start: StartLookupd, tmp_path: Path) -> None:
     file = tmp_path / "nsqlookupd.cfg"
     file.write_text('log_prefix = "[x] "\nbroadcast_address = "here"\ntombstone_lifetime = 1500\nlog_levels = "info"\n')
-    lookupd = start(f"--config={file}")
+    lookupd = start(f"--config={file}", "--nsq-compat")
     assert lookupd.said().startswith("[x] ")
     assert "unknown key 'log_levels', did you mean 'log_level'?" in lookupd.said()
     with FakeNsqd(lookupd.tcp_port) as nsqd:

@@ -1,0 +1,41 @@
+"""Addresses as options hold them: `host:port`, paths of unix sockets, and those of nsqlookupds."""
+
+from __future__ import annotations
+
+_HIGHEST_PORT = 65535
+LOOKED_UP_HOST, LOOKED_UP_SERVICE = "dns://", "dns+srv://"
+
+
+def split_host_port(address: str) -> tuple[str, str] | None:
+    """Host and port of `host:port`, `:port` or `[v6]:port`; None when it is none of these, as in Go."""
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    return (host, port) if colon else None
+
+
+def is_unix_path(address: str) -> bool:
+    """True for the path of a unix socket. A host name has no slash, so a path may hold a colon."""
+    return "/" in address
+
+
+def is_listen_address(address: str) -> bool:
+    """True for what a daemon can listen on: `host:port`, or the path of a unix socket."""
+    return is_unix_path(address) or split_host_port(address) is not None
+
+
+def is_host_port(address: str) -> bool:
+    """True for `host:port` with a port that can be connected to. The host may be empty."""
+    parts = split_host_port(address)
+    if parts is None or is_unix_path(address):
+        return False
+    return parts[1].isascii() and parts[1].isdecimal() and 0 < int(parts[1]) <= _HIGHEST_PORT
+
+
+def is_lookupd_address(address: str) -> bool:
+    """True for `host:port`, `dns://host:port` and `dns+srv://name`."""
+    if address.startswith(LOOKED_UP_SERVICE):
+        return bool(address.removeprefix(LOOKED_UP_SERVICE).strip("/"))
+    return is_host_port(address.removeprefix(LOOKED_UP_HOST))
