@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from nsqtw.core.cut import NamedTopic
 from nsqtw.core.latency import Measure
 from nsqtw.core.recovery import load
 from nsqtw.errors import AuthError, BackendError, OptionError
-from nsqtw.interfaces import IAuthorizer, IBackend, IPositions
+from nsqtw.interfaces import IAuthorizer, IBackend, IPositions, IProtocolFactory
 from nsqtw.net.door import Door
 from nsqtw.net.limits import Limits
 from nsqtw.net.open_files import Descriptors
@@ -28,7 +28,7 @@ from nsqtw.net.pump import Pump
 from nsqtw.net.tcp_factory import BrokerFactory
 from nsqtw.net.writer import WriterThread
 from nsqtw.options import Options
-from nsqtw.plugins import find_authorizer, find_backend, protocols
+from nsqtw.plugins import find_authorizer, find_backend, find_protocols
 
 POSITIONS_FILE = "positions.db"
 LATENCY_ACCURACY = 0.01
@@ -102,9 +102,16 @@ def open_storage(options: Options, directory: str) -> Storage:
     return Storage(directory, positions, backend, memory_backend)
 
 
-def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuthorizer | None = None) -> Parts:
+def assemble(
+    reactor: Any,
+    options: Options,
+    storage: Storage,
+    authorizer: IAuthorizer | None = None,
+    protocols: Mapping[bytes, IProtocolFactory] | None = None,
+) -> Parts:
     """
-    Put a broker together and load what is stored into it, what an nsqd left in the data path included. NsqtwError.
+    Put a broker together and load what is stored into it, what an nsqd left in the data path included. `protocols` are
+    those that the options name, if they are known already. NsqtwError.
     """
     positions, backend = storage.positions, storage.backend
     named = metadata.read(storage.metadata_path, log) or []
@@ -137,7 +144,7 @@ def assemble(reactor: Any, options: Options, storage: Storage, authorizer: IAuth
     door = None if authorizer is None else Door(reactor, authorizer, pump.now)
     broker.door = door
     limits = Limits(options, reactor, pump.now, Descriptors())
-    clients = BrokerFactory(reactor, broker, pump, protocols(), limits)
+    clients = BrokerFactory(reactor, broker, pump, protocols or find_protocols(options.protocol), limits)
     return Parts(storage, broker, writer, pump, clients, door, limits)
 
 

@@ -32,6 +32,8 @@ from nsqtw.interfaces import (
     Report,
 )
 
+MAGIC_BYTES = 4
+
 _AUTHORIZER = "authorizer"
 _BACKEND = "backend"
 _PROTOCOL = "protocol"
@@ -66,6 +68,10 @@ class ProtocolPlugin:
     def session(self, broker: Any, remote_address: str, changed: Callable[[], None], now: float) -> IProtocol:
         """As IProtocolFactory; PluginError too, when the code cannot be had."""
         return self._factory.session(broker, remote_address, changed, now)
+
+    def load(self) -> None:
+        """Import the code now and not with the first connection. PluginError."""
+        assert self._factory is not None
 
     @cached_property
     def _factory(self) -> IProtocolFactory:
@@ -104,6 +110,28 @@ def protocols(found: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactor
     return _by("magic", _PROTOCOL, IProtocolFactory, found)
 
 
+def find_protocols(names: Iterable[str], found: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactory]:
+    """
+    The protocols that `--protocol` names, by magic. `found` takes the place of what is installed. UnknownPlugin,
+    DuplicatePlugin, or PluginError for one whose code cannot be had or whose magic has not four bytes.
+    """
+    installed = list(getPlugins(IProtocolFactory) if found is None else found)
+    chosen: list[Any] = []
+    for name in dict.fromkeys(names):
+        named = [plugin for plugin in installed if plugin.name == name]
+        if not named:
+            raise UnknownPlugin(_PROTOCOL, name, {plugin.name for plugin in installed})
+        if len(named) > 1:
+            raise DuplicatePlugin(_PROTOCOL, name, map(_origin, named))
+        chosen += named
+    for plugin in chosen:
+        if not isinstance(plugin.magic, bytes) or len(plugin.magic) != MAGIC_BYTES:
+            raise PluginError(f"{_PROTOCOL} {plugin.name!r} has the magic {plugin.magic!r}: it must be four bytes")
+        if isinstance(plugin, ProtocolPlugin):
+            plugin.load()
+    return _by("magic", _PROTOCOL, IProtocolFactory, chosen)
+
+
 def find_backend(description: str, found: Iterable[Any] | None = None) -> tuple[IBackendQueueFactory, str]:
     """
     The backend that `--backend=NAME` or `--backend=NAME:ARGUMENT` means, and the argument ("" without one).
@@ -129,9 +157,9 @@ def help_auth() -> str:
 
 def help_protocol() -> str:
     """What --help-protocol prints."""
-    lines = ["Protocols, by the first four bytes a client sends"]
+    lines = ["Protocols, for --protocol=NAME,NAME, and the first four bytes that a client of each sends"]
     for magic, protocol in sorted(protocols().items()):
-        lines.append(f"  {magic.decode('latin-1')!r}  {protocol.name}\n    \t{protocol.summary}")
+        lines.append(f"  {protocol.name}  {magic.decode('latin-1')!r}\n    \t{protocol.summary}")
     return "\n".join(lines) + "\n"
 
 
@@ -172,6 +200,7 @@ def _load(kind: str, name: str, dotted: str) -> Any:
     module, _, attribute = dotted.rpartition(".")
     try:
         factory = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as failure:
-        raise PluginError(f"{kind} {name!r} cannot be loaded from {dotted}: {failure}") from failure
+    except Exception as failure:  # whatever a module does while it is imported
+        why = str(failure) if isinstance(failure, ImportError | AttributeError) else repr(failure)
+        raise PluginError(f"{kind} {name!r} cannot be loaded from {dotted}: {why}") from failure
     return factory()

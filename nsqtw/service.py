@@ -25,8 +25,11 @@ from nsqtw.net.name_threads import look_up_apart
 from nsqtw.net.open_files import raise_limit
 from nsqtw.net.operator_log import log
 from nsqtw.net.steady import keep_steady
+from nsqtw.net.tcp import V2_MAGIC
 from nsqtw.option_values import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
+from nsqtw.plugins import find_protocols
+from nsqtw.protection import tls_protection
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
@@ -46,6 +49,15 @@ def unserved(options: Options) -> list[str]:
         text = f"--tls-client-auth-policy={policy} asks for no client certificate: known are {known}"
         warnings.append(text)
     return warnings
+
+
+def protection(options: Options) -> str:
+    """What protects the broker, and which protocols it speaks, in a line for its log."""
+    auth = "off"
+    if options.authorizer:
+        http = "HTTP is open" if options.http_is_open else "HTTP too"
+        auth = f"on ({options.authorizer.partition(':')[0]}, {http})"
+    return f"{tls_protection(options)}; AUTH is {auth}; protocols: {', '.join(dict.fromkeys(options.protocol))}"
 
 
 def open_to_all(options: Options, tcp: Listener, http: Listener | None, https: Listener | None) -> list[str]:
@@ -118,13 +130,14 @@ class BrokerService(Service):
                 authorizer = open_authorizer(self._options)
                 if authorizer is not None:
                     undo.callback(authorizer.close)
+                protocols = find_protocols(self._options.protocol)
                 storage = open_storage(self._options, self._directory)
                 undo.callback(storage.close, False)
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to instantiate nsqd - {mistake}") from mistake
             fill_in(self._options, tcp.port, http.port if http else 0)
             try:
-                self._parts = assemble(self._reactor, self._options, storage, authorizer)
+                self._parts = assemble(self._reactor, self._options, storage, authorizer, protocols)
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to load metadata - {mistake}") from mistake
             try:
@@ -187,7 +200,8 @@ class BrokerService(Service):
         parts.pump.wake()  # what became due meanwhile does not wait for a client
         parts.clients.tls = self._tls
         self._follow_options()
-        self._listen("TCP", tcp, parts.clients)
+        _log.info("NSQ: {protection}", protection=protection(self._options))
+        self._listen("TCP", tcp, self._tcp_clients())
         if http is not None or https is not None:
             self._serve_http(tcp, http, https)
         if self._options.statsd_address:
@@ -195,6 +209,15 @@ class BrokerService(Service):
 
             self._statsd = Statsd(self._reactor, parts.broker, parts.pump.now)
             self._statsd.start()
+
+    def _tcp_clients(self) -> Any:
+        """What accepts TCP connections. Those of other protocols than V2 may begin with a TLS handshake."""
+        clients = self._parts.clients
+        if self._tls is None or set(clients.protocols) <= {V2_MAGIC}:
+            return clients
+        from nsqtw.net.https import TlsFactory
+
+        return TlsFactory(clients, self._tls, lambda head: b"", name="tcp", plain_limits=self._parts.limits)
 
     def _serve_http(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
         from nsqtw.net.http_api import broker_site, refusing_site

@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Path:
 def nsqd(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[NsqdProcess]:
     """A broker with that backend installed."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (project, ROOT))))
-    process = NsqdProcess(tmp_path, "--backend=paper:2")
+    process = NsqdProcess(tmp_path, "--backend=paper:2", "--protocol=V2,V3")
     try:
         process.start()
         yield process

@@ -109,6 +109,7 @@ def test_it_says_on_stderr_who_it_is_and_where_it_listens(start: Start, tmp_path
         rf"\[nsqd\] {TIME} INFO: nsqd v1\.3\.0 \(built w/nsqtw[a-z0-9.-]+\)",
         rf"\[nsqd\] {TIME} INFO: ID: 617",
         rf"\[nsqd\] {TIME} INFO: NSQ: persisting topic/channel metadata to {re.escape(str(tmp_path))}/nsqd\.dat",
+        rf"\[nsqd\] {TIME} INFO: NSQ: TLS is off; AUTH is off; protocols: V2",
         rf"\[nsqd\] {TIME} INFO: TCP: listening on 127\.0\.0\.1:[1-9]\d*",
         rf"\[nsqd\] {TIME} INFO: HTTP: listening on 127\.0\.0\.1:[1-9]\d*",
     ]

@@ -29,7 +29,7 @@ from nsqtw.lookupd.snapshot_file import SnapshotFile
 from nsqtw.lookupd.tcp import NsqdFactory
 from nsqtw.lookupd.v1 import V1Context, response
 from nsqtw.lookupd.watchers import Watchers
-from nsqtw.lookupd_options import ALL, NSQLOOKUPD, OFF, LookupdOptions
+from nsqtw.lookupd_options import ALL, CHANGES, NSQLOOKUPD, OFF, LookupdOptions
 from nsqtw.net.http_factory import HttpFactory
 from nsqtw.net.http_routing import FREE, Routes
 from nsqtw.net.limits import Limits
@@ -41,6 +41,7 @@ from nsqtw.net.steady import keep_steady
 from nsqtw.net.turns import PlainTurns
 from nsqtw.option_values import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.options import hostname
+from nsqtw.protection import tls_protection
 from nsqtw.rights import ADMIN
 from nsqtw.secret_file import read_secret
 from nsqtw.version import version_line
@@ -103,6 +104,7 @@ class LookupdService(Service):
             undo.pop_all()
         for warning in [*self._warnings, *odd_options(self._options), *open_to_all(self._options, tcp, http)]:
             _log.warn("{warning}", warning=warning)
+        _log.info("{protection}", protection=protection(self._options))
         self._serve(tcp, http)
         super().startService()  # type: ignore[no-untyped-call]
 
@@ -227,6 +229,15 @@ def odd_options(options: LookupdOptions) -> list[str]:
         return []
     known = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
     return [f"--tls-client-auth-policy={policy} asks for no client certificate: known are {known}"]
+
+
+def protection(options: LookupdOptions) -> str:
+    """What protects nsqlookupd, in a line for its log."""
+    secret = "off"
+    if options.peer_secret_file:
+        of_http = {CHANGES: "for HTTP requests that change something", ALL: "for HTTP", OFF: "not for HTTP"}
+        secret = f"on for nsqds, {of_http[options.http_auth]}"
+    return f"{tls_protection(options)}; the secret is {secret}"
 
 
 def open_to_all(options: LookupdOptions, tcp: Listener, http: Listener) -> list[str]:

@@ -48,8 +48,17 @@ if TYPE_CHECKING:
 MAGIC_BYTES: Final = 4
 END_SECONDS: Final = 5.0
 """How long a connection that is being closed may take to read what was written to it."""
+V2_MAGIC: Final = b"  V2"
+"""
+The one protocol that turns to TLS by a command of its own, and demands it where it is required. A session of another
+one gets no byte before TLS then: its clients begin with the handshake.
+"""
 TURN_BYTES: Final = 1024 * 1024
 """Decompressed bytes that a session is given in one turn."""
+
+_BAD_PROTOCOL: Final = b"E_BAD_PROTOCOL"
+_NEEDS_TLS: Final = b"E_INVALID the connection must begin with TLS"
+_STARTS_TLS_ITSELF: Final = b"E_INVALID V2 turns to TLS with IDENTIFY, not before the magic"
 
 _log = Logger()
 
@@ -386,14 +395,27 @@ class BrokerConnection(Noted):
         factory = self._factory.protocols.get(magic)
         if factory is None:
             _log.error("client({client}) bad protocol magic '{magic}'", client=self._remote, magic=shown)
-            self._write(frame(ERROR, b"E_BAD_PROTOCOL"))
-            self.disconnect()
+            self._refuse(_BAD_PROTOCOL)
+            return None
+        is_encrypted = getattr(self.transport, "secured", None) is not None
+        if magic == V2_MAGIC and is_encrypted:
+            self._refuse(_STARTS_TLS_ITSELF)
+            return None
+        if magic != V2_MAGIC and self._factory.needs_tls and not is_encrypted:
+            self._refuse(_NEEDS_TLS)
             return None
         changed = partial(self._pump.changed, self)
         made = factory.session(self._factory.broker, self._remote, changed, self._pump.now())
         self._session = session_of(made)
         self._counted = made if ICountedProtocol.providedBy(made) else None
         return self._session
+
+    def _refuse(self, error: bytes) -> None:
+        """Close the connection, which has no session, with an error frame."""
+        if error != _BAD_PROTOCOL:
+            _log.error("client({client}) - {error}", client=self._remote, error=error.decode())
+        self._write(frame(ERROR, error))
+        self.disconnect()
 
     def _log_no_magic(self, error: str) -> None:
         _log.error("failed to read protocol version - {error}", client=self._remote, error=error)

@@ -42,6 +42,7 @@ class BrokerFactory(Factory):
         self.limits = limits or Limits(broker.options, reactor, pump.now)
         self.connections: set[BrokerConnection] = set()
         self.low_water = LowWater(reactor)
+        self.needs_tls = bool(broker.options.tls_required)
         self.tls: TlsSettings | None = None
         """What connections turn to TLS with; None without a certificate."""
         keep_chunks_on_the_heap()
