@@ -289,6 +289,13 @@ class Options:
         "bytes kept of commands and requests that have come in part, over all connections; 0 for any number",
         limit=NOT_NEGATIVE,
     )
+    max_idle_commands: int = option(
+        INTEGER,
+        10_000,
+        "commands without effect (NOP, RDY, failed FIN) in a row after which a client is slowed, and after twice as "
+        "many disconnected; 0 for any number",
+        limit=NOT_NEGATIVE,
+    )
     magic_timeout: float = option(
         DURATION, 10.0, "time a TCP client has to say which protocol it speaks; 0 for any", limit=NOT_NEGATIVE
     )

@@ -122,6 +122,7 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "max-connections",
         "max-connections-per-address",
         "max-unfinished-size",
+        "max-idle-commands",
         "magic-timeout",
         "http-header-timeout",
         "http-idle-timeout",

@@ -59,7 +59,7 @@ class LookupApi:
     def __init__(self, registrations: Registrations, turns: PlainTurns, needs: str = FREE) -> None:
         self._registrations = registrations
         self._turns = turns
-        self._slices = Slices(turns)
+        self._slices = Slices(turns.reactor, turns.now)
         self._needs = needs
 
     def routes(self) -> list[Route]:

@@ -49,7 +49,7 @@ class SnapshotFile:
         self._aside = os.path.join(directory, ASIDE)
         self._registrations = registrations
         self._turns = turns
-        self._slices = Slices(turns)
+        self._slices = Slices(turns.reactor, turns.now)
         self._files = files or Files()
         self._is_changed = False
         self._is_busy = False

@@ -229,7 +229,7 @@ class NsqdFactory(Factory):
         self.context = context
         self.options = options
         self.turns = turns
-        self.slices = Slices(turns)
+        self.slices = Slices(turns.reactor, turns.now)
         self.limits = limits
         self.connections: set[NsqdConnection] = set()
         self.next_peer_id = count().__next__

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from nsqtw.net.gate import Gate, GateOptions
 from nsqtw.net.open_files import Descriptors
 from nsqtw.net.rounds import Rounds, RoundsOptions
+from nsqtw.net.slices import Slices
 from nsqtw.net.turned_away import TurnedAway
 from nsqtw.net.unfinished import Unfinished
 
@@ -21,9 +22,9 @@ class LimitOptions(GateOptions, RoundsOptions, Protocol):
 
 class Limits:
     """
-    Connections that may come in (`gate`), how long they may take (`rounds`), what they may keep (`unfinished`), and who
-    was over a limit (`turned_away`). `now` is the clock of it all. Descriptors are counted where `descriptors` are
-    given.
+    Connections that may come in (`gate`), how long they may take (`rounds`), what they may keep (`unfinished`), their
+    part of each turn for work that does not fit into one (`slices`), and who was over a limit (`turned_away`). `now` is
+    the clock of it all. Descriptors are counted where `descriptors` are given.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Limits:
         self.options = options
         self.turned_away = TurnedAway(now)
         self.gate = Gate(options, self.turned_away, descriptors)
+        self.slices = Slices(reactor, now)
         self.rounds = Rounds(reactor, options, now)
         self.unfinished = Unfinished(options.max_unfinished_size)
 

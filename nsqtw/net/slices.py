@@ -8,11 +8,10 @@ the end of a large one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from twisted.logger import Logger
-
-from nsqtw.net.turns import Turns
 
 SLICE_SECONDS = 0.01
 
@@ -20,20 +19,21 @@ _log = Logger()
 
 
 class Slices:
-    """The work of one edge."""
+    """The work of one edge, or of several. `now` is a clock in seconds."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, reactor: Any, now: Callable[[], float]) -> None:
+        self._reactor = reactor
+        self._now = now
         self._work: deque[Iterator[None]] = deque()
 
     def add(self, pieces: Iterator[None]) -> None:
         """Go through these in later turns; what each does is its own matter."""
         if not self._work:
-            self._turns.reactor.callLater(0, self._go_on)
+            self._reactor.callLater(0, self._go_on)
         self._work.append(pieces)
 
     def _go_on(self) -> None:
-        until = self._turns.now() + SLICE_SECONDS
+        until = self._now() + SLICE_SECONDS
         while self._work:
             pieces = self._work.popleft()
             try:
@@ -42,6 +42,6 @@ class Slices:
                     break
             except Exception:  # one work fails, and not the others
                 _log.failure("what was done in pieces failed")
-            if self._work and self._turns.now() >= until:
-                self._turns.reactor.callLater(0, self._go_on)
+            if self._work and self._now() >= until:
+                self._reactor.callLater(0, self._go_on)
                 return

@@ -3,7 +3,8 @@ TCP (and unix socket) connections: the first four bytes choose the protocol, eve
 
 An upgrade that the session asks for (nsqtw.upgrades) is done here: TLS becomes the transport, and a compression stands
 between that and the session. A compressed chunk is given to the session in pieces, each when it wants data, TURN_BYTES
-of them in a turn.
+of them in a turn. A session carries out so many commands of a chunk at once; the rest follows in steps, in turn with
+those of other connections (nsqtw.net.slices).
 
 Back-pressure runs both ways. When the transport has enough to write the session is told to deliver nothing; when
 the session does not want data the transport is not read from. Where it wants so many bytes at least, the kernel waits
@@ -19,6 +20,7 @@ This module is hot, once per chunk and turn.
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,6 +99,8 @@ class BrokerConnection(Noted):
         """Whether the compression has, or may have, something for the session."""
         self._has_ended = False
         """Whether the peer sends no more, which the session is told after what is held."""
+        self._is_stepping = False
+        """True while the session is called in steps for commands that it is behind with."""
         self._end: Any = None
         self._began = 0.0
         self._stall = Stall()
@@ -151,7 +155,7 @@ class BrokerConnection(Noted):
         if self._session is None:
             self._log_no_magic("unexpected EOF" if self._magic else "EOF")
             self.disconnect()
-        elif self._holds_data:
+        elif self._holds_data or self._session.is_behind:
             self._has_ended = True
         else:
             self._session.receive_end(self._pump.now())
@@ -216,6 +220,8 @@ class BrokerConnection(Noted):
         if out:
             self._write(out[0] if len(out) == 1 else b"".join(out))
         if session.closing:
+            if session.refused and self._end is None:
+                self._limits.turned_away.note(session.refused, self._remote)
             self.disconnect()
         elif self._holds_data and self._compression is not None:
             self._decompress(session, self._compression)
@@ -361,6 +367,22 @@ class BrokerConnection(Noted):
         self._reading = 0
         self.transport.begin(below)
 
+    def _steps(self, session: Session) -> Iterator[None]:
+        """Let the session carry out the commands that it is behind with, some at each step."""
+        while self._session is session and session.is_behind and not self._is_ignored:
+            try:
+                session.receive_data(b"", self._pump.now())
+            except Exception:  # of a plugin's session; where the reactor calls, it ends the connection, too
+                _log.failure("a connection failed to carry out commands")
+                self.abort()
+                return
+            self._pump.changed(self)
+            yield
+        self._is_stepping = False
+        if self._has_ended and not self._holds_data and self._session is session:
+            session.receive_end(self._pump.now())
+            self._pump.changed(self)
+
     def _decompress(self, session: Session, compression: Compression) -> None:
         """Give the session what was read, as long as it wants data and this turn has room for it."""
         self._holds_data = True
@@ -425,6 +447,9 @@ class BrokerConnection(Noted):
         wants: int = 0 if self._holds_data else session.wants_data
         if wants > 1 and (not self._is_plain or self._compression is not None):
             wants = 1
+        if not wants and session.is_behind and not self._is_stepping:
+            self._is_stepping = True
+            self._limits.slices.add(self._steps(session))
         if wants == self._reading:
             return
         if not wants:

@@ -18,6 +18,8 @@ from nsqtw.upgrades import Upgrade
 
 MOST_BYTES: Final = 64 * 1024
 """Worth a read in any case: half of what a socket holds at first."""
+STEP_BYTES: Final = 16 * 1024
+"""Bytes that a session of another class is given at once."""
 
 
 class Session(Due):
@@ -46,16 +48,36 @@ class Session(Due):
     def resume_delivery(self, now: float) -> None:
         raise NotImplementedError
 
+    @property
+    def is_behind(self) -> bool:
+        """
+        True while the session keeps commands that it carries out only when `receive_data` is called again, with no
+        bytes: it has done enough for one step, and other connections have their turn first.
+        """
+        raise NotImplementedError
+
+    @property
+    def refused(self) -> str:
+        """The name of the option whose limit ended the session, for the statistics; empty when none did."""
+        raise NotImplementedError
+
     def connection_lost(self, now: float) -> None:
         raise NotImplementedError
 
 
 class Foreign(Session):
-    """A session of another class."""
+    """
+    A session of another class. Its commands are not known here, so it gets STEP_BYTES of what was read at once, and the
+    next ones when `receive_data` is called again.
+    """
 
     def __init__(self, session: IProtocol) -> None:
         super().__init__()
         self._session = session
+        self._unread = b""
+        self._offset = 0
+        self._has_ended = False
+        """True if the peer sends no more, which the session is told after what is unread."""
 
     @property
     def closing(self) -> bool:
@@ -64,15 +86,37 @@ class Foreign(Session):
     @property
     def wants_data(self) -> int:
         wants = self._session.wants_data
-        if not wants:
+        if not wants or self._unread:
             return 0
         return min(wants, MOST_BYTES) if isinstance(wants, int) and wants > 1 else 1
 
+    @property
+    def is_behind(self) -> bool:
+        return bool(self._unread and self._session.wants_data and not self._session.closing)
+
+    @property
+    def refused(self) -> str:
+        return ""
+
     def receive_data(self, chunk: bytes, now: float) -> None:
-        self._session.receive_data(chunk, now)
+        if not self._unread and len(chunk) <= STEP_BYTES:
+            self._session.receive_data(chunk, now)
+            return
+        if chunk:
+            self._unread, self._offset = self._unread[self._offset :] + chunk, 0
+        piece = self._unread[self._offset : self._offset + STEP_BYTES]
+        self._offset += len(piece)
+        if self._offset == len(self._unread):
+            self._unread, self._offset = b"", 0
+        self._session.receive_data(piece, now)
+        if self._has_ended and not self._unread:
+            self._session.receive_end(now)
 
     def receive_end(self, now: float) -> None:
-        self._session.receive_end(now)
+        if self._unread:
+            self._has_ended = True
+        else:
+            self._session.receive_end(now)
 
     def data_to_send(self) -> list[bytes | Upgrade]:
         return self._session.data_to_send()
@@ -84,6 +128,7 @@ class Foreign(Session):
         self._session.resume_delivery(now)
 
     def connection_lost(self, now: float) -> None:
+        self._unread = b""
         self._session.connection_lost(now)
 
 

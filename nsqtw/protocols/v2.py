@@ -40,6 +40,7 @@ from nsqtw.errors import BackendError, CapReached, ClientError, Exiting, LineToo
 from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.option_values import DEBUG
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
+from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
 from nsqtw.protocols.parameters import hidden, text_of
 from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.session import Session
@@ -56,6 +57,10 @@ from nsqtw.upgrades import Upgrade
 INIT, SUBSCRIBED, CLOSING = 0, 3, 4
 MAX_UNREAD_REPLIES: Final = 1000
 """Replies a client may leave unread before it is not read from either."""
+STEP_COMMANDS: Final = 256
+"""Commands that are carried out at once; the others wait until the edge calls `receive_data` again."""
+FAILURE_COST: Final = 4
+"""An error that does not end the session, which is also a line in the log, costs as much as so many commands more."""
 
 
 class V2Session(Session):
@@ -78,9 +83,15 @@ class V2Session(Session):
         self._replies = Replies(changed, self._end)
         self._ending = False
         self._is_waiting = False
-        """For a birth, or for what the client may do: until then no command is looked at."""
+        """For a birth, for what the client may do, or for the next step: until then no command is looked at."""
         self._rests = False
-        """No further command is looked at in this turn, for it has had enough births."""
+        """No further command is looked at in this turn, for it has had enough births, or before `_rest_until`."""
+        self._rest_until = 0.0
+        self._is_behind = False
+        """True while it waits for the next step."""
+        self._spent = 0
+        """What commands cost beyond the one that each counts as, since a step ended for it."""
+        self._idle = IdleCommands(broker.options.max_idle_commands, self._count_effects)
         self.flying_count = 0
         """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._stalled = False
@@ -123,7 +134,10 @@ class V2Session(Session):
             if self._has_no_heartbeat:
                 self._await_rest(now)
             self._replies.are_awaited = True
-            self._codec.feed(chunk)
+            if chunk:
+                self._codec.feed(chunk)
+            elif self._is_behind:
+                self._is_behind = self._is_waiting = False
             self._is_traced = self._codec.checks_each = self._options.log_level <= DEBUG
             subscriber = self._subscriber
             had = 0 if subscriber is None else subscriber.consumer.in_flight.count
@@ -144,6 +158,14 @@ class V2Session(Session):
             self._refuse(error)
         self._end()
         self._codec.forget()
+
+    @property
+    def is_behind(self) -> bool:
+        return self._is_behind
+
+    @property
+    def refused(self) -> str:
+        return OPTION if self._idle.is_exceeded else ""
 
     def data_to_send(self) -> list[bytes | Upgrade]:
         out = self._replies.take()
@@ -169,6 +191,7 @@ class V2Session(Session):
 
     def connection_lost(self, now: float) -> None:
         self._ending = True
+        self._is_behind = False
         self._replies.forget()
         self._codec.forget()
         self.due_at = 0.0  # nothing it is still on the agenda for concerns it
@@ -185,8 +208,8 @@ class V2Session(Session):
     # -- time
 
     def fall_due(self, now: float) -> float | None:
-        """Heartbeats, a client that is silent for too long, and commands that waited for a birth."""
-        if self._rests:
+        """Heartbeats, a client that is silent for too long, and commands that waited for a birth or for a rest."""
+        if self._rests and now >= self._rest_until:
             self._rests = self._is_waiting = False
             self._changed()
         if not self._is_waiting:
@@ -204,6 +227,8 @@ class V2Session(Session):
                 self._replies.pass_by(HEARTBEAT)
             self._next_heartbeat = now + self._beat
         next_due = min(self._next_heartbeat, self._half.deadline(self._last_command))
+        if self._rests and self._rest_until > now:
+            next_due = min(next_due, self._rest_until)
         return next_due if next_due < inf else None
 
     def _await_rest(self, now: float) -> None:
@@ -231,6 +256,9 @@ class V2Session(Session):
         """Answer with an error, in `place` or behind all replies; after a fatal one the session ends."""
         if error.fatal:
             self._end()
+        else:
+            self._spent += FAILURE_COST
+            self._note_idle(self._last_command)
         (place or self._replies.owe()).fill(self.error_frame(error), is_last=error.fatal)
 
     def _wait(self) -> None:
@@ -245,6 +273,7 @@ class V2Session(Session):
     def _end(self) -> None:
         """Nothing more is read, done or delivered; what is owed is still written."""
         self._ending = True
+        self._is_behind = False
         if self._subscriber is not None:
             self._subscriber.consumer.stalled = True
         self._changed()
@@ -252,11 +281,14 @@ class V2Session(Session):
     # -- commands
 
     def _run_commands(self, now: float) -> None:
+        """Carry out what has come, STEP_COMMANDS of it at most; then `is_behind` says that some may be left."""
         try:
             if self._badge is not None and (parked := self._badge.take_parked()) is not None and not self._ending:
                 verb, params, payload = parked
                 _COMMANDS[verb][1](self, verb, params, payload, now)
-            while not (self._ending or self._is_waiting):
+            for _ in range(STEP_COMMANDS):
+                if self._ending or self._is_waiting:
+                    return
                 command = self._codec.next_command()
                 if command is None:
                     return
@@ -271,6 +303,12 @@ class V2Session(Session):
                 if self._state not in states:
                     raise self._wrong_state(verb)
                 handler(self, verb, params, payload, now)
+                if self._spent >= STEP_COMMANDS:
+                    self._spent = 0
+                    break
+            if not (self._ending or self._is_waiting):
+                self._is_behind = self._is_waiting = True
+                self._changed()
         except ClientError as error:
             self._refuse(error)
         except LineTooLong:
@@ -359,6 +397,8 @@ class V2Session(Session):
     def _on_message(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """RDY, FIN, a run of them, REQ, or TOUCH."""
         assert self._subscriber is not None, "the table lets only subscribed sessions here"
+        if verb == b"RDY":
+            self._note_idle(now)
         ABOUT_MESSAGES[verb](self._subscriber, verb, params, payload, now)
 
     def _on_cls(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
@@ -369,11 +409,24 @@ class V2Session(Session):
 
     def _on_nop(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """A sign of life."""
+        self._note_idle(now)
 
     def _on_unknown(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         raise ClientError("E_INVALID", f"invalid command {text_of(verb)}", logged=f"invalid command {hidden(verb)}")
 
     # -- inside
+
+    def _note_idle(self, now: float) -> None:
+        """Count a command without effect, and rest after too many of them. ClientError."""
+        if self._idle.note(now):
+            self._rests = self._is_waiting = True
+            self._rest_until = now + REST_SECONDS
+            self._broker.agenda.at(self._rest_until, self)
+
+    def _count_effects(self) -> int:
+        """Return how many messages of the client were published, finished or requeued."""
+        client = self.client
+        return client.finish_count + client.requeue_count + sum(self.published.by_topic().values())
 
     def _entry(self, verb: bytes) -> _Entry:
         return _TLS_FIRST.get(verb, _REFUSED) if self._needs_tls else _COMMANDS.get(verb, _UNKNOWN)
@@ -404,6 +457,7 @@ class V2Session(Session):
             raise ClientError(f"E_{command}_FAILED", f"{command} failed {error}") from None
         if self._broker.caps.is_full:
             self._rests = self._is_waiting = True
+            self._rest_until = self._last_command
             self._broker.agenda.at(self._last_command, self)
         return topic
 

@@ -53,6 +53,8 @@ _FIN_HEAD_BYTES: Final = len(b"FIN ")
 _FIN_BYTES: Final = ID_BYTES + len(_BETWEEN_FINS)
 # How many FINs are looked at together: more and more, so that a single one among other commands costs little.
 _FIRST_WINDOW: Final = 8
+_LAST_WINDOW: Final = 128
+"""A run that is not in order ends after this many: each of its FINs may fail, which costs as much as a command."""
 _MOST_USED_BYTES: Final = 16384
 """Bytes that were taken and may stay in the buffer while a body is waited for: dropping them copies the others."""
 
@@ -269,7 +271,7 @@ class V2Codec:
             if plain:  # between the ids of plain FINs there is nothing but this: a third of the cost of slicing each
                 ids += run[len(b"FIN ") : plain * _FIN_BYTES - 1].split(_BETWEEN_FINS)
             self._offset += plain * _FIN_BYTES
-            if plain < window:
+            if plain < window or window >= _LAST_WINDOW:
                 return ids
             window *= 4
 

@@ -142,6 +142,7 @@ def test_a_large_one_lets_others_in_between_and_takes_its_time(tmp_path: Path) -
         house.create(f"t{number}")
     slow = iter(range(10**6))
     house.turns.now = lambda: next(slow) / 10  # type: ignore[method-assign]
+    house.snapshot._slices._now = house.turns.now
     house.reactor.turns = 0
     house.reactor.advance(SETTLE_SECONDS)
     assert house.reactor.turns >= 20

@@ -12,9 +12,11 @@ import signal
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from nsqtw.net.open_files import raise_limit
 from tests.net.broker_fixture import request
@@ -209,3 +211,19 @@ def _send_without_end(client: socket.socket, said: bytes, nsqd: NsqdProcess) -> 
         return False
 
     wait_until(is_over, "it is cut off")
+
+
+@pytest.mark.parametrize("deflate", [False, True])
+def test_a_client_that_only_talks_is_disconnected_and_others_are_served(deflate: bool, tmp_path: Path) -> None:
+    """A million NOPs, of which a broker carries out as many as it likes."""
+    with broker(tmp_path, "--max-idle-commands=1000") as nsqd:
+        with nsqd.client() as talker, nsqd.client() as publisher:
+            if deflate:
+                talker.upgrade(deflate=True)
+            with suppress(ConnectionError):
+                talker.send(b"NOP\n" * 1_000_000)
+            publisher.pub("t", b"x")
+            assert nsqd.http("GET", "/ping").status == 200
+            wait_until(lambda: limits(nsqd)["over"] == {"max-idle-commands": 1}, "it is disconnected")
+            publisher.pub("t", b"x")
+        nsqd.stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nsqtw.net.slices import SLICE_SECONDS, Slices
-from nsqtw.net.turns import PlainTurns
 
 
 class Office:
@@ -14,9 +13,7 @@ class Office:
     def __init__(self) -> None:
         self.now = 0.0
         self.later: list[Callable[[], None]] = []
-        turns = PlainTurns(self)
-        turns.now = lambda: self.now  # type: ignore[method-assign]
-        self.slices = Slices(turns)
+        self.slices = Slices(self, lambda: self.now)
         self.done: list[str] = []
 
     def callLater(self, seconds: float, work: Callable[[], None]) -> None:

@@ -190,6 +190,10 @@ class Peer:
     def exchange(self) -> bool:
         """Give the session what is on the wire. Returns whether there was something."""
         moved = False
+        if self.connected and self.session.is_behind:
+            self.session.receive_data(b"", self._stage.now)
+            self._changed = moved = True
+            self._is_read_from = self.session.wants_data
         while self.connected and self._is_read_from and self._wire:
             self.session.receive_data(self._wire.popleft(), self._stage.now)
             self._changed = True

@@ -18,13 +18,21 @@ from tests.protocols.feeding import FIN, ID, Generous, Limits, accept, drain
 
 def test_a_run_of_fins_is_one_command() -> None:
     codec = V2Codec(Limits, accept)
-    codec.feed(FIN * 1000 + b"NOP\n" + FIN * 5 + FIN[:7])
-    assert codec.next_command() == (b"FIN", (), [ID] * 1000)
+    codec.feed(FIN * 100 + b"NOP\n" + FIN * 5 + FIN[:7])
+    assert codec.next_command() == (b"FIN", (), [ID] * 100)
     assert codec.next_command() == (b"NOP", [], [])
     assert codec.next_command() == (b"FIN", (), [ID] * 5)
     assert codec.next_command() is None
     codec.feed(FIN[7:] + FIN)
     assert codec.next_command() == (b"FIN", (), [ID] * 2)
+
+
+def test_a_run_of_fins_that_may_fail_is_not_a_long_one() -> None:
+    codec = V2Codec(Limits, accept)
+    codec.feed(FIN * 1000)
+    runs = [len(payload) for _, _, payload in iter(codec.next_command, None)]
+    assert sum(runs) == 1000
+    assert max(runs) <= 8 + 32 + 128
 
 
 def ids(*numbers: int) -> list[bytes]:
