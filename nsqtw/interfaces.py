@@ -200,10 +200,12 @@ class ICountedQueue(Interface):
     What an IBackendQueue may provide besides: it can tell that messages are missing, though gaps are normal.
     """
 
-    def check(start: int, expected: int) -> None:
+    def check(start: int, expected: int) -> bool | None:
         """
         Called once after the queue was opened: no channel wants what is below `start`, and from there on there should
-        be at least `expected` messages. Report what is missing. BackendError when the medium fails.
+        be at least `expected` messages. Report what is missing. Return True if messages are stored that were never
+        counted, such as those of a refused publish: the broker then counts the messages anew. BackendError when the
+        medium fails.
         """
 
 

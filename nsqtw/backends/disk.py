@@ -251,10 +251,10 @@ class DiskQueue:
         """IBackendQueue API"""
         return self._reader.read(start, limit)
 
-    def check(self, start: int, expected: int) -> None:
+    def check(self, start: int, expected: int) -> bool:
         """ICountedQueue API"""
         try:
-            report_holes(self.log, start, expected)
+            return report_holes(self.log, start, expected)
         except OSError as error:
             raise backend_error(error, f"check of topic {self.log.topic}") from error
 

@@ -17,28 +17,41 @@ from nsqtw.backends.disk_log import Log
 from nsqtw.backends.disk_scan import Scan
 
 
-def report_holes(log: Log, below: int, expected: int) -> None:
+def report_holes(log: Log, below: int, expected: int) -> bool:
     """
-    Report the messages from `below` on that are in no file. At least `expected` should be there. OSError.
+    Report the messages from `below` on that are in no file. At least `expected` should be there. Returns whether a file
+    has more messages than the header of the next one counts: those of a commit that failed and could not be undone.
+    OSError.
     """
     snapshot = log.snapshot()
     log_files = snapshot.log_files[snapshot.number_of(below) :]
     if not log_files:
-        return
+        return False
+    uncounted = _report_between(log, log_files)
     first = log_files[0]
     if below < first.first:
         before = _put_total_before(log, first) if _counts_are_right(log, snapshot.log_files[-1]) else None
-        missing = 0 if before is None else expected - (log.put_total - before)
+        missing = 0 if before is None else expected - uncounted - (log.put_total - before)
         if missing > 0:
             why = f"some of them are in none of its files, the first of which is {first.path}: {_messages(missing)}"
             log.report(log.topic, log.directory, below, log.end - 1, why)
+    return uncounted > 0
+
+
+def _report_between(log: Log, log_files: list[LogFile]) -> int:
+    """Report what is missing between neighbours. How many messages are in them and in no header's count."""
+    uncounted = 0
     for file, after in pairwise(log_files):
         ended = _end_of(log, file, after.first)
         began = _put_total_before(log, after)
-        if ended is not None and began is not None and began > ended[1]:
+        if ended is None or began is None:
+            continue
+        uncounted += max(0, ended[1] - began)
+        if began > ended[1]:
             # Where the file before goes on to this one something was taken out of its middle, by a repair.
             missing_from = ended[0] if ended[0] < after.first else file.first
             _report(log, after, missing_from, began - ended[1], "a file, or a part of the one before, is missing")
+    return uncounted
 
 
 def _report(log: Log, file: LogFile, first: int, count: int, why: str) -> None:

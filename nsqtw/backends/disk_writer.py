@@ -4,7 +4,8 @@ back. Between them the backend may sync.
 
 What belongs to one file is one gathered write. After a failed write the file is cut back to its last good end,
 which works on a full disk too; when even that fails, or after a failed fsync, the file is sealed: it keeps what
-readers saw of it, and the next commit opens a new one.
+readers saw of it, and the next commit opens a new one. A sealed file is cut back as well, but nothing depends on that:
+a restart may find the refused messages in it.
 
 A file that grows large is given space ahead, an eighth of what it has: a write that has to find space for each of its
 pages takes 26 us for 100 KB, one that has it takes 19. The end of the file stays where it is, so nobody sees that. What
@@ -136,8 +137,9 @@ class LogWriter:
                 if growth.is_new:
                     removed = True
                     self._remove(growth.file)
-                elif not growth.file.sealed:
-                    cut.append(growth.file)
+                else:
+                    if not growth.file.sealed:
+                        cut.append(growth.file)
                     self._cut(growth.file, growth.file.size)
             except OSError:
                 # What comes next must stand behind what is left here.

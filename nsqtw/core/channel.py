@@ -265,7 +265,7 @@ class Channel(Due):
 
     def wake(self) -> None:
         """Something changed: serve at the end of this turn, if there is anything to be had."""
-        if not self.topic.is_hungry(self) or self.position.depth > 0:
+        if not self.topic.is_hungry(self) or self.position.available > 0:
             self.topic.broker.to_serve[self] = None
 
     def serve(self, now: float) -> bool:
@@ -280,13 +280,13 @@ class Channel(Due):
         for consumer in ready:
             consumer.allowance = SEGMENT_BYTES
         try:
-            available = self.position.depth
+            available = self.position.available
             while ready and available > 0:
                 share = -(-available // len(ready))
                 given = 0
                 for consumer in ready:
                     given += self._give(consumer, min(share, consumer.room), now)
-                available = self.position.depth
+                available = self.position.available
                 if not given:
                     break
                 ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]

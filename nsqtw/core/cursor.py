@@ -12,7 +12,10 @@ queue when they fall due, or, when that has a page of them, as they are asked fo
 
 Depth is counted, not subtracted from sequences, which have gaps: `taken_total` are the messages this cursor will not
 cut any more, of the topic's `released_total`. Deferred ones count as taken when they are released, and dropped
-ones when they are dropped.
+ones when they are dropped. Counts are for statistics. They can be wrong, because the log may hold messages that were
+never counted (a publish that was refused after its write) and lose messages that were. Delivery goes by sequences
+alone: everything from `next` to `released` is handed out (`available`), and a cursor that has reached `released`
+corrects its count.
 
 Deferred messages that are released ahead of `next` have held rows, so the log's records of them are passed over. A
 channel that was moved has no rows beyond the place it was moved to: below `_replays`, which is where `released` stood
@@ -67,7 +70,11 @@ class Cursor:
 
     @property
     def depth(self) -> int:
-        return self._topic.released_total - self.taken_total + len(self._requeued) + self._held.due_behind_count
+        return max(0, self._topic.released_total - self.taken_total) + self._ready_again
+
+    @property
+    def available(self) -> int:
+        return max(self.depth, int(self.next < self._topic.released))
 
     @property
     def backend_depth(self) -> int:
@@ -94,7 +101,7 @@ class Cursor:
 
     @property
     def is_being_saved(self) -> bool:
-        return self._held.is_blocked and not self._requeued and self.taken_total == self._topic.released_total
+        return self._held.is_blocked and not self._requeued and self.next >= self._topic.released
 
     @property
     def _ready_again(self) -> int:
@@ -151,7 +158,7 @@ class Cursor:
 
     def advance(self, count: int) -> None:
         self.next += count
-        self.taken_total += count
+        self.taken_total = min(self.taken_total + count, self._topic.released_total)
         if self._ahead and self._ahead[-1].end <= self.next:
             self._ahead.pop()  # a cursor that has nothing to do keeps no segment in memory
         self._touch()
@@ -263,7 +270,8 @@ class Cursor:
 
     def changes(self, name: str, first_deliveries: list[int]) -> SavedCursor:
         """What changed since the last call, to be saved."""
-        saved = SavedCursor(name, next=self.next, taken_total=self.taken_total)
+        taken_total = min(self.taken_total, self._topic.released_total)
+        saved = SavedCursor(name, next=self.next, taken_total=taken_total)
         saved.first_deliveries = first_deliveries
         saved.replays = self._replays if self.next < self._replays else 0
         self._held.changes(saved)

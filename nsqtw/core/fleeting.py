@@ -42,6 +42,10 @@ class Fleeting:
         return self._unread_count + len(self._again)
 
     @property
+    def available(self) -> int:
+        return self.depth
+
+    @property
     def deferred_count(self) -> int:
         return len(self._deferred)
 

@@ -31,6 +31,13 @@ class Position(Protocol):
         """Messages that could be delivered now."""
 
     @property
+    def available(self) -> int:
+        """
+        At least 1 while something may be there to deliver, else 0; `depth` where that is more. Delivery goes by this:
+        it depends on sequences, while `depth` is counted.
+        """
+
+    @property
     def backend_depth(self) -> int:
         """How many of them nsqd would have on disk (nsqd specification 2.5)."""
 

@@ -63,8 +63,8 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
         mend(state, log, broker.positions)
         if saved_end > log.end and owed > _owed(state):
             _tell_loss(broker, name, log, saved_end, owed - _owed(state))
-        elif name in known and ICountedQueue.providedBy(log.queue):
-            log.queue.check(_start(state), owed)
+        elif name in known and ICountedQueue.providedBy(log.queue) and log.queue.check(_start(state), owed):
+            _count_again(state, log, broker.positions)
         _count_beyond(state, log, broker.options)
         if not broker.options.keep_deferred:
             _forget_delays(state)
@@ -179,7 +179,10 @@ def _forget_delays(state: SavedTopic) -> None:
 
 
 def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
-    """The log ends before the end that was saved: what is gone is not counted, and nobody waits for it."""
+    """
+    Take the counts from the log, up to the end that was saved. Where the log ends before that, what is gone is not
+    counted, and nobody waits for it.
+    """
     state.waiting = [waiting for waiting in state.waiting if waiting.first < log.end]
     for cursor in state.cursors:
         cursor.held_count -= positions.forget_held(state.name, cursor.name, log.end)
@@ -189,10 +192,10 @@ def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
     state.released = min(state.released, log.end)
     state.put_total = state.released_total
     sequence = min([state.released, *(cursor.next for cursor in state.cursors)])
-    while read := log.queue.read(sequence, _READ_BYTES):
+    while sequence < state.end and (read := log.queue.read(sequence, _READ_BYTES)):
         sequence = read[-1].end
         for segment in read:
-            state.put_total += max(0, segment.end - max(segment.first, state.released))
+            state.put_total += max(0, min(segment.end, state.end) - max(segment.first, state.released))
             for cursor in state.cursors:
                 stop = min(cursor.replays, state.released) if segment.delay_ms else state.released
                 cursor.taken_total -= _unread(segment, cursor.next, stop, state)

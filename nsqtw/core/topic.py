@@ -414,7 +414,7 @@ class Topic:
 
     def _release_kept(self, kept: list[Segment], now: float) -> None:
         """The topic flows again: release what it kept. Ephemeral channels get `kept`."""
-        if not self.flows or self.depth == 0:
+        if not self.flows or self.released >= self.log.end:
             return
         self._unreleased.hold_back(now)
         count = self.depth

@@ -246,6 +246,7 @@ def test_a_record_that_a_failed_commit_left_whole(path: DataPath, files: FaultyF
     """After a restart it may be there; the one that took its place in the next file is there once."""
     path.commit(make_segment(0), durable=True)
     files.fail("sync", errno.EIO)
+    files.fail("truncate", errno.EIO)
     path.commit(make_segment(1), durable=True)
     assert path.commit(make_segment(1, 1, size=20), durable=True) is None
     path.reopen()
@@ -254,6 +255,29 @@ def test_a_record_that_a_failed_commit_left_whole(path: DataPath, files: FaultyF
     assert found[1][1] == make_segment(1, 1, size=20).frames
     assert path.reports == []
     assert record(make_segment(1)) in path.logs()[0].read_bytes()
+
+
+def test_a_record_whose_sync_failed_is_cut_off(path: DataPath, files: FaultyFiles) -> None:
+    path.commit(make_segment(0), durable=True)
+    files.fail("sync", errno.EIO)
+    assert path.commit(make_segment(1), durable=True) is not None
+    assert path.commit(make_segment(2), durable=True) is None
+    path.reopen()
+    assert path.sequences() == [0, 2]
+    assert path.queue.check(0, 2) is False
+
+
+def test_messages_that_no_count_knows_are_told(path: DataPath, files: FaultyFiles) -> None:
+    """The refused record stays in its file, and the next file's header does not count it."""
+    path.commit(make_segment(0), durable=True)
+    files.fail("sync", errno.EIO)
+    files.fail("truncate", errno.EIO)
+    path.commit(make_segment(1), durable=True)
+    path.commit(make_segment(2), durable=True)
+    path.reopen()
+    assert path.sequences() == [0, 1, 2]
+    assert path.queue.check(0, 2) is True
+    assert path.reports == []
 
 
 def test_a_tail_that_cannot_be_cut_at_open(path: DataPath, files: FaultyFiles) -> None:
