@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from nsqtw.net.http_answers import INTERNAL_ERROR, Answer, document, failure, text
+from nsqtw.net.http_answers import Answer, document, failure, text
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
 from nsqtw.options import BY_KEY, Options, config_value
@@ -38,7 +38,7 @@ class Configuration:
         limit = self._options.max_msg_size
         return [
             Route(b"GET", _PATH, self._show),
-            Route(b"PUT", _PATH, self._change, limit, _INVALID_SIZE, INTERNAL_ERROR),
+            Route(b"PUT", _PATH, self._change, limit, _INVALID_SIZE),
         ]
 
     def _show(self, request: HttpRequest) -> Answer:

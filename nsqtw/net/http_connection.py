@@ -14,6 +14,9 @@ twisted.web's HTTP connection, where NSQ's clients expect another behaviour.
   who may ask what: trailers that are no header fields, other transfer codings, chunks in HTTP/1.0 or behind bare LFs.
   A request whose lines end with a bare LF is the last one of its connection.
 - The next request waits until the client has read most of the answers before it.
+- Requests that came together, and chunks of a body, are read a piece at a time, for STEP_SECONDS in a turn; other
+  connections follow, in turn with them (nsqtw.net.slices). Meanwhile the connection is not read from.
+- The head of a request has at most MAX_HEAD_BYTES.
 - A whole request whose head was read before is served without reading it again (http_heads).
 
 Twisted tells the request line only once the body is there, so `_command`, `_path` and `_version` are read here;
@@ -22,12 +25,13 @@ and `_respondToBadRequestAndDisconnect` is the only door to what is answered to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.protocol import connectionDone
+from twisted.logger import Logger
 from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel, _ChunkedTransferDecoder, _MalformedChunkedDataError
@@ -53,8 +57,17 @@ _HEAD_END = 2 * _LINE_END
 _LENGTH_FIELDS = frozenset((b"Content-Length", b"Transfer-Encoding"))
 _LONGEST_LENGTH = 256
 """Bytes of a field that says how long the body is."""
-_LONGEST_HEAD = 1024 * 1024 + 4096
+MAX_HEAD_BYTES = 128 * 1024
+"""Of the request line and all header fields; a credential alone may have 64 KiB."""
 _MOST_FIELDS = 5000
+PIECE_BYTES = 4096
+"""Bytes of lines and of small chunks that are read at once. Of a body, or chunk, of known length all that came is."""
+STEP_PIECES = 64
+"""Pieces, each of one request at most, that are read before other connections have their turn, """
+STEP_SECONDS = 0.002
+"""or fewer, in so much time."""
+
+_log = Logger()
 
 
 @implementer(IHalfCloseableProtocol)
@@ -63,7 +76,7 @@ class HttpConnection(HTTPChannel):
 
     factory: HttpFactory
     requestFactory = HttpRequest  # type: ignore[assignment]
-    MAX_LENGTH = totalHeadersSize = maxHeaders = _LONGEST_HEAD
+    MAX_LENGTH = totalHeadersSize = maxHeaders = MAX_HEAD_BYTES
     transport: Any
     peer_is_done = False
     """Whether the client sends no more. It may still read, or be gone."""
@@ -84,6 +97,13 @@ class HttpConnection(HTTPChannel):
     """Whether nothing has come since the end of the last request: then a whole one may be taken as it is."""
     _head = b""
     """The head that is being read, if it came as a whole."""
+    _unread = b""
+    """What was received and is not read yet, from `_offset` on; empty when all of it is."""
+    _offset = 0
+    _is_reading = False
+    """True during a step of reading it."""
+    _is_behind = False
+    """True while further steps follow."""
     _send_some: Callable[[bytes], int] | None = None
     """The socket's own, as long as nothing waits to be written before what it is given."""
 
@@ -100,16 +120,16 @@ class HttpConnection(HTTPChannel):
                 self._handlingRequest, self.line_mode = True, 0
                 request.repeat(*known)
                 return
-            data = self._read_head(data)
-        if self.line_mode:
-            end = data.find(b"\n")
-            if end >= 0 and (data[end - 1 : end] or self._buffer[-1:]) != b"\r":
-                self.delimiter = b"\n"
-                self._has_bare_lines = True
-                self.lineReceived = self._bare_line_received  # type: ignore[method-assign]
-        LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]
+        if self._unread:
+            self._unread, self._offset = self._unread[self._offset :] + data, 0
+        else:
+            self._unread = data
+            self._read_some()
+        if self._unread and len(self._unread) - self._offset > self._optimisticEagerReadSize:
+            self._networkProducer.pauseProducing()
         requests = self.requests
-        if self._holds or len(self._buffer) > SMALL_BYTES or (requests and not requests[-1].is_complete):
+        kept = len(self._buffer) + len(self._unread)
+        if self._holds or kept > SMALL_BYTES or (requests and not requests[-1].is_complete):
             self._weigh()
 
     def connectionMade(self) -> None:
@@ -130,17 +150,16 @@ class HttpConnection(HTTPChannel):
         self.factory.connections.discard(self)
         limits.unfinished.drop(self)
         limits.gate.leave(self.address)
+        self._drop_unread()
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
     def readConnectionLost(self) -> None:
         self.peer_is_done = True
         request = self._last_request()
-        if request is not None and request.awaits_body:
-            self._break_off(request)
-        elif request is not None and request.is_stream:
+        if request is not None and request.is_stream:
             self.abort()  # there is no other sign that nobody reads any more
-        else:
-            self._leave_when_done()
+        elif not self._unread:
+            self._end_input()
 
     def writeConnectionLost(self) -> None:
         """Only we end the writing side, and then the whole connection."""
@@ -151,6 +170,8 @@ class HttpConnection(HTTPChannel):
 
     def resumeProducing(self) -> None:
         super().resumeProducing()  # type: ignore[no-untyped-call]
+        if self._unread:
+            self._networkProducer.pauseProducing()
         request, self._done_and_unread = self._done_and_unread, None
         if request is not None:
             self.requestDone(request)
@@ -171,7 +192,7 @@ class HttpConnection(HTTPChannel):
         """End between two requests."""
         self._is_over = True
         self.persistent = False
-        self.dataReceived = _ignore  # type: ignore[method-assign]
+        self._read_no_more()
         self.loseConnection()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
@@ -192,7 +213,7 @@ class HttpConnection(HTTPChannel):
         if request is not None:
             request.forget()
             self._end(request, answer)
-        elif self._buffer:
+        elif self._buffer or self._unread:
             self._buffer = b""
             self._end(None, answer)
         else:
@@ -207,7 +228,7 @@ class HttpConnection(HTTPChannel):
     def stage(self) -> tuple[int, int]:
         """What is waited for, and how many requests were served before."""
         request = self._last_request()
-        if self._is_over or (request is not None and (request.is_complete or request.is_held)):
+        if self._is_over or self._unread or (request is not None and (request.is_complete or request.is_held)):
             part = ANSWER
         elif self.line_mode:
             part = HEAD if request is not None or self._buffer or not self._served_count else IDLE
@@ -258,10 +279,20 @@ class HttpConnection(HTTPChannel):
 
     def go_on(self) -> None:
         """Read again."""
-        if not self._waitingForTransport:
+        if not (self._waitingForTransport or self._unread):
             self._networkProducer.resumeProducing()
 
     # -- from HTTPChannel
+
+    def rawDataReceived(self, data: bytes) -> None:
+        if self._handlingRequest:
+            self._offset -= len(data)  # it is read after the answer
+        else:
+            super().rawDataReceived(data)
+
+    def _finishRequestBody(self, data: bytes) -> None:
+        self._offset -= len(data)  # what follows the body
+        self.allContentReceived()  # type: ignore[no-untyped-call]
 
     def headerReceived(self, line: bytes) -> bool:
         found = read_field(line)
@@ -308,12 +339,17 @@ class HttpConnection(HTTPChannel):
         self._head = b""
 
     def requestDone(self, request: HttpRequest) -> None:
-        if self.persistent and not (self._dataBuffer or self._was_paused or self.peer_is_done):
-            # The usual end: nothing has come meanwhile, nothing is to be resumed. It spares a publish 1 us of 20.
+        if self._buffer:  # requests that follow, each of which may be left for another step
+            self._offset -= len(self._buffer)
+            self._buffer = b""
+        if self.persistent and not (self._was_paused or self.peer_is_done):
+            # The usual end: nothing is to be resumed. It spares a publish 1 us of 20.
             self._served_count += 1
-            self._is_between = not self._buffer
+            self._is_between = self._offset >= len(self._unread)
             self.requests.clear()
             self._handlingRequest, self.line_mode = False, 1
+            if self._unread and not self._is_reading:
+                self._read_later()
             return
         if self._is_over:
             return
@@ -322,10 +358,15 @@ class HttpConnection(HTTPChannel):
             self._networkProducer.pauseProducing()
             return
         self._served_count += 1
-        self._is_between = not self._buffer
+        self._is_between = self._offset >= len(self._unread)
         self._was_paused = False
+        if not self.persistent:
+            self._drop_unread()
         super().requestDone(request)  # type: ignore[no-untyped-call]
-        if self.peer_is_done:
+        if self._unread:
+            if not self._is_reading:
+                self._read_later()
+        elif self.peer_is_done:
             self._leave_when_done()
 
     def lineLengthExceeded(self, line: bytes) -> None:
@@ -341,6 +382,79 @@ class HttpConnection(HTTPChannel):
             self._end(request, MALFORMED)
 
     # -- inside
+
+    def _read_some(self) -> None:
+        """Read some of what was received: up to the next answer that is not known yet, for STEP_SECONDS at most."""
+        self._is_reading = True
+        until = self.factory.pump.now() + STEP_SECONDS
+        for count in range(1, STEP_PIECES + 1):
+            self._read_piece()
+            if self._offset >= len(self._unread):
+                self._drop_unread()
+            if not self._unread or self._handlingRequest:
+                break
+            if count == STEP_PIECES or self.factory.pump.now() >= until:
+                self._read_later()
+                break
+        self._is_reading = False
+
+    def _read_piece(self) -> None:
+        size = PIECE_BYTES
+        if not self.line_mode and self._transferDecoder is not None:
+            size = max(size, _bytes_left(self._transferDecoder))
+        data = self._unread[self._offset : self._offset + size]
+        self._offset += len(data)
+        if self.line_mode and not (self._buffer or self.requests):
+            data = self._read_head(data)
+        if self.line_mode:
+            end = data.find(b"\n")
+            if end >= 0 and (data[end - 1 : end] or self._buffer[-1:]) != b"\r":
+                self.delimiter = b"\n"
+                self._has_bare_lines = True
+                self.lineReceived = self._bare_line_received  # type: ignore[method-assign]
+        LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]
+
+    def _read_later(self) -> None:
+        """Read on in later turns, and receive nothing meanwhile."""
+        self._networkProducer.pauseProducing()
+        if not self._is_behind:
+            self._is_behind = True
+            self.factory.limits.slices.add(self._steps())
+
+    def _steps(self) -> Iterator[None]:
+        while self._unread and not self._handlingRequest:
+            try:
+                self._read_some()
+            except Exception:  # where the reactor calls, it ends the connection, too
+                _log.failure("reading requests of a connection failed")
+                self.abort()
+                return
+            yield
+        self._is_behind = False
+        if self._unread:
+            return  # until the request is answered
+        if self._holds:
+            self._weigh()
+        request = self._last_request()
+        if self.peer_is_done and not self._handlingRequest:
+            self._end_input()
+        elif not (self._waitingForTransport or self.transport.disconnecting or (request and request.is_held)):
+            self._networkProducer.resumeProducing()
+
+    def _drop_unread(self) -> None:
+        self._unread, self._offset = b"", 0
+
+    def _read_no_more(self) -> None:
+        self.dataReceived = _ignore  # type: ignore[method-assign]
+        self._drop_unread()
+
+    def _end_input(self) -> None:
+        """The peer sends no more, and all that it sent was read."""
+        request = self._last_request()
+        if request is not None and request.awaits_body:
+            self._break_off(request)
+        else:
+            self._leave_when_done()
 
     def _read_head(self, data: bytes) -> bytes:
         """
@@ -372,9 +486,10 @@ class HttpConnection(HTTPChannel):
     def _weigh(self) -> None:
         """Have it counted what is kept of a request that is not complete."""
         request = self._last_request()
-        held = len(self._buffer) + self._receivedHeaderSize
-        if request is not None:
-            held = 0 if request.is_complete else held + request.kept_bytes
+        held = len(self._unread) - self._offset
+        if request is None or not request.is_complete:
+            held += len(self._buffer) + self._receivedHeaderSize
+            held += 0 if request is None else request.kept_bytes
         if self._holds or held > SMALL_BYTES:
             self._holds = held > SMALL_BYTES
             self.factory.limits.unfinished.hold(self, held)
@@ -382,7 +497,7 @@ class HttpConnection(HTTPChannel):
     def _break_off(self, request: HttpRequest) -> None:
         """The body of a request is no good from here on. It is answered, and nothing follows."""
         self.persistent = False
-        self.dataReceived = _ignore  # type: ignore[method-assign]
+        self._read_no_more()
         request.break_off()
 
     def _bare_line_received(self, line: bytes) -> None:
@@ -396,7 +511,7 @@ class HttpConnection(HTTPChannel):
         """Answer, unless that is done, and close."""
         self.persistent = False
         self._is_over = True
-        self.dataReceived = _ignore  # type: ignore[method-assign]
+        self._read_no_more()
         if request is None:
             self.send(answer.encode(b"HTTP/1.1", kept=False))
         elif not request.is_answered:
@@ -418,6 +533,14 @@ class _Chunks(_ChunkedTransferDecoder):
         if len(self._trailerHeaders) > count and not is_field(self._trailerHeaders[-1]):
             raise _MalformedChunkedDataError("A trailer is no header field")
         return goes_on
+
+
+def _bytes_left(decoder: Any) -> int:
+    """Return how many bytes of a body, or of a chunk that has begun, are still to come; 0 if that is not known."""
+    if isinstance(decoder, _Chunks):
+        return decoder.length if decoder.state == "BODY" else 0
+    left: int = decoder.contentLength or 0
+    return left
 
 
 def _ignore(data: bytes) -> None:

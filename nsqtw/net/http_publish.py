@@ -22,7 +22,7 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import EXITING, INTERNAL_ERROR, OK, Answer, Refused, cap_reached, failure, text
+from nsqtw.net.http_answers import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, failure, text
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import Route
@@ -69,7 +69,7 @@ class Publishing:
                 self._publish,
                 limits.max_msg_size,
                 _MSG_TOO_BIG,
-                INTERNAL_ERROR,
+                INVALID_REQUEST,
                 logged=False,
                 needs=PUBLISH,
                 about=("topic",),
@@ -109,7 +109,7 @@ class Publishing:
         else:
             messages = text_messages(request.body, self._limits)
             if request.is_broken:
-                return INTERNAL_ERROR
+                return INVALID_REQUEST
         if not messages:
             return OK
         self._put(request, topic, messages, 0)

@@ -61,7 +61,10 @@ ON_PURPOSE = (
 At nsqd's default options: better or stricter than nsqd, see docs/compatibility.md. With --nsq-compat they have to pass.
 """
 
-SAFER = (Row("identify_json/large_document", "a body of IDENTIFY has at most 64 KiB"),)
+SAFER = (
+    Row("identify_json/large_document", "a body of IDENTIFY has at most 64 KiB"),
+    Row("http_routes/body_ends_early", "a body that is cut off is answered with 400"),
+)
 """At any options: what nsqd takes and we refuse, see docs/security.md."""
 
 

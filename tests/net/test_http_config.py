@@ -165,7 +165,7 @@ def test_the_size_of_the_value_is_checked_before_the_name(key: str) -> None:
 def test_chunks_that_are_none() -> None:
     browser = Web().connect()
     browser.send(b"PUT /config/log_level HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n")
-    assert [reply.outcome for reply in browser.read()] == [(500, "INTERNAL_ERROR")]
+    assert [reply.outcome for reply in browser.read()] == [(400, "INVALID_REQUEST")]
     assert browser.is_closed
 
 

@@ -101,10 +101,10 @@ def test_a_chunked_body_has_the_same_bounds(chunks: tuple[bytes, ...], outcome: 
     assert browser.ask("GET", "/ping").outcome == OK
 
 
-def test_a_body_whose_chunks_are_none_is_an_error_of_its_own_and_ends_the_connection() -> None:
+def test_a_body_whose_chunks_are_none_is_refused_and_ends_the_connection() -> None:
     browser = Web().connect()
     browser.send(chunked("POST", "/pub?topic=t", b"abc")[: -len("0\r\n\r\n")] + b"no number\r\n")
-    assert [reply.outcome for reply in browser.read()] == [(500, "INTERNAL_ERROR")]
+    assert [reply.outcome for reply in browser.read()] == [(400, "INVALID_REQUEST")]
     assert browser.is_closed
 
 
