@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Mapping
+
 from nsqtw.errors import OptionError
 from nsqtw.option_file import read_file
 
@@ -25,3 +29,16 @@ def read_secret(path: str, flag: str) -> str:
         text = f"must hold a secret: 1 to {MAX_SECRET_BYTES} printable characters of ASCII on one line"
         raise OptionError(f"{flag} cannot be used - {path} {text}")
     return secret
+
+
+def exposures(files: Mapping[str, str]) -> list[str]:
+    """A warning for each file, by the option that names it, that every user of the machine can read."""
+    lines = []
+    for flag, path in files.items():
+        try:
+            mode = os.stat(path).st_mode if path else 0
+        except OSError:
+            continue
+        if mode & stat.S_IROTH:
+            lines.append(f"{flag}: every user of this machine can read {path}: chmod 600 {path}")
+    return lines

@@ -176,8 +176,10 @@ class BrokerService(Service):
             check_certificates(options)
         if options.tls_cert:
             from nsqtw.net.tls_settings import TlsSettings
+            from nsqtw.secret_file import exposures
 
             self._tls = TlsSettings(options, self._reactor)
+            self._warnings += exposures({"--tls-key": options.tls_key})
         check(options, CHECKS_AFTER_TLS)
         warnings = self._warnings + unserved(options)
         if options.lookupd_tls or options.lookupd_secret_file or options.lookupd_tcp_address:

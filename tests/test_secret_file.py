@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.errors import OptionError
-from nsqtw.secret_file import read_secret
+from nsqtw.secret_file import exposures, read_secret
 
 FLAG = "--peer-secret-file"
 
@@ -33,6 +33,16 @@ def test_what_can_be_no_secret_is_refused_and_not_shown(content: bytes, file: Pa
         read_secret(str(file), FLAG)
     text = "must hold a secret: 1 to 4096 printable characters of ASCII on one line"
     assert str(caught.value) == f"{FLAG} cannot be used - {file} {text}"
+
+
+def test_a_file_that_every_user_can_read_is_said(file: Path) -> None:
+    file.write_text("s3cret")
+    file.chmod(0o600)
+    assert exposures({FLAG: str(file), "--none": "", "--gone": "/no/file"}) == []
+    file.chmod(0o640)
+    assert exposures({FLAG: str(file)}) == []
+    file.chmod(0o604)
+    assert exposures({FLAG: str(file)}) == [f"{FLAG}: every user of this machine can read {file}: chmod 600 {file}"]
 
 
 def test_a_file_that_is_not_there_is_said_to_be_so() -> None:

@@ -150,7 +150,7 @@ def test_sighup_reloads_certificates(start: Start, certificates: Certificates, t
         os.kill(broker.pid, signal.SIGHUP)
         said = (
             "ERROR: SIGHUP: the certificates stay as they were - failed to build TLS config - "
-            f"tls: failed to find any PEM data in certificate input: {pair.certificate}\n"
+            f"--tls-cert must hold a certificate (PEM): there is none in {pair.certificate}\n"
         )
         wait_until(lambda: said in broker.said(), "what is wrong is said")
         server = Path(certificates.server.certificate).read_bytes()

@@ -29,6 +29,7 @@ from nsqtw.auth.turns import Turns
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.rights import Answer, Applicant
+from nsqtw.secret_file import exposures
 
 MOST_WAITING = 256
 """Secrets that may wait to be hashed. With one recipe the last of them, if all are of one address, waits some 13 s."""
@@ -38,7 +39,7 @@ _MANY_RECIPES = 8
 
 @implementer(IAuthorizer)
 class StaticAuthorizer:
-    """Lets in whom the file at `path` names."""
+    """Lets in whom the file at `path` names. AuthError when it cannot be used, or has no client at the start."""
 
     def __init__(self, path: str, log: OperatorLog) -> None:
         self._path = path
@@ -51,6 +52,8 @@ class StaticAuthorizer:
         self._table: Table = {}
         self._is_closed = False
         self._read()
+        if not self._table:
+            raise AuthError(f"{path}: there is no client in it, so nobody could do anything; [[client]] makes one")
         self._thread = ThreadPoolExecutor(1, "nsqtw-auth")
 
     def authorize(self, applicant: Applicant, answer: Answer) -> Grants | None:
@@ -86,6 +89,10 @@ class StaticAuthorizer:
 
     def _read(self) -> None:
         table = read_grants(self._path)
+        for warning in exposures({"--auth=static": self._path}):
+            self._log("warn", warning)
+        if not table:
+            self._log("warn", f"AUTH: there is no client in {self._path}: nobody may do anything any more")
         recipes = {line.recipe for line in table}
         if len(recipes) > _MANY_RECIPES:
             self._log(

@@ -43,12 +43,13 @@ from nsqtw.option_values import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIR
 from nsqtw.options import hostname
 from nsqtw.protection import tls_protection
 from nsqtw.rights import ADMIN
-from nsqtw.secret_file import read_secret
+from nsqtw.secret_file import exposures, read_secret
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
     from nsqtw.net.tls_settings import TlsSettings
 
+SECRET_FLAG = "--peer-secret-file"
 PASS_TIME_SECONDS = 1.0
 """How often it is looked who became silent."""
 _NANOSECONDS = 1_000_000_000
@@ -136,12 +137,13 @@ class LookupdService(Service):
             from nsqtw.net.tls_settings import TlsSettings
 
             self._tls = TlsSettings(options, self._reactor)
+        self._warnings += exposures({"--tls-key": options.tls_key, SECRET_FLAG: options.peer_secret_file})
         if options.peer_secret_file:
             self._door = SecretDoor(b"")
             self._read_secret()
 
     def _read_secret(self) -> None:
-        secret = read_secret(self._options.peer_secret_file, "--peer-secret-file").encode()
+        secret = read_secret(self._options.peer_secret_file, SECRET_FLAG).encode()
         self._context.secret = secret
         if self._door is not None:
             self._door.secret = secret

@@ -16,7 +16,7 @@ from nsqtw.net.lookup_place import Place
 from nsqtw.option_file import read_file
 from nsqtw.option_values import TLS_VERSIONS
 from nsqtw.options import Options
-from nsqtw.secret_file import read_secret
+from nsqtw.secret_file import exposures, read_secret
 
 SECRET_FLAG = "--lookupd-secret-file"
 
@@ -28,13 +28,21 @@ def check_lookupd(options: Options) -> list[str]:
     """
     if options.lookupd_tls:
         check_lookupd_certificates(options.lookupd_tls_cert, options.lookupd_tls_key, options.lookupd_tls_root_ca_file)
+        if options.lookupd_tls_root_ca_file:
+            # Who connects plainly does not wait for it.
+            from nsqtw.net.tls_authorities import check_strength
+
+            check_strength(options.lookupd_tls_root_ca_file, "--lookupd-tls-root-ca-file")
     secret = read_secret(options.lookupd_secret_file, SECRET_FLAG)
     names = ("lookupd_tls_root_ca_file", "lookupd_tls_cert", "lookupd_tls_key")
     unused = [name for name in names if getattr(options, name) and not options.lookupd_tls]
     warnings = [f"--{name.replace('_', '-')} has no effect without --lookupd-tls" for name in unused]
     if secret and not options.lookupd_tls:
         warnings.append(f"{SECRET_FLAG} without --lookupd-tls: whoever sees the network learns the secret")
-    return warnings
+    files = {SECRET_FLAG: options.lookupd_secret_file}
+    if options.lookupd_tls:
+        files["--lookupd-tls-key"] = options.lookupd_tls_key
+    return warnings + exposures(files)
 
 
 def endpoint_to(reactor: Any, options: Options, place: Place, timeout: float) -> Any:

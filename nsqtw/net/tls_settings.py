@@ -14,19 +14,22 @@ and compression in TLS are off. OpenSSL gives its buffers back in between: a con
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from OpenSSL import SSL
 
-from nsqtw.certificates import TlsOptions, check_certificates
+from nsqtw.certificates import SECURITY_LEVEL, TlsOptions, check_certificates, in_words, is_weak_allowed
 from nsqtw.errors import OptionError
 from nsqtw.net.tls import TlsTransport
-from nsqtw.option_values import REQUIRE, REQUIRE_VERIFY, TLS_VERSIONS
+from nsqtw.net.tls_authorities import check_strength
+from nsqtw.option_values import REQUIRE, REQUIRE_VERIFY
 from nsqtw.upgrades import StartTls
 
-_MODERN = b"ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!aNULL"
+_MODERN = b"ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!aNULL:@SECLEVEL=%d" % SECURITY_LEVEL
 _OLD = b"DEFAULT:@SECLEVEL=0"
 """For TLS 1.0 and 1.1, which need what is no longer thought secure."""
+_HELLO_BYTES = 65536
 
 
 class TlsSettings:
@@ -52,8 +55,7 @@ def make_context(options: TlsOptions) -> SSL.Context:
     check_certificates(options)
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(options.tls_min_version)
-    is_old = options.tls_min_version < TLS_VERSIONS["tls1.2"]
-    context.set_cipher_list(_OLD if is_old else _MODERN)
+    context.set_cipher_list(_OLD if is_weak_allowed(options) else _MODERN)
     context.set_options(
         SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_TICKET | SSL.OP_CIPHER_SERVER_PREFERENCE
     )
@@ -64,11 +66,29 @@ def make_context(options: TlsOptions) -> SSL.Context:
         context.use_privatekey_file(options.tls_key)
         context.check_privatekey()
         _ask_for_certificates(context, options)
+        _answer_once(context)
     except SSL.Error as failure:
         reason = str(failure.args[0][-1][-1]) if failure.args and failure.args[0] else str(failure)
-        text = f"tls: {options.tls_cert} and {options.tls_key} cannot be used: {reason}"
+        text = f"--tls-cert and --tls-key cannot be used: {options.tls_cert}, {options.tls_key}: {in_words(reason)}"
         raise OptionError(f"failed to build TLS config - {text}") from failure
     return context
+
+
+def _answer_once(context: SSL.Context) -> None:
+    """
+    Answer the first message of a handshake. SSL.Error when that is not possible: OpenSSL builds the chain of the
+    certificate then, also from the authorities for clients, and would refuse a part of it for every client.
+    """
+    permissive = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    permissive.set_cipher_list(b"ALL:@SECLEVEL=0")
+    client, server = SSL.Connection(permissive, None), SSL.Connection(context, None)
+    client.set_connect_state()
+    server.set_accept_state()
+    with suppress(SSL.WantReadError):
+        client.do_handshake()
+    server.bio_write(client.bio_read(_HELLO_BYTES))
+    with suppress(SSL.WantReadError):
+        server.do_handshake()
 
 
 def _ask_for_certificates(context: SSL.Context, options: TlsOptions) -> None:
@@ -77,6 +97,8 @@ def _ask_for_certificates(context: SSL.Context, options: TlsOptions) -> None:
         return
     if policy == REQUIRE_VERIFY:
         if options.tls_root_ca_file:
+            if not is_weak_allowed(options):
+                check_strength(options.tls_root_ca_file, "--tls-root-ca-file")
             context.load_verify_locations(options.tls_root_ca_file)
             context.load_client_ca(options.tls_root_ca_file.encode())
         else:

@@ -41,6 +41,7 @@ class TestStatic(AuthorizerContract):
             permissions = ["subscribe"]
             """
         )
+        path.chmod(0o600)
         return StaticFactory.open(str(path), Options(), log)
 
 

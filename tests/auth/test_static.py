@@ -36,6 +36,7 @@ class Grants:
         self.path = directory / "grants.toml"
         self.lines: list[str] = []
         self.write(a="orders")
+        self.path.chmod(0o600)
         self.authorizer = StaticAuthorizer(str(self.path), self.log)
 
     def log(self, level: str, text: str, /, **fields: object) -> None:
@@ -155,6 +156,26 @@ def test_many_salts_are_said(grants: Grants) -> None:
     (line,) = grants.lines
     assert "have 9 salts" in line
     assert grants.topics(b"7", "t") == ["t"]
+
+
+def test_a_file_without_a_client_is_no_start_and_a_warning_later(grants: Grants, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.toml"
+    empty.write_text("")
+    empty.chmod(0o600)
+    with pytest.raises(AuthError, match=f"^{empty}: there is no client in it, so nobody could do anything; "):
+        StaticAuthorizer(str(empty), grants.log)
+    grants.path.write_text("")
+    assert grants.authorizer.reload()
+    assert grants.lines[-1:] == [f"warn: AUTH: there is no client in {grants.path}: nobody may do anything any more"]
+    assert grants.topics(b"a", "orders") == []
+
+
+def test_a_file_that_everybody_can_read_is_said(grants: Grants) -> None:
+    assert grants.lines == []
+    grants.path.chmod(0o644)
+    grants.authorizer.reload()
+    warning = f"--auth=static: every user of this machine can read {grants.path}: chmod 600 {grants.path}"
+    assert grants.lines == [f"warn: {warning}"]
 
 
 LINE = CHEAP.line(b"s")

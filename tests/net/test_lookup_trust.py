@@ -24,6 +24,7 @@ def test_nothing_is_asked_for_by_default() -> None:
 def test_good_files_are_taken(certificates: Certificates, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("  s3cret \n")
+    secret.chmod(0o600)
     options = Options(
         lookupd_tls=True,
         lookupd_tls_cert=certificates.client.certificate,
@@ -37,8 +38,11 @@ def test_good_files_are_taken(certificates: Certificates, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "refusal"),
     [
-        ({"lookupd_tls_cert": "{client}"}, "open : no such file or directory"),
-        ({"lookupd_tls_cert": "{client}", "lookupd_tls_key": "{other_key}"}, "private key does not match"),
+        ({"lookupd_tls_cert": "{client}"}, "--lookupd-tls-key must be set, too: --lookupd-tls-cert needs"),
+        (
+            {"lookupd_tls_cert": "{client}", "lookupd_tls_key": "{other_key}"},
+            "--lookupd-tls-key is not the key of",
+        ),
         ({"lookupd_tls_root_ca_file": "nowhere"}, "open nowhere: no such file or directory"),
         ({"lookupd_tls_root_ca_file": "{other_key}"}, "failed to append certificate to pool"),
     ],
@@ -59,11 +63,13 @@ def test_a_secret_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_what_has_no_effect_and_what_the_network_can_read_is_said(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("s3cret")
+    file.chmod(0o644)
     options = Options(lookupd_secret_file=str(file), lookupd_tls_cert="c", lookupd_tls_root_ca_file="r")
     assert check_lookupd(options) == [
         "--lookupd-tls-root-ca-file has no effect without --lookupd-tls",
         "--lookupd-tls-cert has no effect without --lookupd-tls",
         "--lookupd-secret-file without --lookupd-tls: whoever sees the network learns the secret",
+        f"--lookupd-secret-file: every user of this machine can read {file}: chmod 600 {file}",
     ]
 
 

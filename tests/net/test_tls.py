@@ -556,7 +556,7 @@ def test_new_connections_have_the_new_certificate(certificates: Certificates, tm
     client, _ = guard.connect_securely()
 
     shutil.copy(certificates.renewed.certificate, pair.certificate)
-    with pytest.raises(OptionError, match="private key does not match public key"):
+    with pytest.raises(OptionError, match="--tls-key is not the key of --tls-cert"):
         guard.settings.reload()
     assert server_name(guard, wants) == old
 
@@ -568,7 +568,7 @@ def test_new_connections_have_the_new_certificate(certificates: Certificates, tm
     assert client.read() == OK
 
     Path(pair.certificate).write_text("nonsense")
-    with pytest.raises(OptionError, match="failed to find any PEM data in certificate input"):
+    with pytest.raises(OptionError, match="--tls-cert must hold a certificate"):
         guard.settings.reload()
     Path(pair.key).unlink()
     with pytest.raises(OptionError):
