@@ -64,6 +64,7 @@ At nsqd's default options: better or stricter than nsqd, see docs/compatibility.
 SAFER = (
     Row("identify_json/large_document", "a body of IDENTIFY has at most 64 KiB"),
     Row("http_routes/body_ends_early", "a body that is cut off is answered with 400"),
+    Row("http_routes/bad_chunks", "a body whose chunks are none is answered with 400"),
 )
 """At any options: what nsqd takes and we refuse, see docs/security.md."""
 
