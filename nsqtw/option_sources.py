@@ -174,7 +174,7 @@ class OptionReader(Generic[O, L]):
         environment = Environment(variables, self.table)
         found: list[Source] = [line, environment]
         values: dict[str, Any] = {}
-        path = environment.config if line.config is None else line.config
+        path = self.config_path(line, variables)
         if path:
             # Most daemons have no config file.
             from nsqtw.option_file import ConfigFile
@@ -203,6 +203,10 @@ class OptionReader(Generic[O, L]):
         if options.tls_required != values.get("tls_required", 0):
             sources["tls_required"] = "--tls-client-auth-policy"
         return options  # type: ignore[no-any-return]
+
+    def config_path(self, line: CommandLine, variables: Mapping[str, str]) -> str:
+        """The config file that a command line names, else a variable; empty for none."""
+        return Environment(variables, self.table).config if line.config is None else line.config
 
     def _warnings(self, found: Sequence[Source]) -> list[str]:
         """A line for everything that is odd. OptionError for what is wrong, unless nsqd's leniency is asked for."""

@@ -2,7 +2,8 @@
 The process of a daemon, `nsqd` or another: its log, its signals, its exit codes (nsqd specification 6.5).
 
     SIGTERM, SIGINT   a clean stop; what comes during the stop changes nothing
-    SIGHUP            certificates, grants and secrets are read again; NSQ's daemons die of it without a clean stop
+    SIGHUP            certificates, grants and secrets are read again, and options that need a restart are named;
+                      NSQ's daemons die of it without a clean stop
     SIGQUIT           the stacks of all threads on stderr and exit code 2, without a clean stop
     SIGUSR1, SIGUSR2  nothing
 
@@ -23,6 +24,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
+from nsqtw.config_changes import ConfigChanges
 from nsqtw.errors import NsqtwError, UnfitValue
 from nsqtw.net.garbage import Garbage
 from nsqtw.net.log import LogOptions, log_format, start_up_failure, start_up_line
@@ -52,11 +54,21 @@ class MakeDaemon(Protocol):
     def __call__(self, options: Any, reactor: Any, warnings: Iterable[str]) -> Daemon: ...
 
 
-def serve(make: MakeDaemon, reactor: Any, options: LogOptions, warnings: Iterable[str], program: str) -> int:
-    """Run what `make` makes until it is told to stop. The exit code; what is wrong is said on stderr."""
+def serve(
+    make: MakeDaemon,
+    reactor: Any,
+    options: LogOptions,
+    warnings: Iterable[str],
+    program: str,
+    changes: ConfigChanges,
+) -> int:
+    """
+    Run what `make` makes until it is told to stop; `changes` are reported on SIGHUP. The exit code; what is wrong is
+    said on stderr.
+    """
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
     service = make(options, reactor, warnings)
-    _listen_to_signals(reactor, service)
+    _listen_to_signals(reactor, service, changes)
     codes = [STOPPED]
 
     async def stop() -> None:
@@ -94,19 +106,28 @@ def cannot_start(mistake: NsqtwError, options: LogOptions | None = None, program
     """Say on stderr why `program` does not run; `options` once they are known. The exit code."""
     # twistd turns sys.stderr into its log.
     stderr = sys.__stderr__ or sys.stderr
-    if isinstance(mistake, UnfitValue):
-        stderr.write(start_up_line("", str(mistake), time.time()))
-    else:
-        stderr.write(start_up_failure(str(mistake), time.time(), options, program))
+    stderr.write(why_not(mistake, options, program))
     return CANNOT_START
 
 
-def reload_on_hang_up(reactor: Any, service: Daemon) -> None:
-    """From now on SIGHUP has the service read again what may change."""
-    signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(service.reload))
+def why_not(mistake: NsqtwError, options: LogOptions | None = None, program: str = "nsqd") -> str:
+    """The line that says why `program` does not run; `options` once they are known."""
+    if isinstance(mistake, UnfitValue):
+        return start_up_line("", str(mistake), time.time())
+    return start_up_failure(str(mistake), time.time(), options, program)
 
 
-def _listen_to_signals(reactor: Any, service: Daemon) -> None:
+def reload_on_hang_up(reactor: Any, service: Daemon, changes: ConfigChanges) -> None:
+    """From now on SIGHUP has the service read again what may change, and says which options may not."""
+
+    def reload() -> None:
+        service.reload()
+        changes.report()
+
+    signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(reload))
+
+
+def _listen_to_signals(reactor: Any, service: Daemon, changes: ConfigChanges) -> None:
     """From now on signals do what is said above. `reactor.stop` is the clean stop."""
 
     def stop(number: int, frame: object) -> None:
@@ -119,7 +140,7 @@ def _listen_to_signals(reactor: Any, service: Daemon) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    reload_on_hang_up(reactor, service)
+    reload_on_hang_up(reactor, service, changes)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     signal.signal(signal.SIGQUIT, crash)

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 from nsqtw import lean  # isort: split
@@ -29,6 +30,7 @@ from nsqtw.version import version_line
 if TYPE_CHECKING:
     from twisted.application.service import IService
 
+    from nsqtw.config_changes import ConfigChanges
     from nsqtw.process import MakeDaemon
 
 _WRONG_FLAG = 2
@@ -97,7 +99,7 @@ class Program:
             from nsqtw.process import daemon_reactor, serve
 
             reactor, make = daemon_reactor(), self.load()
-        return serve(make, reactor, found.options, found.warnings, self.name)
+        return serve(make, reactor, found.options, found.warnings, self.name, self.changes(line, found))
 
     def read(self, words: Sequence[str]) -> Any:
         """A command line. FlagError, UnfitValue."""
@@ -129,6 +131,15 @@ class Program:
         """The options of a start. OptionError."""
         return self.reader.resolve(line, os.environ)
 
+    def changes(self, line: Any, found: Resolved[Any]) -> ConfigChanges:
+        """What says, while the program runs, which options of the config file need a restart."""
+        from nsqtw.config_changes import ConfigChanges
+
+        # twistd goes to another directory.
+        named = self.reader.config_path(line, os.environ)
+        there = attrs.evolve(line, config=os.path.abspath(named) if named else "")
+        return ConfigChanges(self.reader.table, found.options, partial(self.resolve, there))
+
     def usage(self, program: str) -> str:
         """What --help prints."""
         # A daemon that starts has no use for the pages.
@@ -151,7 +162,10 @@ class Program:
             raise SystemExit(self.wrong_flag(mistake, f"twistd {self.twistd_name}")) from mistake
         except OptionError as mistake:
             raise SystemExit(cannot_start(mistake, program=self.name)) from mistake
-        return TwistdService(self.load(), found.options, daemon_reactor(), found.warnings, config.parent, self.name)
+        changes = self.changes(config.line, found)
+        return TwistdService(
+            self.load(), found.options, daemon_reactor(), found.warnings, config.parent, self.name, changes
+        )
 
 
 class TwistdWords(TwistdOptions):

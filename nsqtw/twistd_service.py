@@ -5,29 +5,43 @@ The log has NSQ's lines or JSON, where twistd's own options say (`--logfile`, `-
 it finds on the application, and otherwise makes one. The one it would have made knows the file and how it is rotated
 (SIGUSR1), so that one is taken and only told how to format; twistd has no public door to it. `--logger` and `--syslog`
 are other logs, with formats of their own.
+
+A daemon that cannot start has no terminal any more. twistd's first process has it, waits for the outcome at the end of
+a pipe, and would print the first hundred bytes of it as Python shows bytes. It is made to print the whole line instead.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
-from twisted.logger import FileLogObserver, ILogObserver
-from twisted.scripts._twistd_unix import UnixAppLogger
+from twisted.logger import FileLogObserver, ILogObserver, Logger
+from twisted.scripts._twistd_unix import UnixApplicationRunner, UnixAppLogger
 
+from nsqtw.config_changes import ConfigChanges
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.garbage import Garbage
 from nsqtw.net.log import LogOptions, log_format
-from nsqtw.process import MakeDaemon, cannot_start, reload_on_hang_up
+from nsqtw.process import CANNOT_START, MakeDaemon, cannot_start, reload_on_hang_up, why_not
+
+_WHOLE = b"= "
+"""The line of a daemon that cannot start begins with it in the pipe; twistd itself writes `0`, or `1 ` and an error."""
+_MOST_BYTES = 4096
+"""In the pipe, which takes so many with one call."""
+
+_log = Logger()
 
 
 class TwistdService(Service):
     """
     What `make` makes, for `program`. `given` are twistd's options, None when there is no twistd. Ends the process with
-    one line when it cannot start, where twistd would print a traceback. A daemon leaves that to twistd, whose parent
-    process waits to be told.
+    one line when it cannot start, where twistd would print a traceback; a daemon has it in its log, too. `changes` are
+    reported on SIGHUP.
     """
 
     def __init__(
@@ -38,12 +52,21 @@ class TwistdService(Service):
         warnings: Iterable[str],
         given: Mapping[str, Any] | None,
         program: str,
+        changes: ConfigChanges,
     ) -> None:
         self._daemon = make(options, reactor, warnings)
         self._options = options
         self._reactor = reactor
         self._given = given
         self._program = program
+        self._changes = changes
+        if self._is_daemon:
+            _show_failures_whole()
+
+    @property
+    def _is_daemon(self) -> bool:
+        """Whether twistd puts the process into the background before it starts this."""
+        return self._given is not None and not (self._given.get("nodaemon", True) or self._given.get("debug"))
 
     def setServiceParent(self, parent: Any) -> None:
         if self._given is not None:
@@ -57,17 +80,52 @@ class TwistdService(Service):
         try:
             self._daemon.startService()
         except NsqtwError as mistake:
-            if self._given is not None and not self._given.get("nodaemon", True):
-                raise
+            if self._is_daemon:
+                self._fail(mistake)
             raise SystemExit(cannot_start(mistake, self._options, self._program)) from mistake
         super().startService()  # type: ignore[no-untyped-call]
         if self._given is not None:
             Garbage(self._reactor).start()
-            reload_on_hang_up(self._reactor, self._daemon)
+            reload_on_hang_up(self._reactor, self._daemon, self._changes)
+
+    def _fail(self, mistake: NsqtwError) -> NoReturn:
+        """End a daemon that cannot start: its log and the terminal it was started from have the line."""
+        assert self._given is not None
+        _log.critical("{error}", error=str(mistake))
+        pipe, pidfile = self._given.get("statusPipe"), self._given.get("pidfile")
+        if pipe is not None:
+            line = why_not(mistake, self._options, self._program)
+            os.write(pipe, _WHOLE + line.encode("utf-8", "backslashreplace")[: _MOST_BYTES - len(_WHOLE)])
+            os.close(pipe)
+        if pidfile:
+            with suppress(OSError):
+                os.unlink(pidfile)
+        # Of any other exception twistd would write a traceback to the log.
+        raise SystemExit(CANNOT_START) from mistake
 
     def stopService(self) -> Deferred[None]:
         super().stopService()  # type: ignore[no-untyped-call]
         return self._daemon.stopService()
+
+
+def _show_failures_whole() -> None:
+    """Have twistd's first process print the line of a daemon that cannot start as it is."""
+    UnixApplicationRunner._waitForStart = _wait_for_start  # type: ignore[method-assign, assignment]
+
+
+def _wait_for_start(runner: UnixApplicationRunner, pipe: int) -> int:
+    """In the place of twistd's method, which reads a hundred bytes and shows them as Python does. The exit code."""
+    # To read up to the end would take for ever: twistd leaves the other end of the pipe open in this process, too.
+    said = os.read(pipe, _MOST_BYTES)
+    if said == b"0":
+        return 0
+    stderr = sys.__stderr__ or sys.stderr
+    if said.startswith(_WHOLE):
+        stderr.write(said.removeprefix(_WHOLE).decode("utf-8", "replace"))
+    else:
+        stderr.write(f"the daemon ended before it served: {said[2:].decode('utf-8', 'replace')} (see its log)\n")
+    stderr.flush()
+    return CANNOT_START
 
 
 def _use_format(application: Any, given: Mapping[str, Any], options: LogOptions) -> None:

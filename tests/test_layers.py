@@ -41,6 +41,7 @@ HOUSE = {
     "tap",
     "tap_lookupd",
     "twistd_service",
+    "config_changes",
     "fsck",
     "commands",
 }

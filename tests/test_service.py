@@ -22,6 +22,7 @@ from nsqtw.data_path import lock_data_path
 from nsqtw.errors import OptionError
 from nsqtw.options import Options
 from nsqtw.service import fill_in, unserved
+from tests.process import wait_until
 
 NSQD = "from nsqtw.tap import main_nsqd; main_nsqd()"
 TWISTD = "from twisted.scripts.twistd import run; run()"
@@ -487,6 +488,40 @@ def test_twistd_runs_it_too(start: Start, tmp_path: Path) -> None:
     broker.tell(signal.SIGTERM)
     broker.end()
     assert any("NSQ: bye" in line for line in broker.lines)
+
+
+@pytest.mark.parametrize("program", ["nsq", "nsqlookupd"])
+@pytest.mark.parametrize("wrong", ["data path", "port"])
+def test_a_daemon_that_cannot_start_says_the_line_on_the_terminal_and_in_its_log(
+    program: str, wrong: str, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        flags = [f"--tcp-address={address if wrong == 'port' else '127.0.0.1:0'}", "--http-address=127.0.0.1:0"]
+        flags += [f"--data-path={tmp_path / 'nowhere/at/all'}"] if wrong == "data path" else []
+        done = run(program, *flags, cwd=tmp_path, script=TWISTD)
+    name = "nsqd" if program == "nsq" else program
+    why = ".*nowhere/at/all.*" if wrong == "data path" else re.escape(f"listen ({address}) failed - listen tcp") + ".+"
+    line = rf"\[{name}\] {TIME} FATAL: failed to instantiate {name} - {why}"
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(rf"{line}\n", done.stderr)
+    log = (tmp_path / "twistd.log").read_text()
+    assert re.fullmatch(line, log.splitlines()[-1])
+    assert "Traceback" not in log
+    assert not (tmp_path / "twistd.pid").exists()
+
+
+def test_a_daemon_that_starts_says_nothing(tmp_path: Path) -> None:
+    done = run("nsq", "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0", cwd=tmp_path, script=TWISTD)
+    try:
+        # What it answers, it answers when it takes signals.
+        log = (tmp_path / "twistd.log").read_text()
+        address = log.partition("HTTP: listening on ")[2].split()[0]
+        urllib.request.urlopen(f"http://{address}/ping").close()
+    finally:
+        os.kill(int((tmp_path / "twistd.pid").read_text()), signal.SIGTERM)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    wait_until(lambda: not (tmp_path / "twistd.pid").exists(), "it is gone")
 
 
 def test_twistd_takes_nsqds_flags(tmp_path: Path) -> None:
