@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LATE_SECONDS = 1.0
 LATE_BYTES = 8 * 1024 * 1024
+STOP_ATTEMPTS = 3
+"""How often a stop tries to commit what waits: it is the last chance, and a medium may fail once."""
 
 
 class LateCommit(Due):
@@ -90,7 +92,14 @@ class LateCommit(Due):
             count = sum(segment.count for segment in segments)
             text = "TOPIC({topic}): flushing {count} memory messages to backend"
             self._broker.log("info", text, topic=topic.name, count=count)
-        self.flush()
+        for _ in range(STOP_ATTEMPTS):
+            self.flush()
+            if not self._segments:
+                return
+        for topic, segments in self._segments.items():
+            count = sum(segment.count for segment in segments)
+            text = "TOPIC({topic}): {count} memory messages could not be stored - {error}"
+            self._broker.log("error", text, topic=topic.name, count=count, error=self.error)
 
     def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
         """The segments that some durable channel, or the first one to come, still wants; all when they are retained."""

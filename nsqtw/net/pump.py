@@ -33,6 +33,8 @@ _log = Logger()
 SAVE_SECONDS: Final = 1.0
 PART_SECONDS: Final = 0.05
 """From one part of a cut to the next: so 2,000 topics and channels are saved in a second, which takes 4 % of it."""
+STOP_ATTEMPTS: Final = 3
+"""How often a stop tries the last save: a medium may fail once, and what is not saved comes again after the start."""
 COMMIT_BYTES: Final = 4 * 1024 * 1024
 """A turn that reads more than this commits in between, so that what waits in memory has a bound."""
 
@@ -73,6 +75,8 @@ class Pump:
         self._stopped: Deferred[None] | None = None
         self._is_last_save_due = False
         """While it stops: everything else is done, and what is saved now is saved for the last time."""
+        self._attempts_left = STOP_ATTEMPTS
+        """For the last save."""
         self._is_over = False
         """Everything is saved: what is stored is being closed, and nothing is done any more but to write answers."""
         set_clock(broker, self.now())
@@ -119,8 +123,8 @@ class Pump:
 
     def stop(self) -> Deferred[None]:
         """
-        Take nothing more and save everything. Fires when it is saved, or tried and failed: what is stored is then what
-        a crash would leave.
+        Take nothing more and save everything. Fires when it is saved, or when several attempts have failed: what is
+        stored is then what a crash would leave.
         """
         stopped: Deferred[None] = Deferred()
         self._stopped = stopped
@@ -287,6 +291,12 @@ class Pump:
         except Exception:
             _log.failure("the end of a save failed")
             failed = True
+        if error is not None and self._is_last_save_due and not self._must_rest:
+            self._attempts_left -= 1
+            if self._attempts_left > 0:
+                self._broker.saves.ask(lambda error: None)
+                self._save(self.now())
+                return
         self._end_save(failed=failed)
 
     def _end_save(self, *, failed: bool) -> None:

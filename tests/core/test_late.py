@@ -155,3 +155,30 @@ def test_a_backend_that_raises_what_it_should_not_loses_nothing_once_it_works_ag
     world.backend.commit = commit_badly
     world.stop_and_start()  # this ends all the same
     assert world.reader().bodies() == [b"a"]
+
+
+def test_a_stop_tries_again_when_the_commit_fails_once() -> None:
+    world = memory_world()
+    world.channel()
+    world.put(b"a")
+    world.turn()
+    commit = world.backend.commit
+    failures = [BackendError("EIO")]
+
+    def fail_once(writes: Any, durable: bool) -> Any:
+        return {queue: failures.pop() for queue, _ in writes} if failures and writes else commit(writes, durable)
+
+    world.backend.commit = fail_once
+    world.stop_and_start()
+    assert world.reader().bodies() == [b"a"]
+
+
+def test_a_stop_says_what_could_not_be_stored() -> None:
+    world = memory_world()
+    world.channel()
+    world.put(b"a", b"b")
+    world.turn()
+    heal = fail(world, "EIO")
+    world.broker.stop(world.now)
+    assert world.lines[-1] == ("error", "TOPIC(t): 2 memory messages could not be stored - EIO")
+    heal()

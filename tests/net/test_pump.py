@@ -8,7 +8,7 @@ from twisted.logger import LogEvent
 from nsqtw.core.broker import Broker
 from nsqtw.errors import BackendError
 from nsqtw.net.noted import Noted
-from nsqtw.net.pump import COMMIT_BYTES, SAVE_SECONDS
+from nsqtw.net.pump import COMMIT_BYTES, SAVE_SECONDS, STOP_ATTEMPTS
 from tests.net.pump_house import House
 
 
@@ -250,8 +250,29 @@ def test_stopping_waits_for_the_last_save(house: House) -> None:
 def test_stopping_ends_when_saving_fails(house: House) -> None:
     stopped: list[None] = []
     house.pump.stop().addCallback(stopped.append)
-    house.writer.finish(BackendError("no space"))
+    for _ in range(STOP_ATTEMPTS):
+        assert stopped == []
+        house.writer.finish(BackendError("no space"))
     assert stopped == [None]
+
+
+def test_stopping_tries_again_when_saving_fails_once(house: House) -> None:
+    reader = house.world.reader(ready=1)
+    house.world.put(b"a")
+    house.pump.wake()
+    house.turn()
+    while house.writer.saves:
+        house.writer.finish()
+        house.turn()
+    reader.channel.finish(reader.consumer, [next(reader.consumer.in_flight.items())[0]], house.pump.now())
+    stopped: list[None] = []
+    house.pump.stop().addCallback(stopped.append)
+    house.writer.finish(BackendError("EIO"))
+    assert stopped == []
+    (topic,) = house.writer.finish().cut.topics
+    assert stopped == [None]
+    (cursor,) = topic.cursors
+    assert (cursor.next, cursor.first_deliveries) == (topic.end, [])
 
 
 def test_one_flight_is_out_at_a_time_and_its_messages_come_when_it_lands(house: House) -> None:

@@ -1,0 +1,93 @@
+"""
+Faults of system calls: writes, syncs, truncations and renames of a broker fail, once or several times, for all files or
+those with a part of a path. A preloaded library (failing_calls.c) stands between the process and the C library, so
+Python's own calls and those of SQLite fail alike.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import shlex
+import struct
+import subprocess
+from pathlib import Path
+
+from tests import compiler
+from tests.process import NsqdProcess
+
+SOURCE = Path(__file__).with_name("failing_calls.c")
+WRITE, SYNC, RENAME, TRUNCATE = 1, 2, 4, 8
+SHORT = "short"
+"""The error of a write that stores a half of its bytes and reports no failure."""
+
+_NUMBERS = struct.Struct("=5q")
+_PATH_BYTES = 128
+_LEFT, _SKIP, _OPERATIONS, _ERROR, _HITS = range(5)
+
+
+class FailingCalls:
+    """The faults of one broker, which is started with `preload` before its command. `directory` is for the files."""
+
+    def __init__(self, directory: Path) -> None:
+        self._library = directory / "failing_calls.so"
+        self._control = directory / "failing_calls"
+        words = compiler.command()
+        assert words is not None, "fault injection needs a C compiler: pip install 'nsqtw[compiler]'"
+        subprocess.run(
+            [*shlex.split(words), "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE), "-ldl"], check=True
+        )
+        self._control.write_bytes(bytes(_NUMBERS.size + _PATH_BYTES))
+        with self._control.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), _NUMBERS.size + _PATH_BYTES)
+
+    @property
+    def preload(self) -> list[str]:
+        """The words that start a command with the library."""
+        return ["/usr/bin/env", f"LD_PRELOAD={self._library}", f"FAILING_CALLS={self._control}"]
+
+    def fail(self, operations: int, error: str, path: str = "", *, skip: int = 0, times: int = 1) -> None:
+        """
+        After `skip` good calls, so many `times` the `operations` of files with `path` in theirs fail with `error`, the
+        name of an errno, or SHORT. One fault at a time: this replaces the one before.
+        """
+        self.heal()
+        self._map[_NUMBERS.size :] = os.fsencode(path).ljust(_PATH_BYTES, b"\0")
+        self._set(_SKIP, skip)
+        self._set(_OPERATIONS, operations)
+        self._set(_ERROR, 0 if error == SHORT else getattr(errno, error))
+        self._set(_LEFT, times)
+
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self._set(_LEFT, 0)
+
+    @property
+    def left(self) -> int:
+        """How many calls are still to fail."""
+        return max(0, self._get(_LEFT))
+
+    @property
+    def hits(self) -> int:
+        """How many calls have failed so far."""
+        return self._get(_HITS)
+
+    def _get(self, place: int) -> int:
+        value: int = struct.unpack_from("=q", self._map, 8 * place)[0]
+        return value
+
+    def _set(self, place: int, value: int) -> None:
+        struct.pack_into("=q", self._map, 8 * place, value)
+
+
+class FailingNsqd(NsqdProcess):
+    """`nsqd` whose system calls fail as `calls` says."""
+
+    def __init__(self, directory: Path, *flags: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.calls = FailingCalls(directory)
+        super().__init__(directory, *flags)
+
+    def program(self) -> list[str]:
+        return [*self.calls.preload, *super().program()]
