@@ -26,6 +26,6 @@ class SecretDoor:
     def knock(self, applicant: Applicant | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
         """Doorkeeper API"""
         if applicant is None:
-            decided(_NO_CREDENTIAL)
+            decided(_NO_CREDENTIAL, "")
         else:
-            decided(None if hmac.compare_digest(applicant.secret, self.secret) else _BAD_CREDENTIAL)
+            decided(None if hmac.compare_digest(applicant.secret, self.secret) else _BAD_CREDENTIAL, "")

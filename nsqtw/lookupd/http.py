@@ -18,7 +18,7 @@ from functools import partial
 
 from twisted.logger import Logger
 
-from nsqtw import NSQ_VERSION
+from nsqtw import NSQ_VERSION, __version__
 from nsqtw.errors import CapReached
 from nsqtw.lookupd.documents import (
     channels_document,
@@ -40,7 +40,7 @@ from nsqtw.net.slices import Slices
 from nsqtw.net.turns import PlainTurns
 
 _PONG = plain(200, "OK")
-_INFO = document({"version": NSQ_VERSION})
+_INFO = document({"version": NSQ_VERSION, "nsqtw_version": __version__})
 _MISSING_NODE = failure(400, "MISSING_ARG_NODE")
 _INVALID_TOPIC = failure(400, "INVALID_ARG_TOPIC")
 _TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")

@@ -22,6 +22,7 @@ from twisted.web.http import datetimeToString
 
 from nsqtw.errors import CapReached, NsqtwError
 from nsqtw.gotext import json_text
+from nsqtw.net.http_errors import DETAILS
 
 _TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
 _HTML = (b"Content-Type", b"text/html; charset=utf-8")
@@ -53,10 +54,12 @@ _CLOSE = b"\r\nConnection: close"
 class Answer:
     """A whole response, but for what the request and the moment add. May be given any number of times."""
 
-    __slots__ = ("_head", "_usual", "_usual_second", "body", "status")
+    __slots__ = ("_head", "_usual", "_usual_second", "body", "status", "word")
 
-    def __init__(self, status: int, body: bytes = b"", *headers: tuple[bytes, bytes]) -> None:
+    def __init__(self, status: int, body: bytes = b"", *headers: tuple[bytes, bytes], word: str = "") -> None:
         self.status = status
+        self.word = word
+        """Of an error, NSQ's word for it."""
         self.body = body
         lines = [b" %d %s" % (status, _REASONS[status])]
         lines += [b"%s: %s" % header for header in headers]
@@ -127,9 +130,18 @@ def binary(body: bytes, content_type: bytes, *headers: tuple[bytes, bytes]) -> A
     return Answer(200, body, (b"Content-Type", content_type), _NSQ, *headers)
 
 
-def failure(status: int, message: str, *headers: tuple[bytes, bytes]) -> Answer:
-    """An error that is one word: `{"message":"..."}`."""
-    return Answer(status, json_text({"message": message}), *headers, _JSON, _NSQ)
+def failure(status: int, message: str, *headers: tuple[bytes, bytes], detail: str = "") -> Answer:
+    """
+    An error that is one word: `{"message":"..."}`. A header field has its sentence of `DETAILS`, unless `detail` is
+    given. KeyError for a word without a sentence.
+    """
+    sentence = _detail(message, detail)
+    return Answer(status, json_text({"message": message}), *headers, _JSON, _NSQ, sentence, word=message)
+
+
+def _detail(word: str, sentence: str = "") -> tuple[bytes, bytes]:
+    """The header field with a sentence for people."""
+    return (b"X-Nsqtw-Detail", (sentence or DETAILS[word]).encode())
 
 
 def cap_reached(error: CapReached) -> Answer:
@@ -155,7 +167,7 @@ def page(shown: str) -> Answer:
 def tls_required(https_port: int) -> Answer:
     """Not without TLS. The one document of nsqd's that is written with spaces."""
     body = b'{"message": "TLS_REQUIRED", "https_port": %d}' % https_port
-    return Answer(403, body, _JSON, _NSQ)
+    return Answer(403, body, _JSON, _NSQ, _detail("TLS_REQUIRED"), word="TLS_REQUIRED")
 
 
 def not_allowed(methods: bytes) -> Answer:

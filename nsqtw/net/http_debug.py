@@ -29,7 +29,7 @@ from typing import Any
 from nsqtw.gotext import quoted
 from nsqtw.masking import shown_words
 from nsqtw.net.garbage import all_objects, look_at_all
-from nsqtw.net.http_answers import INTERNAL_ERROR, Answer, Refused, page, plain, report
+from nsqtw.net.http_answers import Answer, Refused, failure, page, plain, report
 from nsqtw.net.http_profile import Profiler
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
@@ -57,6 +57,7 @@ _INDEX = page(
     + "</dl></body></html>\n"
 )
 _NO_SYMBOLS = report("num_symbols: 1\n")
+_DONE = failure(500, "INTERNAL_ERROR", detail="Done. nsqd answers this with an error, too.")
 _IN_USE = report("Could not enable CPU profiling: cpu profiling already in use\n", status=500)
 
 
@@ -167,13 +168,13 @@ def _set_block_rate(request: HttpRequest) -> Answer:
     except ValueError as mistake:
         shown = quoted(rate.encode("utf-8", "surrogateescape"))
         return plain(400, f"invalid block rate : strconv.Atoi: parsing {shown}: {mistake}")
-    return INTERNAL_ERROR
+    return _DONE
 
 
 def _free_memory(request: HttpRequest) -> Answer:
     """Collect garbage. The answer is an error, as nsqd's is."""
     look_at_all()
-    return INTERNAL_ERROR
+    return _DONE
 
 
 def _integer(text: str) -> int:

@@ -64,11 +64,12 @@ class HttpDoor:
         broker (neither). `decided` may be called before this returns.
         """
         if applicant is None or len(applicant.secret) > MAX_SECRET_BYTES:
-            decided(_NO_CREDENTIAL if applicant is None else _BAD_CREDENTIAL)
+            decided(_NO_CREDENTIAL if applicant is None else _BAD_CREDENTIAL, "")
             return
 
         def told(outcome: Rights | AuthError) -> None:
-            decided(self._verdict(outcome, needs, topic, channel))
+            identity = "" if isinstance(outcome, AuthError) else str(outcome.identity)
+            decided(self._verdict(outcome, needs, topic, channel), identity)
 
         digest = self._digest(applicant)
         rights, until = self._known.get(digest, (None, 0.0))
@@ -77,7 +78,7 @@ class HttpDoor:
         elif digest in self._asked:
             self._asked[digest].append(told)
         elif len(self._asked) >= MOST_ASKED:
-            decided(_CANNOT_TELL)
+            decided(_CANNOT_TELL, "")
         else:
             self._ask(digest, applicant, told)
 

@@ -12,6 +12,7 @@ from nsqtw.net.http_connection import HttpConnection
 from nsqtw.net.http_heads import KnownHeads
 from nsqtw.net.http_routing import Decided, OneAnswer, Routes
 from nsqtw.net.limits import Limits
+from nsqtw.net.line_budget import LineBudget
 from nsqtw.net.turns import Turns
 from nsqtw.rights import Applicant
 
@@ -45,6 +46,8 @@ class HttpFactory(HTTPFactory):
         self.door = door
         self.is_local = is_local
         self.heads = KnownHeads()
+        self.refusals = LineBudget(pump.now)
+        """For the lines of refused requests on routes that leave no line otherwise, as publishes."""
         self.connections: set[HttpConnection] = set()
         keep_chunks_on_the_heap()
 

@@ -63,9 +63,9 @@ class LogReading:
         self._pump = pump
 
     def routes(self) -> list[Route]:
-        """No line for each of them in the log. They need what a subscriber does, for the topic without a channel."""
+        """They need what a subscriber does, for the topic without a channel."""
         return [
-            Route(b"GET", path, handler, logged=False, needs=SUBSCRIBE, about=("topic",))
+            Route(b"GET", path, handler, needs=SUBSCRIBE, about=("topic",))
             for path, handler in ((b"/v2/topic/log", self._read), (b"/v2/topic/log/range", self._range))
         ]
 

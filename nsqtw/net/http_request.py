@@ -31,7 +31,7 @@ from twisted.python.failure import Failure
 
 from nsqtw.interfaces import Waiter
 from nsqtw.net.go_time import duration_text
-from nsqtw.net.http_answers import INTERNAL_ERROR, MALFORMED, Answer, Refused, stream_head
+from nsqtw.net.http_answers import EMPTY, INTERNAL_ERROR, MALFORMED, Answer, Refused, stream_head
 from nsqtw.net.http_door import secret_in
 from nsqtw.net.http_heads import Head
 from nsqtw.net.http_origin import sent_by_a_page
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from nsqtw.net.http_connection import HttpConnection
 
 _ONLY_LOOKING = (b"GET", b"HEAD", b"OPTIONS")
+REFUSED = 400
+"""The lowest status of an error."""
 
 _log = Logger()
 
@@ -89,6 +91,8 @@ class HttpRequest:
     _body: bytes | bytearray = b""
     _began = 0.0
     _is_logged = False
+    _identity = ""
+    """Whose credential the request shows; empty without one."""
     _later: Answer | None = None
     _if_failed: Answer | None = None
     _streamer: Streamer | None = None
@@ -241,7 +245,9 @@ class HttpRequest:
         self.is_answered = True
         connection.send(answer.encode(self._version, bool(connection.persistent), self._method == b"HEAD"))
         if self._is_logged:
-            self._log_access(answer.status, connection)
+            self._log_access(answer, connection)
+        elif answer.status >= REFUSED and self._route is not None and connection.factory.refusals.admit():
+            self._log_access(answer, connection)
         if self.is_complete:
             connection.requestDone(self)
 
@@ -261,7 +267,7 @@ class HttpRequest:
         connection.persistent = False
         connection.send(stream_head(self._version, content_type))
         connection.registerProducer(streamer, True)  # type: ignore[no-untyped-call]
-        self._log_access(200, connection)
+        self._log_access(EMPTY, connection)
 
     def send(self, data: bytes) -> None:
         """More of a stream."""
@@ -315,8 +321,9 @@ class HttpRequest:
         said: list[Answer | None] = []
         has_begun = False
 
-        def decided(refusal: Answer | None) -> None:
+        def decided(refusal: Answer | None, identity: str) -> None:
             self.is_held = False
+            self._identity = identity
             if not has_begun:
                 said.append(refusal)
                 return
@@ -371,12 +378,21 @@ class HttpRequest:
         if answer is not None:
             self.answer(answer)
 
-    def _log_access(self, status: int, connection: HttpConnection) -> None:
+    def _log_access(self, answer: Answer, connection: HttpConnection) -> None:
+        text = "{status} {method} {target} ({client}) {elapsed}"
+        more = {}
+        if answer.word and not self._is_logged:
+            text += " - {error}"
+            more["error"] = answer.word
+        if self._identity:
+            text += " (identity {identity})"
+            more["identity"] = self._identity
         _log.info(
-            "{status} {method} {target} ({client}) {elapsed}",
-            status=status,
+            text,
+            status=answer.status,
             method=self._method.decode("latin-1"),
             target=self.target.decode("latin-1"),
             client=address_text(connection.transport.getPeer()),
-            elapsed=duration_text(int((self._pump.now() - self._began) * 1e9)),
+            elapsed=duration_text(int((self._pump.now() - self._began) * 1e9) if self._began else 0),
+            **more,
         )

@@ -26,8 +26,11 @@ FREE, ANY_RIGHT = "", "any"
 """Beside a permission's name, what a route may need: nothing, or a credential that is good for something."""
 _SAFE_IN_PATH = "/$&+,:;=@"
 
-Decided = Callable[["Answer | None"], None]
-"""Called once, with what is answered to a request that may not be served; None when it may."""
+Decided = Callable[["Answer | None", str], None]
+"""
+Called once, with what is answered to a request that may not be served, None when it may, and the identity of its
+credential, empty if that is not known.
+"""
 
 Handler = Callable[["HttpRequest"], "Answer | None"]
 """Serves a request whose body is there. Returns None when the request is going to be answered later. Refused."""
@@ -49,6 +52,7 @@ class Route:
     too_big: Answer | None = None
     broken: Answer | None = INVALID_REQUEST
     logged: bool = True
+    """Whether each request leaves a line in the log. One that is refused does so in any case, within bounds."""
     needs: str = ADMIN
     """With an authorizer: the permission a credential must have, FREE or ANY_RIGHT."""
     about: tuple[str, ...] = ()

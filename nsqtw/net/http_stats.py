@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from nsqtw import NSQ_VERSION
+from nsqtw import NSQ_VERSION, __version__
 from nsqtw.core.broker import Broker
 from nsqtw.core.stats import document as stats_document
 from nsqtw.net.garbage import undisturbed
@@ -64,6 +64,7 @@ class Inspection:
         return document(
             {
                 "version": NSQ_VERSION,
+                "nsqtw_version": __version__,
                 "broadcast_address": options.broadcast_address,
                 "hostname": hostname(),
                 "http_port": self._identity.http_port,
@@ -94,6 +95,7 @@ class Inspection:
             include_clients=given.get("include_clients") not in _OFF,
             memory=memory() if given.get("include_mem") not in _OFF else None,
         )
+        found["nsqtw_version"] = __version__
         if given.get("include_limits") in _ON or self._limits.turned_away.counts:
             found["limits"] = self._limits_document()
         if given.get("format") == "json":

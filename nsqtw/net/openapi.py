@@ -16,6 +16,7 @@ from attrs import field, frozen
 from nsqtw import __version__
 from nsqtw.core.peeking import STATES
 from nsqtw.net.http_answers import Answer, document
+from nsqtw.net.http_errors import DETAILS
 from nsqtw.net.http_log_body import CONTENT_TYPE
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.option_values import LEVELS
@@ -116,7 +117,10 @@ class Operation:
                 found["200"]["headers"] = {name: {"schema": {"type": "integer"}} for name in self.headers}
         for status, words in sorted(self.words().items()):
             content = {_JSON: {"schema": _message(words)}} if words else {_TEXT: {"schema": {"type": "string"}}}
-            found[str(status)] = {"description": ", ".join(words) or "a text that says why", "content": content}
+            described = " ".join(f"{word}: {DETAILS[word]}" for word in words)
+            found[str(status)] = {"description": described or "a text that says why", "content": content}
+            if words:
+                found[str(status)]["headers"] = {"X-Nsqtw-Detail": {"schema": {"type": "string"}}}
         return found
 
 

@@ -242,7 +242,11 @@ class V2Session(Session):
 
     def error_frame(self, error: ClientError) -> bytes:
         """The one place where an error becomes a frame, and a line in the log."""
-        self._log("error", "[{client}] - {error}", error=error.log_text)
+        if self.client.auth_identity:
+            text = "[{client}] - {error} (identity {identity})"
+            self._log("error", text, error=error.log_text, identity=self.client.auth_identity)
+        else:
+            self._log("error", "[{client}] - {error}", error=error.log_text)
         if error.fatal:
             self._failure = error.log_text
         return frame(ERROR, error.frame_data)

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from twisted.internet.testing import MemoryReactorClock
 
+from nsqtw import __version__
 from nsqtw.errors import NsqtwError
 from nsqtw.lookupd.service import LookupdService
 from nsqtw.lookupd_options import LookupdOptions
@@ -73,6 +74,10 @@ def test_unix_sockets_serve_user_and_group_only() -> None:
         finally:
             process.kill()
             process.communicate()
+
+
+def test_info_tells_both_versions(start: StartLookupd) -> None:
+    assert start().ask("/info") == {"version": "1.3.0", "nsqtw_version": __version__}
 
 
 def test_sigint_is_a_clean_stop_too_and_sighup_is_none(start: StartLookupd) -> None:

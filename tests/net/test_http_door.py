@@ -126,6 +126,29 @@ def test_every_route_but_ping_needs_a_credential() -> None:
     assert web.door.asked == []
 
 
+def test_the_log_tells_who_asked() -> None:
+    """Of what is changed, and of what is refused, publishes too."""
+    ann = Grants([Grant("^t$", [".*"], EVERYTHING)], identity="ann")
+    web = GuardedWeb(ann=ann)
+    with Log() as lines:
+        web.bearing("ann", "POST", "/topic/create?topic=t")
+        web.bearing("ann", "POST", "/topic/delete?topic=s")
+        web.bearing("ann", "POST", "/pub?topic=s", b"x")
+        web.bearing("ann", "POST", "/pub?topic=t", b"")
+        web.bearing("ann", "POST", "/pub?topic=t", b"x")
+        web.bearing("nobody", "POST", "/pub?topic=t", b"x")
+        web.ask("POST", "/mpub?topic=t", b"x")
+    asked = [line.removeprefix("info: ") for line in lines if "127.0.0.1:40974" in line]
+    assert asked == [
+        "200 POST /topic/create?topic=t (127.0.0.1:40974) 0s (identity ann)",
+        "403 POST /topic/delete?topic=s (127.0.0.1:40974) 0s (identity ann)",
+        "403 POST /pub?topic=s (127.0.0.1:40974) 0s - FORBIDDEN (identity ann)",
+        "400 POST /pub?topic=t (127.0.0.1:40974) 0s - MSG_EMPTY (identity ann)",
+        "401 POST /pub?topic=t (127.0.0.1:40974) 0s - CREDENTIAL_REFUSED",
+        "401 POST /mpub?topic=t (127.0.0.1:40974) 0s - CREDENTIAL_REQUIRED",
+    ]
+
+
 def test_no_route_takes_a_wrong_credential() -> None:
     web = GuardedWeb(down=AuthError("no server"), none=Grants([]))
     for route in routes(web):

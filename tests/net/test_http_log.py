@@ -10,7 +10,7 @@ import pytest
 from nsqtw.net.http_log import MOST_BYTES
 from nsqtw.net.http_log_body import CRC, LOST, MAGIC, MESSAGES, SECTION
 from tests.core.world import Message, messages
-from tests.net.broker_fixture import DONE, Reply, Web, request
+from tests.net.broker_fixture import DONE, Log, Reply, Web, request
 
 
 class Section(NamedTuple):
@@ -139,6 +139,21 @@ def test_who_waits_is_answered_when_there_is_something() -> None:
     assert bodies(reply) == [b"a"]
     assert all(call.getTime() < 30 for call in one.clock.getDelayedCalls())
     assert bodies(reader.ask("GET", "/v2/topic/log?topic=t&wait=30000")) == [b"a"], "at once when there is something"
+
+
+def test_it_leaves_a_line_in_the_access_log_as_others() -> None:
+    one = web()
+    targets = ("/v2/topic/log?topic=t", "/v2/topic/log/range?topic=t", "/v2/topic/log?topic=t&wait=10", "/v2/topic/log")
+    with Log() as lines:
+        for target in targets:
+            reader = one.connect()
+            reader.send(request("GET", target))
+            one.clock.advance(1)
+            reader.read()
+    assert [line.partition(" (")[0] for line in lines] == [
+        *(f"info: 200 GET {target}" for target in targets[:3]),
+        f"info: 400 GET {targets[3]}",
+    ]
 
 
 def test_who_waits_in_vain_is_answered_too() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nsqtw.net.line_budget import LINES
 from tests.net.broker_fixture import LIMITS, OK, Log, Web, chunked, request
 
 pytestmark = pytest.mark.usefixtures("heads")
@@ -180,5 +181,35 @@ def test_a_publish_is_no_line_in_the_access_log() -> None:
     with Log() as lines:
         web.post("/pub?topic=t", b"x")
         web.post("/mpub?topic=t", b"x")
-        web.post("/pub", b"x")
     assert lines == []
+
+
+def test_a_refused_publish_is_a_line_in_the_log_that_says_why() -> None:
+    web = Web(**LIMITS)
+    with Log() as lines:
+        web.post("/pub", b"x")
+        web.post("/pub?topic=t", b"x" * 11)
+        web.post("/mpub?topic=!", b"x")
+        web.fail_commits()
+        web.post("/pub?topic=t", b"x")
+    assert [line.removeprefix("info: ") for line in lines if line.startswith("info: ")] == [
+        "400 POST /pub (127.0.0.1:40974) 0s - MISSING_ARG_TOPIC",
+        "413 POST /pub?topic=t (127.0.0.1:40974) 0s - MSG_TOO_BIG",
+        "400 POST /mpub?topic=! (127.0.0.1:40974) 0s - INVALID_TOPIC",
+        "503 POST /pub?topic=t (127.0.0.1:40974) 0s - EXITING",
+    ]
+
+
+def test_a_flood_of_refused_publishes_does_not_fill_the_log() -> None:
+    web = Web()
+    with Log() as lines:
+        for _ in range(LINES + 5):
+            web.post("/pub", b"x")
+    assert len(lines) == LINES
+    web.world.now += 2
+    with Log() as lines:
+        web.post("/pub", b"x")
+    assert lines == [
+        "warn: 5 more requests were refused and left no line",
+        "info: 400 POST /pub (127.0.0.1:40974) 0s - MISSING_ARG_TOPIC",
+    ]

@@ -8,6 +8,8 @@ import pytest
 from twisted.internet.address import IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress
 
+from nsqtw.net.http_errors import DETAILS
+from nsqtw.net.openapi import OPERATIONS
 from tests.net.broker_fixture import Log, Web
 
 JSON = "application/json; charset=utf-8"
@@ -160,6 +162,24 @@ def test_the_access_log(method: str, target: str, status: int) -> None:
         web.ask(method, target)
     (line,) = lines
     assert line == f"info: {status} {method} {target} (127.0.0.1:40974) 0s"
+
+
+@pytest.mark.parametrize(("method", "target"), [("GET", "/nothing"), ("POST", "/pub?topic=!"), ("GET", "/pub")])
+def test_an_error_has_a_sentence_beside_its_word(method: str, target: str) -> None:
+    """The body is what NSQ's clients know, to the byte."""
+    reply = Web().ask(method, target, b"x" if method == "POST" else b"")
+    assert reply.body == b'{"message":"%s"}' % reply.message.encode()
+    assert reply.headers["x-nsqtw-detail"] == DETAILS[reply.message]
+
+
+def test_every_error_of_the_api_has_a_sentence() -> None:
+    words = {word for operation in OPERATIONS for words in operation.words().values() for word in words}
+    assert words <= set(DETAILS)
+    for sentence in DETAILS.values():
+        assert sentence.isascii()
+        assert sentence.isprintable()
+        assert sentence[0].isupper() or sentence[0] == "'"
+        assert sentence.endswith(".")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nsqtw import __version__
 from nsqtw.core.client import Client
 from nsqtw.net.http_stats import stats_text
 from tests.net.broker_fixture import HTTP_PORT, TCP_PORT, VERSION_LINE, Web
@@ -51,6 +52,7 @@ def test_info() -> None:
     assert reply.headers["content-type"] == "application/json; charset=utf-8"
     assert list(reply.json.items()) == [
         ("version", "1.3.0"),
+        ("nsqtw_version", __version__),
         ("broadcast_address", "broker.example"),
         ("hostname", os.uname().nodename),
         ("http_port", HTTP_PORT),
@@ -63,6 +65,11 @@ def test_info() -> None:
         ("topology_zone", "zone"),
         ("topology_region", "region"),
     ]
+
+
+def test_stats_tell_both_versions() -> None:
+    found = Web().get("/stats?format=json").json
+    assert (found["version"], found["nsqtw_version"]) == ("1.3.0", __version__)
 
 
 @pytest.mark.parametrize(

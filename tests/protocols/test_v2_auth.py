@@ -241,6 +241,33 @@ def test_statistics_tell_who_it_is() -> None:
     assert (known.authed, known.auth_identity, known.auth_identity_url) == (True, "ann", "u")
 
 
+def test_the_log_tells_who_was_refused() -> None:
+    stage = Guarded()
+    client = let_in_as(stage, "ann")
+    client.send(pub(b"x", topic=b"forbidden"))
+    client.read()
+    text = 'E_UNAUTHORIZED AUTH failed for PUB on "forbidden" ""'
+    assert ("error", f"[1.2.3.4:5] - {text} (identity ann)") in stage.world.lines
+
+
+def test_the_log_tells_whose_publish_was_not_stored() -> None:
+    stage = Guarded()
+    client = let_in_as(stage, "ann")
+    client.send(pub(b"x"))
+    with stage.failing_commits("no space", "t"):
+        client.send(pub(b"x"))
+    assert ("error", "[1.2.3.4:5] - E_PUB_FAILED PUB failed no space (identity ann)") in stage.world.lines
+
+
+def let_in_as(stage: Guarded, identity: str) -> Any:
+    """A client that may publish to `t` alone, and has shown its secret."""
+    client = stage.connect()
+    client.send(AUTH)
+    stage.door.answer(rights("^t$", identity=identity))
+    client.read()
+    return client
+
+
 # -- the end of rights
 
 

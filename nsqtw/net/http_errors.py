@@ -1,0 +1,65 @@
+"""
+The words of HTTP errors, each with a sentence for people: one declaration for each.
+
+An error is `{"message":"WORD"}`, byte for byte as NSQ's clients expect it. The sentence is in the header field
+`X-Nsqtw-Detail` beside it, and in the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_NAME = "must be 1 to 64 letters, digits, '.', '_' or '-', which may end with '#ephemeral'"
+_TIME = "a time: Unix seconds or milliseconds, or RFC 3339"
+_NEEDED = "is missing in the query string"
+
+DETAILS: Final[dict[str, str]] = {
+    "AUTH_FAILED": "The authorizer cannot be asked now. Try again later; the broker's log has the cause.",
+    "BAD_BODY": "The binary body must begin with the number of messages, at least 1, that can fit into it.",
+    "BAD_MESSAGE": "A message of the binary body has a wrong size, is empty, too large, or cut off.",
+    "BODY_TOO_BIG": "The body is larger than --max-body-size.",
+    "CHANNEL_NOT_FOUND": "The topic has no channel of this name.",
+    "CREDENTIAL_REFUSED": "The secret of the Authorization header is not known.",
+    "CREDENTIAL_REQUIRED": "The request needs the header 'Authorization: Bearer SECRET'.",
+    "CROSS_ORIGIN": "The request was sent by a web page of another site.",
+    "EPHEMERAL_CHANNEL": "An ephemeral channel has no position that could be chosen.",
+    "EPHEMERAL_TOPIC": "An ephemeral topic has no log.",
+    "EXITING": "The message or change could not be stored, which /ping explains, or broker or topic are going away.",
+    "FORBIDDEN": "The secret is known, and does not grant this.",
+    "INTERNAL_ERROR": "The broker failed to serve this; its log has the cause.",
+    "INVALID_ARG_CHANNEL": f"The channel's name {_NAME}.",
+    "INVALID_ARG_TOPIC": f"The topic's name {_NAME}.",
+    "INVALID_BYTES": "'bytes' must be a whole number, 0 for no limit, or 'default'.",
+    "INVALID_CLASS": "'class' must be memory, os, fsync or default.",
+    "INVALID_DEFER": "'defer' must be milliseconds, at most --max-defer-timeout or, if that is 0, --max-req-timeout.",
+    "INVALID_END": f"'end' must be {_TIME}.",
+    "INVALID_FROM": "'from' must be a position, earliest or latest.",
+    "INVALID_LIMIT": "'limit' must be a whole number of at least 1.",
+    "INVALID_OPTION": "There is no such option, or it cannot be set while the broker runs.",
+    "INVALID_REQUEST": "The query string cannot be read, or the body is cut off.",
+    "INVALID_START": f"'start' must be {_TIME}; of a new channel, earliest or latest.",
+    "INVALID_STATE": "'state' must be ready, deferred or in_flight.",
+    "INVALID_TIME": "'time' must be a duration such as 24h, 0 for no limit, or 'default'.",
+    "INVALID_TO": f"'to' must be earliest, latest, the id of a message, or {_TIME}.",
+    "INVALID_TOPIC": f"The topic's name {_NAME}.",
+    "INVALID_VALUE": "The option cannot have this value.",
+    "INVALID_WAIT": "'wait' must be milliseconds, as a whole number.",
+    "MESSAGE_NOT_FOUND": "No message of this id is kept in the topic's log.",
+    "METHOD_NOT_ALLOWED": "The path is right, the method is not: the header Allow has those that are.",
+    "MISSING_ARG_CHANNEL": f"'channel' {_NEEDED}.",
+    "MISSING_ARG_NODE": f"'node' {_NEEDED}.",
+    "MISSING_ARG_TIME_OR_BYTES": f"'time' or 'bytes' {_NEEDED}.",
+    "MISSING_ARG_TO": f"'to' {_NEEDED}.",
+    "MISSING_ARG_TOPIC": f"'topic' {_NEEDED}.",
+    "MSG_EMPTY": "The body is empty; a message has at least one byte.",
+    "MSG_TOO_BIG": "The message is larger than --max-msg-size.",
+    "NOT_FOUND": "There is no such path; /v2/openapi.json of a broker lists them all.",
+    "REQUEST_TIMEOUT": "The request did not arrive in time: see --http-header-timeout and --body-timeout.",
+    "TLS_REQUIRED": "The broker serves HTTPS only, on the port that the answer names.",
+    "TOO_MANY_CHANNELS": "There are as many channels as --max-channels allows.",
+    "TOO_MANY_CONNECTIONS": "There are as many connections as --max-connections, or open files, allow.",
+    "TOO_MANY_TOPICS": "There are as many topics as --max-topics allows.",
+    "TOO_MANY_UNFINISHED_REQUESTS": "Requests that have come in part take more than --max-unfinished-size.",
+    "TOO_MANY_WATCHERS": "There are as many watchers as --max-watchers allows.",
+    "TOPIC_NOT_FOUND": "There is no topic of this name.",
+}
