@@ -18,7 +18,7 @@ from functools import partial
 
 from twisted.logger import Logger
 
-from nsqtw import NSQ_VERSION, __version__
+from nsqtw import NSQ_VERSION
 from nsqtw.errors import CapReached
 from nsqtw.lookupd.documents import (
     channels_document,
@@ -30,17 +30,17 @@ from nsqtw.lookupd.documents import (
 )
 from nsqtw.lookupd.registrations import ANY, Registrations
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import DONE, Answer, Refused, cap_reached, document, failure, plain, written
+from nsqtw.net.http_answers import DONE, Answer, Refused, cap_reached, failure, plain, written
 from nsqtw.net.http_debug import Debugging
 from nsqtw.net.http_names import names, topic_name
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
 from nsqtw.net.http_routing import FREE, Route
+from nsqtw.net.http_version import versioned
 from nsqtw.net.slices import Slices
 from nsqtw.net.turns import PlainTurns
 
 _PONG = plain(200, "OK")
-_INFO = document({"version": NSQ_VERSION, "nsqtw_version": __version__})
 _MISSING_NODE = failure(400, "MISSING_ARG_NODE")
 _INVALID_TOPIC = failure(400, "INVALID_ARG_TOPIC")
 _TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
@@ -65,7 +65,7 @@ class LookupApi:
     def routes(self) -> list[Route]:
         """All but /v2/watch."""
         questions: dict[bytes, Callable[[HttpRequest], Answer | None]] = {
-            b"/info": lambda request: _INFO,
+            b"/info": lambda request: versioned(request, {"version": NSQ_VERSION}),
             b"/topics": self._topics,
             b"/channels": self._channels,
             b"/lookup": self._lookup,

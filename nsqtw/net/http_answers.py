@@ -115,9 +115,9 @@ def text(body: bytes, *headers: tuple[bytes, bytes]) -> Answer:
     return Answer(200, body, *([_TEXT] if body else []), _NSQ, *headers)
 
 
-def document(value: Any) -> Answer:
+def document(value: Any, *headers: tuple[bytes, bytes]) -> Answer:
     """Success, as JSON."""
-    return Answer(200, json_text(value), _JSON, _NSQ)
+    return Answer(200, json_text(value), _JSON, _NSQ, *headers)
 
 
 def written(body: bytes) -> Answer:

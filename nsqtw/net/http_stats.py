@@ -13,14 +13,15 @@ from typing import Any
 
 import attrs
 
-from nsqtw import NSQ_VERSION, __version__
+from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
 from nsqtw.core.stats import document as stats_document
 from nsqtw.net.garbage import undisturbed
 from nsqtw.net.go_time import duration_text, local_time_text
-from nsqtw.net.http_answers import Answer, document, plain, text
+from nsqtw.net.http_answers import Answer, plain, text
 from nsqtw.net.http_query import parameters
 from nsqtw.net.http_request import HttpRequest
+from nsqtw.net.http_version import HEADER, versioned
 from nsqtw.net.limits import Limits
 from nsqtw.net.process_memory import memory
 from nsqtw.net.pump import Pump
@@ -61,10 +62,10 @@ class Inspection:
     def info(self, request: HttpRequest) -> Answer:
         """GET /info. Durations are nanoseconds."""
         options = self._broker.options
-        return document(
+        return versioned(
+            request,
             {
                 "version": NSQ_VERSION,
-                "nsqtw_version": __version__,
                 "broadcast_address": options.broadcast_address,
                 "hostname": hostname(),
                 "http_port": self._identity.http_port,
@@ -76,7 +77,7 @@ class Inspection:
                 "max_deflate_level": options.max_deflate_level,
                 "topology_zone": options.topology_zone,
                 "topology_region": options.topology_region,
-            }
+            },
         )
 
     def stats(self, request: HttpRequest) -> Answer:
@@ -95,12 +96,12 @@ class Inspection:
             include_clients=given.get("include_clients") not in _OFF,
             memory=memory() if given.get("include_mem") not in _OFF else None,
         )
-        found["nsqtw_version"] = __version__
         if given.get("include_limits") in _ON or self._limits.turned_away.counts:
             found["limits"] = self._limits_document()
         if given.get("format") == "json":
-            return document(found)
-        return text(stats_text(found, self._identity.version_line, time.time_ns()).encode("utf-8", "replace"))
+            return versioned(request, found)
+        shown = stats_text(found, self._identity.version_line, time.time_ns())
+        return text(shown.encode("utf-8", "replace"), HEADER)
 
     def _limits_document(self) -> dict[str, Any]:
         """How much there is of what limits are for, and who was over one."""

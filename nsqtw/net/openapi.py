@@ -36,6 +36,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "include_clients": {"type": "string", "enum": ["true", "false"]},
     "include_mem": {"type": "string", "enum": ["true", "false"]},
     "include_limits": {"type": "string", "enum": ["true", "false"]},
+    "include_version": {"type": "string", "enum": ["true", "false"]},
     "class": {"type": "string", "enum": [*DURABILITIES, "default"]},
     "time": {"type": "string", "description": "a duration such as 24h, 0 for any time, or default"},
     "bytes": {"type": "string", "pattern": "^([0-9]{1,18}|default)$", "description": "0 for any number"},
@@ -333,10 +334,12 @@ OPERATIONS: tuple[Operation, ...] = (
         errors={500: []},
         is_free=True,
     ),
-    Operation("GET", "/info", "Version, addresses, ports and limits", success=_A_DOCUMENT),
+    Operation(
+        *("GET", "/info", "Version, addresses, ports and limits"), optional=["include_version"], success=_A_DOCUMENT
+    ),
     Operation(
         *("GET", "/stats", "Topics, channels and clients"),
-        optional=["format", "topic", "channel", "include_clients", "include_mem", "include_limits"],
+        optional=["format", "topic", "channel", "include_clients", "include_mem", "include_limits", "include_version"],
         success=_STATS,
         errors=_BAD_QUERY,
     ),

@@ -77,7 +77,9 @@ def test_unix_sockets_serve_user_and_group_only() -> None:
 
 
 def test_info_tells_both_versions(start: StartLookupd) -> None:
-    assert start().ask("/info") == {"version": "1.3.0", "nsqtw_version": __version__}
+    lookupd = start()
+    assert lookupd.ask("/info?include_version=true") == {"version": "1.3.0", "nsqtw_version": __version__}
+    assert lookupd.ask("/info") == {"version": "1.3.0"}
 
 
 def test_sigint_is_a_clean_stop_too_and_sighup_is_none(start: StartLookupd) -> None:

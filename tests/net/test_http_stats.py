@@ -52,7 +52,6 @@ def test_info() -> None:
     assert reply.headers["content-type"] == "application/json; charset=utf-8"
     assert list(reply.json.items()) == [
         ("version", "1.3.0"),
-        ("nsqtw_version", __version__),
         ("broadcast_address", "broker.example"),
         ("hostname", os.uname().nodename),
         ("http_port", HTTP_PORT),
@@ -67,9 +66,17 @@ def test_info() -> None:
     ]
 
 
-def test_stats_tell_both_versions() -> None:
-    found = Web().get("/stats?format=json").json
-    assert (found["version"], found["nsqtw_version"]) == ("1.3.0", __version__)
+def test_info_and_stats_tell_both_versions() -> None:
+    web = Web()
+    for target in ("/stats?format=json&include_version=true", "/info?include_version=1"):
+        reply = web.get(target)
+        assert (reply.json["version"], reply.json["nsqtw_version"]) == ("1.3.0", __version__)
+        assert reply.headers["x-nsqtw-version"] == __version__
+    for target in ("/stats?format=json", "/info", "/info?%&include_version=1", "/stats"):
+        reply = web.get(target)
+        assert b"nsqtw_version" not in reply.body
+        assert reply.headers["x-nsqtw-version"] == __version__
+    assert web.get("/stats").body.startswith(VERSION_LINE.encode())
 
 
 @pytest.mark.parametrize(
