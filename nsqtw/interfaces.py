@@ -220,6 +220,26 @@ class IFreeingQueue(Interface):
     )
 
 
+class IDamagedBackend(Interface):
+    """
+    What an IBackend may provide besides: it counts what damage cost, and keeps what it takes out of the data path.
+    """
+
+    damage = Attribute("the counters, a `nsqtw.core.damage.DamageLedger`; /stats shows them")
+
+    def expect(ends: dict[str, int]) -> None:
+        """
+        Called before the first `queue`: for each topic one past the highest sequence that was ever saved as stored.
+        What lies below is set aside rather than removed when it cannot be read.
+        """
+
+
+class IDamagedQueue(Interface):
+    """What an IBackendQueue of such a backend may provide besides."""
+
+    is_mended: bool = Attribute("Whether messages were found missing or damaged when it was opened.")
+
+
 class IPositions(Interface):
     """
     Where every cursor stands. One for a broker; written by the writer thread, one `Cut` at a time.

@@ -10,8 +10,8 @@ Whatever else is in the data path is left alone. No topic's directory has a dot 
 `a.deleted.1` has the directory `a%2Edeleted%2E1`.
 
 The parts: `disk_log` is what is shared; `disk_recovery` opens it, `disk_writer` appends, `disk_reader` reads,
-`disk_trim` frees, `disk_space` keeps a reserve, `disk_sync` remembers what is not on stable storage, `volume` is the
-file system below.
+`disk_trim` frees, `disk_damage`, `disk_salvage` and `disk_mend` keep what can be kept of damaged files, `disk_space`
+keeps a reserve, `disk_sync` remembers what is not on stable storage, `volume` is the file system below.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from typing import Any, cast
 
 from zope.interface import classImplements, implementer
 
+from nsqtw.backends.aside import Aside, kept_in
 from nsqtw.backends.disk_file import Descriptor, OpenFiles
 from nsqtw.backends.disk_format import first_of_log
 from nsqtw.backends.disk_holes import report_holes
 from nsqtw.backends.disk_log import Log
+from nsqtw.backends.disk_mend import mend_all, mend_closed
 from nsqtw.backends.disk_reader import LogReader
 from nsqtw.backends.disk_recovery import open_log
 from nsqtw.backends.disk_space import Reserve
@@ -36,9 +38,19 @@ from nsqtw.backends.disk_trim import LogTrim, Spares
 from nsqtw.backends.disk_writer import LogWriter
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.volume import Volume
+from nsqtw.core.damage import DamageLedger
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
-from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, ICountedQueue, IFreeingQueue, Report
+from nsqtw.interfaces import (
+    IBackend,
+    IBackendQueue,
+    IBackendQueueFactory,
+    ICountedQueue,
+    IDamagedBackend,
+    IDamagedQueue,
+    IFreeingQueue,
+    Report,
+)
 from nsqtw.names import directory_name, name_of_directory
 
 PROBE_FILE = "probe.tmp"
@@ -80,10 +92,18 @@ class DiskBackend:
         self._reserve = Reserve(self.files, directory, self.spares)
         self._queues: dict[str, DiskQueue] = {}
         self._not_taken = 0
+        self._known_ends: dict[str, int] = {}
+        self.damage = DamageLedger()
         try:
+            self._aside = Aside(directory, self.files)
+            self.damage.files = kept_in(directory, self.files)
             self._finish_deletions()
         except OSError as error:
             raise backend_error(error, "open of the data path") from error
+
+    def expect(self, ends: dict[str, int]) -> None:
+        """IDamagedBackend API"""
+        self._known_ends = ends
 
     def topics(self) -> list[str]:
         """IBackend API"""
@@ -102,7 +122,8 @@ class DiskBackend:
                 directory = os.path.join(self.directory, directory_name(topic))
             except ValueError as error:
                 raise BackendError(str(error)) from error
-            log = open_log(topic, directory, self.files, self.open_files, self.report)
+            log = Log(topic, directory, self.files, self.open_files, self.report, self.damage, self._aside)
+            open_log(log, self._known_ends.get(topic, 0))
             queue = self._queues[topic] = DiskQueue(self, log)
         return queue
 
@@ -263,8 +284,15 @@ class DiskQueue:
         """IFreeingQueue API. The file that grows is not looked at."""
         return len(self.log.log_files) > 1
 
+    @property
+    def is_mended(self) -> bool:
+        """IDamagedQueue API"""
+        return self.log.is_mended
+
     def trim(self, below: int, keep: Iterable[int]) -> None:
         """IBackendQueue API"""
+        if self.log.is_to_be_mended:
+            mend_closed(self.log, self._backend.unsynced.forget)
         self._trim.trim(below, keep)
 
     def delete(self) -> None:
@@ -287,6 +315,8 @@ class DiskQueue:
         """
         self.writer.close()
         self._backend.unsynced.sync()
+        if self.log.is_to_be_mended:
+            mend_all(self.log)
         self.log.remove_spare()
         self._let_go()
 
@@ -308,5 +338,5 @@ class DiskQueue:
 
 
 # Not by decorators: with one, mypyc does not make a native class.
-classImplements(DiskBackend, IBackend)
-classImplements(DiskQueue, IBackendQueue, ICountedQueue, IFreeingQueue)
+classImplements(DiskBackend, IBackend, IDamagedBackend)
+classImplements(DiskQueue, IBackendQueue, ICountedQueue, IDamagedQueue, IFreeingQueue)

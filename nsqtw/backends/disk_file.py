@@ -82,9 +82,11 @@ class LogFile:
         "first",
         "gone",
         "index",
+        "is_to_be_mended",
         "path",
         "put_total",
         "recycled",
+        "salvaged",
         "saved",
         "sealed",
         "size",
@@ -104,6 +106,10 @@ class LogFile:
         """How many entries of the index its index file has."""
         self.damaged: dict[int, int] = {}
         """Places where no good record is, already reported, and where to go on."""
+        self.salvaged: set[int] = set()
+        """Those of the places in `damaged` of which messages could be kept."""
+        self.is_to_be_mended = False
+        """A read found damage that a rewritten file would not have."""
         self.recycled = False
         """Older content may follow after `size`."""
         self.ahead_to = AHEAD_FROM

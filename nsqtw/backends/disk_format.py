@@ -1,5 +1,5 @@
 """
-Format version 1 of the log files. All numbers are big-endian, as in the frames they surround.
+Format version 2 of the log files. All numbers are big-endian, as in the frames they surround.
 
     <data path>/<percent-encoded topic>/<first sequence, 14 hex digits>.log
 
@@ -11,10 +11,20 @@ A file is a header and records without space between them:
                         u16       u16     u32   u64              u64                    u32
             put_total: messages ever put into this log before this file
 
-    record, 40 bytes and the frames as a consumer receives them
-    offset  0       4               8       16      20      24         32              36
-            magic   frames length   first   count   flags   delay ms   CRC of frames   CRC of the 36 bytes before
-            u32     u32             u64     u32     u32     u64        u32             u32             frames ...
+    record, 40 bytes, perhaps a table, and the frames as a consumer receives them
+    offset  0       4               8       16      20       24         32              36
+            magic   frames length   first   count   layout   delay ms   CRC of frames   CRC of the 36 bytes before
+            u32     u32             u64     u32     u32      u64        u32             u32      table, frames ...
+
+The frames of a batch of more than 16 KB are checked in blocks too, so that damage is located in a block:
+
+    layout  0             no table
+            n << 16 | f   blocks of n * 4096 bytes, the first one of f bytes: the borders are multiples of the block's
+                          size in the file that the record was written to, so that a page is in one block
+            0xffffffff    a tombstone: no frames; these messages were lost. "delay ms" is their number, as far as known
+    table   u32 ...       for each block but the last: CRC of all frames up to its end. The last one is "CRC of frames"
+
+Version 1 has neither tables nor tombstones, and is read by the same code.
 
 CRC is CRC-32 as in zlib. A record counts only when both CRCs hold and its first sequence is above the last
 sequence before it. So a file may start its life with the content of an older file of the same log: old
@@ -40,12 +50,22 @@ from typing import Final, NamedTuple
 from nsqtw.backends.checksum import crc32
 from nsqtw.core.segment import Segment
 
-VERSION: Final = 1
+VERSION: Final = 2
 HEADER_BYTES: Final = 64
 RECORD_BYTES: Final = 40
 ENTRY_BYTES: Final = 24
 HIGHEST: Final = 1 << 53
 """One past the highest sequence there can be."""
+
+BLOCK_PAGE_BYTES: Final = 4096
+BLOCK_BYTES: Final = 16 * 1024
+"""The smallest block with a checksum of its own. One of 4 KB costs 4 to 7 % of an MPUB's rate, this one 1 to 2 %."""
+_MOST_BLOCK_STEPS: Final = 3
+_BLOCK_MESSAGES: Final = 16
+"""A block has room for about so many messages: the price is paid for each block."""
+_TABLES: Final = [struct.Struct(f">{count}I") for count in range(32)]
+TOMBSTONE: Final = 0xFFFFFFFF
+_CRC_BYTES: Final = 4
 
 MAGIC: Final = b"\xf5NSQ"  # 0xf5 is in no UTF-8 text
 _FILE_MAGIC: Final = b"NSQTWLOG"
@@ -55,7 +75,7 @@ _RECORD_AND_CRC: Final = struct.Struct(">4sIQIIQII")
 HEAD_CRC_AT: Final = _RECORD.size
 _pack_head: Final = _RECORD.pack
 unpack_head: Final = _RECORD_AND_CRC.unpack_from
-"""The numbers of a head as they stand, unchecked: magic, length, first, count, flags, delay, the two CRCs."""
+"""The numbers of a head as they stand, unchecked: magic, length, first, count, layout, delay, the two CRCs."""
 _ENTRY: Final = struct.Struct(">QQQ")
 _CRC: Final = struct.Struct(">I")
 _pack_crc: Final = _CRC.pack
@@ -80,6 +100,22 @@ class Head(NamedTuple):
     messages: int
     delay_ms: int
     frames_crc: int
+    layout: int = 0
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it says only that messages were lost."""
+        return self.layout == TOMBSTONE
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes between the head and the frames."""
+        return table_bytes(self.layout, self.length)
+
+    @property
+    def put_count(self) -> int:
+        """How many messages were put with it; of a tombstone that is not always the number of its sequences."""
+        return self.delay_ms if self.layout == TOMBSTONE else self.messages
 
     @property
     def end(self) -> int:
@@ -89,7 +125,7 @@ class Head(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of the whole record."""
-        return RECORD_BYTES + self.length
+        return RECORD_BYTES + table_bytes(self.layout, self.length) + self.length
 
 
 class Entry(NamedTuple):
@@ -124,14 +160,81 @@ def encode_head(segment: Segment) -> bytes:
     return head + _pack_crc(crc32(head))
 
 
+def encode_batch_head(segment: Segment, position: int) -> bytes:
+    """The same, and the table, for a record at `position` whose frames are more than BLOCK_BYTES."""
+    frames = segment.frames
+    length = len(frames)
+    block = BLOCK_BYTES
+    if length > BLOCK_BYTES // _BLOCK_MESSAGES * segment.count:  # its frames are large
+        block = min(2 + length // segment.count // BLOCK_PAGE_BYTES, _MOST_BLOCK_STEPS) * BLOCK_BYTES
+    # The table moves the frames on, and the borders in them: there may be one fewer then.
+    entries = (length + block - 1) // block
+    at = block - (position + RECORD_BYTES + _CRC_BYTES * entries) % block
+    if (length - at + block - 1) // block != entries:
+        at = block - (position + RECORD_BYTES + _CRC_BYTES * (entries - 1)) % block
+    if at >= length:
+        return encode_head(segment)
+    layout = block // BLOCK_PAGE_BYTES << 16 | at
+    view = memoryview(frames)
+    crc = crc32(view[:at])
+    sums = [crc]
+    stop = at + block
+    while stop < length:
+        crc = crc32(view[at:stop], crc)
+        sums.append(crc)
+        at = stop
+        stop += block
+    crc = crc32(view[at:], crc)
+    head = _pack_head(MAGIC, length, segment.first, segment.count, layout, segment.delay_ms, crc)
+    count = len(sums)
+    table = _TABLES[count].pack(*sums) if count < len(_TABLES) else struct.pack(f">{count}I", *sums)
+    return b"".join((head, _pack_crc(crc32(head)), table))
+
+
+def encode_tombstone(first: int, end: int, count: int) -> bytes:
+    """A record that says that `count` messages between two sequences are lost."""
+    head = _pack_head(MAGIC, 0, first, end - first, TOMBSTONE, count, 0)
+    return head + _pack_crc(crc32(head))
+
+
+def table_bytes(layout: int, length: int) -> int:
+    """How many bytes the table of a record has whose frames have `length` bytes."""
+    if layout == 0 or layout == TOMBSTONE:
+        return 0
+    block = (layout >> 16) * BLOCK_PAGE_BYTES
+    return _CRC_BYTES * ((length - (layout & 0xFFFF) + block - 1) // block)
+
+
+def blocks_of(head: Head) -> list[int]:
+    """Where the blocks of a record end in its frames, the last one where the frames do."""
+    length, layout = head.length, head.layout
+    if layout == 0 or layout == TOMBSTONE:
+        return [length]
+    return [*range(layout & 0xFFFF, length, (layout >> 16) * BLOCK_PAGE_BYTES), length]
+
+
+def decode_table(data: bytes, offset: int, head: Head) -> list[int]:
+    """The checksums of all blocks of a record; `offset` is where its head starts in `data`."""
+    count = head.table_bytes // _CRC_BYTES
+    return [*struct.unpack_from(f">{count}I", data, offset + RECORD_BYTES), head.frames_crc]
+
+
+def _is_possible(layout: int, length: int) -> bool:
+    return (
+        layout == 0
+        or (layout == TOMBSTONE and length == 0)
+        or (0 < layout >> 16 <= _MOST_BLOCK_STEPS * BLOCK_BYTES // BLOCK_PAGE_BYTES and 0 < layout & 0xFFFF < length)
+    )
+
+
 def decode_head(data: bytes, offset: int = 0) -> Head | None:
     """The head of the record at `offset`; None when its bytes are no head, damaged, or not all there."""
     if len(data) - offset < RECORD_BYTES:
         return None
-    magic, length, first, count, _, delay_ms, frames_crc, crc = unpack_head(data, offset)
-    if magic != MAGIC or crc32(data[offset : offset + HEAD_CRC_AT]) != crc:
+    magic, length, first, count, layout, delay_ms, frames_crc, crc = unpack_head(data, offset)
+    if magic != MAGIC or crc32(data[offset : offset + HEAD_CRC_AT]) != crc or not _is_possible(layout, length):
         return None
-    return Head(length, first, count, delay_ms, frames_crc)
+    return Head(length, first, count, delay_ms, frames_crc, layout)
 
 
 def encode_entries(entries: Iterable[Entry]) -> bytes:

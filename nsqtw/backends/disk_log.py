@@ -15,6 +15,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
+from nsqtw.backends.aside import Aside
 from nsqtw.backends.disk_file import Descriptor, LogFile, OpenFiles
 from nsqtw.backends.disk_format import (
     ENTRY_BYTES,
@@ -25,6 +26,7 @@ from nsqtw.backends.disk_format import (
     log_name,
 )
 from nsqtw.backends.files import Files
+from nsqtw.core.damage import DamageLedger
 from nsqtw.interfaces import Report
 
 TEMPORARY = ".tmp"
@@ -56,7 +58,22 @@ class Snapshot(NamedTuple):
 class Log:
     """The log of one topic: `log_files` ascending, of which only the last one grows."""
 
-    def __init__(self, topic: str, directory: str, files: Files, open_files: OpenFiles, report: Report) -> None:
+    def __init__(
+        self,
+        topic: str,
+        directory: str,
+        files: Files,
+        open_files: OpenFiles,
+        report: Report,
+        ledger: DamageLedger,
+        aside: Aside,
+    ) -> None:
+        self.ledger = ledger
+        self.aside = aside
+        self.is_to_be_mended = False
+        """A file of it is."""
+        self.is_mended = False
+        """Damage was found when it was opened."""
         self.topic = topic
         self.directory = directory
         self.files = files

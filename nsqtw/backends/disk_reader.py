@@ -4,20 +4,22 @@ Reading a log: by sequence, in blocks, always with both checksums.
 To find a sequence: the file by its first sequence, the nearest earlier record its index knows, and from there
 from head to head. A reader that goes on where it stopped is spared this, because where reads ended is remembered.
 
-Damage is reported once and passed over. What is bad at the end of a file and has no good record behind it is, in
-order: older content of a recycled file or a commit that was undone (nothing is missing), or a record that is lost.
+Damage is reported once; what can be kept of it (`disk_salvage`) is returned like everything else, and the rest is
+passed over. What is bad at the end of a file and has no good record behind it is, in order: older content of a recycled
+file or a commit that was undone (nothing is missing), or a record that is lost.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from nsqtw.backends.disk_damage import examine, tell
 from nsqtw.backends.disk_file import INDEX_BYTES, LogFile
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry, Head
 from nsqtw.backends.disk_log import Log, Snapshot
 from nsqtw.backends.disk_scan import BLOCK_BYTES, Scan
 from nsqtw.backends.files import backend_error
-from nsqtw.core.segment import Segment
+from nsqtw.core.segment import BODY_AT, Segment
 
 MOST_PLACES: Final = 256
 """How many ends of reads are remembered; a channel that reads on needs one."""
@@ -65,7 +67,7 @@ class LogReader:
             if room <= 0 or scan.position >= scan.size:
                 break
             head = scan.head()
-            if head is not None and head.end <= start:
+            if head is not None and (head.end <= start or head.is_tombstone):
                 self._pass(file, scan, head)
                 continue
             if head is not None and found and head.length > room:
@@ -79,7 +81,7 @@ class LogReader:
             elif file.gone:
                 return 0
             else:
-                self._pass_damage(file, scan, head)
+                room -= self._pass_damage(file, scan, start, found)
         self._remember(file, scan.place())
         return room
 
@@ -122,24 +124,34 @@ class LogReader:
         if len(self._places) > MOST_PLACES:
             del self._places[next(iter(self._places))]
 
-    def _pass_damage(self, file: LogFile, scan: Scan, head: Head | None) -> None:
-        """Go past what is no good record here; `head` is its head when that is intact."""
+    def _pass_damage(self, file: LogFile, scan: Scan, start: int, found: list[Segment]) -> int:
+        """Go past what is no good record here, adding what can be kept of it. How many bytes of frames that is."""
         position = scan.position
+        if position in file.damaged and position not in file.salvaged:
+            scan.position = file.damaged[position]
+            return 0
+        descriptor = self._log.descriptor(file)
+        if descriptor is None:
+            scan.position = scan.size
+            return 0
+        foreign = scan.is_foreign()
+        damage = examine(descriptor, scan, file.index or ())
+        kept = [segment for segment in damage.segments if segment.end > start]
+        found += kept
         if position not in file.damaged:
-            foreign = head is None and scan.is_foreign()
-            first = scan.above if head is None else head.first
-            after = scan.search()
-            if head is not None and (after is None or scan.position == position + head.size):
-                end = head.end
-            else:
-                end = scan.below if after is None else after.first
-            file.damaged[position] = scan.size if after is None else scan.position
-            why = "no record where one should start" if head is None else "the checksum of the frames is wrong"
-            if first < end and not (foreign and after is None):
-                self._log.report(self._log.topic, f"{file.path} at {position}", first, end - 1, why)
-        scan.position = file.damaged[position]
+            if damage.segments:
+                file.salvaged.add(position)
+            file.damaged[position] = damage.stop
+            if not (foreign and damage.head is None and damage.is_end):
+                self._log.is_to_be_mended = file.is_to_be_mended = True
+                if file is self._log.log_files[-1]:
+                    file.sealed = True  # the next commit begins another one, and then this one can be rewritten
+                tell(self._log, file, damage)
+        return sum([len(segment.frames) for segment in kept])
 
     def _pass_missing(self, file: LogFile, below: int) -> None:
         if HEADER_BYTES not in file.damaged:
             file.damaged[HEADER_BYTES] = file.size
             self._log.report(self._log.topic, file.path, file.first, below - 1, "the file is missing")
+            lost = min(below - file.first, max(0, file.size - HEADER_BYTES) // BODY_AT + 1)
+            self._log.ledger.add(self._log.topic, lost=lost, damaged=lost)

@@ -6,7 +6,17 @@ from typing import Final
 
 from nsqtw.backends.checksum import crc32
 from nsqtw.backends.disk_file import Descriptor
-from nsqtw.backends.disk_format import HEAD_CRC_AT, MAGIC, RECORD_BYTES, Entry, Head, decode_head, unpack_head
+from nsqtw.backends.disk_format import (
+    HEAD_CRC_AT,
+    MAGIC,
+    RECORD_BYTES,
+    TOMBSTONE,
+    Entry,
+    Head,
+    decode_head,
+    table_bytes,
+    unpack_head,
+)
 from nsqtw.core.segment import Segment
 
 BLOCK_BYTES: Final = 64 * 1024
@@ -47,8 +57,8 @@ class Scan:
 
     def head(self) -> Head | None:
         """The head of the record here; None when there is none that belongs here."""
-        head = self._head_at(self.position)
-        return head if head is not None and self._belongs(head) else None
+        head = self.head_at(self.position)
+        return head if head is not None and self.belongs(head) else None
 
     def frames(self, head: Head) -> bytes | None:
         """The frames of the record here, whose head this is; None when they are damaged."""
@@ -58,7 +68,13 @@ class Scan:
         """Go past the record here."""
         self.position += head.size
         self.above = head.end
-        self.put_total += head.messages
+        self.put_total += head.put_count
+
+    def pass_over(self, stop: int, above: int, count: int) -> None:
+        """Go to `stop`, past bytes in which `count` messages below the sequence `above` were."""
+        self.position = stop
+        self.above = max(self.above, above)
+        self.put_total += count
 
     def take(self, start: int, room: int, found: list[Segment]) -> int:
         """
@@ -72,15 +88,22 @@ class Scan:
         above, below = self.above, self.below
         rest = self.size - self._base
         while offset + RECORD_BYTES <= len(block):
-            magic, length, first, count, _, delay_ms, frames_crc, crc = unpack_head(block, offset)
+            magic, length, first, count, layout, delay_ms, frames_crc, crc = unpack_head(block, offset)
             end = first + count
-            stop = offset + RECORD_BYTES + length
+            begin = offset + RECORD_BYTES
+            if layout:
+                if layout == TOMBSTONE:
+                    break
+                if length <= layout & 0xFFFF or layout >> 16 == 0:
+                    break
+                begin += table_bytes(layout, length)
+            stop = begin + length
             if magic != MAGIC or crc32(block[offset : offset + HEAD_CRC_AT]) != crc or stop > rest:
                 break
             if not above <= first < end <= below:
                 break
             if end > start:
-                frames = block[offset + RECORD_BYTES : stop]
+                frames = block[begin:stop]
                 if (found and length > room) or stop > len(block) or crc32(frames) != frames_crc:
                     break
                 found.append(Segment(first, count, delay_ms, frames))
@@ -98,17 +121,17 @@ class Scan:
 
     def is_foreign(self) -> bool:
         """Whether the record here is intact but of another time: older content, or a commit that was undone."""
-        head = self._head_at(self.position)
-        return head is not None and not self._belongs(head)
+        head = self.head_at(self.position)
+        return head is not None and not self.belongs(head)
 
     def has_older(self) -> bool:
         """Whether behind this, where no good record comes any more, stands a head of another time."""
         at = self.position
         while at + RECORD_BYTES <= self.size:
-            head = self._head_at(at)
-            if head is not None and not self._belongs(head):
+            head = self.head_at(at)
+            if head is not None and not self.belongs(head):
                 return True
-            at = self._next_magic(at) if head is None else at + head.size
+            at = self.next_magic(at) if head is None else at + head.size
         return False
 
     def search(self) -> Head | None:
@@ -118,20 +141,22 @@ class Scan:
         """
         at = self.position
         while at + RECORD_BYTES <= self.size:
-            head = self._head_at(at)
+            head = self.head_at(at)
             if head is None:
-                at = self._next_magic(at)
+                at = self.next_magic(at)
                 continue
-            if self._belongs(head) and self._frames_at(at, head) is not None:
+            if self.belongs(head) and self._frames_at(at, head) is not None:
                 self.position = at
                 return head
             at += head.size
         return None
 
-    def _belongs(self, head: Head) -> bool:
+    def belongs(self, head: Head) -> bool:
+        """Whether the sequences of a head go on from here."""
         return self.above <= head.first < head.end <= self.below
 
-    def _head_at(self, position: int) -> Head | None:
+    def head_at(self, position: int) -> Head | None:
+        """The head at a place, whatever its sequences; None when there is none, or its record is not all there."""
         if position + RECORD_BYTES > self.size:
             return None
         block, offset = self._bytes_at(position, RECORD_BYTES)
@@ -140,10 +165,11 @@ class Scan:
 
     def _frames_at(self, position: int, head: Head) -> bytes | None:
         block, offset = self._bytes_at(position, head.size)
-        frames = block[offset + RECORD_BYTES : offset + head.size]
+        frames = block[offset + head.size - head.length : offset + head.size]
         return frames if len(frames) == head.length and crc32(frames) == head.frames_crc else None
 
-    def _next_magic(self, position: int) -> int:
+    def next_magic(self, position: int) -> int:
+        """The next place behind `position` where a record may start; `size` when there is none."""
         block, offset = self._bytes_at(position, RECORD_BYTES)
         if len(block) - offset < RECORD_BYTES:
             return self.size

@@ -169,10 +169,15 @@ class LogTrim:
             place = file.place(wanted[number])
             if place.position > scan.position:
                 scan.jump(place)
+            if scan.position in file.salvaged:
+                raise _DamagedError
             if scan.position in file.damaged:
                 scan.position = file.damaged[scan.position]
                 continue
             head = scan.head()
+            if head is not None and head.is_tombstone:
+                scan.skip(head)
+                continue
             if head is None or scan.position == place.position > HEADER_BYTES and head.first != place.sequence:
                 raise _DamagedError
             number = bisect_left(wanted, head.first, number)

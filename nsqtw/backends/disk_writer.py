@@ -21,7 +21,15 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from nsqtw.backends.disk_file import AHEAD_FROM, INDEX_BYTES, Descriptor, LogFile
-from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES, Entry, encode_head, encode_header
+from nsqtw.backends.disk_format import (
+    BLOCK_BYTES,
+    HEADER_BYTES,
+    RECORD_BYTES,
+    Entry,
+    encode_batch_head,
+    encode_head,
+    encode_header,
+)
 from nsqtw.backends.disk_log import Log
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
@@ -56,7 +64,12 @@ class Growth:
         if position - self.last_entry >= INDEX_BYTES:
             self.entries.append(Entry(segment.first, position, self.put_total))
             self.last_entry = position
-        self.buffers += (encode_head(segment), frames)
+        if segment.count > 1 and len(frames) > BLOCK_BYTES:
+            head = encode_batch_head(segment, position)
+            size += len(head) - RECORD_BYTES
+        else:
+            head = encode_head(segment)
+        self.buffers += (head, frames)
         self.size = size
         self.put_total += segment.count
         return True

@@ -113,6 +113,10 @@ class Files:
         """Give a file or directory another name, at once; a file of that name is replaced."""
         os.rename(old, new)
 
+    def link(self, old: str, new: str) -> None:
+        """Give a file a second name."""
+        os.link(old, new)
+
     def unlink(self, path: str) -> None:
         os.unlink(path)
 

@@ -20,17 +20,19 @@ from typing import Any, cast
 
 from zope.interface import implementer
 
+from nsqtw.backends.disk_salvage import ONE_BIT
 from nsqtw.backends.disk_space import Reserve
 from nsqtw.backends.disk_trim import Spares
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.sqlite_row import COLUMNS, Row
-from nsqtw.backends.sqlite_salvage import finish_setting_aside, set_aside
+from nsqtw.backends.sqlite_salvage import finish_setting_aside, kept_beside, set_aside
 from nsqtw.backends.sqlite_schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
 from nsqtw.backends.sqlite_survey import FoundTopic, find_topic, first_of, is_corrupt, is_failed_sync, survey
 from nsqtw.backends.sqlite_trim import Trim
+from nsqtw.core.damage import DamageLedger
 from nsqtw.core.segment import Segment, only
 from nsqtw.errors import BackendError, OptionError
-from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
+from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, IDamagedBackend, Report
 
 _PUT_TOPIC = """
 INSERT INTO topic VALUES (?, ?, ?, ?)
@@ -60,14 +62,15 @@ class SqliteFactory:
         return SqliteBackend(directory, report)
 
 
-@implementer(IBackend)
+@implementer(IBackend, IDamagedBackend)
 class SqliteBackend:
     """The database under one data path."""
 
     in_thread = True
 
     def __init__(self, directory: str, report: Report, files: Files | None = None) -> None:
-        self.report = report
+        self._report_found = report
+        self.damage = DamageLedger()
         self._path = os.path.join(directory, FILE)
         self._files = files or Files()
         self._reserve = Reserve(self._files, directory, Spares())
@@ -82,12 +85,23 @@ class SqliteBackend:
             except sqlite3.DatabaseError as error:
                 if not is_corrupt(error):
                     raise
-                set_aside(self._path, report)
+                set_aside(self._path, self.report)
                 self._open()
+            self.damage.files = [os.path.relpath(path, directory) for path in kept_beside(self._path)]
         except sqlite3.Error as error:
             raise sqlite_error(error) from error
         except OSError as error:
             raise backend_error(error, f"setting {FILE} aside") from error
+
+    def expect(self, ends: dict[str, int]) -> None:
+        """IDamagedBackend API. Rows that cannot be read stay where they are, so nothing has to be known of them."""
+
+    def report(self, topic: str, where: str, first: int, last: int, why: str) -> None:
+        """Report damage, and count the messages that it may have cost."""
+        lost = last + 1 - first if topic and first <= last else 0
+        if lost:
+            self.damage.add(topic, lost=lost, damaged=lost)
+        self._report_found(topic, where, first, last, why)
 
     def topics(self) -> list[str]:
         """IBackend API"""
@@ -217,7 +231,7 @@ class SqliteBackend:
             undo.callback(self._writer.close)
             migrate(self._writer)
             self._remove_nameless()
-            self._found = survey(self._writer, self.report)
+            self._found = survey(self._writer, self._report_found)
             for topic in self._found.values():
                 if topic.is_odd:
                     self._writer.execute(_SET_TOPIC, (topic.end, topic.bytes, topic.topic_id))
@@ -277,6 +291,9 @@ class SqliteQueue:
                 try:
                     for row in map(Row._make, connection.execute(_FOLLOWING, (self.topic_id, start, self.end))):
                         why = row.fault()
+                        if why and (mended := row.with_bit_put_right()) is not None:
+                            self._note(row)
+                            row, why = mended, ""
                         if why:
                             self._report(row.row_id, *row.bounds(start, self.end - 1), why)
                             continue
@@ -330,6 +347,14 @@ class SqliteQueue:
         row_id, last = place
         self._report(row_id, start, last, "the database is damaged there")
         return int(last) + 1
+
+    def _note(self, row: Row) -> None:
+        """One bit of a row is flipped, and is put right at each read."""
+        if row.row_id not in self._reported:
+            self._reported.add(row.row_id)
+            self._backend.damage.add(self.topic, damaged=1)
+            where = f"{FILE} segment {row.row_id}"
+            self._backend.report(self.topic, where, row.first, row.first - 1, f"{ONE_BIT}; no message is lost")
 
     def _report(self, row_id: int, first: int, last: int, why: str) -> None:
         if row_id not in self._reported:

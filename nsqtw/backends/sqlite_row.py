@@ -14,6 +14,7 @@ import struct
 from typing import Any, NamedTuple
 
 from nsqtw.backends.checksum import crc32
+from nsqtw.backends.disk_salvage import mended_bytes
 from nsqtw.core.segment import BODY_AT, ID_AT, SEQUENCE_BITS, Segment, sequence_of
 
 COLUMNS = "id, topic, first, last, delay, crc, frames, head"
@@ -21,6 +22,7 @@ COLUMNS = "id, topic, first, last, delay, crc, frames, head"
 _NUMBERS = struct.Struct("<5Q")
 _SIZE = struct.Struct(">I")
 _HIGHEST = 1 << SEQUENCE_BITS
+_HIGHEST_CRC = (1 << 32) - 1
 
 WRONG_FRAMES = "the checksum of the frames is wrong"
 WRONG_NUMBERS = "its numbers are not those that were stored"
@@ -52,6 +54,16 @@ class Row(NamedTuple):
             return "" if numbers_of(self.frames) == (self.first, self.last) else WRONG_NUMBERS
         good = self.topic >= 0 and self.head == head_of(self.topic, self.first, self.last, self.delay, self.crc)
         return "" if good else WRONG_NUMBERS
+
+    def with_bit_put_right(self) -> Row | None:
+        """The row as it was stored, if one bit of its frames is all that is wrong with it."""
+        if not isinstance(self.frames, bytes) or type(self.crc) is not int or not 0 <= self.crc <= _HIGHEST_CRC:
+            return None
+        frames = mended_bytes(self.frames, self.crc)
+        row = self._replace(frames=frames) if frames is not None else None
+        if row is None or row.fault() or numbers_of(row.frames) != (row.first, row.last):
+            return None
+        return row
 
     def segment(self) -> Segment:
         """What is in it; without a `fault`."""

@@ -121,7 +121,7 @@ class Salvage:
             return self._unreadable(row_id, "the index has a row that the table has not")
         row = Row(*values)
         why = row.fault()
-        mended = row.mended() if why else row
+        mended = row.mended() or row.with_bit_put_right() if why else row
         topic_id = row.topic if type(row.topic) is int and row.topic in self.topics else None
         if mended is not None and topic_id is not None:
             return FoundRow(row_id, topic_id, mended.segment(), why)
@@ -200,6 +200,14 @@ def set_aside(path: str, report: Report) -> None:
             os.rename(path + suffix, aside + suffix)
     os.rename(path + FRESH, path)
     report("", FILE, 0, -1, f"the database was damaged; all that could be read is in a new one, the old one is {aside}")
+
+
+def kept_beside(path: str) -> list[str]:
+    """The databases that were set aside so far."""
+    found: list[str] = []
+    while os.path.exists(f"{path}.damaged.{len(found) + 1}"):
+        found.append(f"{path}.damaged.{len(found) + 1}")
+    return found
 
 
 def finish_setting_aside(path: str) -> None:

@@ -23,6 +23,7 @@ from nsqtw.core.agenda import Agenda
 from nsqtw.core.caps import Caps
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
+from nsqtw.core.damage import DamageLedger
 from nsqtw.core.directory import Directory, Unlisted
 from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
 from nsqtw.core.health import Health
@@ -38,7 +39,7 @@ from nsqtw.core.segment import SEQUENCE_BITS
 from nsqtw.core.topic import Topic
 from nsqtw.core.wall import Wall
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import IBackend, IBackendQueue, IPositions, OperatorLog, Waiter
+from nsqtw.interfaces import IBackend, IBackendQueue, IDamagedBackend, IPositions, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
 from nsqtw.rights import Door
@@ -90,6 +91,8 @@ class Broker:
         self.saves = Saves(self)
         self.health = Health(self)
         self.backend = backend
+        self.damage: DamageLedger = backend.damage if IDamagedBackend.providedBy(backend) else DamageLedger()
+        self.damage.on_lost = self._lost
         self._memory_backend = memory_backend
         self.positions = positions
         self.page_rows = page_rows
@@ -101,6 +104,12 @@ class Broker:
         self._reserved_blocks = self._next_block
 
     # -- topics
+
+    def _lost(self, topic: str, first: int, end: int) -> None:
+        """A read found that messages of a topic, from the sequence `first` up to `end`, are lost."""
+        found = self.topics.get(topic)
+        if found is not None:
+            found.forget_lost(first, end)
 
     def topic(self, name: str) -> Topic:
         """
@@ -125,6 +134,7 @@ class Broker:
         topic = self.topics.pop(name)
         self.log("info", "TOPIC({topic}): deleting", topic=name)
         topic.exit()
+        self.damage.forget(name)
         self.directory.gone(name)
         self.saves.deleted(topic, waiter)
         if not topic.log.is_in_memory:

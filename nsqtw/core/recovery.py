@@ -26,7 +26,7 @@ from nsqtw.core.retention import Ages, Mark, limits_of
 from nsqtw.core.runs import Runs
 from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.core.topic import Topic
-from nsqtw.interfaces import ICountedQueue, IPositions
+from nsqtw.interfaces import ICountedQueue, IDamagedBackend, IDamagedQueue, IPositions
 from nsqtw.names import is_ephemeral
 from nsqtw.options import Options
 
@@ -46,6 +46,8 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
         broker.backend.queue(name).delete()
     wanted = _union(named, saved.lost_topics)
     durable = [name for name in dict.fromkeys([*known, *stored, *wanted]) if not is_ephemeral(name)]
+    if IDamagedBackend.providedBy(broker.backend):
+        broker.backend.expect({topic.name: topic.end for topic in saved.topics})
     logs = {name: broker.open_log(name) for name in durable}
     broker.start_blocks(saved.next_block, max((log.end for log in logs.values()), default=0))
     for name, log in logs.items():
@@ -136,6 +138,8 @@ def mend(state: SavedTopic, log: Log, positions: IPositions) -> None:
         _forget_messages(state, log)
     elif log.end < state.end:
         _count_again(state, log, positions)
+    elif IDamagedQueue.providedBy(log.queue) and log.queue.is_mended:
+        _count_unread(state, log)
 
 
 def _start(state: SavedTopic) -> int:
@@ -154,6 +158,7 @@ def _tell_loss(broker: Broker, topic: str, log: Log, saved_end: int, count: int)
     # Class memory promises nothing else when the process is killed.
     level = "warn" if broker.options.durability_of(topic) == "memory" else "error"
     text = "TOPIC({topic}): the log ends at {end}, positions.db knew it up to {saved_end}; messages lost: {count}"
+    broker.damage.add(topic, lost=count, damaged=count)
     broker.log(level, text, topic=topic, end=log.end, saved_end=saved_end, count=count)
 
 
@@ -188,9 +193,15 @@ def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
         cursor.held_count -= positions.forget_held(state.name, cursor.name, log.end)
         cursor.first_deliveries = [sequence for sequence in cursor.first_deliveries if sequence < log.end]
         cursor.next = min(cursor.next, log.end)
-        cursor.taken_total = state.released_total
     state.released = min(state.released, log.end)
+    _count_unread(state, log)
+
+
+def _count_unread(state: SavedTopic, log: Log) -> None:
+    """Count what is stored from where the slowest channel is, up to the end that was saved."""
     state.put_total = state.released_total
+    for cursor in state.cursors:
+        cursor.taken_total = state.released_total
     sequence = min([state.released, *(cursor.next for cursor in state.cursors)])
     while sequence < state.end and (read := log.queue.read(sequence, _READ_BYTES)):
         sequence = read[-1].end

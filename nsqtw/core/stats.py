@@ -40,6 +40,9 @@ def document(
         "start_time": broker.start_time,
         "topics": _topics(broker, topic, channel, include_clients, now) if known else None,
     }
+    damage = broker.damage.shown()
+    if damage is not None:
+        found["damage"] = damage
     if memory is not None:
         found["memory"] = memory
     found["producers"] = _producers(broker, topic) if known and include_clients else None
@@ -99,6 +102,9 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
         "paused": topic.paused,
         "e2e_processing_latency": latency,
     }
+    damage = topic.broker.damage.of_topic(topic.name)
+    if damage is not None:
+        found |= damage.shown()
     if topic.durability != "os":
         found["durability"] = topic.durability
     limits = topic.reading.retained.limits

@@ -305,6 +305,18 @@ class Topic:
         text = "TOPIC({topic}): message {sequence} was not finished and is not stored any more"
         self.broker.log("error", text, topic=self.name, sequence=sequence)
 
+    def forget_lost(self, first: int, end: int) -> None:
+        """Messages that were released at once are not in the log any more: no channel is to wait for them."""
+        end = min(end, self.released)
+        for channel in self.channels.values():
+            cursor = channel.cursor
+            if cursor is not None:
+                start = max(first, cursor.next)
+                dropped = sum([stop - begin for begin, stop in self.dropped.between(start, end)])
+                count = min(end - start - dropped, self.released_total - cursor.taken_total)
+                if count > 0:
+                    cursor.drop(count)
+
     def read_failed(self, error: BackendError) -> None:
         """The medium failed while a channel was served; it will be tried again."""
         self.broker.log(

@@ -7,7 +7,6 @@
     topic_log   the directory of one topic
     positions   positions.db, and what it says of the logs
     data_path   all of it
-    aside       where what was replaced is kept
     repair      the same with less damage
     command     the words, the lines and the exit code
 

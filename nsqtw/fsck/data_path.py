@@ -93,7 +93,7 @@ def check_data_path(directory: str) -> DataPathCheck:
     except OSError as failure:
         raise backend_error(failure, f"list of {directory}") from failure
     positions = check_positions(directory)
-    known = {topic.name for topic in positions.saved.topics} if positions.saved is not None else set()
+    known = {topic.name: topic.end for topic in positions.saved.topics} if positions.saved is not None else {}
     logs: dict[str, TopicLog] = {}
     leftovers = list(_leftovers(directory, entries))
     for entry in entries:
@@ -103,7 +103,7 @@ def check_data_path(directory: str) -> DataPathCheck:
         if is_ephemeral(topic):
             leftovers.append((path, "nothing: an ephemeral topic ends with its broker; the next start deletes it"))
         else:
-            logs[topic] = check_topic(files, topic, path)
+            logs[topic] = check_topic(files, topic, path, known.get(topic, 0))
     return DataPathCheck(directory, logs, leftovers, positions, _check_names(directory), check_messages(directory))
 
 

@@ -15,6 +15,8 @@ import os
 
 from attrs import define, field
 
+from nsqtw.backends.disk_damage import Damage as FoundDamage
+from nsqtw.backends.disk_damage import examine, is_torn_write
 from nsqtw.backends.disk_file import Descriptor
 from nsqtw.backends.disk_format import (
     ENTRY_BYTES,
@@ -53,6 +55,10 @@ class Damage:
     """First and last sequence that were, or may have been, there; None: none is missing."""
     in_head: bool
     """The place and number of its messages are not known exactly, because the head of the record is damaged too."""
+    lost: int = 0
+    """How many of them are lost, at most; the others can be kept."""
+    kept: list[Segment] = field(factory=list)
+    """What can be kept."""
 
 
 @define
@@ -68,6 +74,8 @@ class LogFileCheck:
     runs: list[tuple[int, int]] = field(factory=list)
     """Where good records are: from a position up to another."""
     damage: list[Damage] = field(factory=list)
+    put_count: int = 0
+    """How many messages were put into it, as far as known."""
     tail: Damage | None = None
     """What is behind the last good record, and not damage before good ones."""
     records: int = 0
@@ -76,6 +84,7 @@ class LogFileCheck:
     at_once: Sequences = field(factory=Sequences)
     deferred: Sequences = field(factory=Sequences)
     """Messages that were published with a delay."""
+    index: list[Entry] = field(factory=list)
     wrong_index: bool = False
 
     @property
@@ -84,8 +93,14 @@ class LogFileCheck:
 
     @property
     def good_end(self) -> int:
-        """Where its last good record ends."""
-        return self.runs[-1][1] if self.runs else HEADER_BYTES
+        """Where its last record ends that is good, or of which something can be kept."""
+        return max(
+            [
+                HEADER_BYTES,
+                *(stop for _, stop in self.runs[-1:]),
+                *(damage.stop for damage in self.damage[-1:]),
+            ]
+        )
 
     @property
     def is_whole(self) -> bool:
@@ -93,98 +108,76 @@ class LogFileCheck:
         return self.header is not None and not self.damage and len(self.runs) <= 1
 
 
-def check_log_file(files: Files, path: str, first: int, below: int, index: bytes) -> LogFileCheck:
-    """Read a log file. `index` is what stands in its index file, b"" when there is none. OSError."""
+def check_log_file(files: Files, path: str, first: int, below: int, index: bytes, known_end: int = 0) -> LogFileCheck:
+    """
+    Read a log file. `index` is what stands in its index file, b"" when there is none; positions.db knows the log up to
+    `known_end`. OSError.
+    """
     found = LogFileCheck(path, first, below, files.size(path), end=first)
     descriptor = Descriptor(files, files.open(path))
     header = decode_header(descriptor.read(HEADER_BYTES, 0))
     if header is not None and header.first == first:
         found.header = header
-    entries = decode_entries(index)
+    entries = found.index = decode_entries(index)
     known = {entry.position: entry.sequence for entry in entries}
     scan = Scan(descriptor, Entry(first, HEADER_BYTES, 0), found.size, below, _BLOCK_BYTES)
     while scan.position < scan.size:
-        position = scan.position
-        segments = _good_records(scan)
-        if segments:
-            _take(found, position, segments, known)
-        elif not _pass_damage(descriptor, scan, found, entries):
+        head = scan.head()
+        if head is not None and scan.frames(head) is not None:
+            _take(found, scan, head, known)
+        elif not _pass_damage(descriptor, scan, found, known_end):
             break
+    found.put_count = scan.put_total
     found.wrong_index = bool(known) or len(entries) * ENTRY_BYTES != len(index)
     return found
 
 
-def _good_records(scan: Scan) -> list[Segment]:
-    """Some records from here on, as far as they are good."""
-    segments: list[Segment] = []
-    scan.take(0, _BLOCK_BYTES, segments)
-    if not segments:
-        head = scan.head()
-        frames = scan.frames(head) if head is not None else None
-        if head is not None and frames is not None:
-            segments.append(Segment(head.first, head.messages, head.delay_ms, frames))
-            scan.skip(head)
-    return segments
-
-
-def _take(found: LogFileCheck, position: int, segments: list[Segment], known: dict[int, int]) -> None:
-    start = position
-    for segment in segments:
-        if known.get(position) == segment.first:
-            del known[position]
-        position += RECORD_BYTES + len(segment.frames)
-        (found.deferred if segment.delay_ms else found.at_once).add(segment.first, segment.end)
-    found.records += len(segments)
-    found.end = segments[-1].end
+def _take(found: LogFileCheck, scan: Scan, head: Head, known: dict[int, int]) -> None:
+    """Note a good record and go past it."""
+    start = scan.position
+    if known.get(start) == head.first:
+        del known[start]
+    if not head.is_tombstone:
+        (found.deferred if head.delay_ms else found.at_once).add(head.first, head.end)
+        found.records += 1
+    scan.skip(head)
+    found.end = head.end
     if found.runs and found.runs[-1][1] == start:
-        found.runs[-1] = (found.runs[-1][0], position)
+        found.runs[-1] = (found.runs[-1][0], scan.position)
     else:
-        found.runs.append((start, position))
+        found.runs.append((start, scan.position))
 
 
-def _pass_damage(descriptor: Descriptor, scan: Scan, found: LogFileCheck, entries: list[Entry]) -> bool:
-    """Note what is no good record here and go to the next one. False when there is none."""
-    position, above = scan.position, scan.above
-    head = scan.head()
-    first = above if head is None else head.first
-    foreign = head is None and scan.is_foreign()
-    after = _next_good(scan, entries)
-    if after is not None:
-        end = head.end if head is not None and scan.position == position + head.size else after.first
-        found.damage.append(Damage(position, scan.position, _messages(first, end), head is None))
-        return True
-    if found.is_last:
-        begun = head or _begun(descriptor, position, above)
+def _pass_damage(descriptor: Descriptor, scan: Scan, found: LogFileCheck, known_end: int) -> bool:
+    """Note what is no good record here and go to the next one. False when nothing that can be kept follows."""
+    place = scan.place()
+    foreign = scan.is_foreign()
+    damage = examine(descriptor, scan, found.index)
+    if found.is_last and damage.is_end and is_torn_write(damage, known_end):
+        begun = _begun(descriptor, damage.position, place.sequence)
         messages = _messages(begun.first, begun.end) if begun is not None else None
-        found.tail = Damage(position, found.size, messages, begun is None)
+        found.tail = Damage(damage.position, found.size, messages, begun is None)
         return False
-    end = scan.below if head is None else head.end
-    messages = None if foreign else _messages(first, end)
-    lost = Damage(position, found.size, messages, head is None)
-    if messages is None:
-        found.tail = lost
-    else:
-        found.damage.append(lost)
-    return False
+    messages = None if foreign and damage.is_end and damage.head is None else _messages_of(damage)
+    noted = Damage(
+        damage.position, damage.stop, messages, damage.head is None, damage.lost_count, list(damage.segments)
+    )
+    if messages is None and damage.is_end and damage.head is None:
+        found.tail = noted
+        return False
+    found.damage.append(noted)
+    for segment in damage.segments:
+        (found.deferred if segment.delay_ms else found.at_once).add(segment.first, segment.end)
+    if damage.head is not None:
+        found.end = damage.head.end
+    return not damage.is_end or scan.position < scan.size
 
 
-def _next_good(scan: Scan, entries: list[Entry]) -> Head | None:
-    """
-    Go to the next good record, but not past one that the index knows: a reader may start there. The inside of a record
-    whose head is damaged is searched, and what a client wrote there may look like a head with a long record.
-    """
-    start = scan.place()
-    after = scan.search()
-    found = scan.place()
-    stop = scan.size if after is None else found.position
-    for entry in entries:
-        if start.position < entry.position < stop and entry.sequence >= start.sequence:
-            scan.jump(entry)
-            head = scan.head()
-            if head is not None and head.first == entry.sequence and scan.frames(head) is not None:
-                return head
-    scan.jump(found)
-    return after
+def _messages_of(damage: FoundDamage) -> tuple[int, int] | None:
+    """The first and the last sequence that are lost; those of the record when none is."""
+    if damage.lost:
+        return damage.lost[0][0], damage.lost[-1][1] - 1
+    return _messages(damage.head.first, damage.head.end) if damage.head is not None else None
 
 
 def _begun(descriptor: Descriptor, position: int, above: int) -> Head | None:

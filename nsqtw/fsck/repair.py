@@ -3,8 +3,9 @@ Mending what was found. Every step leaves a data path that a broker can start on
 what it would have delivered before; so a repair may be interrupted anywhere and be run again.
 
     torn tail             copied, then cut off
-    damaged records       the good ones are copied into another file, byte by byte; synced; the old file gets a second
-                          name under damaged.d; the new one gets its name
+    damaged records       the good ones are copied into another file, byte by byte, and what can be kept of the others
+                          (`disk_mend`); synced; the old file gets a second name under damaged.d; the new one gets its
+                          name
     files without record  moved to damaged.d, the very last first, as a start deletes them
     messages.db, positions.db
                           all that can be read of it is written into a new one; the old one is moved to damaged.d
@@ -21,21 +22,20 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from nsqtw.backends.disk_file import Descriptor
-from nsqtw.backends.disk_format import HEADER_BYTES, encode_header, index_name
+from nsqtw.backends.aside import Aside
+from nsqtw.backends.disk_file import Descriptor, LogFile
+from nsqtw.backends.disk_format import index_name
 from nsqtw.backends.disk_log import TEMPORARY
+from nsqtw.backends.disk_mend import write_mended
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.positions import Positions
 from nsqtw.backends.sqlite_salvage import FRESH, rebuild
 from nsqtw.core.cut import Cut, Saved
 from nsqtw.errors import BackendError, NsqtwError
-from nsqtw.fsck.aside import Aside
 from nsqtw.fsck.data_path import DataPathCheck
 from nsqtw.fsck.log_file import LogFileCheck
 from nsqtw.fsck.positions import FRESH_FILE
 from nsqtw.fsck.topic_log import TopicLog
-
-_COPY_BYTES = 1 << 20
 
 
 def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
@@ -47,7 +47,7 @@ def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
     aside = Aside(check.directory, files)
     failures: list[str] = []
 
-    def attempt(doing: str, step: Callable[[], None]) -> None:
+    def attempt(doing: str, step: Callable[[], object]) -> None:
         try:
             step()
         except OSError as failure:
@@ -82,7 +82,7 @@ def _repair_log(files: Files, aside: Aside, log: TopicLog) -> None:
             _rewrite(files, aside, file, put_total)
         elif file.tail is not None:
             _cut(files, aside, file)
-        put_total += len(file.at_once) + len(file.deferred)
+        put_total += file.put_count
 
 
 def _cut(files: Files, aside: Aside, file: LogFileCheck) -> None:
@@ -94,21 +94,13 @@ def _cut(files: Files, aside: Aside, file: LogFileCheck) -> None:
 
 
 def _rewrite(files: Files, aside: Aside, file: LogFileCheck, put_total: int) -> None:
-    """Let a header and the good records be all there is in a file."""
+    """Let a header, the good records and what can be kept of others be all there is in a file."""
     temporary = file.path + TEMPORARY
-    with suppress(FileNotFoundError):
-        files.unlink(temporary)
     old = Descriptor(files, files.open(file.path))
-    new = Descriptor(files, files.open(temporary, create=True))
-    whole = file.header is not None
-    header = old.read(HEADER_BYTES, 0) if whole else encode_header(file.first, put_total)
+    known = LogFile(file.path, file.first, file.good_end, put_total)
+    known.index = file.index
+    write_mended(files, old, known, file.good_end, file.below, temporary)
     try:
-        size = new.write([header], 0)
-        for start, stop in file.runs:
-            for position in range(start, stop, _COPY_BYTES):
-                data = old.read(min(_COPY_BYTES, stop - position), position)
-                size = new.write([data], size)
-        new.sync()
         aside.keep(file.path)
         # Its places mean other bytes in the new file.
         _remove_index(files, file)

@@ -86,8 +86,8 @@ class TopicLog:
             yield Finding("stray file", path, "nothing", "removes it", self.topic)
 
 
-def check_topic(files: Files, topic: str, directory: str) -> TopicLog:
-    """Read all of a topic's log."""
+def check_topic(files: Files, topic: str, directory: str, known_end: int = 0) -> TopicLog:
+    """Read all of a topic's log, which positions.db knows up to `known_end`."""
     log = TopicLog(topic, directory)
     try:
         names = sorted(files.names(directory))
@@ -95,10 +95,10 @@ def check_topic(files: Files, topic: str, directory: str) -> TopicLog:
         log.strays = [os.path.join(directory, name) for name in names if _is_stray(name, firsts)]
         for number in reversed(range(len(firsts))):
             below = firsts[number + 1] if log.log_files or log.unreadable else HIGHEST
-            found = _check_file(files, log, firsts[number], below, index_name(firsts[number]) in names)
+            found = _check_file(files, log, firsts[number], below, index_name(firsts[number]) in names, known_end)
             if found is None:
                 continue
-            if found.is_last and not found.runs:
+            if found.is_last and not (found.runs or found.damage):
                 log.without_records.append(found)
             else:
                 log.log_files.insert(0, found)
@@ -117,18 +117,20 @@ def _is_stray(name: str, firsts: list[int]) -> bool:
     return name.endswith(TEMPORARY) or (index_of is not None and index_of not in firsts)
 
 
-def _check_file(files: Files, log: TopicLog, first: int, below: int, has_index: bool) -> LogFileCheck | None:
+def _check_file(
+    files: Files, log: TopicLog, first: int, below: int, has_index: bool, known_end: int
+) -> LogFileCheck | None:
     """None, and `unreadable` says why, when the file cannot be told."""
     path = os.path.join(log.directory, log_name(first))
     index = b""
     if has_index:
         index = _content(files, os.path.join(log.directory, index_name(first)))
     try:
-        found = check_log_file(files, path, first, below, index)
+        found = check_log_file(files, path, first, below, index, known_end)
     except OSError as failure:
         log.unreadable.append(_cannot_read(log.topic, path, failure))
         return None
-    if found.header is not None and found.header.version != VERSION:
+    if found.header is not None and found.header.version > VERSION:
         costs = (
             f"it has format version {found.header.version}, and this nsqtw knows {VERSION}: a start with it as the last"
             " file fails"
@@ -158,11 +160,10 @@ def _findings_of(topic: str, file: LogFileCheck) -> Iterator[Finding]:
         costs = "nothing, the name and the records say the same"
         yield Finding("damaged header", file.path, costs, "writes it anew", topic, offset=0)
     for damage in file.damage:
-        at_most = "these messages, at most" if damage.in_head else "these messages"
         yield Finding(
             "damaged record",
             file.path,
-            f"{at_most if damage.messages else 'nothing, none is missing'}; the broker reports it whenever it comes by",
+            f"{_costs(damage)}; the broker takes it out of the file when it comes by",
             "takes it out of the file, which is set aside as it was",
             topic,
             offset=damage.position,
@@ -173,6 +174,17 @@ def _findings_of(topic: str, file: LogFileCheck) -> Iterator[Finding]:
     if file.wrong_index:
         path = f"{file.path.removesuffix('.log')}.index"
         yield Finding("wrong index", path, "nothing, reading is slower", "removes it", topic)
+
+
+def _costs(damage: Damage) -> str:
+    if not damage.messages:
+        return "nothing, none is missing"
+    if damage.kept and damage.lost == 0:
+        return "nothing, one flipped bit can be put right"
+    if damage.in_head:
+        return "these messages, at most"
+    kept = sum(segment.count for segment in damage.kept)
+    return f"{damage.lost} of its messages, {kept} can be kept" if kept else "these messages"
 
 
 def _finding_of_tail(topic: str, file: LogFileCheck, tail: Damage) -> Finding:

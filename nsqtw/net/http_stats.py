@@ -128,6 +128,10 @@ def stats_text(found: dict[str, Any], version_line: str, now_ns: int) -> str:
     ]
     if "memory" in found:
         lines += ["", "Memory:", *(f"   {name:<25}\t{value}" for name, value in found["memory"].items())]
+    if "damage" in found:
+        counts = [(name, value) for name, value in found["damage"].items() if name != "set_aside"]
+        lines += ["", "Damage:", *(f"   {name:<25}\t{value}" for name, value in counts)]
+        lines += [f"   set aside: {name}" for name in found["damage"]["set_aside"]]
     lines += ["", "Topics:" if found["topics"] else "Topics: None"]
     for number, topic in enumerate(found["topics"] or ()):
         if number:
@@ -142,7 +146,7 @@ def _topic_lines(topic: dict[str, Any], now_ns: int) -> Iterator[str]:
     yield (
         f"{'*P ' if topic['paused'] else '   '}[{topic['topic_name']:<15}]"
         f" depth: {topic['depth']:<5} be-depth: {topic['backend_depth']:<5}"
-        f" msgs: {topic['message_count']:<8} e2e%: {_latencies(topic)}"
+        f" msgs: {topic['message_count']:<8} e2e%: {_latencies(topic)}" + _damage(topic)
     )
     for channel in topic["channels"]:
         yield (
@@ -155,6 +159,12 @@ def _topic_lines(topic: dict[str, Any], now_ns: int) -> Iterator[str]:
         )
         for client in channel["clients"] or ():
             yield f"        {_client_text(client, now_ns)}"
+
+
+def _damage(topic: dict[str, Any]) -> str:
+    if "lost_count" not in topic:
+        return ""
+    return f" lost: {topic['lost_count']} damaged: {topic['damaged_count']} set-aside: {topic['set_aside_count']}"
 
 
 def _latencies(found: dict[str, Any]) -> str:

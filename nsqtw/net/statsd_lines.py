@@ -20,6 +20,9 @@ _TOPIC = (
     ("message_bytes", "message_bytes", COUNTER),
     ("depth", "depth", GAUGE),
     ("backend_depth", "backend_depth", GAUGE),
+    ("lost_count", "lost_count", COUNTER),
+    ("damaged_count", "damaged_count", COUNTER),
+    ("set_aside_count", "set_aside_count", COUNTER),
 )
 _CHANNEL = (
     ("message_count", "message_count", COUNTER),

@@ -187,6 +187,11 @@ class FaultyFiles(Files):
         super().rename(old, new)
         self._note(Step("rename", self._relative(old), new_path=self._relative(new)))
 
+    def link(self, old: str, new: str) -> None:
+        self._meet("link")
+        super().link(old, new)
+        self._note(Step("link", self._relative(old), new_path=self._relative(new)))
+
     def unlink(self, path: str) -> None:
         self._meet("unlink")
         super().unlink(path)
@@ -336,8 +341,15 @@ class _Image:
         directory, name = self._parent(step.path)
         entry = directory.names[name]
         new_directory, new_name = self._parent(step.new_path)
-        assert new_directory is directory, "a rename from one directory to another"
-        self._note(directory, {name: None, new_name: entry})
+        if new_directory is directory:
+            self._note(directory, {name: None, new_name: entry})
+        else:
+            self._note(new_directory, {new_name: entry})
+            self._note(directory, {name: None})
+
+    def _link(self, step: Step) -> None:
+        directory, name = self._parent(step.path)
+        self._change(step.new_path, directory.names[name])
 
     def _unlink(self, step: Step) -> None:
         self._change(step.path, None)

@@ -72,6 +72,13 @@ def flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
+def spoil(path: Path, position: int) -> None:
+    """Damage several bits of a byte: nobody can tell what it was."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x5B
+    path.write_bytes(data)
+
+
 def record(segment: Segment) -> bytes:
     """How a segment stands in a log file."""
     return encode_head(segment) + segment.frames

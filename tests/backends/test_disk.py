@@ -66,10 +66,10 @@ def test_it_takes_no_argument(tmp_path: Path) -> None:
 
 
 def test_the_bytes_of_a_file(tmp_path: Path) -> None:
-    """Format version 1: a file written today is read by every later version."""
+    """Format version 2: a file written today is read by every later version."""
     path = DataPath(tmp_path)
     path.commit(Segment(0x123, 2, 7, b"frames"))
-    header = "4e535154574c4f47 0001 0000 00000000 0000000000000123 0000000000000000" + 28 * "00"
+    header = "4e535154574c4f47 0002 0000 00000000 0000000000000123 0000000000000000" + 28 * "00"
     head = "f54e5351 00000006 0000000000000123 00000002 00000000 0000000000000007"
     frames = b"frames"
     expected = bytes.fromhex(header)
@@ -112,10 +112,10 @@ def test_a_file_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
     path.commit(make_segment(0))
     path.close()
     data = bytearray(path.logs()[0].read_bytes())
-    data[9] = 2
+    data[9] = 3
     data[60:64] = crc32(data[:60]).to_bytes(4, "big")
     path.logs()[0].write_bytes(data)
-    with pytest.raises(BackendError, match="format version 2"):
+    with pytest.raises(BackendError, match="format version 3"):
         path.open()
     assert path.logs()[0].read_bytes() == data
 

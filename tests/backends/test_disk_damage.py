@@ -12,7 +12,7 @@ from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 from nsqtw.testing.contracts import make_segment
 from nsqtw.testing.files import FaultyFiles
-from tests.backends.data_path import DataPath, flip, record, record_bytes
+from tests.backends.data_path import DataPath, record, record_bytes, spoil
 
 
 @pytest.mark.parametrize("rest", [None, 0x00, 0xFF])
@@ -24,6 +24,8 @@ def test_a_record_torn_at_any_byte_is_cut_off(tmp_path: Path, rest: int | None) 
         path = DataPath(tmp_path / str(length))
         (path.directory / "t").mkdir()
         tail = b"" if rest is None else bytes([rest]) * (len(torn) - length)
+        if bin(int.from_bytes(torn[length:], "big") ^ int.from_bytes(tail, "big")).count("1") == 1 and tail:
+            continue  # one flipped bit, which is put right
         (path.directory / "t" / "00000000000000.log").write_bytes(data + torn[:length] + tail)
         path.open()
         assert (path.sequences(), path.queue.end) == ([0, 1, 2], 3)
@@ -34,19 +36,19 @@ def test_a_record_torn_at_any_byte_is_cut_off(tmp_path: Path, rest: int | None) 
         path.close()
 
 
-def test_a_bit_flipped_anywhere_in_a_record_costs_that_record(tmp_path: Path) -> None:
+def test_damage_anywhere_in_a_record_costs_that_record(tmp_path: Path) -> None:
     """It is reported with its place and its sequences, once; those before and behind it are there."""
     segments = [make_segment(0, 2), make_segment(2, 3), make_segment(100, 2)]
     start = HEADER_BYTES + record_bytes(segments[0])
     for position in range(start, start + record_bytes(segments[1])):
         path = DataPath(tmp_path / str(position))
         path.commit_each(*segments)
-        flip(path.logs()[0], position)
+        spoil(path.logs()[0], position)
         assert path.sequences() == path.sequences() == [0, 1, 100, 101]
         path.reopen()
         assert path.sequences() == path.sequences() == [0, 1, 100, 101]
         in_head = position < start + RECORD_BYTES
-        assert path.damaged() == [(2, 99 if in_head else 4)] * 2
+        assert path.damaged() == [(2, 99 if in_head else 4)]
         assert {where for _, where, _, _, _ in path.reports} == {f"{path.logs()[0]} at {start}"}
         path.close()
 
@@ -57,8 +59,8 @@ def test_damage_at_the_end_of_an_older_file_is_no_torn_tail(tmp_path: Path) -> N
     path.commit_each(*[make_segment(number, 1, size=100) for number in range(6)])
     path.close()
     assert len(path.logs()) == 3
-    flip(path.logs()[0], path.logs()[0].stat().st_size - 1)
-    flip(path.logs()[1], HEADER_BYTES + record_bytes(make_segment(2, 1, size=100)))
+    spoil(path.logs()[0], path.logs()[0].stat().st_size - 1)
+    spoil(path.logs()[1], HEADER_BYTES + record_bytes(make_segment(2, 1, size=100)))
     path.open()
     assert path.reports == []
     assert path.sequences() == path.sequences() == [0, 2, 4, 5]
@@ -71,10 +73,10 @@ def test_several_damaged_records(tmp_path: Path) -> None:
     segments = [make_segment(number, 1, size=50) for number in range(20)]
     path.commit_each(*segments)
     for number in (0, 5, 6, 7, 12):
-        flip(path.logs()[0], HEADER_BYTES + number * record_bytes(segments[0]) + (3 if number == 6 else RECORD_BYTES))
+        spoil(path.logs()[0], HEADER_BYTES + number * record_bytes(segments[0]) + (3 if number == 6 else RECORD_BYTES))
     kept = [number for number in range(20) if number not in (0, 5, 6, 7, 12)]
     assert path.sequences() == kept
-    assert path.damaged() == [(0, 0), (5, 7), (12, 12)]
+    assert path.damaged() == [(0, 0), (5, 5), (6, 7), (12, 12)]
     path.reopen()
     assert path.sequences() == kept
 
@@ -86,7 +88,7 @@ def test_the_next_record_starts_at_the_border_of_a_block(tmp_path: Path, missing
         path = DataPath(tmp_path / str(block))
         bodies = block - missing - record_bytes(make_segment(0, 1, size=0))
         path.commit_each(make_segment(0, 1, size=bodies), make_segment(1))
-        flip(path.logs()[0], HEADER_BYTES)
+        spoil(path.logs()[0], HEADER_BYTES)
         assert [segment.first for segment in path.queue.read(0, 1)] == [1]
         path.reopen()
         assert path.sequences() == [1]
@@ -99,7 +101,7 @@ def test_a_damaged_file_header_costs_nothing(tmp_path: Path) -> None:
     path.commit_each(*[make_segment(number, 1, size=100) for number in range(6)])
     path.close()
     for log in path.logs():
-        flip(log, 20)
+        spoil(log, 20)
     path.open()
     assert path.sequences() == list(range(6))
     assert path.reports == []
@@ -199,7 +201,7 @@ def test_bodies_that_look_like_records_are_not_taken_for_some(tmp_path: Path) ->
     path = DataPath(tmp_path)
     evil = Segment(5, 1, 0, record(make_segment(1000)) + record(make_segment(6)))
     path.commit_each(make_segment(0, 2), evil, make_segment(10))
-    flip(path.logs()[0], HEADER_BYTES + record_bytes(make_segment(0, 2)) + record_bytes(evil) - 1)
+    spoil(path.logs()[0], HEADER_BYTES + record_bytes(make_segment(0, 2)) + record_bytes(evil) - 1)
     path.reopen()
     assert path.sequences() == [0, 1, 10]
     assert path.damaged() == [(5, 5)]

@@ -14,7 +14,7 @@ from nsqtw.backends.files import Files
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.testing.contracts import make_segment, messages, read_all
 from nsqtw.testing.files import FaultyFiles
-from tests.backends.data_path import DataPath, flip, record_bytes
+from tests.backends.data_path import DataPath, record_bytes, spoil
 
 SIZE = record_bytes(make_segment(0, 10, size=90))
 """Bytes of the record of each segment that `filled` commits."""
@@ -77,7 +77,7 @@ def test_the_header_survives_a_restart_and_a_rewrite(tmp_path: Path) -> None:
     """It says how many messages were put before; a damaged one says it no more, and the records are still there."""
     path = filled(tmp_path)
     path.close()
-    flip(path.logs()[2], 30)
+    spoil(path.logs()[2], 30)
     path.open()
     path.queue.trim(500, [123, 250])
     assert [decode_header(log.read_bytes()).put_total for log in path.logs()[:3]] == [100, 0, 500]
@@ -152,8 +152,8 @@ def test_a_file_of_an_earlier_process_is_rewritten(tmp_path: Path) -> None:
 def test_a_damaged_file_is_not_rewritten(tmp_path: Path) -> None:
     """It stays for a closer look; the good messages in it can be read, and trimmed when nothing is wanted."""
     path = filled(tmp_path)
-    flip(path.logs()[0], HEADER_BYTES + SIZE)
-    flip(path.logs()[1], HEADER_BYTES + SIZE - 1)
+    spoil(path.logs()[0], HEADER_BYTES + SIZE)
+    spoil(path.logs()[1], HEADER_BYTES + SIZE - 1)
     before = sizes(path)
     path.queue.trim(300, [55, 105, 255])
     assert sizes(path)[:2] == before[:2]
@@ -165,8 +165,8 @@ def test_a_damaged_file_is_not_rewritten(tmp_path: Path) -> None:
 def test_damage_that_was_reported_is_left_out(tmp_path: Path) -> None:
     """Nobody waits for these messages any more: the others are worth a rewrite."""
     path = filled(tmp_path)
-    flip(path.logs()[0], HEADER_BYTES + SIZE)
-    flip(path.logs()[0], HEADER_BYTES + 3 * SIZE - 1)
+    spoil(path.logs()[0], HEADER_BYTES + SIZE)
+    spoil(path.logs()[0], HEADER_BYTES + 3 * SIZE - 1)
     assert path.sequences()[10:12] == [30, 31]
     path.queue.trim(300, [5, 15, 25, 55])
     assert path.sequences() == [5, 55, *range(300, 1000)]

@@ -3,7 +3,10 @@ What a disk may do to files while nobody looks: cut the end off, flip bits. And 
 the broker's own readers.
 
     log file   header, 64 bytes | record ...      record   head, 40 bytes | frames
-    head       magic, 4 bytes | length of frames u32 | first sequence u64 | ... | CRC    frame   as in tests.wire
+    head       magic, 4 bytes | length of frames u32 | first sequence u64 | count u32 | layout u32 | ... | CRC
+    layout     other than 0: a table between head and frames, 4 bytes for each block but the last; the blocks have
+               (layout >> 16) * 4096 bytes, the first one layout & 0xffff
+    frame      as in tests.wire
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ from typing import NamedTuple
 from zlib import crc32
 
 HEADER_BYTES = 64
-_HEAD = struct.Struct(">4sIQ")
+_HEAD = struct.Struct(">4sIQII")
 _HEAD_BYTES = 40
+_TOMBSTONE = 0xFFFFFFFF
 _MAGIC = b"\xf5NSQ"
 _CRC_AT = 36
 _CRC = struct.Struct(">I")
@@ -59,11 +63,15 @@ def records_of(content: bytes) -> Iterator[Record]:
     """
     place, above = content.find(_MAGIC, HEADER_BYTES), -1
     while 0 <= place <= len(content) - _HEAD_BYTES:
-        _, length, first = _HEAD.unpack_from(content, place)
+        _, length, first, _, layout = _HEAD.unpack_from(content, place)
         head, (crc,) = content[place : place + _CRC_AT], _CRC.unpack_from(content, place + _CRC_AT)
-        end = place + _HEAD_BYTES + length
+        start = place + _HEAD_BYTES
+        if 0 < layout < _TOMBSTONE:
+            block = (layout >> 16) * 4096
+            start += 4 * -(((layout & 0xFFFF) - length) // block)
+        end = start + length
         if crc32(head) == crc and first > above and end <= len(content):
-            yield Record(place, end, bodies_in(content[place + _HEAD_BYTES : end]))
+            yield Record(place, end, bodies_in(content[start:end]))
             above = first
         else:
             end = place + 1

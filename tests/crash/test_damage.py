@@ -44,7 +44,8 @@ def test_damage_costs_what_is_said_and_no_more(tmp_path: Path, backend: str) -> 
         killed = tmp_path / str(seed)
         shutil.copytree(tmp_path / "alive", killed)
         destroyed = DAMAGES[backend](killed, random.Random(seed))
-        assert bodies_stored(backend, killed) == written - destroyed
+        # One flipped bit is put right, so less may be lost than was hit.
+        assert written - destroyed <= bodies_stored(backend, killed) <= written
         costs.append(len(destroyed))
     alive.close()
     assert 0 < sum(costs) / SEEDS < len(written)

@@ -59,12 +59,12 @@ def test_a_damaged_record_is_reported_and_costs_itself(killed: NsqdProcess) -> N
     nsqd = killed
     log = newest_log(nsqd)
     content = bytearray(log.read_bytes())
-    content[HEADER_BYTES + 51 * RECORD - 1] ^= 1
+    content[HEADER_BYTES + 51 * RECORD - 1] ^= 0x5B
     log.write_bytes(content)
     nsqd.start()
     assert bodies_of(nsqd.drain("t", "c", len(BODIES) - 1)) == BODIES[:50] + BODIES[51:]
     (line,) = [line for line in nsqd.said().splitlines() if "are lost" in line]
-    assert " ERROR: TOPIC(t): messages " in line and f" in {log} at " in line
+    assert " ERROR: TOPIC(t): messages " in line and f" in {log} are lost: damaged records: 1 lost" in line
 
 
 PUBLISHES: dict[str, Callable[[Client, bytes], None]] = {

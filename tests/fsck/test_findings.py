@@ -22,7 +22,7 @@ from nsqtw.fsck.data_path import check_data_path
 from nsqtw.fsck.log_file import ReadOnly
 from nsqtw.fsck.repair import repair
 from nsqtw.testing.contracts import make_segment, messages, read_all
-from tests.backends.data_path import DataPath, flip, record, record_bytes
+from tests.backends.data_path import DataPath, record, record_bytes, spoil
 from tests.fsck.data_path import content, findings, mend, whats
 
 
@@ -77,10 +77,10 @@ def sequences(directory: Path) -> list[int]:
 def test_the_line_says_where_and_what_it_costs(data_path: Path) -> None:
     log = logs(data_path)[1]
     at = HEADER_BYTES + record_bytes(make_segment(2, 1, size=100))
-    flip(log, log.stat().st_size - 1)
+    spoil(log, log.stat().st_size - 1)
     assert [str(finding) for finding in findings(data_path)] == [
-        f"damaged record: topic t, {log} at {at}, messages 3 to 3: these messages; the broker reports it whenever it"
-        " comes by; --repair takes it out of the file, which is set aside as it was",
+        f"damaged record: topic t, {log} at {at}, messages 3 to 3: these messages; the broker takes it out of the file"
+        " when it comes by; --repair takes it out of the file, which is set aside as it was",
         f"missing messages: topic t, channel c, {data_path}/positions.db: not in the log: 1 of those it has not come"
         " to; its depth is right when it has passed them; --repair leaves it",
     ]
@@ -90,7 +90,7 @@ def test_what_is_replaced_is_kept_as_it_was(data_path: Path) -> None:
     """Each repair keeps its own; a topic called `damaged` is not in its way, nor taken for one."""
     first, second = logs(data_path)[:2]
     for number, log in enumerate((first, second), start=1):
-        flip(log, HEADER_BYTES + 50)
+        spoil(log, HEADER_BYTES + 50)
         before = log.read_bytes()
         mend(data_path)
         assert (data_path / "damaged.d" / str(number) / "t" / log.name).read_bytes() == before
@@ -103,7 +103,7 @@ def test_a_file_system_without_links(data_path: Path, monkeypatch: pytest.Monkey
         raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr(os, "link", refuse)
-    flip(logs(data_path)[0], HEADER_BYTES + 50)
+    spoil(logs(data_path)[0], HEADER_BYTES + 50)
     before = logs(data_path)[0].read_bytes()
     mend(data_path)
     assert (data_path / "damaged.d/1/t" / logs(data_path)[0].name).read_bytes() == before
@@ -145,7 +145,7 @@ def test_bodies_that_look_like_records_stay_bodies(tmp_path: Path) -> None:
     evil = Segment(5, 1, 0, record(make_segment(1000)) + record(make_segment(6)))
     path.commit_each(make_segment(0, 2), evil, make_segment(10))
     path.close()
-    flip(path.logs()[0], HEADER_BYTES + record_bytes(make_segment(0, 2)) + record_bytes(evil) - 1)
+    spoil(path.logs()[0], HEADER_BYTES + record_bytes(make_segment(0, 2)) + record_bytes(evil) - 1)
     (damage, unknown) = findings(tmp_path)[:1] + findings(tmp_path)[-1:]
     assert (damage.what, damage.messages) == ("damaged record", (5, 5))
     assert unknown.what == "no positions"
@@ -162,7 +162,7 @@ def test_what_an_index_leads_to_is_not_searched_over(tmp_path: Path) -> None:
     start = HEADER_BYTES + record_bytes(make_segment(0))
     log.write_bytes(encode_header(0, 0) + record(make_segment(0)) + evil + behind)
     log.with_suffix(".index").write_bytes(encode_entries([Entry(2, start + len(evil), 2)]))
-    flip(log, start)
+    spoil(log, start)
     save(tmp_path, SavedTopic("t", released=4, released_total=4, end=4, put_total=4))
     opened = DataPath(tmp_path)
     assert list(messages(read_all(opened.queue, 2))) == [2, 3]
@@ -200,9 +200,9 @@ def test_an_index_that_is_right(data_path: Path) -> None:
 def test_a_topic_of_a_newer_format_is_left_as_it_is(data_path: Path) -> None:
     log = logs(data_path)[-1]
     data = log.read_bytes()
-    header = data[:8] + pack(">H", 2) + data[10:60]
+    header = data[:8] + pack(">H", 3) + data[10:60]
     log.write_bytes(header + pack(">I", crc32(header)) + data[HEADER_BYTES:])
-    flip(logs(data_path)[0], HEADER_BYTES + 50)
+    spoil(logs(data_path)[0], HEADER_BYTES + 50)
     before = content(data_path)
     found = findings(data_path)
     assert whats(found) == ["newer format", "damaged record"]
@@ -332,7 +332,7 @@ def test_a_step_that_fails_is_said_and_the_others_are_done(data_path: Path, monk
     def refuse(*args: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    flip(logs(data_path)[0], HEADER_BYTES + 50)
+    spoil(logs(data_path)[0], HEADER_BYTES + 50)
     (data_path / "nsqd.dat.7.tmp").touch()
     monkeypatch.setattr(os, "pwritev", refuse)
     before = logs(data_path)[0].read_bytes()

@@ -20,7 +20,7 @@ from attrs import field, frozen
 from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES
 from nsqtw.commands import run_nsqtw
 from nsqtw.core.segment import BODY_AT
-from tests.backends.data_path import flip
+from tests.backends.data_path import spoil
 from tests.fsck.data_path import content, findings, mend, whats
 from tests.process import NsqdProcess, wait_until
 
@@ -82,7 +82,7 @@ def cut(number: int, size: int) -> Callable[[Path], None]:
 def flipped(number: int, position: int) -> Callable[[Path], None]:
     def do(data_path: Path) -> None:
         path = logs(data_path)[number]
-        flip(path, position if position >= 0 else path.stat().st_size + position)
+        spoil(path, position if position >= 0 else path.stat().st_size + position)
 
     return do
 
@@ -149,14 +149,25 @@ SET_ASIDE = GONE.format(r"was damaged: positions.db: .*; it is set aside as /.*/
 SHORTER = r"TOPIC\(t\): the log ends at \d+, positions.db knew it up to \d+; messages lost: \d+$"
 BEFORE = r"are lost: some of them are in none of its files, the first of which is /.*\.log: \d+ messages?$"
 PART = r"in /.*/t before /.*\.log are lost: a file, or a part of the one before, is missing: \d+ messages?$"
-CUT_OFF = r"TOPIC\(t\): /.*\.log at \d+: the last \d+ bytes are no whole record and are cut off$"
+CUT_OFF = r"are no whole record and are cut off, and kept as /.*/damaged.d/1/t/.*\.log\.from-\d+$"
+COUNTS = r"damaged records: \d+ lost, 0 put right, 0 of their messages kept; the file as it was is /.*/damaged.d/1/t/"
+MENDED = rf"TOPIC\(t\): messages (\d+) to \1 in /.*\.log are lost: {COUNTS}.*\.log$"
+REWRITTEN = rf"TOPIC\(t\): /.*\.log: {COUNTS}.*\.log$"
 
 CASES = {
-    "a torn tail": Case(
-        cut(2, -10), ["torn tail", *LOST_AT_THE_END], BODIES[:-1], SHORTER, left=LOST_AT_THE_END, warned=CUT_OFF
+    "the last record cut short": Case(
+        cut(2, -10), ["damaged record", "missing messages"], BODIES[:-1], MENDED, left=["missing messages"]
     ),
     "the last record": Case(
-        flipped(2, -1), ["torn tail", *LOST_AT_THE_END], BODIES[:-1], SHORTER, left=LOST_AT_THE_END, warned=CUT_OFF
+        flipped(2, -1), ["damaged record", "missing messages"], BODIES[:-1], MENDED, left=["missing messages"]
+    ),
+    "the last record cut inside its head": Case(
+        lambda data_path: os.truncate(logs(data_path)[2], record_at(len(LAST) - 1) + 9),
+        ["torn tail", *LOST_AT_THE_END],
+        BODIES[:-1],
+        SHORTER,
+        left=LOST_AT_THE_END,
+        warned=CUT_OFF,
     ),
     "bytes behind the last record": Case(
         lambda data_path: os.truncate(logs(data_path)[2], record_at(len(LAST)) + 100),
@@ -170,6 +181,7 @@ CASES = {
         [*FIRST, *MIDDLE[:5], *MIDDLE[6:], *LAST],
         CHECKSUM,
         left=["missing messages"],
+        warned=REWRITTEN,
     ),
     "a bit of the head of a record": Case(
         flipped(1, record_at(5)),
@@ -177,12 +189,13 @@ CASES = {
         [*FIRST, *MIDDLE[:5], *MIDDLE[6:], *LAST],
         NO_RECORD,
         left=["missing messages"],
+        warned=REWRITTEN,
     ),
     "a bit in the middle of the last file": Case(
         flipped(2, record_at(6) - 1),
         ["damaged record", "missing messages"],
         [*FIRST, *MIDDLE, *LAST[:5], *LAST[6:]],
-        "are lost: a damaged record before good ones",
+        MENDED,
         left=["missing messages"],
     ),
     "the last record of an older file": Case(
@@ -191,6 +204,7 @@ CASES = {
         [*FIRST, *MIDDLE[:-1], *LAST],
         CHECKSUM,
         left=["missing messages"],
+        warned=REWRITTEN,
     ),
     "the header of an older file": Case(flipped(1, 20), ["damaged header"], BODIES),
     "the header of the last file": Case(flipped(2, 20), ["damaged header"], BODIES),
@@ -208,6 +222,7 @@ CASES = {
         [*FIRST, *MIDDLE[:5], *LAST],
         NO_RECORD,
         left=["missing messages"],
+        warned=REWRITTEN,
     ),
     "an older file cut between records": Case(
         cut(1, record_at(5)), ["missing messages"], [*FIRST, *MIDDLE[:5], *LAST], PART, left=["missing messages"]
@@ -221,7 +236,7 @@ CASES = {
         [*FIRST, *MIDDLE],
         SHORTER,
         left=LOST_AT_THE_END,
-        warned="no record is whole in the last file, which is removed",
+        warned="no record is whole in the last file, which is set aside as /.*/damaged.d/1/t/.*.log; 0 bytes$",
     ),
     "positions.db is missing": Case(
         missing("positions.db*"),

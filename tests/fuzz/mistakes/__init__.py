@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 from attrs import frozen
 
 from nsqtw.backends import disk_scan
-from nsqtw.backends.disk_format import RECORD_BYTES, Head
+from nsqtw.backends.disk_format import Head
 from nsqtw.lookupd import snapshot
 from nsqtw.lookupd.v1 import V1Session
 from nsqtw.net import http_publish, http_query, http_routing, log
@@ -104,7 +104,7 @@ def _that_knows_only_json_errors(body: bytes) -> dict[str, Any]:
 def _without_a_checksum(self: Any, position: int, head: Head) -> bytes | None:
     """Frames as they stand there."""
     block, offset = self._bytes_at(position, head.size)
-    frames = block[offset + RECORD_BYTES : offset + head.size]
+    frames = block[offset + head.size - head.length : offset + head.size]
     return bytes(frames) if len(frames) == head.length else None
 
 

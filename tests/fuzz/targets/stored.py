@@ -152,6 +152,6 @@ def _indexes(files: dict[str, bytes]) -> dict[str, bytes]:
             entries, at, total = [], HEADER_BYTES, 0
             while (head := decode_head(data, at)) is not None:
                 entries.append(Entry(head.first, at, total))
-                at, total = at + head.size, total + head.messages
+                at, total = at + head.size, total + head.put_count
             found[name.removesuffix("log") + "index"] = encode_entries(entries)
     return found

@@ -1,7 +1,7 @@
 """
-Where a repair keeps what it takes away:
+The place for what is taken out of a data path because it is damaged, by the broker or by `nsqtw fsck --repair`:
 
-    <data path>/damaged.d/<number of the repair>/positions.db ...
+    <data path>/damaged.d/<number of the run>/positions.db ...
                                                  <topic's directory>/<first sequence>.log
                                                                      <first sequence>.log.from-<offset>    cut off
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
 
 from nsqtw.backends.files import Files, write_all
 
@@ -21,37 +20,39 @@ _COPY_BYTES = 1 << 20
 
 
 class Aside:
-    """One repair's place for what it takes out of a data path. Nothing is made before it is needed. OSError."""
+    """
+    The directory of one run of a broker, or of one repair. Nothing is made before it is needed. The methods return the
+    path at which a file is kept, and raise OSError.
+    """
 
     def __init__(self, data_path: str, files: Files) -> None:
         self._data_path = data_path
         self._files = files
         root = os.path.join(data_path, DIRECTORY)
-        numbers = [int(name) for name in files.names(root) if name.isascii() and name.isdigit()]
-        self.directory = os.path.join(root, str(max(numbers, default=0) + 1))
+        self.directory = os.path.join(root, str(max(_numbers(files, root), default=0) + 1))
         self.is_used = False
 
-    def move(self, path: str) -> None:
+    def move(self, path: str) -> str:
         """Take a file away."""
         place = self._place(path)
         self._files.rename(path, place)
         self._files.sync_directory(os.path.dirname(place))
         self._files.sync_directory(os.path.dirname(path))
+        return place
 
-    def keep(self, path: str) -> None:
+    def keep(self, path: str) -> str:
         """Let a file have a second name here: the first one is about to become another's."""
         place = self._place(path)
         try:
-            os.link(path, place)
+            self._files.link(path, place)
         except OSError:
             # Not every file system has links.
-            with suppress(FileNotFoundError):
-                self._files.unlink(place)
             shutil.copyfile(path, place)
             self._sync(place)
         self._files.sync_directory(os.path.dirname(place))
+        return place
 
-    def keep_part(self, path: str, position: int, stop: int) -> None:
+    def keep_part(self, path: str, position: int, stop: int) -> str:
         """Copy the bytes of a file from `position` up to `stop`."""
         place = self._place(f"{path}.from-{position}")
         old = self._files.open(path)
@@ -71,15 +72,26 @@ class Aside:
         finally:
             self._files.close(old)
         self._files.sync_directory(os.path.dirname(place))
+        return place
+
+    def name_of(self, place: str) -> str:
+        """The path of a kept file below the data path."""
+        return os.path.relpath(place, self._data_path)
 
     def _place(self, path: str) -> str:
-        place = os.path.join(self.directory, os.path.relpath(path, self._data_path))
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        if not self.is_used:
-            self.is_used = True
-            self._files.sync_directory(self._data_path)
-            self._files.sync_directory(os.path.join(self._data_path, DIRECTORY))
-        self._files.sync_directory(self.directory)
+        place = wanted = os.path.join(self.directory, os.path.relpath(path, self._data_path))
+        number = 1
+        while os.path.lexists(place):  # a file may be damaged, and set aside, more than once in a run
+            number += 1
+            place = f"{wanted}.{number}"
+        self.is_used = True
+        directory = self._data_path
+        for part in os.path.relpath(os.path.dirname(place), self._data_path).split(os.sep):
+            inner = os.path.join(directory, part)
+            if not os.path.isdir(inner):
+                self._files.make_directory(inner)
+                self._files.sync_directory(directory)
+            directory = inner
         return place
 
     def _sync(self, path: str) -> None:
@@ -88,3 +100,17 @@ class Aside:
             self._files.sync(fd)
         finally:
             self._files.close(fd)
+
+
+def kept_in(data_path: str, files: Files) -> list[str]:
+    """What was set aside so far, by all runs: paths below the data path."""
+    root = os.path.join(data_path, DIRECTORY)
+    found: list[str] = []
+    for number in sorted(_numbers(files, root)):
+        for directory, _, names in os.walk(os.path.join(root, str(number))):
+            found += sorted(os.path.relpath(os.path.join(directory, name), data_path) for name in names)
+    return found
+
+
+def _numbers(files: Files, root: str) -> list[int]:
+    return [int(name) for name in files.names(root) if name.isascii() and name.isdigit()]
