@@ -93,13 +93,13 @@ class TwistdService(Service):
         assert self._given is not None
         _log.critical("{error}", error=str(mistake))
         pipe, pidfile = self._given.get("statusPipe"), self._given.get("pidfile")
+        if pidfile:  # first: what waits at the pipe may start the next daemon
+            with suppress(OSError):
+                os.unlink(pidfile)
         if pipe is not None:
             line = why_not(mistake, self._options, self._program)
             os.write(pipe, _WHOLE + line.encode("utf-8", "backslashreplace")[: _MOST_BYTES - len(_WHOLE)])
             os.close(pipe)
-        if pidfile:
-            with suppress(OSError):
-                os.unlink(pidfile)
         # Of any other exception twistd would write a traceback to the log.
         raise SystemExit(CANNOT_START) from mistake
 

@@ -88,6 +88,7 @@ def test_sighup_names_the_options_that_need_a_restart(start: Start, tmp_path: Pa
     broker = start(f"--config={config}", "--max-rdy-count=7")
     broker.signal(signal.SIGHUP)
     says(broker, "SIGHUP: there is nothing to reload\n")
+    assert broker.http("GET", "/ping").body == b"OK"  # a turn later: the file has been read
     # A flag stands over the first one, and the last one is written in another way only.
     config.write_text(
         'max_rdy_count = 6\nmax_msg_size = "2MB"\nlog_level = "warn"\nmsg_timeout = 30000\n'
