@@ -16,7 +16,7 @@ _HEAD = re.compile(
 )
 _FIELDS = {
     *(b"Content-Type", b"X-Nsq-Content-Type", b"X-Content-Type-Options", b"X-Nsqtw-Durability", b"Content-Length"),
-    *(b"Date", b"Connection", b"Allow", b"Location", b"WWW-Authenticate"),
+    *(b"Date", b"Connection", b"Allow", b"Location", b"WWW-Authenticate", b"X-Nsqtw-Detail", b"X-Nsqtw-Version"),
 }
 _SLOW = (b"/debug/pprof/heap", b"/debug/pprof/profile", b"/debug/pprof/block")
 """They look at the process, which is the tests' here, and take long for it."""
