@@ -78,6 +78,8 @@ class StaticAuthorizer:
     def reload(self) -> bool:
         """IAuthorizer API."""
         self._read()
+        if not self._table:
+            self._log("warn", f"AUTH: there is no client in {self._path}: nobody may do anything any more")
         return True
 
     def close(self) -> None:
@@ -91,8 +93,6 @@ class StaticAuthorizer:
         table = read_grants(self._path)
         for warning in exposures({"--auth=static": self._path}):
             self._log("warn", warning)
-        if not table:
-            self._log("warn", f"AUTH: there is no client in {self._path}: nobody may do anything any more")
         recipes = {line.recipe for line in table}
         if len(recipes) > _MANY_RECIPES:
             self._log(
