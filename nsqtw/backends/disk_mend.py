@@ -113,7 +113,8 @@ def mend_closed(log: Log, forget: Callable[[LogFile], None]) -> None:
     for number, file in enumerate(snapshot.log_files[:-1]):
         if file.is_to_be_mended and not file.gone:
             _mend_if_possible(log, file, snapshot.size_of(number), snapshot.below(number))
-            forget(file)
+            if file.gone:
+                forget(file)
     log.is_to_be_mended = any(file.is_to_be_mended for file in log.log_files)
 
 

@@ -53,9 +53,13 @@ def open_log(log: Log, known_end: int = 0) -> Log:
 def _remove_last(log: Log, file: LogFile, known_end: int) -> None:
     """Take a last file out of the log in which no record is whole."""
     if file.first < known_end:
-        kept = log.aside.move(file.path)
-        log.ledger.add_file(log.aside.name_of(kept))
-        what = f"no record is whole in the last file, which is set aside as {kept}"
+        try:
+            kept = log.aside.move(file.path)
+            log.ledger.add_file(log.aside.name_of(kept))
+            what = f"no record is whole in the last file, which is set aside as {kept}"
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            what = f"no record is whole in the last file, which is left where it is, for it cannot be set aside: {why}"
     else:
         log.files.unlink(file.path)
         what = "no record is whole in the last file, which is removed: it was just begun, or all of it is damaged"
@@ -107,7 +111,7 @@ def _mend(log: Log, file: LogFile, scan: Scan) -> None:
         why = f"the file is damaged, and cannot be rewritten: {(error.strerror or str(error)).lower()}"
         log.report(log.topic, file.path, scan.above, scan.above - 1, why)
         file.size = scan.position
-        file.is_to_be_mended = file.sealed = True
+        log.is_to_be_mended = file.is_to_be_mended = file.sealed = True
         return
     log.end, log.put_total = mended.end, mended.put_total
     log.ledger.add(log.topic, lost=mended.lost_count, damaged=mended.touched)

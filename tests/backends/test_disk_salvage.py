@@ -5,6 +5,7 @@ anywhere in it; that it is said once; and that nothing is removed that is not se
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from nsqtw.backends.disk_format import (
 )
 from nsqtw.core.segment import Segment, encode
 from nsqtw.testing.contracts import PUBLISHED_NS, messages, read_all
+from nsqtw.testing.files import FaultyFiles
 from tests.backends.data_path import DataPath
 
 PAGE = 4096
@@ -314,6 +316,58 @@ def test_damage_met_by_a_read_is_mended_while_the_broker_runs(tmp_path: Path) ->
     path.reopen()
     assert {*range(91)} - {*path.sequences()} == lost
     assert len(path.reports) == 1
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_rewrite_may_be_interrupted_at_any_step(tmp_path: Path, power_loss: bool) -> None:
+    """What can be kept is there after it, and the file as it was or what became of it."""
+    segments = [encode([b"%d" % first * 20] * 9, first, 1, 7) for first in range(0, 90, 9)]
+    (tmp_path / "before").mkdir()
+    path = DataPath(tmp_path / "before")
+    path.commit_each(*segments)
+    path.close()
+    log = path.logs()[0]
+    data = bytearray(log.read_bytes())
+    data[HEADER_BYTES + 4 * (len(data) - HEADER_BYTES) // 10 + RECORD_BYTES + 100] ^= 0x81
+    log.write_bytes(data)
+    files = FaultyFiles(str(tmp_path / "before"))
+    started = DataPath(tmp_path / "before", files=files)
+    kept = started.sequences()
+    assert len(kept) == 81
+    for step in range(len(files.trace) + 1):
+        after = tmp_path / str(step)
+        files.crash(str(after), step, power_loss=power_loss, chance=random.Random(step) if power_loss else None)
+        again = DataPath(after)
+        assert again.sequences() == kept
+        again.close()
+        assert any(file.read_bytes() == data for file in after.rglob("*.log*"))
+        assert DataPath(after).reports == []
+
+
+@pytest.mark.parametrize("operation", ["make_directory", "write", "link", "rename", "sync"])
+def test_a_file_that_cannot_be_rewritten_is_read_as_it_is(tmp_path: Path, operation: str) -> None:
+    """The start succeeds, reads pass over the damage, and a later start rewrites it."""
+    path = DataPath(tmp_path)
+    path.commit_each(*[encode([b"%d" % first * 20] * 9, first, 1, 7) for first in range(0, 90, 9)])
+    path.close()
+    log = path.logs()[0]
+    data = bytearray(log.read_bytes())
+    data[HEADER_BYTES + 4 * (len(data) - HEADER_BYTES) // 10 + RECORD_BYTES + 100] ^= 0x81
+    log.write_bytes(data)
+    files = FaultyFiles(str(tmp_path))
+    files.fail(operation, errno.ENOSPC, times=100)
+    if operation == "link":  # then a copy is made, which needs space
+        files.fail("open", errno.ENOSPC, after=2, times=100)
+    failing = DataPath(tmp_path, files=files)
+    files.heal()
+    assert any("cannot be rewritten: no space left on device" in why for _, why in failing.notes)
+    assert len(failing.sequences()) == 81
+    failing.commit(encode([b"more"], 90, 1, 7))
+    assert log.read_bytes() == data
+    failing.queue.trim(0, [])
+    assert log.read_bytes() != data
+    assert len(failing.sequences()) == 82
+    assert len(failing.reports) == 1
 
 
 def test_a_tail_that_positions_know_is_kept_and_another_is_cut_off(tmp_path: Path) -> None:

@@ -63,6 +63,15 @@ def test_dropped_messages_are_counted_once_there_are_some() -> None:
     assert told == [[], [f"{name}:1|c\n"], [f"{name}:2|c\n"], [f"{name}:0|c\n"]]
 
 
+def test_damage_of_a_topic_is_told_once_there_was_some() -> None:
+    world, lines = busy_world(), Lines("")
+    assert not [line for line in lines_of(world, lines) if "lost_count" in line]
+    world.broker.damage.add("t", lost=2, damaged=3)
+    names = ["lost_count:2|c", "damaged_count:3|c", "set_aside_count:0|c"]
+    told = [line for line in lines_of(world, lines) if any(name.split(":")[0] in line for name in names)]
+    assert told == [f"topic.t.{name}\n" for name in names]
+
+
 def test_counters_tell_what_came_since_the_last_push_and_gauges_what_is() -> None:
     world, lines = busy_world(), Lines("")
     lines_of(world, lines)

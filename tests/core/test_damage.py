@@ -1,0 +1,69 @@
+"""What damage was found is counted, for a topic and for all, and shown when there is something to show."""
+
+from __future__ import annotations
+
+from nsqtw.core import stats
+from nsqtw.core.damage import DamageLedger
+from tests.core.world import World
+
+
+def test_nothing_is_shown_of_a_broker_without_damage() -> None:
+    world = World()
+    world.broker.topic("t")
+    found = stats.document(world.broker, "1", now=world.now)
+    assert "damage" not in found
+    assert "lost_count" not in found["topics"][0]
+
+
+def test_counters_of_a_topic_and_of_all() -> None:
+    world = World()
+    damage = world.broker.damage
+    for name in ("t", "u"):
+        world.broker.topic(name)
+        damage.add(name, lost=2, damaged=3, set_aside=1)
+    damage.add("", lost=1, damaged=1)
+    damage.add_file("damaged.d/1/t/0.log")
+    found = stats.document(world.broker, "1", now=world.now)
+    assert found["damage"] == {
+        "lost_count": 5,
+        "damaged_count": 7,
+        "set_aside_count": 2,
+        "set_aside": ["damaged.d/1/t/0.log"],
+    }
+    topic = found["topics"][0]
+    assert [topic[key] for key in ("lost_count", "damaged_count", "set_aside_count")] == [2, 3, 1]
+
+
+def test_a_deleted_topic_takes_its_counters_with_it_and_not_those_of_all() -> None:
+    world = World()
+    world.broker.topic("t")
+    world.broker.damage.add("t", lost=2, damaged=2)
+    world.broker.delete_topic("t")
+    world.turn()
+    assert world.broker.damage.of_topic("t") is None
+    assert world.broker.damage.total().lost == 2
+
+
+def test_files_of_earlier_runs_alone_are_shown() -> None:
+    ledger = DamageLedger()
+    assert ledger.shown() is None
+    ledger.files = ["damaged.d/1/positions.db"]
+    shown = ledger.shown()
+    assert shown is not None and shown["set_aside"] == ["damaged.d/1/positions.db"]
+
+
+def test_a_channel_waits_for_no_message_that_a_read_found_lost() -> None:
+    """One that has passed them, and what was dropped, are not counted twice."""
+    world = World()
+    topic = world.topic()
+    behind, ahead = world.channel("behind"), world.channel("ahead")
+    world.put(*[b"%d" % number for number in range(10)])
+    world.turn()
+    assert len(world.reader("ahead", ready=6).read()) == 6
+    first = topic.log.end - 10
+    world.broker.damage.tell_lost("t", first + 2, first + 5)
+    assert (behind.depth, ahead.depth) == (7, 4)
+    world.broker.damage.tell_lost("t", first + 5, first + 7)
+    assert (behind.depth, ahead.depth) == (5, 3)
+    world.broker.damage.tell_lost("gone", first, first + 9)
+    assert (behind.depth, ahead.depth) == (5, 3)
