@@ -11,11 +11,13 @@ The name has a dot because no topic's directory has one: a topic may be called `
 from __future__ import annotations
 
 import os
+import re
 import shutil
 
 from nsqtw.backends.files import Files, write_all
 
 DIRECTORY = "damaged.d"
+_DATABASE = re.compile(r"(messages|positions)\.db\.damaged\.[0-9]+")
 _COPY_BYTES = 1 << 20
 
 
@@ -103,9 +105,9 @@ class Aside:
 
 
 def kept_in(data_path: str, files: Files) -> list[str]:
-    """What was set aside so far, by all runs: paths below the data path."""
+    """What was set aside so far, by all runs: paths below the data path. Databases are set aside beside themselves."""
     root = os.path.join(data_path, DIRECTORY)
-    found: list[str] = []
+    found = sorted(name for name in files.names(data_path) if _DATABASE.fullmatch(name))
     for number in sorted(_numbers(files, root)):
         for directory, _, names in os.walk(os.path.join(root, str(number))):
             found += sorted(os.path.relpath(os.path.join(directory, name), data_path) for name in names)

@@ -102,8 +102,9 @@ class DiskBackend:
             raise backend_error(error, "open of the data path") from error
 
     def expect(self, ends: dict[str, int]) -> None:
-        """IDamagedBackend API"""
+        """IDamagedBackend API. What was set aside is looked up again: positions.db may be since the open."""
         self._known_ends = ends
+        self.damage.files = kept_in(self.directory, self.files)
 
     def topics(self) -> list[str]:
         """IBackend API"""

@@ -20,12 +20,13 @@ from typing import Any, cast
 
 from zope.interface import implementer
 
+from nsqtw.backends.aside import kept_in
 from nsqtw.backends.disk_salvage import ONE_BIT
 from nsqtw.backends.disk_space import Reserve
 from nsqtw.backends.disk_trim import Spares
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.sqlite_row import COLUMNS, Row
-from nsqtw.backends.sqlite_salvage import finish_setting_aside, kept_beside, set_aside
+from nsqtw.backends.sqlite_salvage import finish_setting_aside, set_aside
 from nsqtw.backends.sqlite_schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
 from nsqtw.backends.sqlite_survey import FoundTopic, find_topic, first_of, is_corrupt, is_failed_sync, survey
 from nsqtw.backends.sqlite_trim import Trim
@@ -71,6 +72,7 @@ class SqliteBackend:
     def __init__(self, directory: str, report: Report, files: Files | None = None) -> None:
         self._report_found = report
         self.damage = DamageLedger()
+        self._directory = directory
         self._path = os.path.join(directory, FILE)
         self._files = files or Files()
         self._reserve = Reserve(self._files, directory, Spares())
@@ -85,9 +87,8 @@ class SqliteBackend:
             except sqlite3.DatabaseError as error:
                 if not is_corrupt(error):
                     raise
-                set_aside(self._path, self.report)
+                set_aside(self._path, self._report_set_aside)
                 self._open()
-            self.damage.files = [os.path.relpath(path, directory) for path in kept_beside(self._path)]
         except sqlite3.Error as error:
             raise sqlite_error(error) from error
         except OSError as error:
@@ -95,6 +96,7 @@ class SqliteBackend:
 
     def expect(self, ends: dict[str, int]) -> None:
         """IDamagedBackend API. Rows that cannot be read stay where they are, so nothing has to be known of them."""
+        self.damage.files = kept_in(self._directory, self._files)
 
     def report(self, topic: str, where: str, first: int, last: int, why: str) -> None:
         """Report damage, and count the messages that it may have cost."""
@@ -102,6 +104,12 @@ class SqliteBackend:
         if lost:
             self.damage.add(topic, lost=lost, damaged=lost)
         self._report_found(topic, where, first, last, why)
+
+    def _report_set_aside(self, topic: str, where: str, first: int, last: int, why: str) -> None:
+        """The same for what a database had that is set aside."""
+        self.report(topic, where, first, last, why)
+        if topic and first <= last:
+            self.damage.add(topic, set_aside=last + 1 - first)
 
     def topics(self) -> list[str]:
         """IBackend API"""

@@ -202,14 +202,6 @@ def set_aside(path: str, report: Report) -> None:
     report("", FILE, 0, -1, f"the database was damaged; all that could be read is in a new one, the old one is {aside}")
 
 
-def kept_beside(path: str) -> list[str]:
-    """The databases that were set aside so far."""
-    found: list[str] = []
-    while os.path.exists(f"{path}.damaged.{len(found) + 1}"):
-        found.append(f"{path}.damaged.{len(found) + 1}")
-    return found
-
-
 def finish_setting_aside(path: str) -> None:
     """
     After `set_aside` was interrupted: the fresh database is whole once the damaged one has another name. A log of

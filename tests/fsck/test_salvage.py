@@ -80,6 +80,14 @@ def test_a_flipped_bit_is_put_right_and_said(nsqd: NsqdProcess) -> None:
     assert findings(nsqd.data_path) == []
 
 
+def test_a_damaged_positions_db_is_named_too(nsqd: NsqdProcess) -> None:
+    for path in nsqd.data_path.glob("positions.db*"):
+        path.unlink()
+    (nsqd.data_path / "positions.db").write_bytes(b"something else " * 1000)
+    nsqd.start()
+    assert stats(nsqd)["damage"]["set_aside"] == ["positions.db.damaged.1"]
+
+
 def test_depths_are_right_after_a_page_went_bad(nsqd: NsqdProcess) -> None:
     """A second start says nothing and delivers the same."""
     place = 20 * PAGE
