@@ -4,7 +4,11 @@ Location of a single flipped bit from a CRC-32.
 CRC-32 is linear: the checksum that is found, XOR the checksum that was stored, depends only on the flipped bits and on
 how far each is from the end. For one bit that difference is x^(32 + distance in bits) modulo the polynomial. The
 polynomial is primitive, so the distance is unique in anything shorter than 512 MB, and it is the discrete logarithm of
-the difference. The order of the group, 2^32 - 1, has small prime factors only, so the logarithm takes a few
+the difference.
+
+Up to 256 KB, which is all but single large messages, it is found with baby steps and giant steps: the difference is
+moved on by zero bytes, one at a time, which the library's CRC-32 does, until it is one of those in a table: 0.1 ms.
+Beyond that the order of the group helps: 2^32 - 1 has small prime factors only, so the logarithm takes a few
 milliseconds (Pohlig-Hellman), whatever the size of the data.
 
 Damage of several bits has a difference as good as random: that it equals the one of a single bit in n bytes has the
@@ -16,6 +20,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from nsqtw.backends.checksum import crc32
+
 _POLYNOMIAL: Final = 0xEDB88320
 """Reflected: the highest bit is the coefficient of x^0."""
 _ONE: Final = 1 << 31
@@ -23,6 +29,8 @@ _X: Final = 1 << 30
 _ORDER: Final = (1 << 32) - 1
 _PRIMES: Final = (3, 5, 17, 257, 65537)
 _CRC_BITS: Final = 32
+_STEP: Final = 512
+_TABLE_BYTES: Final = 512 * _STEP
 
 
 def flipped_bit(difference: int, size: int) -> int | None:
@@ -32,10 +40,45 @@ def flipped_bit(difference: int, size: int) -> int | None:
     """
     if difference == 0:
         return None
+    if size <= _TABLE_BYTES:
+        return _near_bit(difference, size)
     distance = (_logarithm(difference) - _CRC_BITS) % _ORDER
     if distance >= 8 * size:
         return None
     return 8 * (size - 1 - distance // 8) + 7 - distance % 8
+
+
+def _near_bit(difference: int, size: int) -> int | None:
+    """The same for a size that the table covers."""
+    marks = _marks()
+    state = difference
+    for moved in range(_STEP):
+        mark = marks.get(state)
+        if mark is not None:
+            from_end = mark[0] - moved
+            if 0 <= from_end < size:
+                return 8 * (size - 1 - from_end) + mark[1]
+            return None
+        state = _moved_on(state, b"\0")
+    return None
+
+
+@cache
+def _marks() -> dict[int, tuple[int, int]]:
+    """The difference that a bit of a byte makes, for bytes in steps of _STEP: how far it is from the end, and which."""
+    marks: dict[int, tuple[int, int]] = {}
+    zeros = bytes(_STEP)
+    for bit in range(8):
+        state = crc32(bytes([1 << bit])) ^ crc32(b"\0")
+        for from_end in range(0, _TABLE_BYTES + _STEP, _STEP):
+            marks[state] = (from_end, bit)
+            state = _moved_on(state, zeros)
+    return marks
+
+
+def _moved_on(difference: int, zeros: bytes) -> int:
+    """What a difference becomes when these zero bytes follow."""
+    return crc32(zeros, difference ^ _ORDER) ^ _ORDER
 
 
 def _times(a: int, b: int) -> int:

@@ -10,7 +10,7 @@ import pytest
 from nsqtw.backends.bit_flip import flipped_bit
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 40, 4096, 300_000])
+@pytest.mark.parametrize("size", [1, 2, 3, 40, 511, 512, 513, 4096, 262_144, 262_145, 1_000_000])
 def test_every_single_bit_is_found(size: int) -> None:
     chance = random.Random(size)
     data = chance.randbytes(size)
