@@ -124,14 +124,17 @@ def _cut_off(log: Log, file: LogFile, scan: Scan, descriptor: Descriptor, known_
     is_older = scan.has_older()
     what = "older content of a file that was used again" if is_older else "no whole record"
     why = f"the last {_number_of_bytes(file.size - scan.position)} are {what} and are cut off"
+    head = scan.head()
     file_size, file.size = file.size, scan.position
     try:
-        if scan.above < known_end and not is_older:
+        # A record of full length may have been acknowledged since positions.db was saved last.
+        if head is not None or (scan.above < known_end and not is_older):
             kept = log.aside.keep_part(file.path, scan.position, file_size)
             log.ledger.add_file(log.aside.name_of(kept))
             # What is lost is counted by whoever knows how many there were (core/recovery).
             most = (file_size - scan.position) // BODY_AT + 1
-            log.ledger.add(log.topic, set_aside=min(known_end - scan.above, most))
+            known = head.messages if head is not None else known_end - scan.above
+            log.ledger.add(log.topic, set_aside=min(known, most))
             why = f"{why}, and kept as {kept}"
         descriptor.truncate(file.size)
     except OSError:

@@ -370,6 +370,21 @@ def test_a_file_that_cannot_be_rewritten_is_read_as_it_is(tmp_path: Path, operat
     assert len(failing.reports) == 1
 
 
+def test_a_last_record_of_full_length_is_kept_though_positions_do_not_know_it(tmp_path: Path) -> None:
+    """It may have been acknowledged a moment before the broker was killed."""
+    path = DataPath(tmp_path)
+    path.commit_each(encode([b"a"], 1, 1, 7), encode([b"b" * 100], 2, 1, 7))
+    path.close()
+    log = path.logs()[0]
+    data = log.read_bytes()
+    log.write_bytes(data[:-50] + bytes(50))
+    path.open()
+    assert path.sequences() == [1]
+    start = HEADER_BYTES + RECORD_BYTES + 35
+    assert (tmp_path / "damaged.d/1/t" / f"{log.name}.from-{start}").read_bytes() == data[start:-50] + bytes(50)
+    assert path.backend.damage.total().shown() == {"lost_count": 0, "damaged_count": 0, "set_aside_count": 1}
+
+
 def test_a_tail_that_positions_know_is_kept_and_another_is_cut_off(tmp_path: Path) -> None:
     for known_end, is_kept in ((0, False), (3, True)):
         path = DataPath(tmp_path / str(known_end))
