@@ -197,7 +197,7 @@ class HttpConnection(HTTPChannel):
 
     def stop(self) -> None:
         """The broker stops: answer what was asked for, and read nothing more."""
-        if self.stage[0] == ANSWER:
+        if self._is_over or self._owes_answer():
             self.persistent = False
         else:
             self.leave()
@@ -228,7 +228,7 @@ class HttpConnection(HTTPChannel):
     def stage(self) -> tuple[int, int]:
         """What is waited for, and how many requests were served before."""
         request = self._last_request()
-        if self._is_over or self._unread or (request is not None and (request.is_complete or request.is_held)):
+        if self._is_over or self._unread or self._owes_answer():
             part = ANSWER
         elif self.line_mode:
             part = HEAD if request is not None or self._buffer or not self._served_count else IDLE
@@ -503,6 +503,11 @@ class HttpConnection(HTTPChannel):
     def _bare_line_received(self, line: bytes) -> None:
         """What `lineReceived` is on a connection whose lines end with LF. All others go without this step."""
         HTTPChannel.lineReceived(self, line.removesuffix(b"\r"))  # type: ignore[no-untyped-call]
+
+    def _owes_answer(self) -> bool:
+        """Whether a request waits for its answer, and not for more of what the client sends."""
+        request = self._last_request()
+        return request is not None and (request.is_complete or request.is_held)
 
     def _last_request(self) -> HttpRequest | None:
         return self.requests[-1] if self.requests else None

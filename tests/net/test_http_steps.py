@@ -212,6 +212,7 @@ def test_a_broker_that_stops_reads_no_further(web: Tiring) -> None:
     browser = web.open()
     browser.send(PING * MANY + request("POST", "/pub?topic=t", b"x"))
     web.site.disconnect_all()
+    assert browser.is_closed
     web.turns(browser)
     web.turn()
     assert "t" not in web.broker.topics
