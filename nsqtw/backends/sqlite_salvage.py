@@ -16,6 +16,7 @@ from typing import Any
 
 from attrs import define, field
 
+from nsqtw.backends.disk_salvage import ONE_BIT
 from nsqtw.backends.sqlite_row import COLUMNS, Row
 from nsqtw.backends.sqlite_schema import FILE, connect, connect_read_only, insert_segments, migrate, version_of
 from nsqtw.core.segment import Segment, only
@@ -121,7 +122,10 @@ class Salvage:
             return self._unreadable(row_id, "the index has a row that the table has not")
         row = Row(*values)
         why = row.fault()
-        mended = row.mended() or row.with_bit_put_right() if why else row
+        mended = row.mended() if why else row
+        if mended is None:
+            mended = row.with_bit_put_right()
+            why = why if mended is None else ONE_BIT
         topic_id = row.topic if type(row.topic) is int and row.topic in self.topics else None
         if mended is not None and topic_id is not None:
             return FoundRow(row_id, topic_id, mended.segment(), why)

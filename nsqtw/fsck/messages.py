@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from attrs import define, field
 
+from nsqtw.backends.disk_salvage import ONE_BIT
 from nsqtw.backends.sqlite_salvage import FRESH, FoundRow, Salvage, salvage
 from nsqtw.backends.sqlite_schema import FILE, connect_read_only, version_of
 from nsqtw.errors import BackendError
@@ -101,7 +102,12 @@ def _take(found: MessagesCheck, content: Salvage, row: FoundRow) -> None:
         found.records += 1
     if row.why:
         costs = f"row {row.row_id}: {row.why}"
-        costs += "; these messages" if segment is None else "; the broker passes them over"
+        if segment is None:
+            costs += "; these messages"
+        elif row.why == ONE_BIT:
+            costs += ", by the broker at each read"
+        else:
+            costs += "; the broker passes them over"
         messages = row.messages if segment is None else (segment.first, segment.end - 1)
         mend = _TAKES_OUT if segment is None else _PUTS_RIGHT
         found.findings.append(Finding("damaged record", found.path, costs, mend, name, messages=messages))
