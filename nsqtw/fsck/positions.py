@@ -125,13 +125,14 @@ def _compare_topic(path: str, topic: SavedTopic, log: TopicLog) -> Iterator[Find
     if gone > 0:
         costs = f"not in the log: {gone} of those that no channel was given yet"
         yield Finding("missing messages", path, costs, None, topic.name)
-    if 0 < log.end < topic.end:
+    of_channels = [finding for cursor in topic.cursors for finding in _compare_channel(path, topic, cursor, log)]
+    # Trim frees finished messages at the end of a log, too: a log that ends early and lacks nothing is as it should be.
+    if 0 < log.end < topic.end and (gone > 0 or of_channels):
         beyond = [cursor.name for cursor in topic.cursors if cursor.next > log.end]
         shown = f"channels beyond it: {', '.join(beyond)}" if beyond else "no channel is beyond it"
         costs = f"the log ends at {log.end}, {shown}; the next start puts them right"
         yield Finding("positions outside the log", path, costs, None, topic.name, messages=(log.end, topic.end - 1))
-    for cursor in topic.cursors:
-        yield from _compare_channel(path, topic, cursor, log)
+    yield from of_channels
 
 
 def _compare_channel(path: str, topic: SavedTopic, cursor: SavedCursor, log: TopicLog) -> Iterator[Finding]:

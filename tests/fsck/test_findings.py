@@ -245,6 +245,19 @@ def test_what_positions_and_log_do_not_agree_on(data_path: Path) -> None:
     assert mend(data_path) == found
 
 
+def test_a_log_whose_finished_end_was_freed_lacks_nothing(data_path: Path) -> None:
+    """Trim rewrites the last file with the messages that are still wanted."""
+    end = check_data_path(str(data_path)).logs["t"].end
+    state = topic(next=end + 20, taken_total=29, held=[HeldRow(end - 1, 1, 5)])
+    state.end = state.released = end + 20
+    state.put_total = state.released_total = 29
+    save(data_path, state)
+    assert findings(data_path) == []
+    state.cursors[0].taken_total = 28
+    save(data_path, state)
+    assert whats(findings(data_path)) == ["positions outside the log", "missing messages"]
+
+
 def test_a_topic_that_only_one_of_them_knows(data_path: Path) -> None:
     """No messages and no log are normal."""
     save(data_path, topic("u"), SavedTopic("empty", cursors=[SavedCursor("c")]))
