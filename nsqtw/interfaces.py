@@ -218,6 +218,10 @@ class IFreeingQueue(Interface):
     may_free: bool = Attribute(
         "Whether `trim`, whatever it is given, could free something now. Asked where it is called."
     )
+    may_free_later: bool = Attribute(
+        "Whether the last `trim` found something that it frees when it is called again a second later, if nothing is"
+        " committed until then. The broker then calls it again, even if the topic is idle. Asked in the reactor thread."
+    )
 
 
 class IDamagedBackend(Interface):

@@ -89,7 +89,7 @@ class DiskBackend:
         self._volume = Volume(self.files, directory)
         self.unsynced = Unsynced(self.files, self._volume)
         self.spares = Spares()
-        self._reserve = Reserve(self.files, directory, self.spares)
+        self.reserve = Reserve(self.files, directory, self.spares)
         self._queues: dict[str, DiskQueue] = {}
         self._not_taken = 0
         self._known_ends: dict[str, int] = {}
@@ -140,13 +140,11 @@ class DiskBackend:
             for segment in segments:
                 size += len(segment.frames)
         if writes:
-            full = self._reserve.refusal(size)
+            full = self.reserve.refusal(size)
             if full is not None:
                 self._not_taken = size
                 error = backend_error(full, "write to the data path")
                 return dict.fromkeys([queue for queue, _ in writes], error)
-        elif self._not_taken:
-            self._probe(self._not_taken)
         failed: dict[Any, BackendError] = {}
         staged: list[DiskQueue] = []
         for written, segments in writes:
@@ -162,6 +160,8 @@ class DiskBackend:
                 failed[queue] = error
         if durable:
             self._sync({queue.log for queue in staged} if writes else None, failed)
+        if not writes and self._not_taken:
+            self._probe(self._not_taken)
         for queue in staged:
             if queue in failed:
                 queue.undo()
@@ -192,7 +192,7 @@ class DiskBackend:
         """Find out whether what was not taken would be taken now. BackendError."""
         path = os.path.join(self.directory, PROBE_FILE)
         try:
-            full = self._reserve.refusal(size)
+            full = self.reserve.refusal(size)
             if full is not None:
                 raise full
             with suppress(FileNotFoundError):
@@ -233,7 +233,9 @@ class DiskQueue:
         self.log = log
         self.writer = LogWriter(log, backend.max_bytes_per_file)
         self._reader = LogReader(log)
-        self._trim = LogTrim(log, backend.max_bytes_per_file, backend.spares, backend.unsynced.forget)
+        self._trim = LogTrim(
+            log, backend.max_bytes_per_file, backend.spares, backend.unsynced.forget, backend.reserve.is_short
+        )
 
     @property
     def first(self) -> int:
@@ -282,8 +284,13 @@ class DiskQueue:
 
     @property
     def may_free(self) -> bool:
-        """IFreeingQueue API. The file that grows is not looked at."""
-        return len(self.log.log_files) > 1
+        """IFreeingQueue API"""
+        return self._trim.may_free
+
+    @property
+    def may_free_later(self) -> bool:
+        """IFreeingQueue API. The last file is closed when it has stopped growing."""
+        return self._trim.last.must_look_again
 
     @property
     def is_mended(self) -> bool:

@@ -77,6 +77,7 @@ class LogFile:
 
     __slots__ = (
         "ahead_to",
+        "closed",
         "damaged",
         "examined",
         "first",
@@ -116,6 +117,8 @@ class LogFile:
         """Up to here there is space, or need be none yet."""
         self.sealed = False
         """Never to be written again: an fsync failed, or what a failed write left could not be cut off."""
+        self.closed = False
+        """The log writes on in another file, though this one is not full: trim can free it now."""
         self.gone = False
         """No longer part of the log: the path may mean another file."""
         self.examined: int | None = None

@@ -25,6 +25,9 @@ def report_holes(log: Log, below: int, expected: int) -> bool:
     """
     snapshot = log.snapshot()
     log_files = snapshot.log_files[snapshot.number_of(below) :]
+    if len(log_files) > 1 and _ends_by(log, log_files[0], log_files[1], below):
+        # What was between it and the next file was freed: no channel wants what is below `below`.
+        del log_files[0]
     if not log_files:
         return False
     uncounted = _report_between(log, log_files)
@@ -36,6 +39,12 @@ def report_holes(log: Log, below: int, expected: int) -> bool:
             why = f"some of them are in none of its files, the first of which is {first.path}: {_messages(missing)}"
             log.report(log.topic, log.directory, below, log.end - 1, why)
     return uncounted > 0
+
+
+def _ends_by(log: Log, file: LogFile, after: LogFile, below: int) -> bool:
+    """Whether a file has nothing from `below` on."""
+    ended = _end_of(log, file, after.first)
+    return ended is not None and ended[0] <= below
 
 
 def _report_between(log: Log, log_files: list[LogFile]) -> int:

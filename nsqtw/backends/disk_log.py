@@ -84,6 +84,8 @@ class Log:
         self.end = 0
         self.put_total = 0
         self.has_spare = False
+        self.is_writing = False
+        """A commit has chosen the last file and has not shown yet what it wrote."""
 
     def path(self, first: int) -> str:
         return os.path.join(self.directory, log_name(first))
@@ -113,6 +115,21 @@ class Log:
             old.gone = True
             self.log_files = [new if file is old else file for file in self.log_files]
         self.open_files.forget(old)
+
+    def last_to_write(self) -> LogFile | None:
+        """Begin a commit: the file it appends to, None for a new one. `is_writing` until it is shown or undone."""
+        with self.lock:
+            self.is_writing = True
+            last = self.log_files[-1] if self.log_files else None
+            return None if last is None or last.sealed or last.closed else last
+
+    def close_last(self) -> LogFile | None:
+        """Let the next commit open a new file. The last file, when nothing is appended to it any more."""
+        with self.lock:
+            if self.is_writing or not self.log_files:
+                return None
+            self.log_files[-1].closed = True
+            return self.log_files[-1]
 
     def drop(self, dropped: Collection[LogFile]) -> None:
         """Let files be no part of the log any more; what they have on disk is the caller's."""

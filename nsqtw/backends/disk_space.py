@@ -18,6 +18,7 @@ RESERVE_BYTES = 16 * 1024 * 1024
 _SHARE = 8
 """On a small disk the reserve is this part of it."""
 _LOOKS_PER_RESERVE = 4
+_UNKNOWN = 1 << 62
 
 
 class Reserve:
@@ -29,6 +30,8 @@ class Reserve:
         self._spares = spares
         self._until_next_look = 0
         self._is_low = False
+        self.free_bytes = _UNKNOWN
+        """What was free when it looked last."""
 
     def refusal(self, size: int) -> OSError | None:
         """Why `size` more bytes of messages must not be written now, if so. Looks again after a part of the reserve."""
@@ -41,11 +44,16 @@ class Reserve:
             self._is_low = not self._has_room(size)
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if self._is_low else None
 
+    def is_short(self) -> bool:
+        """Whether publishing is refused for want of space."""
+        return self._is_low
+
     def _has_room(self, size: int) -> bool:
         try:
             free, total = self._files.free_space(self._directory)
         except OSError:
             return True  # the write itself will tell
+        self.free_bytes = free
         reserve = min(RESERVE_BYTES, total // _SHARE)
         self._until_next_look = reserve // _LOOKS_PER_RESERVE
         return free - size >= reserve

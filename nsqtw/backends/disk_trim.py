@@ -5,6 +5,11 @@ are rewritten with those.
 
 A rewritten file keeps name, first sequence and sequences. It is written beside the old one, synced, and renamed
 over it: the old one counts until then.
+
+The last file is the one that grows. Once everything in it is finished, or nearly everything, it is closed, so that the
+next commit opens a new file, and then freed like the others: an idle topic keeps less than CLOSE_BYTES on disk. A topic
+that goes on writing would open and free files all the time, so its last file is closed only when it has grown by less
+than an eighth since the trim before (`CloseLast`). When the disk is nearly full, a file of any size is closed at once.
 """
 
 from __future__ import annotations
@@ -23,6 +28,9 @@ from nsqtw.backends.files import backend_error
 from nsqtw.backends.trim_pace import TrimPace
 from nsqtw.core.segment import Segment, only
 
+CLOSE_BYTES = 128 * 1024
+"""A last file that is smaller is not worth a new one."""
+_GROWTH_SHARE = 8
 MOST_SPARES = 4
 _WORTH = 4
 """A file is rewritten when what is wanted is less than its size by this factor."""
@@ -52,20 +60,83 @@ class Spares:
             self._logs.remove(log)
 
 
-class LogTrim:
-    """Frees space of one log. `forget` is told of every file that is no longer part of it."""
+class CloseLast:
+    """Decides when the last file of `log` is closed. `is_short`: whether the disk is nearly full."""
 
-    def __init__(self, log: Log, limit: int, spares: Spares, forget: Callable[[LogFile], None]) -> None:
+    def __init__(self, log: Log, is_short: Callable[[], bool]) -> None:
+        self._log = log
+        self._is_short = is_short
+        self._file: LogFile | None = None
+        self._size = 0
+        """Of that file at the last look."""
+        self.must_look_again = False
+        """The file was growing. If it does not grow any more, it is closed at the next look."""
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether the last file has enough in it, or the log keeps a spare file."""
+        log_files = self._log.log_files
+        if not log_files:
+            return self._log.has_spare
+        least = HEADER_BYTES if self._is_short() else CLOSE_BYTES
+        return log_files[-1].size > least or self._log.has_spare
+
+    def look(self, below: int) -> LogFile | None:
+        """The last file, if it is closed now or has been: nothing in it or behind it is unread from `below` on."""
+        log = self._log
+        snapshot = log.snapshot()
+        self.must_look_again = False
+        if not snapshot.log_files or below < snapshot.end:
+            self._file = None
+            return None
+        last = snapshot.log_files[-1]
+        if not last.closed:
+            size, known = last.size, self._size if last is self._file else 0
+            self._file, self._size = last, size
+            if not self.is_worthwhile:
+                return None
+            if (size - known) * _GROWTH_SHARE > size and not self._is_short():
+                self.must_look_again = True
+                return None
+        closed = log.close_last()
+        return closed if closed is last and log.end == snapshot.end else None
+
+
+class LogTrim:
+    """
+    Frees space of one log. `forget` is told of every file that is no longer part of it; `is_short` says whether the
+    disk is nearly full.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        limit: int,
+        spares: Spares,
+        forget: Callable[[LogFile], None],
+        is_short: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._log = log
         self._limit = limit
         self._spares = spares
         self._forget = forget
         self._pace = TrimPace()
+        self.last = CloseLast(log, is_short)
+
+    @property
+    def may_free(self) -> bool:
+        """Whether there is a file that could be freed."""
+        return len(self._log.log_files) > 1 or self.last.is_worthwhile
 
     def trim(self, below: int, keep: Iterable[int]) -> None:
         """See `IBackendQueue.trim`."""
+        last = self.last.look(below)
         log_files = self._log.snapshot().log_files
         closed = [(file, after.first) for file, after in pairwise(log_files) if after.first <= below]
+        if last is not None and log_files and log_files[-1] is last:
+            closed.append((last, self._log.end))
+            self._spares.forget(self._log)
+            self._log.remove_spare()
         if not closed or not self._pace.is_due(len(closed)):
             return
         try:
@@ -97,7 +168,7 @@ class LogTrim:
             raise failure
 
     def _remove(self, file: LogFile) -> None:
-        if not self._log.has_spare and not file.sealed and 2 * file.size >= self._limit:
+        if not self._log.has_spare and not (file.sealed or file.closed) and 2 * file.size >= self._limit:
             self._log.give_spare(file.path)
             self._spares.keep(self._log)
         else:
@@ -145,7 +216,9 @@ class LogTrim:
             with suppress(OSError):
                 log.files.unlink(temporary)
             raise
-        log.replace(file, LogFile(file.path, file.first, size, file.put_total), temporary)
+        rewritten = LogFile(file.path, file.first, size, file.put_total)
+        rewritten.closed = file.closed
+        log.replace(file, rewritten, temporary)
         self._forget(file)
         log.files.sync_directory(log.directory)
 

@@ -96,8 +96,9 @@ class LogWriter:
         log, growths, limit = self._log, self._growths, self._limit
         end = log.end
         growth: Growth | None = None
-        if log.log_files and not log.log_files[-1].sealed:
-            growth = Growth(log.log_files[-1], log.put_total, is_new=False)
+        last = log.last_to_write()
+        if last is not None:
+            growth = Growth(last, log.put_total, is_new=False)
             growths.append(growth)
         for segment in segments:
             if segment.first < end:
@@ -119,6 +120,7 @@ class LogWriter:
         """Let readers see what was staged."""
         log, growths = self._log, self._growths
         if not growths:
+            log.is_writing = False
             return
         last = growths[-1]
         with log.lock:
@@ -131,6 +133,7 @@ class LogWriter:
                     log.log_files = [*log.log_files, file]
             log.put_total = last.put_total
             log.end = self._end
+            log.is_writing = False
         if last.is_new:
             # The one that was the last, and those that are full already.
             new_count = sum([growth.is_new for growth in growths])
@@ -159,6 +162,7 @@ class LogWriter:
                 if last is not None:
                     last.sealed = True
         self._growths.clear()
+        self._log.is_writing = False
         return Undone(removed, cut)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from heapq import merge
 from itertools import groupby
@@ -23,7 +23,7 @@ from threading import Lock
 
 from zope.interface import implementer
 
-from nsqtw.backends.files import backend_error, create_private
+from nsqtw.backends.files import Files, backend_error, create_private
 from nsqtw.backends.positions_ids import Ids
 from nsqtw.backends.positions_rows import (
     LATEST_MS,
@@ -35,6 +35,7 @@ from nsqtw.backends.positions_rows import (
     topic_row,
 )
 from nsqtw.backends.positions_schema import VERSION, bring_up_to_date
+from nsqtw.backends.spare_space import SpareSpace
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedTopic
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
@@ -103,6 +104,7 @@ class Positions:
         self._reader: sqlite3.Connection | None = None
         self._ids = Ids()
         self._is_suspect = False
+        self._spare = SpareSpace(Files(), path)
 
     def load(self) -> Saved:
         """IPositions API. BackendError when there is no way to have a database at this path."""
@@ -130,13 +132,30 @@ class Positions:
 
     def reserve(self, next_block: int) -> None:
         """IPositions API"""
+        self._with_spare_space(lambda: self._reserve(next_block))
+
+    def save(self, cut: Cut) -> None:
+        """IPositions API"""
+        self._with_spare_space(lambda: self._save(cut))
+
+    def _with_spare_space(self, write: Callable[[], None]) -> None:
+        """Write; on a full disk once more, with the space that is kept for that."""
+        try:
+            write()
+        except BackendFull:
+            if not self._spare.give_back():
+                raise
+            write()
+        else:
+            self._spare.take()
+
+    def _reserve(self, next_block: int) -> None:
         with self._lock, self._transaction(durable=True) as connection:
             # At least one more each time: SQLite writes and syncs nothing for a row that stays as it is, and what was
             # saved before is to be safe after this.
             connection.execute("UPDATE broker SET next_block = max(ifnull(next_block + 1, 0), ?)", (next_block,))
 
-    def save(self, cut: Cut) -> None:
-        """IPositions API"""
+    def _save(self, cut: Cut) -> None:
         with self._lock, self._transaction(durable=cut.durable) as connection:
             for topic in cut.deleted_topics:
                 self._delete_topic(connection, topic)

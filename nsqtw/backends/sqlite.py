@@ -7,6 +7,11 @@ thread on one connection; reads have another one, which sees what is committed a
 the WAL back (wal_autocheckpoint 0): that takes milliseconds, and is done when trimming, or when the WAL is large.
 
 A deleted topic first loses its name: what an interrupted deletion leaves is removed by the next open.
+
+Space of finished messages goes back to the file system by incremental vacuum: trim deletes rows, which leaves free
+pages, and `tidy` cuts free pages off the database, some with each trim. The broker calls trim until none are left
+(`may_free_later`); then the WAL is cut to nothing, too. All of this writes to the WAL first. On a full disk it is done
+in small steps, with the space that is kept for that (`spare_space`).
 """
 
 from __future__ import annotations
@@ -25,15 +30,16 @@ from nsqtw.backends.disk_salvage import ONE_BIT
 from nsqtw.backends.disk_space import Reserve
 from nsqtw.backends.disk_trim import Spares
 from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.spare_space import SpareSpace
 from nsqtw.backends.sqlite_row import COLUMNS, Row
 from nsqtw.backends.sqlite_salvage import finish_setting_aside, set_aside
 from nsqtw.backends.sqlite_schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
 from nsqtw.backends.sqlite_survey import FoundTopic, find_topic, first_of, is_corrupt, is_failed_sync, survey
-from nsqtw.backends.sqlite_trim import Trim
+from nsqtw.backends.sqlite_trim import ROWS_AT_ONCE, Trim
 from nsqtw.core.damage import DamageLedger
 from nsqtw.core.segment import Segment, only
-from nsqtw.errors import BackendError, OptionError
-from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, IDamagedBackend, Report
+from nsqtw.errors import BackendError, BackendFull, OptionError
+from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, IDamagedBackend, IFreeingQueue, Report
 
 _PUT_TOPIC = """
 INSERT INTO topic VALUES (?, ?, ?, ?)
@@ -44,7 +50,14 @@ _FOLLOWING = f"SELECT {COLUMNS} FROM segment WHERE topic = ? AND last >= ? AND l
 _NEXT_PLACE = "SELECT id, last FROM segment WHERE topic = ? AND last >= ? AND last < ? ORDER BY last LIMIT 1"
 
 _LARGE_WAL = 64 * 1024 * 1024
-_SMALL_WAL = 1024 * 1024
+_WAL_SHARE = 4
+"""The WAL is copied back when it has this part of the space that is free."""
+_SMALL_WAL = 256 * 1024
+_VACUUMED_PAGES = 1024
+"""Cut off with one trim: 8 MB."""
+_VACUUMED_PAGES_WHEN_FULL = 16
+_ROWS_WHEN_FULL = 20
+_STEPS_WHEN_FULL = 200
 _DELETED_AT_ONCE = 1000
 
 
@@ -76,6 +89,9 @@ class SqliteBackend:
         self._path = os.path.join(directory, FILE)
         self._files = files or Files()
         self._reserve = Reserve(self._files, directory, Spares())
+        self._spare = SpareSpace(self._files, self._path)
+        self.free_pages = 0
+        """Of the database, when `tidy` last looked."""
         self._queues: dict[str, SqliteQueue] = {}
         self._lock = Lock()
         self._read_lock = Lock()
@@ -133,7 +149,8 @@ class SqliteBackend:
         of_queues = cast(Sequence[tuple[SqliteQueue, Sequence[Segment]]], writes)
         try:
             full = self._reserve.refusal(sum([len(s.frames) for _, segments in writes for s in segments]))
-            if full is not None:
+            if full is not None and writes:
+                self._copy_back(_SMALL_WAL, how="TRUNCATE")  # while there is space for it
                 raise backend_error(full, f"write to {FILE}")
             with self.transaction(durable=durable) as connection:
                 for queue, segments in of_queues:
@@ -145,9 +162,14 @@ class SqliteBackend:
             if not writes:
                 raise
             return dict.fromkeys([queue for queue, _ in writes], error)
+        if full is not None:  # what was stored is synced, and no more can be stored
+            self._copy_back(0, how="TRUNCATE")  # while there is space for it
+            raise backend_error(full, f"write to {FILE}")
         for queue, segments in of_queues:
             queue.stored(segments)
-        self._copy_back(_LARGE_WAL)
+        # Copying it back takes as much space again.
+        self._copy_back(min(_LARGE_WAL, self._reserve.free_bytes // _WAL_SHARE))
+        self._spare.take()
         return {}
 
     def close(self) -> None:
@@ -202,15 +224,31 @@ class SqliteBackend:
             raise BackendError(f"{FILE}: its log of changes could not be synced, and is still being read")
         self._is_in_doubt = False
 
-    def tidy(self) -> None:
-        """Give free pages back to the file system, and copy the WAL back. BackendError."""
+    def tidy(self, most_pages: int = _VACUUMED_PAGES) -> None:
+        """
+        Give free pages back to the file system, and copy the WAL back: all of it, and cut it to nothing, when no free
+        pages are left. BackendError.
+        """
         with self._lock:
             try:
                 # A page a step, and only this method takes all the steps of a pragma without columns.
-                self._writer.executescript("PRAGMA incremental_vacuum(1024)")
+                self._writer.executescript(f"PRAGMA incremental_vacuum({most_pages})")
+                self.free_pages = self._writer.execute("PRAGMA freelist_count").fetchone()[0]
             except sqlite3.Error as error:
                 raise sqlite_error(error) from error
-        self._copy_back(_SMALL_WAL)
+        is_last = not self.free_pages or most_pages < _VACUUMED_PAGES
+        self._copy_back(_SMALL_WAL, how="TRUNCATE" if is_last else "PASSIVE")
+
+    def make_room(self) -> bool:
+        """The disk is full: give back what was kept for this moment. Returns whether there was something."""
+        had_room = self._spare.give_back()
+        self._copy_back(0, how="RESTART")
+        return had_room
+
+    @property
+    def is_full(self) -> bool:
+        """Whether publishing is refused for want of space."""
+        return self._reserve.is_short()
 
     def remove_segments(self, topic_id: int) -> None:
         """Remove everything of a topic that has no name any more, a part at a time. BackendError."""
@@ -224,12 +262,12 @@ class SqliteBackend:
                     connection.execute("DELETE FROM topic WHERE id = ?", (topic_id,))
                     return
 
-    def _copy_back(self, limit: int) -> None:
+    def _copy_back(self, limit: int, how: str = "PASSIVE") -> None:
         """Copy the WAL into the database when it is larger than `limit` bytes. What fails is tried again later."""
         with suppress(OSError, sqlite3.Error):
             if self._files.size(f"{self._path}-wal") > limit:
                 with self._lock:
-                    self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                    self._writer.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
 
     def _open(self) -> None:
         """sqlite3.Error, BackendError, OSError."""
@@ -260,7 +298,7 @@ class SqliteBackend:
             self.remove_segments(topic_id)
 
 
-@implementer(IBackendQueue)
+@implementer(IBackendQueue, IFreeingQueue)
 class SqliteQueue:
     """The rows of one topic."""
 
@@ -271,6 +309,7 @@ class SqliteQueue:
         self.first, self.end = found.first, found.end
         self.size = found.bytes
         self._trim = Trim(found.topic_id)
+        self._has_freed = False
         self._reported: set[int] = set()
 
     def put(self, connection: sqlite3.Connection, segments: Sequence[Segment]) -> None:
@@ -316,16 +355,51 @@ class SqliteQueue:
                         raise
                     start = self._pass_over(connection, start)
 
+    @property
+    def may_free(self) -> bool:
+        """IFreeingQueue API"""
+        return self.size > 0 or self._backend.free_pages > 0
+
+    @property
+    def may_free_later(self) -> bool:
+        """IFreeingQueue API"""
+        return self._trim.is_partial or (self._has_freed and self._backend.free_pages > 0)
+
     def trim(self, below: int, keep: Iterable[int]) -> None:
         """IBackendQueue API"""
+        if self._backend.is_full:
+            self._trim_when_full(below, list(keep))
+            return
+        freed = self._trim_rows(below, keep, ROWS_AT_ONCE)
+        before = self._backend.free_pages
+        self._backend.tidy()
+        self._has_freed = freed > 0 or self._backend.free_pages < before
+
+    def _trim_when_full(self, below: int, keep: Sequence[int]) -> None:
+        """In steps that need little space, which ends when nothing more can be freed."""
+        self._has_freed = False
+        for _ in range(_STEPS_WHEN_FULL):
+            try:
+                freed = self._trim_rows(below, keep, _ROWS_WHEN_FULL)
+                self._backend.tidy(_VACUUMED_PAGES_WHEN_FULL)
+            except BackendFull:
+                if not self._backend.make_room():
+                    raise
+                continue
+            self._has_freed = self._has_freed or freed > 0
+            if not freed and not self._backend.free_pages:
+                break
+
+    def _trim_rows(self, below: int, keep: Iterable[int], most_rows: int) -> int:
+        """Returns how many bytes of frames were freed."""
         with self._backend.transaction() as connection:
-            freed = self._trim.trim(connection, below, keep)
+            freed = self._trim.trim(connection, below, keep, most_rows)
             connection.execute("UPDATE topic SET bytes = bytes - ? WHERE id = ?", (freed, self.topic_id))
         if freed:
             self.size -= freed
             with self._backend.reading() as connection:
                 self.first = first_of(connection, self.topic_id, self.end)
-        self._backend.tidy()
+        return freed
 
     def delete(self) -> None:
         """IBackendQueue API"""

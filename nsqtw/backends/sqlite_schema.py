@@ -77,6 +77,8 @@ def connect(path: str) -> sqlite3.Connection:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
+        # Overwriting what is deleted would put every freed page into the WAL.
+        connection.execute("PRAGMA secure_delete = OFF")
     except sqlite3.Error:
         connection.close()
         raise

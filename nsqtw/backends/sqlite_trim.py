@@ -18,7 +18,7 @@ from nsqtw.core.segment import only
 
 _WORTH = 4
 """A segment is replaced when that leaves fewer messages of it by this factor."""
-_AT_ONCE = 2000
+ROWS_AT_ONCE = 2000
 """Segments looked at in one transaction: the next one goes on behind them."""
 
 _BELOW = """
@@ -36,12 +36,22 @@ class Trim:
         self._start = 0
         self._pace = TrimPace()
 
-    def trim(self, connection: sqlite3.Connection, below: int, keep: Iterable[int]) -> int:
-        """See `IBackendQueue.trim`; in a transaction. Returns how many bytes of frames were freed."""
+    @property
+    def is_partial(self) -> bool:
+        """Whether the last call left rows that it did not look at."""
+        return self._start > 0
+
+    def trim(
+        self, connection: sqlite3.Connection, below: int, keep: Iterable[int], most_rows: int = ROWS_AT_ONCE
+    ) -> int:
+        """
+        See `IBackendQueue.trim`; in a transaction, and for at most so many rows. Returns how many bytes of frames were
+        freed.
+        """
         if not self._pace.is_due(0):
             return 0
-        rows = connection.execute(_BELOW, (self._topic_id, self._start, below, _AT_ONCE)).fetchall()
-        self._start = int(rows[-1][2]) + 1 if len(rows) == _AT_ONCE else 0
+        rows = connection.execute(_BELOW, (self._topic_id, self._start, below, most_rows)).fetchall()
+        self._start = int(rows[-1][2]) + 1 if len(rows) == most_rows else 0
         if not rows:
             return 0
         end = int(rows[-1][2]) + 1

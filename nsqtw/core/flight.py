@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from nsqtw.core.agenda import Agenda, Due
 from nsqtw.core.segment import Segment
-from nsqtw.errors import BackendError
+from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
 
 if TYPE_CHECKING:
@@ -200,6 +200,6 @@ def commit_to(backend: IBackend, writes: Writes, durable: bool, log: OperatorLog
     except Exception as error:  # of a backend that does not keep to the interface
         log("critical", "NSQ: the backend failed to commit")
         failure = BackendError(f"{type(error).__name__}: {error}")
-    if not writes:
+    if not writes and not isinstance(failure, BackendFull):  # a full disk takes no more, and has what it has
         log("error", _NOT_SYNCED, error=failure)
     return dict.fromkeys([queue for queue, _ in writes], failure)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nsqtw.core.agenda import Due
-from nsqtw.errors import BackendError
+from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import OperatorLog
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ class Health(Due):
         if error is None and self._commit_error is None:
             return
         _tell(self._broker.log, "messages", self._commit_error, error)
+        if isinstance(error, BackendFull) and not isinstance(self._commit_error, BackendFull):
+            # Trim also looks at what it left alone while there was space.
+            for topic in self._broker.topics.values():
+                topic.touch()
         self._commit_error = error
         if error is not None and not self._is_watching:
             self._is_watching, self._has_waited = True, False

@@ -188,7 +188,11 @@ def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
     Take the counts from the log, up to the end that was saved. Where the log ends before that, what is gone is not
     counted, and nobody waits for it.
     """
-    state.waiting = [waiting for waiting in state.waiting if waiting.first < log.end]
+    state.waiting = [
+        evolve(waiting, count=min(waiting.count, log.end - waiting.first))
+        for waiting in state.waiting
+        if waiting.first < log.end
+    ]
     for cursor in state.cursors:
         cursor.held_count -= positions.forget_held(state.name, cursor.name, log.end)
         cursor.first_deliveries = [sequence for sequence in cursor.first_deliveries if sequence < log.end]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from nsqtw.core.cut import Cut, NamedTopic
 from nsqtw.core.save import Save
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IBackendQueue, Waiter
+from nsqtw.interfaces import IBackendQueue, IFreeingQueue, Waiter
 
 if TYPE_CHECKING:
     from nsqtw.core.broker import Broker
@@ -133,6 +133,9 @@ class Saves:
         for saved in save.cut.topics:
             if saved.name in broker.topics:
                 self._end_of(broker.topics[saved.name], failed=error is not None)
+        for name, queue, _ in save.trims:
+            if name in broker.topics and _may_free_later(queue):
+                broker.topics[name].touch()
         broker.answer(save.waiters, error)
 
     # -- inside
@@ -207,6 +210,11 @@ def _collect_topic(topic: Topic, save: Save, now: float) -> None:
     else:
         save.cut.topics.append(topic.saved(now))
         save.trims.append((topic.name, topic.log.queue, None))
+
+
+def _may_free_later(queue: IBackendQueue) -> bool:
+    """A third party's queue may be older than the attribute."""
+    return IFreeingQueue.providedBy(queue) and bool(getattr(queue, "may_free_later", False))
 
 
 def _nobody(error: Exception | None) -> None:

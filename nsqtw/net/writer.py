@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 from nsqtw.core.cut import NamedTopic
 from nsqtw.core.flight import Flight
 from nsqtw.core.save import Save
-from nsqtw.errors import BackendError
+from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IBackendQueue, IFreeingQueue, IPositions, OperatorLog
 
 Landed = Callable[[Flight, dict[IBackendQueue, BackendError]], None]
@@ -104,12 +104,17 @@ def perform(
     """
     Reserve, save, write the names, then delete and trim. Returns why nothing was saved; what fails after saving is
     logged, and tried again with a later save, or by the next start. Why names were not written is left in the save.
+
+    On a full disk, where nothing can be saved, trimming may make room. It follows what was saved before.
     """
     try:
         if save.reserve is not None:
             positions.reserve(save.reserve)
         if save.cut:
             positions.save(save.cut)
+    except BackendFull as error:
+        _trim(save, positions, log)
+        return error
     except BackendError as error:
         return error
     if save.names is not None and write_names is not None:
@@ -122,6 +127,11 @@ def perform(
             queue.delete()
         except BackendError as error:
             log("error", "TOPIC({topic}): failed to delete its files - {error}", topic=name, error=error)
+    _trim(save, positions, log)
+    return None
+
+
+def _trim(save: Save, positions: IPositions, log: OperatorLog) -> None:
     for name, queue, bounds in save.trims:
         if IFreeingQueue.providedBy(queue) and not queue.may_free:
             continue
@@ -131,4 +141,3 @@ def perform(
                 queue.trim(*unfinished)
         except BackendError as error:
             log("error", "TOPIC({topic}): failed to free space - {error}", topic=name, error=error)
-    return None

@@ -20,6 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from nsqtw.backends import disk_trim
 from nsqtw.backends.files import Files
 from nsqtw.core.segment import Segment
 from nsqtw.testing.contracts import make_segment, messages, read_all
@@ -194,6 +195,31 @@ def test_a_recovery_may_be_interrupted_at_any_step(life: Life, tmp_path: Path, p
             recovering.crash(str(second), again, power_loss=power_loss)
             life.check_opened(second, step, power_loss=power_loss)
     assert interrupted
+
+
+@pytest.mark.parametrize("how", ["killed", "power loss", "power loss by chance"])
+def test_a_last_file_that_is_freed_takes_nothing_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The topic is idle again and again, with all of its messages finished, or nearly all."""
+    monkeypatch.setattr(disk_trim, "CLOSE_BYTES", 200)
+    (tmp_path / "before").mkdir()
+    life = Life(tmp_path / "before", 100_000)
+    closed = 0
+    for round_number, kept in enumerate(([], [3], [], [1, 2], [])):
+        start = round_number * 100
+        for first in range(start, start + 20, 2):
+            assert life.commit(make_segment(first, 2, size=60), durable=first % 8 == 0)
+        keep = [start + number for number in kept]
+        life.trim(start + 20, keep)
+        life.trim(start + 20, keep)
+        closed += all(file.closed for file in life.path.queue.log.log_files)
+        if round_number == 2:
+            life.path.reopen()
+    assert closed == 5
+    for step, torn in life.crashes() if how == "killed" else ((n, None) for n in range(len(life.files.trace) + 1)):
+        chance = Random(step) if how == "power loss by chance" else None
+        life.check(tmp_path / "after", step, torn, power_loss=how != "killed", chance=chance)
 
 
 def test_files_of_a_failed_commit_that_a_power_loss_brings_back_hide_nothing(tmp_path: Path) -> None:

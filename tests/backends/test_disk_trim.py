@@ -40,7 +40,11 @@ def test_a_log_of_one_file_says_that_there_is_nothing_to_free(tmp_path: Path) ->
     path.commit_each(make_segment(100, 10, size=90))
     assert path.queue.may_free
     path.queue.trim(100, [])
+    assert path.queue.may_free, "a file was put aside to be written again"
+    path.queue.trim(110, [])
+    path.queue.trim(110, [])
     assert not path.queue.may_free
+    assert path.names() == []
 
 
 def test_files_nobody_wants_are_removed(tmp_path: Path) -> None:
@@ -329,3 +333,95 @@ def test_the_order_of_a_rewrite(tmp_path: Path) -> None:
     path.queue.trim(100, [7])
     operations = [step.operation for step in files.trace[before:]]
     assert operations == ["create", "write", "sync", "rename", "sync_directory"]
+
+
+LARGE_SEGMENT = 20_000
+"""Bytes of a message: ten of them are worth a new file."""
+
+
+def grown(directory: Path) -> DataPath:
+    """A log of one large file, all of it read."""
+    path = DataPath(directory)
+    path.commit_each(*[make_segment(first, 1, size=LARGE_SEGMENT) for first in range(10)])
+    return path
+
+
+def test_the_last_file_is_freed_once_it_has_stopped_growing(tmp_path: Path) -> None:
+    path = grown(tmp_path)
+    path.queue.trim(10, [])
+    assert path.queue.may_free_later and path.sequences() == list(range(10))
+    path.queue.trim(10, [])
+    assert (path.names(), path.queue.size, path.queue.first, path.queue.end) == ([], 0, 10, 10)
+    assert not path.queue.may_free and not path.queue.may_free_later
+    path.commit_each(make_segment(12, 3))
+    assert path.sequences() == [12, 13, 14]
+    path.reopen()
+    assert path.sequences() == [12, 13, 14]
+    assert path.queue.check(12, 3) is False
+    assert path.reports == []
+
+
+def test_a_log_that_goes_on_growing_keeps_its_last_file(tmp_path: Path) -> None:
+    """Files would be made and removed all the time. Once it grows slowly, one goes in a while."""
+    path = grown(tmp_path)
+    for end in range(10, 80, 10):
+        path.queue.trim(end, [])
+        assert len(path.logs()) == 1
+        path.commit_each(*[make_segment(first, 1, size=LARGE_SEGMENT) for first in range(end, end + 10)])
+    path.queue.trim(80, [])
+    assert path.names() == [], "it grew by an eighth"
+
+
+def test_a_small_last_file_stays_unless_space_is_short(tmp_path: Path) -> None:
+    path = DataPath(tmp_path)
+    path.commit_each(make_segment(0, 10))
+    for _ in range(3):
+        path.queue.trim(10, [])
+    assert len(path.logs()) == 1 and not path.queue.may_free_later
+    path.backend.reserve._is_low = True
+    path.queue.trim(10, [])
+    assert path.names() == []
+
+
+def test_a_last_file_with_unread_messages_stays(tmp_path: Path) -> None:
+    path = grown(tmp_path)
+    for _ in range(3):
+        path.queue.trim(9, [])
+    assert path.sequences() == list(range(10))
+    assert not path.queue.may_free_later
+
+
+def test_a_last_file_with_few_wanted_messages_is_rewritten(tmp_path: Path) -> None:
+    path = grown(tmp_path)
+    for _ in range(3):
+        path.queue.trim(10, [4])
+    assert path.sequences() == [4]
+    assert path.queue.size < 2 * LARGE_SEGMENT
+    path.commit_each(make_segment(10, 2))
+    assert path.sequences() == [4, 10, 11]
+    assert len(path.logs()) == 2
+    path.reopen()
+    assert path.sequences() == [4, 10, 11]
+    assert path.queue.check(10, 2) is False
+    assert path.reports == [], "what was finished is not missing"
+    path.queue.trim(10, [])
+    assert path.sequences() == [10, 11]
+
+
+def test_a_commit_meanwhile_keeps_the_last_file(tmp_path: Path) -> None:
+    """Trim runs in another thread than commits: one that has chosen its file keeps it."""
+    path = grown(tmp_path)
+    path.queue.trim(10, [])
+    path.queue.stage([make_segment(10)])
+    path.queue.trim(10, [])
+    path.queue.writer.publish()
+    assert path.sequences() == list(range(11))
+
+
+def test_an_idle_log_keeps_no_spare_file(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    path.queue.trim(1000, [])
+    assert "spare.tmp" in path.names()
+    path.queue.trim(1000, [])
+    path.queue.trim(1000, [])
+    assert path.names() == []

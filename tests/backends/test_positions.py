@@ -13,6 +13,7 @@ import pytest
 
 from nsqtw.backends.positions import Positions
 from nsqtw.backends.positions_schema import VERSION
+from nsqtw.backends.spare_space import SPARE_BYTES
 from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic
 from nsqtw.core.held import all_rows
 from nsqtw.errors import BackendError, BackendFull
@@ -369,3 +370,26 @@ def test_blocks_are_reserved_while_a_cut_is_saved(positions: Positions, path: st
     assert failures == []
     saved = load(path)
     assert (saved.next_block, numbers(saved)) == (59, {59})
+
+
+def test_a_full_disk_takes_a_save_with_the_space_kept_for_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    positions = Positions(str(tmp_path / "positions.db"))
+    positions.load()
+    spare = tmp_path / "positions.db.spare"
+    positions.save(Cut(topics=[SavedTopic("t")]))
+    assert spare.stat().st_size == SPARE_BYTES
+    save, free_when_saved = Positions._save, []
+
+    def save_if_there_is_space(self: Positions, cut: Cut) -> None:
+        free_when_saved.append(not spare.exists())
+        if spare.exists():
+            raise BackendFull("positions.db: database or disk is full")
+        save(self, cut)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(Positions, "_save", save_if_there_is_space)
+        positions.save(Cut(topics=[SavedTopic("t", released=7)]))
+        assert free_when_saved == [False, True]
+    positions.save(Cut(topics=[SavedTopic("t", released=8)]))
+    assert spare.exists(), "there is space again"
+    positions.close(True)

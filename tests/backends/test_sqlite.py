@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nsqtw.backends.files import Files
+from nsqtw.backends.spare_space import SPARE_BYTES
 from nsqtw.backends.sqlite import SqliteBackend, SqliteFactory
 from nsqtw.backends.sqlite_row import WRONG_NUMBERS
 from nsqtw.backends.sqlite_schema import VERSION
@@ -239,7 +240,7 @@ def test_space_comes_back_and_a_few_wanted_messages_do_not_keep_the_rest(
 def test_a_long_row_of_survivors_does_not_keep_trim_from_what_is_behind(
     backend: SqliteBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nsqtw.backends.sqlite_trim._AT_ONCE", 5)
+    monkeypatch.setattr("nsqtw.backends.sqlite.ROWS_AT_ONCE", 5)
     queue = backend.queue("t")
     backend.commit([(queue, [make_segment(n) for n in range(30)])], False)
     for _ in range(7):
@@ -325,3 +326,38 @@ def test_after_a_failed_sync_the_log_of_changes_is_left(tmp_path: Path, backend:
         assert backend.commit([(queue, [make_segment(first)])], True) == {}
     assert writer.statements.count("PRAGMA wal_checkpoint(TRUNCATE)") == 1
     assert list(messages(read_all(queue))) == [0, 1, 2]
+
+
+def test_space_of_finished_messages_goes_back_to_the_file_system(backend: SqliteBackend, tmp_path: Path) -> None:
+    """By incremental vacuum, some with each trim, for as long as the backend asks for another one."""
+    queue = backend.queue("t")
+    for first in range(60):
+        assert backend.commit([(queue, [make_segment(first, 1, size=200_000)])], False) == {}
+    trims = 0
+    while trims == 0 or queue.may_free_later:
+        queue.trim(60, [])
+        trims += 1
+        assert trims < 10
+    assert not queue.may_free
+    sizes = {path.name: path.stat().st_size for path in tmp_path.glob("messages.db*")}
+    assert sizes.pop("messages.db.spare") == SPARE_BYTES
+    assert sum(sizes.values()) < 200_000, sizes
+
+
+def test_a_full_disk_is_trimmed_with_the_space_kept_for_that(
+    backend: SqliteBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = backend.queue("t")
+    assert backend.commit([(queue, [make_segment(0, 1, size=200_000)])], False) == {}
+    monkeypatch.setattr(SqliteBackend, "is_full", True)
+    tidy, failures = backend.tidy, [BackendFull("messages.db: database or disk is full")]
+
+    def fail_once(most_pages: int) -> None:
+        if failures:
+            raise failures.pop()
+        tidy(most_pages)
+
+    monkeypatch.setattr(backend, "tidy", fail_once)
+    queue.trim(1, [])
+    assert queue.size == 0
+    assert not (tmp_path / "messages.db.spare").exists()

@@ -99,6 +99,27 @@ def test_a_topic_without_a_channel_gives_them_to_its_first_one() -> None:
     assert world.reader().bodies() == [REFUSED, b"accepted"]
 
 
+def test_deferred_messages_that_are_lost_are_not_counted() -> None:
+    """Two publishes of one delay are one run; the second is lost with the power."""
+    world = World()
+    world.channel("c")
+    world.topic().pause()
+    for body in (b"1", b"2"):
+        world.put(body, delay_ms=20_000)
+        world.turn()
+    world.save()
+    queue = world.backend.queue("t")
+    queue._segments.pop()
+    queue.end = queue._segments[-1].end
+    world.crash()
+    world.topic().unpause(world.now)
+    channel = world.channel()
+    assert (channel.depth, channel.deferred_count) == (0, 1)
+    world.wait(30)
+    assert world.reader().bodies() == [b"1"]
+    assert channel.depth == 0
+
+
 def test_only_refused_ones_are_delivered_to_the_first_channel() -> None:
     world = World()
     world.topic()

@@ -167,3 +167,35 @@ def test_positions_that_cannot_be_saved_cost_repeats_and_no_message(tmp_path: Pa
     finally:
         disk.close()
     nsqd.assert_no_traceback()
+
+
+@pytest.mark.parametrize("is_filled_by_others", [False, True], ids=["alone", "others"])
+@pytest.mark.parametrize("storage", ["os", "sqlite"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind == "mounted"])
+def test_a_full_disk_heals_when_consumers_finish(
+    tmp_path: Path, kind: str, storage: str, is_filled_by_others: bool
+) -> None:
+    """Everything is in the last file of each topic. Nobody frees space but the broker itself."""
+    disk = KINDS[kind](tmp_path, *STORAGES[storage])
+    nsqd = disk.nsqd
+    try:
+        nsqd.start()
+        for topic in ("t", "small"):
+            nsqd.create(topic, "c")
+        nsqd.publish("small", [b"s" * 1000] * 20)
+        accepted = publish_until_refused(nsqd, 1000)
+        if is_filled_by_others:
+            disk.fill()
+        assert len(nsqd.drain("small", "c", 20)) == 20
+        assert [message.body for message in nsqd.drain("t", "c", len(accepted))] == accepted
+        wait_until(lambda: nsqd.http("GET", "/ping") == Answer(200, b"OK"), "/ping says OK")
+        nsqd.publish("t", [b"afterwards"])
+        assert [message.body for message in nsqd.drain("t", "c", 1)] == [b"afterwards"]
+        assert "may not survive a power loss" not in nsqd.said()
+        nsqd.store()
+        nsqd.kill()
+        nsqd.start()
+        assert nsqd.counts("t", "c") == NOTHING
+    finally:
+        disk.close()
+    nsqd.assert_no_traceback()

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 from twisted.logger import LogEvent
+from zope.interface import implementer
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.save import Save
 from nsqtw.core.saves import Saves
 from nsqtw.errors import BackendError
+from nsqtw.interfaces import IFreeingQueue
 from nsqtw.net.pump import PART_SECONDS, SAVE_SECONDS
 from tests.net.pump_house import House
 
@@ -19,6 +21,25 @@ from tests.net.pump_house import House
 @pytest.fixture
 def house() -> House:
     return House()
+
+
+def test_an_idle_topic_is_saved_again_while_its_queue_has_more_to_free(house: House) -> None:
+    @implementer(IFreeingQueue)
+    class Freeing(type(house.world.topic().log.queue)):  # type: ignore[misc]
+        may_free = True
+        may_free_later = True
+
+    queue = house.world.topic().log.queue
+    queue.__class__ = Freeing
+    house.world.topic().touch()
+    for is_last in (False, False, True):
+        queue.may_free_later = not is_last
+        house.pump.wake()
+        house.reactor.advance(SAVE_SECONDS)
+        save = house.writer.finish()
+        assert [name for name, _, _ in save.trims] == ["t"]
+    house.reactor.advance(2 * SAVE_SECONDS)
+    assert house.writer.saves == []
 
 
 def test_changes_are_saved_about_once_a_second_and_one_save_at_a_time(house: House) -> None:

@@ -10,7 +10,7 @@ from zope.interface import implementer
 
 from nsqtw.core.cut import Cut, NamedTopic, SavedTopic
 from nsqtw.core.save import Save
-from nsqtw.errors import BackendError
+from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IFreeingQueue, OperatorLog
 from nsqtw.net.writer import WriterThread, perform
 from nsqtw.testing.memory import MemoryPositions
@@ -73,6 +73,18 @@ def test_when_saving_fails_nothing_is_deleted_or_trimmed() -> None:
     calls: list = []
     error = perform(a_save(calls), FailingPositions(), nothing)
     assert (str(error), calls) == ("no space", [])
+
+
+def test_on_a_full_disk_trim_follows_what_was_saved_before() -> None:
+    class FullPositions(MemoryPositions):
+        def save(self, cut: Cut) -> None:
+            raise BackendFull("no space")
+
+    calls: list = []
+    positions = FullPositions()
+    MemoryPositions.save(positions, Cut(topics=[SavedTopic("t", released=5, end=9, put_total=2)]))
+    error = perform(a_save(calls), positions, nothing)
+    assert (str(error), calls) == ("no space", [("trim", 5, [])])
 
 
 def test_what_fails_after_saving_is_logged() -> None:
