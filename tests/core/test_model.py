@@ -9,15 +9,20 @@ the last save, plus what was published since: nothing else may come back, and no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
+from typing import NamedTuple
 
 from attrs import define, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from zope.interface import alsoProvides
 
 from nsqtw.core.save import Save
+from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
+from nsqtw.interfaces import ICountedQueue
 from tests.core.world import Message, Reader, World
 
 READY, FLIGHT, DEFERRED = "ready", "in flight", "deferred"
@@ -79,6 +84,14 @@ class ModelTopic:
         return {body: ModelMessage(REPLAYED if due[body] > now else READY, due=due[body]) for body in bodies}
 
 
+class Found(NamedTuple):
+    """A refused message that a start finds in the log: above what is released, or which channels have not passed it."""
+
+    body: bytes
+    is_unreleased: bool
+    unread_by: list[str]
+
+
 class Histories(RuleBasedStateMachine):
     """Small steps take too little time for any timeout or delay; `long_wait` is longer than all of them."""
 
@@ -92,6 +105,8 @@ class Histories(RuleBasedStateMachine):
         self.accepted = 0  # by this process
         self.since_save: list[tuple[bytes, float, float]] = []  # body, delay, wall time of publish
         self.saved = deepcopy(self.model)
+        self.refused: list[Segment] = []
+        """What a sync failed for after it was written, since the last start."""
         self.world.save()
 
     @initialize(
@@ -145,6 +160,23 @@ class Histories(RuleBasedStateMachine):
         self._step()
         self.world.backend.commit = commit
         assert [str(answer) for answer in answers] == ["full"]
+
+    @precondition(lambda self: not self.world.options.retention_time)
+    @rule(count=st.integers(1, 3))
+    def publish_and_fail_to_sync(self, count: int) -> None:
+        """The messages are refused, and lie in the log where only a restart finds them."""
+        commit = self.world.backend.commit
+
+        def fail(writes: list, durable: bool) -> dict:
+            self.refused += [segment for _, segments in writes for segment in segments]
+            return {queue: BackendError("EIO") for queue, _ in writes}
+
+        self.world.backend.commit = fail
+        answers = self.world.put(*[b"refused %d" % (self.serial + n) for n in range(count)])
+        self.serial += count
+        self._step()
+        self.world.backend.commit = commit
+        assert [str(answer) for answer in answers] == ["EIO"]
 
     # -- channels and readers
 
@@ -382,8 +414,25 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
+        found = self._find_refused()
         self.world.crash()
-        self._restored(self.since_save)
+        self._restored(self.since_save, found)
+
+    def _find_refused(self) -> list[Found]:
+        """The next start finds them in the log. Where that is, as the saved positions have it."""
+        queue, refused = self.world.backend.queue("t"), self.refused
+        _insert(queue, refused)
+        alsoProvides(queue, ICountedQueue)
+        queue.check = lambda start, expected: bool(refused)
+        self.refused = []
+        (saved,) = self.world.positions.saved.topics
+        found = []
+        for message in _messages_of(refused):
+            sequence = int(message.id, 16) & ((1 << 53) - 1)
+            is_dropped = any(first <= sequence < stop for first, stop in saved.dropped)
+            unread_by = [cursor.name for cursor in saved.cursors if cursor.next <= sequence and not is_dropped]
+            found.append(Found(message.body, sequence >= saved.released, unread_by))
+        return found
 
     @rule()
     def crash_while_saving(self) -> None:
@@ -406,6 +455,7 @@ class Histories(RuleBasedStateMachine):
         end = kept[-1].end if kept else 0
         gone = {m.body for m in _messages_of(queue.read(0, 1 << 30)) if int(m.id, 16) & ((1 << 53) - 1) >= end}
         _cut_tail(queue, end)
+        self.refused = []
         self.world.crash()
         self.saved.waiting = {b: d for b, d in self.saved.waiting.items() if b not in gone}
         self.saved.history = {b: due for b, due in self.saved.history.items() if b not in gone}
@@ -431,7 +481,7 @@ class Histories(RuleBasedStateMachine):
         self.saved = deepcopy(self.model)
         self.since_save = []
 
-    def _restored(self, since: list[tuple[bytes, float, float]]) -> None:
+    def _restored(self, since: list[tuple[bytes, float, float]], found: Sequence[Found] = ()) -> None:
         """The process has started again: as saved, and what was published since is released again."""
         self.readers = {}
         self.accepted = 0
@@ -442,6 +492,11 @@ class Histories(RuleBasedStateMachine):
             for message in channel.messages.values():
                 if message.state == FLIGHT or (message.state == DEFERRED and (message.due <= now or not keeps)):
                     message.state = READY
+        for refused in found:
+            if refused.is_unreleased:
+                self.model.waiting[refused.body] = self.model.due[refused.body] = 0.0
+            for name in () if refused.is_unreleased else refused.unread_by:
+                self.model.channels[name].messages[refused.body] = ModelMessage(READY)
         for body, delay, published in since:
             self.model.waiting[body] = delay
             self.model.due[body] = published + delay if delay else 0.0
@@ -517,6 +572,13 @@ def _messages_of(segments: list) -> list[Message]:
     from tests.core.world import messages
 
     return [message for segment in segments for message in messages(segment.frames)]
+
+
+def _insert(queue: object, segments: list[Segment]) -> None:
+    """Put them where their sequences belong."""
+    queue._segments[:] = sorted([*queue._segments, *segments], key=lambda segment: segment.first)
+    queue.size += sum(len(segment.frames) for segment in segments)
+    queue.end = max([queue.end, *(segment.end for segment in segments)])
 
 
 def _cut_tail(queue: object, end: int) -> None:
