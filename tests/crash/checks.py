@@ -1,6 +1,7 @@
 """
 The promises, as functions of a history: each gives what is wrong with it, a line each, and nothing for a good one.
 
+    stranded     in the topic's files above all that a channel was given, and not delivered to it
     lost         answered with OK, and not delivered until it was finished, as its durability class promises
     invented     delivered and never sent, changed on the way, or refused; an id that is used twice
     early        delivered before its time
@@ -35,6 +36,7 @@ from tests.crash.history import (
     Event,
     Failed,
     Finished,
+    Found,
     Journal,
     Jumped,
     Left,
@@ -160,6 +162,26 @@ def lost(history: History) -> Iterator[str]:
             is_here = history.sent[body][1].topic == channel.topic
             if is_here and body not in finished[channel] and not history.may_be_lost(body, channel.topic):
                 yield f"lost: {name(body)} was answered with OK in life {life} and is not in {channel}"
+
+
+def stranded(history: History) -> Iterator[str]:
+    """
+    To be asked when everything is drained. A channel that was given a message with a higher id has passed a refused
+    one, and need not get it.
+    """
+    delivered: dict[Channel, list[tuple[int, bytes]]] = defaultdict(list)
+    for number, event in history.all(Delivered):
+        delivered[event.channel].append((number, event.id))
+    for number, found in history.all(Found):
+        for channel in history.channels:
+            if channel.topic != found.topic:
+                continue
+            before = [message_id for at, message_id in delivered[channel] if at < number]
+            highest = max([history.past.highest.get(channel, b""), *before])
+            after = {message_id for at, message_id in delivered[channel] if at > number}
+            for message_id in sorted(found.ids - after):
+                if message_id > highest:
+                    yield f"stranded: {message_id.decode()} is in the files of {channel.topic} and not in {channel}"
 
 
 def invented(history: History) -> Iterator[str]:
@@ -312,7 +334,15 @@ def name(body: bytes) -> str:
     return repr(body[:40])
 
 
-CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (lost, invented, early, attempts, came_back, counters)
+CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
+    stranded,
+    lost,
+    invented,
+    early,
+    attempts,
+    came_back,
+    counters,
+)
 
 
 def wrongs(journal: Journal) -> list[str]:

@@ -17,7 +17,7 @@ import shutil
 import sqlite3
 import struct
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -27,6 +27,7 @@ HEADER_BYTES = 64
 _HEAD = struct.Struct(">4sIQII")
 _HEAD_BYTES = 40
 _TOMBSTONE = 0xFFFFFFFF
+_FRAMES_CRC_AT = 32
 _MAGIC = b"\xf5NSQ"
 _CRC_AT = 36
 _CRC = struct.Struct(">I")
@@ -54,6 +55,26 @@ def bodies_in(frames: bytes) -> frozenset[bytes]:
         found.add(frames[place + _FRAME.size : end])
         place = end
     return frozenset(found)
+
+
+def ids_in(frames: bytes) -> frozenset[bytes]:
+    """The ids in a run of message frames that is whole."""
+    found, place = set(), 0
+    while place < len(frames):
+        size, *_, message_id = _FRAME.unpack_from(frames, place)
+        found.add(message_id)
+        place += _SIZE_BYTES + size
+    return frozenset(found)
+
+
+def frames_of(content: bytes) -> Iterator[bytes]:
+    """The frames of the records of a log file that are whole."""
+    for record in records_of(content):
+        (crc,) = _CRC.unpack_from(content, record.start + _FRAMES_CRC_AT)
+        _, length, *_ = _HEAD.unpack_from(content, record.start)
+        frames = content[record.end - length : record.end]
+        if crc32(frames) == crc:
+            yield frames
 
 
 def records_of(content: bytes) -> Iterator[Record]:
@@ -120,14 +141,20 @@ def damage_sqlite(data_path: Path, chance: random.Random) -> frozenset[bytes]:
     return before - _in_database(data_path)
 
 
-def _in_database(data_path: Path) -> frozenset[bytes]:
-    """All bodies stored, read from a copy: SQLite changes what it opens."""
+@contextmanager
+def copied_database(data_path: Path) -> Iterator[Path]:
+    """A copy of the messages' database: SQLite changes what it opens."""
     with TemporaryDirectory() as elsewhere:
         for path in data_path.glob("messages.db*"):
             if not path.name.endswith("-shm"):
                 shutil.copy(path, elsewhere)
-        with closing(sqlite3.connect(Path(elsewhere, "messages.db"))) as connection:
-            rows = connection.execute("SELECT frames FROM segment").fetchall()
+        yield Path(elsewhere, "messages.db")
+
+
+def _in_database(data_path: Path) -> frozenset[bytes]:
+    """All bodies stored."""
+    with copied_database(data_path) as copy, closing(sqlite3.connect(copy)) as connection:
+        rows = connection.execute("SELECT frames FROM segment").fetchall()
     return frozenset().union(*(bodies_in(frames) for (frames,) in rows))
 
 

@@ -145,6 +145,18 @@ static ssize_t write_half(int fd, const struct iovec *buffers, int count, off64_
 WRITING_MANY(pwritev, off_t)
 WRITING_MANY(pwritev64, off64_t)
 
+#define WRITING_MANY_WITH_FLAGS(name, offset) \
+    ssize_t name(int fd, const struct iovec *buffers, int count, offset at, int flags) \
+    { \
+        REAL(name); \
+        if (!meets(WRITE, fd)) \
+            return real(fd, buffers, count, at, flags); \
+        return fault->error ? fails() : write_half(fd, buffers, count, at); \
+    }
+
+WRITING_MANY_WITH_FLAGS(pwritev2, off_t)
+WRITING_MANY_WITH_FLAGS(pwritev64v2, off64_t)
+
 #define RENAMING(name, parameters, ...) \
     int name parameters \
     { \

@@ -13,6 +13,7 @@ import shlex
 import struct
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 from tests import compiler
 from tests.process import NsqdProcess
@@ -20,11 +21,46 @@ from tests.process import NsqdProcess
 SOURCE = Path(__file__).with_name("failing_calls.c")
 WRITE, SYNC, RENAME, TRUNCATE = 1, 2, 4, 8
 SHORT = "short"
-"""The error of a write that stores a half of its bytes and reports no failure."""
+"""In the place of an errno's name: the error of a write that stores a half of its bytes and reports no failure."""
 
 _NUMBERS = struct.Struct("=5q")
 _PATH_BYTES = 128
 _LEFT, _SKIP, _OPERATIONS, _ERROR, _HITS = range(5)
+
+
+class Fault(NamedTuple):
+    """`operations` of files with `path` in theirs fail with `error`, after `skip` good calls and so many `times`."""
+
+    operations: int
+    error: str
+    path: str = ""
+    skip: int = 0
+    times: int = 1
+
+
+MESSAGES = {"disk": ".log", "sqlite": "messages.db"}
+"""For each backend a part of the paths of the files that have messages."""
+
+
+def faults_of(backend: str) -> tuple[Fault, ...]:
+    """Every kind of failure of each kind of file that a broker writes."""
+    messages = MESSAGES[backend]
+    return (
+        Fault(SYNC, "EIO", messages),
+        Fault(SYNC, "EIO", messages, skip=1),
+        Fault(SYNC | TRUNCATE, "EIO", messages, times=2),
+        Fault(SYNC, "ENOSPC", messages),
+        Fault(WRITE, "EIO", messages),
+        Fault(WRITE, "ENOSPC", messages),
+        Fault(WRITE, "EDQUOT", messages),
+        Fault(WRITE, SHORT, messages),
+        Fault(WRITE | TRUNCATE, "EIO", messages, times=2),
+        Fault(WRITE, "EIO", "positions.db"),
+        Fault(WRITE, SHORT, "positions.db"),
+        Fault(SYNC, "EIO", "positions.db"),
+        Fault(RENAME, "EIO", "nsqd.dat"),
+        Fault(WRITE, "ENOSPC", "nsqd.dat"),
+    )
 
 
 class FailingCalls:
@@ -47,17 +83,14 @@ class FailingCalls:
         """The words that start a command with the library."""
         return ["/usr/bin/env", f"LD_PRELOAD={self._library}", f"FAILING_CALLS={self._control}"]
 
-    def fail(self, operations: int, error: str, path: str = "", *, skip: int = 0, times: int = 1) -> None:
-        """
-        After `skip` good calls, so many `times` the `operations` of files with `path` in theirs fail with `error`, the
-        name of an errno, or SHORT. One fault at a time: this replaces the one before.
-        """
+    def meet(self, fault: Fault) -> None:
+        """The next matching calls fail. One fault at a time: this replaces the one before."""
         self.heal()
-        self._map[_NUMBERS.size :] = os.fsencode(path).ljust(_PATH_BYTES, b"\0")
-        self._set(_SKIP, skip)
-        self._set(_OPERATIONS, operations)
-        self._set(_ERROR, 0 if error == SHORT else getattr(errno, error))
-        self._set(_LEFT, times)
+        self._map[_NUMBERS.size :] = os.fsencode(fault.path).ljust(_PATH_BYTES, b"\0")
+        self._set(_SKIP, fault.skip)
+        self._set(_OPERATIONS, fault.operations)
+        self._set(_ERROR, 0 if fault.error == SHORT else getattr(errno, fault.error))
+        self._set(_LEFT, fault.times)
 
     def heal(self) -> None:
         """Nothing fails any more."""

@@ -65,6 +65,13 @@ class Damaged(NamedTuple):
     bodies: frozenset[bytes]
 
 
+class Found(NamedTuple):
+    """While the broker was down, the files of a topic had whole messages with these ids."""
+
+    topic: str
+    ids: frozenset[bytes]
+
+
 class Sent(NamedTuple):
     """A message that is going to be published."""
 
@@ -171,6 +178,7 @@ Event = (
     | Stored
     | Jumped
     | Damaged
+    | Found
     | Sent
     | Answered
     | Connected
@@ -189,6 +197,8 @@ class Past:
 
     bodies: set[bytes] = field(factory=set)
     ids: set[bytes] = field(factory=set)
+    highest: dict[Channel, bytes] = field(factory=dict)
+    """The highest id that was delivered to each channel."""
 
 
 @define
@@ -200,11 +210,12 @@ class Tally:
     delivered: int = 0
     repeats: int = 0
     lost: int = 0
+    failed_calls: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.rounds} rounds survived, {self.acknowledged} acknowledged, {self.delivered} delivered, "
-            f"{self.repeats} repeats, {self.lost} lost"
+            f"{self.repeats} repeats, {self.lost} lost, {self.failed_calls} system calls failed"
         )
 
 
@@ -229,6 +240,9 @@ class Journal:
         delivered = {event.body for event in events if isinstance(event, Delivered)}
         good = {event.body for event in events if isinstance(event, Answered) and event.good}
         self.past.bodies |= delivered | good
+        for event in events:
+            if isinstance(event, Delivered):
+                self.past.highest[event.channel] = max(event.id, self.past.highest.get(event.channel, b""))
         self.past.ids.update(event.id for event in events if isinstance(event, Delivered))
         open_ends = [e for e in events if isinstance(e, (Sent, Answered)) and e.body not in self.past.bodies]
         self.events.extend([*open_ends, *[e for e in events if isinstance(e, Began)][-1:]])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.control import Control
+from tests.crash.failing_calls import FailingCalls
 from tests.crash.file_layers import POWER_FAILED, bring_back
 from tests.crash.history import KILL, POWER, STOP, Channel
 from tests.process import NsqdProcess
@@ -31,6 +32,7 @@ class House(NsqdProcess):
         self._flags = self._command[1:]
         self._control_path = directory / "control"
         self.control = Control(self._control_path)
+        self.calls = FailingCalls(directory)
         self.life = 0
         self.volatile = False
         self.start_seconds = 0.0
@@ -41,7 +43,8 @@ class House(NsqdProcess):
         self.life += 1
         self.volatile = volatile
         layer = "volatile" if volatile else "narrow"
-        self._command = [sys.executable, str(LAUNCHER), str(self._control_path), layer, self._sabotage, *self._flags]
+        launcher = [sys.executable, str(LAUNCHER), str(self._control_path), layer, self._sabotage]
+        self._command = [*self.calls.preload, *launcher, *self._flags]
         began = time.monotonic()
         self.start()
         self.start_seconds = time.monotonic() - began

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.crash.damage import DAMAGES
+from tests.crash.failing_calls import Fault
 from tests.crash.history import KILL, POWER, STOP, Damaged, Died, Journal, Jumped
 from tests.crash.house import House
 
-MIDST, SETTLED, DRAINED = "in the midst", "settled", "drained"
+MIDST, SETTLED, DRAINED, UNREAD = "in the midst", "settled", "drained", "unread"
 
 _FORWARD_SECONDS = (1.0, 30.0, 3600.0, 86_400.0)
 _BACKWARD_SECONDS = (-0.05, -0.3)
 """Small ones: what is deferred waits so much longer after a restart."""
 _TAIL_DAMAGE = 0.25
 _CLOCK_JUMPS = 0.3
+_DYING_CALLS = 0.4
+"""How often a call fails just before the broker dies."""
 
 
 class End(NamedTuple):
@@ -32,6 +35,9 @@ ENDS = (
     *2 * (End(SETTLED, KILL),),
     *2 * (End(MIDST, POWER),),
     End(DRAINED, KILL),
+    End(UNREAD, KILL),
+    End(UNREAD, STOP),
+    End(UNREAD, POWER),
     End(MIDST, STOP),
     End(SETTLED, STOP),
 )
@@ -40,11 +46,14 @@ ENDS = (
 class Nemesis:
     """Does harm to one broker, at random."""
 
-    def __init__(self, house: House, journal: Journal, backend: str, chance: random.Random) -> None:
+    def __init__(
+        self, house: House, journal: Journal, backend: str, chance: random.Random, faults: Sequence[Fault]
+    ) -> None:
         self._house = house
         self._journal = journal
         self._damage = DAMAGES[backend]
         self._chance = chance
+        self._faults = faults
         self._windows = 0
         self._deeds: list[Callable[[], None] | None] = []
         self.has_damaged = False
@@ -54,7 +63,7 @@ class Nemesis:
         A new round. The clock jumps in some only: a deferral that lives through a jump and a restart may be as much too
         early, and shows nothing.
         """
-        self._deeds = [None, None, None, self._pause, self._fill, self._limit]
+        self._deeds = [None, None, None, self._pause, self._fill, self._limit, *2 * (self._fail_call,)]
         if self._chance.random() < _CLOCK_JUMPS:
             self._deeds.append(self._jump)
 
@@ -66,22 +75,29 @@ class Nemesis:
         if deed is None:
             return False
         deed()
-        return deed in (self._fill, self._limit)
+        return deed in (self._fill, self._limit, self._fail_call)
 
     def kill(self, how: str) -> None:
         """End its life."""
         if how == KILL and self._chance.random() < 0.2:
             self._house.halt()
         life = self._house.life
+        if self._chance.random() < _DYING_CALLS:
+            self._fail_call()
+            if how == STOP:  # the stop meets it
+                self._house.calls.meet(self._chance.choice(self._faults))
         self._house.die(how)
+        self._house.calls.heal()
         self._journal.note(Died(life, how))
 
-    def spoil(self) -> None:
-        """Now and then damage what it left."""
-        if self._chance.random() < _TAIL_DAMAGE:
-            self.has_damaged = True
-            bodies = self._damage(self._house.data_path, self._chance)
-            self._journal.note(Damaged(bodies))
+    def spoil(self) -> bool:
+        """Now and then damage what it left. Whether it did."""
+        if self._chance.random() >= _TAIL_DAMAGE:
+            return False
+        self.has_damaged = True
+        bodies = self._damage(self._house.data_path, self._chance)
+        self._journal.note(Damaged(bodies))
+        return True
 
     def _pause(self) -> None:
         self._house.halt()
@@ -101,6 +117,12 @@ class Nemesis:
         self._house.control.fill_disk(self._windows, self._chance.choice((0, 1, 50, 500, 5000)))
         time.sleep(self._chance.uniform(0.01, 0.1))  # how long the disk is full is the deed
         self._house.control.free_disk()
+
+    def _fail_call(self) -> None:
+        """A call of the system fails, once or twice."""
+        self._house.calls.meet(self._chance.choice(self._faults))
+        time.sleep(self._chance.uniform(0.01, 0.1))  # what is done meanwhile decides which call it is
+        self._house.calls.heal()
 
     def _limit(self) -> None:
         """A full disk for everything it writes, the positions too."""

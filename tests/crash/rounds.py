@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from tests.crash.checks import History, counters, repeats, wrongs
+from tests.crash.failing_calls import Fault, faults_of
 from tests.crash.history import (
     CLASSES,
     DRAINED,
@@ -24,6 +25,7 @@ from tests.crash.history import (
     Counted,
     Delivered,
     Finished,
+    Found,
     Journal,
     Left,
     Stored,
@@ -31,8 +33,9 @@ from tests.crash.history import (
     moment,
 )
 from tests.crash.house import House
-from tests.crash.nemesis import ENDS, MIDST, SETTLED, End, Nemesis
+from tests.crash.nemesis import ENDS, MIDST, SETTLED, UNREAD, End, Nemesis
 from tests.crash.readers import DAWDLERS_TIMEOUT_MS, NEVER_MS, Reader
+from tests.crash.stored_ids import STORED_IDS
 from tests.crash.writers import Writer
 from tests.process import wait_until
 from tests.wire import PATIENCE_SECONDS
@@ -64,6 +67,7 @@ class Campaign:
         *,
         ends: Sequence[End] = ENDS,
         most_messages: int = MOST_MESSAGES,
+        faults: Sequence[Fault] = (),
         sabotage: str = "",
     ) -> None:
         self._directory = directory
@@ -77,7 +81,8 @@ class Campaign:
         flags = [f"--backend={backend}", f"--config={config}", *self._flags()]
         self.house = House(directory, *flags, sabotage=sabotage)
         self.journal = Journal(CHANNELS)
-        self._nemesis = Nemesis(self.house, self.journal, backend, self._chance)
+        self._nemesis = Nemesis(self.house, self.journal, backend, self._chance, faults or faults_of(backend))
+        self._stored_ids = STORED_IDS[backend]
         self.tally = Tally()
         self.about = f"seed {seed}, {backend}, {' '.join(flags[2:])}"
         self._end = self._chance.choice(self._ends)
@@ -117,7 +122,10 @@ class Campaign:
         with self._at_work(self._end) as die:
             die()
         self.tally.rounds += 1
-        self._nemesis.spoil()
+        self.tally.failed_calls = self.house.calls.hits
+        if not self._nemesis.spoil():
+            found = self._stored_ids(self.house.data_path)
+            self.journal.note(*[Found(topic, found.get(topic, frozenset())) for topic in CLASSES])
         self._end = self._chance.choice(self._ends)
         self._launch()
         self._recount()
@@ -139,7 +147,9 @@ class Campaign:
             client.start()
         try:
             self._harm(writers, self._chance.randint(30, self._most_messages))
-            if end.scene != MIDST:
+            if end.scene == UNREAD:
+                self._leave_unread(writers, readers)
+            elif end.scene != MIDST:
                 self._quiet(writers, readers, drain=end.scene != SETTLED)
             yield lambda: self._nemesis.kill(end.how)
         finally:
@@ -187,6 +197,20 @@ class Campaign:
             reader.join()
         if drain:
             self._count(DRAINED)
+        self._store()
+
+    def _leave_unread(self, writers: list[Writer], readers: list[Reader]) -> None:
+        """Publishing goes on without consumers, and all counts are saved."""
+        for reader in readers:
+            reader.leave()
+        for reader in readers:
+            reader.join()
+        done = sum(writer.acknowledged for writer in writers)
+        self._harm(writers, done + self._chance.randint(30, self._most_messages))
+        for writer in writers:
+            writer.stopping.set()
+        for writer in writers:
+            writer.join()
         self._store()
 
     # -- between rounds

@@ -6,6 +6,8 @@ Each of these functions changes the broker of its own process, before it starts.
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -13,9 +15,12 @@ from typing import Any
 
 from attrs import evolve
 
+from nsqtw.backends.disk import DiskQueue
+from nsqtw.backends.disk_writer import LogWriter
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
+from nsqtw.core.cursor import Cursor
 from nsqtw.core.cut import Cut, SavedCursor
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
@@ -145,6 +150,20 @@ def garble() -> None:
     Segment.cut = wrong  # type: ignore[method-assign]
 
 
+def deliver_by_counts() -> None:
+    """
+    A channel is given as many messages as are counted, and what a failed sync has left in the log is not counted: the
+    last message waits for the next publish.
+    """
+
+    def leave(self: LogWriter, file: Any, size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    LogWriter._cut = leave  # type: ignore[method-assign]
+    DiskQueue.check = lambda self, start, expected: False  # type: ignore[method-assign]
+    Cursor.available = property(lambda self: self.depth)  # type: ignore[method-assign, assignment]
+
+
 SABOTAGES: dict[str, Callable[[], None]] = {
     sabotage.__name__: sabotage
     for sabotage in (
@@ -160,5 +179,6 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         restore_early,
         miscount,
         garble,
+        deliver_by_counts,
     )
 }

@@ -6,7 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.crash.checks import CHECKS, History, attempts, came_back, counters, early, invented, lost, repeats, wrongs
+from tests.crash.checks import (
+    CHECKS,
+    History,
+    attempts,
+    came_back,
+    counters,
+    early,
+    invented,
+    lost,
+    repeats,
+    stranded,
+    wrongs,
+)
 from tests.crash.history import (
     DRAINED,
     FSYNC,
@@ -27,6 +39,7 @@ from tests.crash.history import (
     Event,
     Failed,
     Finished,
+    Found,
     Journal,
     Jumped,
     Left,
@@ -37,6 +50,7 @@ from tests.crash.history import (
 
 BODY = b"1.1.0 ***"
 ID = b"0123456789abcdef"
+HIGHER = b"0123456789abcdf0"
 
 
 class Story:
@@ -89,6 +103,10 @@ class Story:
         self.note(Began(self.life))
         return self.connect()
 
+    def find(self, *ids: bytes) -> Story:
+        """In the files, while the broker is down."""
+        return self.note(Found(self.topic, frozenset(ids)))
+
     def jump(self, seconds: float) -> Story:
         return self.note(Jumped(seconds, len(self.journal.events)))
 
@@ -130,6 +148,18 @@ GOOD = {
     "a REQ that was not stored, and a kill": (
         told().publish().deliver().requeue(500, at=2.0).die().deliver(at=2.1).finish()
     ),
+    "refused, in the files, and delivered": told().publish(good=False).find(ID).die().deliver().finish(),
+    "refused, in the files, and the channel has passed it": (
+        told()
+        .publish(good=False)
+        .publish(b"2")
+        .deliver(body=b"2", id=HIGHER)
+        .finish(id=HIGHER)
+        .find(ID, HIGHER)
+        .die()
+        .deliver(body=b"2", id=HIGHER)
+        .finish(id=HIGHER)
+    ),
     "a REQ that failed": (told().publish().deliver().requeue(500, at=2.0).fail("REQ").deliver(2, at=2.1).finish(2)),
     "counts": (
         told()
@@ -156,6 +186,15 @@ WRONG: dict[str, tuple[Callable[..., object], Story]] = {
     "memory, and a clean stop": (lost, told(MEMORY).publish().die(STOP)),
     "memory, killed later than the stop that stored it": (lost, told(MEMORY).publish().die(STOP).die()),
     "lost, and another one is damaged": (lost, told().publish().die().note(Damaged(frozenset([b"another"])))),
+    "refused, in the files, and not delivered": (stranded, told().publish(good=False).find(ID).die()),
+    "in the files above all that was delivered": (
+        stranded,
+        told().publish().deliver().finish().publish(b"2", good=False).find(ID, HIGHER).die(),
+    ),
+    "in the files, and delivered before the death only": (
+        stranded,
+        told().publish().find(ID).die().find(ID, HIGHER).die().deliver().finish(),
+    ),
     "never sent": (invented, told().deliver(body=b"other")),
     "sent afterwards": (invented, told().deliver().publish()),
     "changed on the way": (invented, told().publish().deliver(body=BODY[:-1] + b"+")),
@@ -262,6 +301,15 @@ def test_what_was_refused_may_turn_up_after_all_was_drained() -> None:
     story = told().publish(good=False)
     story.journal.archive()
     assert wrongs(story.die().deliver().finish().journal) == []
+
+
+def test_what_is_in_the_files_after_all_was_drained_is_delivered() -> None:
+    """What was drained need not be, nor what is below it."""
+    assert wrongs(drained().find(ID).die().journal) == []
+    story = told().publish().publish(b"2").deliver().finish().deliver(body=b"2", id=HIGHER).finish(id=HIGHER)
+    story.leave().store().journal.archive()
+    assert wrongs(story.find(ID, HIGHER).die().journal) == []
+    assert [*stranded(History(story.find(b"0123456789abcdf1").die().journal))]
 
 
 def test_repeats_are_counted() -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.failing_calls import SYNC, Fault
 from tests.crash.history import KILL, POWER
-from tests.crash.nemesis import DRAINED, MIDST, SETTLED, End
+from tests.crash.nemesis import DRAINED, MIDST, SETTLED, UNREAD, End
 from tests.crash.rounds import Broken, Campaign
 from tests.crash.sabotage import SABOTAGES
 
@@ -29,15 +30,24 @@ ENDS = {
     "restore_early": End(SETTLED, KILL),
     "miscount": End(DRAINED, KILL),
     "garble": End(MIDST, KILL),
+    "deliver_by_counts": End(UNREAD, KILL),
 }
 """The deaths that show it soonest."""
+FAULTS = {"deliver_by_counts": (Fault(SYNC, "EIO", ".log"),)}
+"""The failed calls that show it, where not every kind does."""
 
 
 @pytest.mark.plain  # what is sabotaged are methods of the core
 @pytest.mark.parametrize("sabotage", [*SABOTAGES])
 def test_a_broken_promise_is_found(tmp_path: Path, sabotage: str) -> None:
     campaign = Campaign(
-        tmp_path, "disk", "sabotage", ends=[ENDS[sabotage]], most_messages=MOST_MESSAGES, sabotage=sabotage
+        tmp_path,
+        "disk",
+        "sabotage",
+        ends=[ENDS[sabotage]],
+        most_messages=MOST_MESSAGES,
+        faults=FAULTS.get(sabotage, ()),
+        sabotage=sabotage,
     )
     end = time.monotonic() + MOST_SECONDS
     try:

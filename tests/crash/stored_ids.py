@@ -1,0 +1,41 @@
+"""The ids of the messages that lie in the files of a broker that is down, read without the broker's own readers."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from zlib import crc32
+
+from tests.crash.damage import copied_database, frames_of, ids_in
+
+_SEGMENTS = "SELECT topic.name, segment.frames, segment.crc FROM segment JOIN topic ON topic.id = segment.topic"
+
+
+def ids_on_disk(data_path: Path) -> dict[str, frozenset[bytes]]:
+    """Of each topic, for the backend `disk`."""
+    directories = [path for path in data_path.iterdir() if path.is_dir()]
+    return {
+        path.name: frozenset().union(*(ids_in(f) for log in path.glob("*.log") for f in frames_of(log.read_bytes())))
+        for path in directories
+    }
+
+
+def ids_in_sqlite(data_path: Path) -> dict[str, frozenset[bytes]]:
+    """Of each topic, for the backend `sqlite`."""
+    found: dict[str, frozenset[bytes]] = {}
+    for topic, frames in _segments(data_path):
+        found[topic] = found.get(topic, frozenset()) | ids_in(frames)
+    return found
+
+
+def _segments(data_path: Path) -> Iterator[tuple[str, bytes]]:
+    with copied_database(data_path) as path, closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute(_SEGMENTS).fetchall()
+    for topic, frames, crc in rows:
+        if topic is not None and crc32(frames) == crc:
+            yield topic, frames
+
+
+STORED_IDS: dict[str, Callable[[Path], dict[str, frozenset[bytes]]]] = {"disk": ids_on_disk, "sqlite": ids_in_sqlite}
