@@ -91,7 +91,7 @@ class SqliteBackend:
         self._reserve = Reserve(self._files, directory, Spares())
         self._spare = SpareSpace(self._files, self._path)
         self.free_pages = 0
-        """Of the database, when `tidy` last looked."""
+        """Of the database, when it was opened or `tidy` last looked."""
         self._queues: dict[str, SqliteQueue] = {}
         self._lock = Lock()
         self._read_lock = Lock()
@@ -233,11 +233,19 @@ class SqliteBackend:
             try:
                 # A page a step, and only this method takes all the steps of a pragma without columns.
                 self._writer.executescript(f"PRAGMA incremental_vacuum({most_pages})")
-                self.free_pages = self._writer.execute("PRAGMA freelist_count").fetchone()[0]
+                self.free_pages = self._free_pages()
             except sqlite3.Error as error:
                 raise sqlite_error(error) from error
         is_last = not self.free_pages or most_pages < _VACUUMED_PAGES
         self._copy_back(_SMALL_WAL, how="TRUNCATE" if is_last else "PASSIVE")
+
+    def tidy_all(self) -> None:
+        """Give all free pages back: after a deletion there may be no trim that would go on with it. BackendError."""
+        self.tidy()
+        before = self.free_pages + 1
+        while 0 < self.free_pages < before:
+            before = self.free_pages
+            self.tidy()
 
     def make_room(self) -> bool:
         """The disk is full: give back what was kept for this moment. Returns whether there was something."""
@@ -281,9 +289,13 @@ class SqliteBackend:
             for topic in self._found.values():
                 if topic.is_odd:
                     self._writer.execute(_SET_TOPIC, (topic.end, topic.bytes, topic.topic_id))
+            self.free_pages = self._free_pages()
             self._next_id: int = self._writer.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
             self._reader = connect(self._path)
             undo.pop_all()
+
+    def _free_pages(self) -> int:
+        return int(self._writer.execute("PRAGMA freelist_count").fetchone()[0])
 
     def _find(self, topic: str) -> FoundTopic | None:
         """What is stored of a topic, as it was at the open, or is now when that is over."""
@@ -407,7 +419,7 @@ class SqliteQueue:
         with self._backend.transaction() as connection:
             connection.execute("UPDATE topic SET name = NULL WHERE id = ?", (self.topic_id,))
         self._backend.remove_segments(self.topic_id)
-        self._backend.tidy()
+        self._backend.tidy_all()
 
     def close(self) -> None:
         """IBackendQueue API"""

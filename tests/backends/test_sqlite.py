@@ -13,7 +13,7 @@ import pytest
 
 from nsqtw.backends.files import Files
 from nsqtw.backends.spare_space import SPARE_BYTES
-from nsqtw.backends.sqlite import SqliteBackend, SqliteFactory
+from nsqtw.backends.sqlite import SqliteBackend, SqliteFactory, SqliteQueue
 from nsqtw.backends.sqlite_row import WRONG_NUMBERS
 from nsqtw.backends.sqlite_schema import VERSION
 from nsqtw.errors import BackendError, BackendFull, OptionError
@@ -361,3 +361,36 @@ def test_a_full_disk_is_trimmed_with_the_space_kept_for_that(
     queue.trim(1, [])
     assert queue.size == 0
     assert not (tmp_path / "messages.db.spare").exists()
+
+
+def test_a_restart_goes_on_giving_free_pages_back(tmp_path: Path) -> None:
+    """A stop right after the last FIN leaves more of them than one trim cuts off."""
+    backend = SqliteBackend(str(tmp_path), no_report)
+    fill(backend, "t")
+    with backend.transaction() as connection:
+        connection.execute("DELETE FROM segment")
+    backend.close()
+    large = (tmp_path / "messages.db").stat().st_size
+    backend = SqliteBackend(str(tmp_path), no_report)
+    queue = backend.queue("t")
+    assert isinstance(queue, SqliteQueue)
+    assert queue.may_free
+    queue.trim(queue.end, [])
+    while queue.may_free_later:
+        queue.trim(queue.end, [])
+    backend.close()
+    assert (tmp_path / "messages.db").stat().st_size < 128 * 1024 < large
+
+
+def test_a_deletion_gives_all_its_space_back(backend: SqliteBackend, tmp_path: Path) -> None:
+    """There may be no other topic whose trims would go on with it."""
+    fill(backend, "t")
+    backend.queue("t").delete()
+    assert sum(path.stat().st_size for path in tmp_path.glob("messages.db*") if path.suffix != ".spare") < 256 * 1024
+
+
+def fill(backend: SqliteBackend, topic: str) -> None:
+    """Store more than one `tidy` gives back."""
+    queue = backend.queue(topic)
+    for number in range(20):
+        assert not backend.commit([(queue, [make_segment(number, size=1024 * 1024)])], False)
