@@ -18,7 +18,7 @@ from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
     from nsqtw.core.segment import Segment
-    from nsqtw.errors import BackendError
+    from nsqtw.errors import BackendError, ClientError
     from nsqtw.rights import Answer, Applicant
     from nsqtw.upgrades import Upgrade
 
@@ -32,6 +32,10 @@ be read. `where` is a place an operator can look at (file and offset), `why` one
 below `first`): nothing that was stored is lost, or it is not known what; `why` then says what was done. An empty
 `topic`: it cannot be told, or all are concerned.
 """
+
+
+Answered = Callable[["ClientError | None"], None]
+"""Called once: with None when a command was carried out, or with the error to tell the client."""
 
 
 class OperatorLog(Protocol):
@@ -48,17 +52,20 @@ class OperatorLog(Protocol):
 
 
 class IProtocolFactory(Interface):
-    """Makes the protocol for connections that start with `magic`. A plugin."""
+    """
+    Makes the protocol for connections that start with `magic`. A plugin. The factory that a descriptor names has the
+    attribute `broker_api`, too: the version of IBroker that its sessions are written for, which is 1.
+    """
 
     name = Attribute("what the protocol is called in logs: 'V2'")
     summary = Attribute("one line for --help-protocol")
     magic = Attribute("the first four bytes a client sends, as bytes")
 
-    def session(broker: Any, remote_address: str, changed: Callable[[], None], now: float) -> IProtocol:
+    def session(broker: IBroker, remote_address: str, changed: Callable[[], None], now: float) -> IProtocol:
         """
-        A session for a new connection, whose magic is already taken off. `changed` may be called from
-        any method of the session, and by the core in between: it asks that `data_to_send` is called
-        at the end of this turn. After `receive_data` it is called unasked.
+        A session for a new connection, whose magic is already taken off. `broker` belongs to this connection.
+        `changed` may be called from any method of the session, and by the core in between: it asks that `data_to_send`
+        is called at the end of this turn. After `receive_data` it is called unasked.
         """
 
 
@@ -107,6 +114,91 @@ class ICountedProtocol(IProtocol):
     """
 
     unfinished_bytes = Attribute("how many bytes are kept of commands that have come in part")
+
+
+class IBroker(Interface):
+    """
+    The broker as one connection of a protocol may use it. Names, sizes, limits and rights are checked inside, whatever
+    the protocol checks itself. A refused command changes nothing and leaves the log line that V2 leaves.
+
+    `answered` is called once, perhaps before the method returns, perhaps much later: with None or the ClientError to
+    tell the client. Commands are carried out in the order in which they were given.
+    """
+
+    identity = Attribute("whom the secret of `authorize` belongs to; empty before, and without an authorizer")
+    needs_authorization = Attribute("True: the broker has an authorizer, and this connection has shown no good secret")
+    is_waiting = Attribute(
+        "True: commands wait for an answer of the authorizer. The protocol should not want data meanwhile"
+    )
+    max_msg_size = Attribute("bytes of the largest message")
+    max_body_size = Attribute("bytes of the largest publish of several messages, with 4 for each and 4 for the count")
+    max_ready_count = Attribute("the largest count that `IConsumer.ready` takes")
+
+    def authorize(secret: bytes, answered: Answered, now: float) -> None:
+        """
+        Show a secret. A good one sets `identity` for the rest of the connection; another one cannot be shown then.
+        """
+
+    def publish(topic: str, bodies: Sequence[bytes], delay: float, answered: Answered, now: float) -> None:
+        """
+        Store messages, all or none, to be delivered after `delay` seconds. The topic is made when there is none. After
+        None they are as safe as the topic's durability class promises. TypeError for a body that is not bytes.
+        """
+
+    def subscribe(
+        topic: str,
+        channel: str,
+        deliver: Callable[[list[Any]], None],
+        ended: Callable[[], None],
+        answered: Answered,
+        now: float,
+        msg_timeout: float | None = None,
+    ) -> IConsumer:
+        """
+        Become a consumer of a channel, which is made when there is none; once for a connection. Until `answered` has
+        None, `ready` raises. `deliver` is given messages (`nsqtw.protocols.guarded.Message`: id, timestamp_ns,
+        attempts, body); `ended` is called when the channel is deleted or the right to it was withdrawn: close the
+        connection. `msg_timeout` is in seconds.
+        """
+
+    def leave() -> None:
+        """The connection is gone. The edge calls it, too."""
+
+
+class IConsumer(Interface):
+    """A connection's subscription. A method raises ClientError when it is refused, and has written the log line."""
+
+    channel = Attribute("the IChannel; None before the subscription is allowed and after `leave`")
+
+    def ready(count: int) -> None:
+        """Have up to `count` messages delivered that are not finished, 0 to `IBroker.max_ready_count`."""
+
+    def finish(message_id: bytes, now: float) -> None:
+        """The message is done with."""
+
+    def requeue(message_id: bytes, delay: float, now: float) -> None:
+        """Have it delivered again after `delay` seconds, at most `max-req-timeout`."""
+
+    def touch(message_id: bytes, now: float) -> None:
+        """Give it its timeout anew, at most up to `max-msg-timeout` after its delivery."""
+
+    def pause() -> None:
+        """Deliver nothing until `resume`."""
+
+    def resume() -> None:
+        """Deliver again."""
+
+    def leave() -> None:
+        """End the subscription. What is in flight waits for its timeout."""
+
+
+class IChannel(Interface):
+    """What a consumer may know of its channel."""
+
+    topic = Attribute("the name of its topic")
+    name = Attribute("its own name")
+    is_paused = Attribute("True: an operator paused it")
+    depth = Attribute("messages that wait to be delivered")
 
 
 class IBackendQueueFactory(Interface):

@@ -33,6 +33,10 @@ from nsqtw.interfaces import (
 )
 
 MAGIC_BYTES = 4
+BROKER_API = 1
+"""The version of `nsqtw.interfaces.IBroker`."""
+_V2_MAGIC = b"  V2"
+_V2 = "nsqtw.protocols.v2.V2Factory"
 
 _AUTHORIZER = "authorizer"
 _BACKEND = "backend"
@@ -70,8 +74,16 @@ class ProtocolPlugin:
         return self._factory.session(broker, remote_address, changed, now)
 
     def load(self) -> None:
-        """Import the code now and not with the first connection. PluginError."""
-        assert self._factory is not None
+        """
+        Import the code now and not with the first connection. PluginError, also for code that was written for the
+        unguarded broker.
+        """
+        made_for = getattr(self._factory, "broker_api", None)
+        if made_for != BROKER_API and self.dotted != _V2:
+            raise PluginError(
+                f"{_PROTOCOL} {self.name!r} ({self.dotted}) is not made for this nsqtw: its factory needs "
+                f"broker_api = {BROKER_API} and sessions that use IBroker, see docs/plugins.md"
+            )
 
     @cached_property
     def _factory(self) -> IProtocolFactory:
@@ -127,6 +139,8 @@ def find_protocols(names: Iterable[str], found: Iterable[Any] | None = None) -> 
     for plugin in chosen:
         if not isinstance(plugin.magic, bytes) or len(plugin.magic) != MAGIC_BYTES:
             raise PluginError(f"{_PROTOCOL} {plugin.name!r} has the magic {plugin.magic!r}: it must be four bytes")
+        if plugin.magic == _V2_MAGIC and _origin(plugin) != _V2:
+            raise PluginError(f"{_PROTOCOL} {plugin.name!r} has the magic {_V2_MAGIC!r}, which belongs to V2")
         if isinstance(plugin, ProtocolPlugin):
             plugin.load()
     return _by("magic", _PROTOCOL, IProtocolFactory, chosen)

@@ -106,7 +106,7 @@ def test_a_protocol_of_somebody_elses_stands_beside_v2(nsqd: NsqdProcess) -> Non
     """Each delivers what the other took; what was answered with OK outlives a kill, and so does the new channel."""
     with speaking_v3(nsqd) as lines, nsqd.client() as client:
         assert says(lines, b"PUT t first", b"PUT t second", b"PUT b@d x", b"PUT t") == (
-            b"OK\nOK\nERROR name is not valid\nERROR what?\n"
+            b'OK\nOK\nERROR E_BAD_TOPIC PUB topic name "b@d" is not valid\nERROR what?\n'
         )
         client.pub("t", b"third")
         assert says(lines, b"GET t c") == b"OK\n"
@@ -126,5 +126,58 @@ def test_it_gives_the_next_text_when_the_one_before_is_done(nsqd: NsqdProcess) -
         text, message_id, body = lines.readline().split()
         assert (text, body) == (b"TEXT", b"a")
         assert says(lines, b"DONE " + message_id).endswith(b" b\n")
-        assert says(lines, b"DONE 0123456789abcdef") == b"ERROR no such text\n"
+        assert (
+            says(lines, b"DONE 0123456789abcdef")
+            == b"ERROR E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight\n"
+        )
         assert [one["version"] for one in nsqd.stats("t")[0]["channels"][0]["clients"]] == ["V3"]
+
+
+def refused_lines(nsqd: NsqdProcess) -> list[str]:
+    """What the log says of refusals, without the address."""
+    return re.findall(r"ERROR: \[\S+\] - (.*)", nsqd.said())
+
+
+def test_auth_and_limits_hold_for_it(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The grants are those of docs/auth.md: the shop may publish to orders, the operator may do everything."""
+    (grants,) = re.findall(
+        r"^```toml\n# grants.toml\n(.*?)^```$", (ROOT / "docs/auth.md").read_text("utf-8"), re.M | re.S
+    )
+    path = tmp_path / "grants.toml"
+    path.write_text(grants, "utf-8")
+    path.chmod(0o600)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (project, ROOT))))
+    process = NsqdProcess(
+        tmp_path, "--protocol=V2,V3", f"--auth=static:{path}", "--max-msg-size=100", "--http-auth=off"
+    )
+    try:
+        process.start()
+        with speaking_v3(process) as lines:
+            first = b"ERROR E_AUTH_FIRST AUTH required before "
+            assert says(lines, b"PUT orders x", b"GET orders mail") == first + b"PUB\n" + first + b"SUB\n"
+            assert says(lines, b"AUTH wrong") == b"ERROR E_AUTH_FAILED AUTH failed\n"
+        with speaking_v3(process) as lines:
+            unauthorized = b'ERROR E_UNAUTHORIZED AUTH failed for %s on "%s" "%s"\n'
+            assert says(lines, b"AUTH shop-secret", b"PUT orders shoes", b"PUT mail x", b"GET orders mail") == (
+                b"OK\nOK\n" + unauthorized % (b"PUB", b"mail", b"") + unauthorized % (b"SUB", b"orders", b"mail")
+            )
+            assert says(lines, b"PUT orders ", b"PUT orders " + b"x" * 101) == (
+                b"ERROR E_BAD_MESSAGE PUB invalid message body size 0\n"
+                b"ERROR E_BAD_MESSAGE PUB message too big 101 > 100\n"
+            )
+        with speaking_v3(process) as lines:
+            assert says(lines, b"AUTH operator-secret", b"GET orders mail") == b"OK\nOK\n"
+            assert lines.readline().endswith(b" shoes\n")
+        assert [one["message_count"] for one in process.stats("orders")] == [1]
+        assert refused_lines(process) == [
+            "E_AUTH_FIRST AUTH required before PUB",
+            "E_AUTH_FIRST AUTH required before SUB",
+            "E_AUTH_FAILED AUTH failed",
+            'E_UNAUTHORIZED AUTH failed for PUB on "mail" "" (identity shop)',
+            'E_UNAUTHORIZED AUTH failed for SUB on "orders" "mail" (identity shop)',
+            "E_BAD_MESSAGE PUB invalid message body size 0 (identity shop)",
+            "E_BAD_MESSAGE PUB message too big 101 > 100 (identity shop)",
+        ]
+        process.stop()
+    finally:
+        process.close()

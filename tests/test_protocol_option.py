@@ -62,7 +62,7 @@ class Echo:
 
 @implementer(IProtocolFactory)
 class EchoFactory:
-    name, summary, magic = "ECHO", "says it again", b"ECHO"
+    name, summary, magic, broker_api = "ECHO", "says it again", b"ECHO", 1
 
     def session(self, broker, remote_address, changed, now):
         return Echo()
@@ -223,3 +223,21 @@ def test_two_of_one_name_are_refused() -> None:
         find_protocols(["V3"], [protocol("V3", b"  V3", "c.D"), protocol("V3", b"  V4", "a.B")])
     with pytest.raises(UnknownPlugin, match="unknown protocol 'V9'; installed: V3"):
         find_protocols(["V9"], [protocol("V3", b"  V3")])
+
+
+class UnguardedFactory:
+    """As protocols were written before there was IBroker."""
+
+    name, summary, magic = "OLD", "for tests", b" OLD"
+
+
+def test_a_protocol_for_the_unguarded_broker_is_refused_in_one_line() -> None:
+    old = protocol("OLD", b" OLD", f"{__name__}.UnguardedFactory")
+    with pytest.raises(PluginError, match=r"'OLD' \(.*\) is not made for this nsqtw: .* broker_api = 1 .*plugins.md$"):
+        find_protocols(["OLD"], [old])
+
+
+def test_nobody_else_takes_the_magic_of_v2() -> None:
+    other = protocol("OTHER", b"  V2", f"{__name__}.UnguardedFactory")
+    with pytest.raises(PluginError, match="protocol 'OTHER' has the magic b'  V2', which belongs to V2"):
+        find_protocols(["OTHER"], [other])

@@ -41,7 +41,8 @@ from nsqtw.net.peer import address_text
 from nsqtw.net.stall import Stall
 from nsqtw.net.unfinished import SMALL_BYTES
 from nsqtw.protocols.frames import ERROR, frame
-from nsqtw.protocols.session import Session, session_of
+from nsqtw.protocols.guarded import ClientBroker
+from nsqtw.protocols.session import Foreign, Session, session_of
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 
 if TYPE_CHECKING:
@@ -427,8 +428,20 @@ class BrokerConnection(Noted):
             self._refuse(_NEEDS_TLS)
             return None
         changed = partial(self._pump.changed, self)
-        made = factory.session(self._factory.broker, self._remote, changed, self._pump.now())
-        self._session = session_of(made)
+        now = self._pump.now()
+        broker: Any = self._factory.broker
+        if magic == V2_MAGIC:
+            made = factory.session(broker, self._remote, changed, now)
+            self._session = session_of(made)
+        else:
+            secured = getattr(self.transport, "secured", None)
+            guarded = ClientBroker(broker, self._remote, factory.name, changed, now, secured)
+            try:
+                made = factory.session(guarded, self._remote, changed, now)
+            except Exception:
+                guarded.leave()
+                raise
+            self._session = Foreign(made, guarded)
         self._counted = made if ICountedProtocol.providedBy(made) else None
         return self._session
 

@@ -10,10 +10,10 @@ This module is hot, once per chunk and turn.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from nsqtw.core.agenda import Due
-from nsqtw.interfaces import IProtocol
+from nsqtw.interfaces import IBroker, IProtocol
 from nsqtw.upgrades import Upgrade
 
 MOST_BYTES: Final = 64 * 1024
@@ -68,12 +68,13 @@ class Session(Due):
 class Foreign(Session):
     """
     A session of another class. Its commands are not known here, so it gets STEP_BYTES of what was read at once, and the
-    next ones when `receive_data` is called again.
+    next ones when `receive_data` is called again. Nothing is read for it while its `broker` waits for an authorizer.
     """
 
-    def __init__(self, session: IProtocol) -> None:
+    def __init__(self, session: IProtocol, broker: IBroker | None = None) -> None:
         super().__init__()
         self._session = session
+        self._broker: Any = broker
         self._unread = b""
         self._offset = 0
         self._has_ended = False
@@ -86,13 +87,18 @@ class Foreign(Session):
     @property
     def wants_data(self) -> int:
         wants = self._session.wants_data
-        if not wants or self._unread:
+        if not wants or self._unread or self._is_waiting:
             return 0
         return min(wants, MOST_BYTES) if isinstance(wants, int) and wants > 1 else 1
 
     @property
     def is_behind(self) -> bool:
-        return bool(self._unread and self._session.wants_data and not self._session.closing)
+        is_ready = self._session.wants_data and not self._session.closing and not self._is_waiting
+        return bool(self._unread and is_ready)
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._broker is not None and bool(self._broker.is_waiting)
 
     @property
     def refused(self) -> str:
@@ -129,7 +135,11 @@ class Foreign(Session):
 
     def connection_lost(self, now: float) -> None:
         self._unread = b""
-        self._session.connection_lost(now)
+        try:
+            self._session.connection_lost(now)
+        finally:
+            if self._broker is not None:
+                self._broker.leave()
 
 
 def session_of(made: IProtocol) -> Session:

@@ -87,6 +87,10 @@ class Badge:
             self._subscription = key
         return True
 
+    def now(self) -> float:
+        """Return the current time of the authorizer's clock."""
+        return self._door.now()
+
     def admits_now(self, verb: bytes, topic: bytes) -> bool:
         """As `admits`, for something to be published."""
         return self.admits(verb, topic, b"", self._door.now())
@@ -157,7 +161,7 @@ class Badge:
     def _learn(self, applicant: Applicant, outcome: Rights | AuthError) -> ClientError | None:
         """Put on what was given. The error for a client that was given nothing."""
         if isinstance(outcome, AuthError):
-            text = "PROTOCOL(V2): [{client}] AUTH failed {error}"
+            text = f"PROTOCOL({self._client.version}): [{{client}}] AUTH failed {{error}}"
             self._log("warn", text, client=self._client.remote_address, error=str(outcome))
             if isinstance(outcome, AuthRefused):
                 self._until = -inf

@@ -154,6 +154,8 @@ class Failing(Willing):
 
 @provider(IProtocolFactory)
 class Factory:
+    name = "FAILING"
+
     @staticmethod
     def session(*given: Any) -> Failing:
         return Failing()

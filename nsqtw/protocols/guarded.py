@@ -1,0 +1,529 @@
+"""
+The broker as the protocol of one connection sees it: `IBroker` and `IConsumer`, which check every command.
+
+Theory of operation. A command is checked (names, sizes, limits), then the rights of the connection are looked up
+by the same `Badge` that V2 uses, and only then is it carried out. When rights have ended they are asked for again; the
+command and all later ones wait in a queue meanwhile, so the order stays. Each command calls its `answered` once.
+
+Refusals have the codes, the texts and the log lines of V2.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from zope.interface import implementer
+
+from nsqtw.core.broker import Broker
+from nsqtw.core.channel import Channel
+from nsqtw.core.client import Client
+from nsqtw.core.consumer import Consumer
+from nsqtw.core.segment import BODY_AT, ID_AT
+from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
+from nsqtw.interfaces import Answered, IBroker, IChannel, IConsumer
+from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
+from nsqtw.protocols.parameters import checked_name, message_id_of
+from nsqtw.protocols.replies import Place, Replies
+from nsqtw.protocols.v2_auth import Badge
+from nsqtw.protocols.v2_subscriber import join
+from nsqtw.rights import MAX_SECRET_BYTES, Answer, Applicant, Door, Guest, Rights
+from nsqtw.upgrades import Secured
+
+MOST_WAITING = 1000
+"""Commands that may wait for rights at a time. A protocol that goes by `is_waiting` stays far below."""
+MIN_MSG_TIMEOUT = 1.0
+"""Seconds; the bound of IDENTIFY's msg_timeout."""
+_TIMESTAMP_AT, _ATTEMPTS_AT = 8, 16
+
+
+class Message(NamedTuple):
+    """One message as a protocol is given it."""
+
+    id: bytes
+    """16 hex digits: what finish, requeue and touch take."""
+    timestamp_ns: int
+    """When it was published, of the wall clock."""
+    attempts: int
+    """How often it was delivered, this time included."""
+    body: bytes
+
+
+class _Command:
+    """One command, with what V2 would call it."""
+
+    __slots__ = ("answered", "channel", "do", "topic", "verb")
+
+    def __init__(self, verb: bytes, topic: bytes, channel: bytes, do: Callable[[], None], answered: Answered) -> None:
+        self.verb = verb
+        self.topic = topic
+        self.channel = channel
+        self.do = do
+        self.answered = answered
+
+
+class _Asking:
+    """A Door that calls `after` behind each answer."""
+
+    def __init__(self, door: Door, after: Callable[[], None]) -> None:
+        self._door = door
+        self._after = after
+        self.allows = door.allows
+        self.now = door.now
+
+    def ask(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
+        """Door API."""
+
+        def answered(outcome: Rights | Exception) -> None:
+            answer(outcome)  # type: ignore[arg-type]
+            self._after()
+
+        return self._door.ask(applicant, answered)
+
+    def enter(self, guest: Guest) -> None:
+        """Door API."""
+        self._door.enter(guest)
+
+    def leave(self, guest: Guest) -> None:
+        """Door API."""
+        self._door.leave(guest)
+
+
+@implementer(IBroker)
+class ClientBroker:
+    """
+    `broker` for one connection of the protocol named `protocol`. `changed` has the connection written to. `secured` is
+    what is known of the connection's TLS; None without.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        remote_address: str,
+        protocol: str,
+        changed: Callable[[], None],
+        now: float,
+        secured: Secured | None = None,
+    ) -> None:
+        self._broker = broker
+        self._changed = changed
+        host = remote_address.rpartition(":")[0].strip("[]")
+        connected = int(broker.timestamp_ns(now) // 10**9)
+        client = Client(remote_address, connected, client_id=host, hostname=host, version=protocol)
+        if secured is not None:
+            client.tls, client.common_name = True, secured.common_name
+            client.tls_version, client.tls_cipher_suite = secured.version, secured.cipher_suite
+        self._client = client
+        self._badge: Badge | None = None
+        if broker.door is not None:
+            door = _Asking(broker.door, self._rights_came)
+            self._badge = Badge(client, door, broker.log, self._refuse, self._wait, self._go_on)
+        self._welcome: Replies | None = Replies(self._let_in, _do_nothing)
+        self._authorizing: Answered | None = None
+        self._queue: deque[_Command] = deque()
+        self._current: _Command | None = None
+        self._is_waiting = False
+        self._is_running = False
+        self._end: ClientError | None = None
+        """Why the connection may do nothing any more."""
+        self._consumer: ClientConsumer | None = None
+        self._now = now
+        broker.clients[id(self)] = client
+
+    # -- IBroker
+
+    @property
+    def identity(self) -> str:
+        """IBroker API."""
+        return self._client.auth_identity
+
+    @property
+    def needs_authorization(self) -> bool:
+        """IBroker API."""
+        return self._badge is not None and not self._client.authed
+
+    @property
+    def is_waiting(self) -> bool:
+        """IBroker API."""
+        return self._is_waiting
+
+    @property
+    def max_msg_size(self) -> int:
+        """IBroker API."""
+        return int(self._broker.options.max_msg_size)
+
+    @property
+    def max_body_size(self) -> int:
+        """IBroker API."""
+        return int(self._broker.options.max_body_size)
+
+    @property
+    def max_ready_count(self) -> int:
+        """IBroker API."""
+        return int(self._broker.options.max_rdy_count)
+
+    def authorize(self, secret: bytes, answered: Answered, now: float) -> None:
+        """IBroker API."""
+        self._now = now
+        try:
+            if self._end is not None:
+                raise ClientError(self._end.code, self._end.description)
+            if self._badge is None:
+                raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
+            if self._authorizing is not None:
+                raise ClientError("E_INVALID", "AUTH already set")
+            if len(secret) > MAX_SECRET_BYTES:
+                raise ClientError("E_BAD_BODY", f"AUTH body too big {len(secret)} > {MAX_SECRET_BYTES}")
+            assert self._welcome is not None, "there is one until the connection ends"
+            self._authorizing = answered
+            self._badge.show(secret, self._welcome.owe)
+        except ClientError as error:
+            if self._authorizing is answered:
+                self._authorizing = None
+            self._say(error)
+            answered(error)
+
+    def publish(self, topic: str, bodies: Sequence[bytes], delay: float, answered: Answered, now: float) -> None:
+        """IBroker API."""
+        verb = b"DPUB" if delay else b"PUB" if len(bodies) == 1 else b"MPUB"
+        taken = [_bytes_of(body) for body in bodies]
+        name = topic.encode("utf-8", "replace")
+
+        def put() -> None:
+            try:
+                found = self._broker.topic(topic)
+            except (Exiting, BackendError, CapReached) as error:
+                raise ClientError(f"E_{verb.decode()}_FAILED", f"{verb.decode()} failed {error}") from None
+            found.put(taken, int(delay * 1000), settled)
+
+        def settled(error: Exception | None) -> None:
+            if error is None:
+                self._client.published.add(topic, len(taken))
+                answered(None)
+            else:
+                failure = ClientError(f"E_{verb.decode()}_FAILED", f"{verb.decode()} failed {error}")
+                self._say(failure)
+                answered(failure)
+
+        def check() -> None:
+            code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
+            checked_name(name, code, f"{verb.decode()} topic name")
+            self._check_bodies(verb.decode(), taken)
+            longest = self._broker.options.longest_delay
+            if not 0 <= delay <= longest:
+                raise ClientError("E_INVALID", f"DPUB timeout {delay * 1000:.0f} out of range 0-{longest * 1000:.0f}")
+
+        self._take(_Command(verb, name, b"", put, answered), check, now)
+
+    def subscribe(
+        self,
+        topic: str,
+        channel: str,
+        deliver: Callable[[list[Message]], None],
+        ended: Callable[[], None],
+        answered: Answered,
+        now: float,
+        msg_timeout: float | None = None,
+    ) -> IConsumer:
+        """IBroker API."""
+        options = self._broker.options
+        seconds = options.msg_timeout if msg_timeout is None else msg_timeout
+        topic_name, channel_name = topic.encode("utf-8", "replace"), channel.encode("utf-8", "replace")
+
+        def frames(data: bytes) -> None:
+            deliver(_messages(data))
+
+        inner = Consumer(self._client, self._broker.agenda, frames, ended, seconds)
+        consumer = ClientConsumer(self._broker, inner, self._say)
+
+        def subscribe() -> None:
+            if self._consumer is not None:
+                raise ClientError("E_INVALID", "cannot SUB in current state")
+            joined = join(self._broker, topic, channel, inner, self._now)
+            self._consumer = consumer
+            self._client.state = 3
+            consumer.joined(joined)
+            if joined.is_saved:
+                answered(None)
+            else:
+                self._broker.saves.ask(saved)
+
+        def saved(error: Exception | None) -> None:
+            failure = None if error is None else ClientError("E_SUB_FAILED", f"SUB failed {error}")
+            if failure is not None:
+                self._say(failure)
+                consumer.leave()
+            answered(failure)
+            self._changed()
+
+        def check() -> None:
+            checked_name(topic_name, "E_BAD_TOPIC", "SUB topic name")
+            checked_name(channel_name, "E_BAD_CHANNEL", "SUB channel name")
+            if not MIN_MSG_TIMEOUT <= seconds <= options.max_msg_timeout and msg_timeout is not None:
+                raise ClientError("E_BAD_BODY", f"SUB msg timeout ({seconds * 1000:.0f}) is invalid")
+
+        self._take(_Command(b"SUB", topic_name, channel_name, subscribe, answered), check, now)
+        return consumer
+
+    def leave(self) -> None:
+        """IBroker API."""
+        if self._end is None:
+            self._end = ClientError("E_INVALID", "the connection has ended")
+        self._broker.clients.pop(id(self), None)
+        if self._badge is not None:
+            self._badge.take_off()
+            self._badge = None
+        self._queue.clear()
+        self._current = self._authorizing = None
+        self._welcome = None
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.leave()
+
+    # -- from the badge
+
+    def _wait(self) -> None:
+        self._is_waiting = True
+
+    def _go_on(self) -> None:
+        self._is_waiting = False
+
+    def _let_in(self) -> None:
+        """The rights came in time and the secret is worth something."""
+        if self._welcome is not None:
+            self._welcome.take()
+        answered, self._authorizing = self._authorizing, None
+        if answered is not None:
+            answered(None)
+
+    def _refuse(self, error: ClientError, place: Place | None = None) -> None:
+        """The answer of AUTH is `error`, or what the command waited for is refused, or a right was withdrawn."""
+        self._say(error)
+        authorizing, self._authorizing = self._authorizing, None
+        if place is not None:
+            if self._welcome is not None:
+                self._welcome.forget()
+            if authorizing is not None:
+                authorizing(error)
+            return
+        current, self._current = self._current, None
+        self._end = error
+        if current is not None:
+            current.answered(error)
+        if self._consumer is not None:
+            self._consumer.withdraw()
+
+    def _rights_came(self) -> None:
+        """An answer of the authorizer was taken note of."""
+        self._run()
+        self._changed()
+
+    # -- inside
+
+    def _take(self, command: _Command, check: Callable[[], None], now: float) -> None:
+        """Carry out a command whose `check` is passed, behind all that wait."""
+        self._now = now
+        try:
+            check()
+            if len(self._queue) >= MOST_WAITING:
+                raise ClientError("E_INVALID", "too many commands wait for AUTH")
+        except ClientError as error:
+            self._say(error)
+            command.answered(error)
+            return
+        self._queue.append(command)
+        self._run()
+
+    def _run(self) -> None:
+        """Carry out what waits, in order, as long as the rights are known."""
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while not self._is_waiting:
+                command = self._current or (self._queue.popleft() if self._queue else None)
+                if command is None:
+                    return
+                self._attempt(command)
+        finally:
+            self._is_running = False
+
+    def _attempt(self, command: _Command) -> None:
+        self._current = command
+        try:
+            if self._end is not None:
+                raise ClientError(self._end.code, self._end.description)
+            badge, names = self._badge, (command.topic, command.channel)
+            if badge is not None:
+                badge.take_parked()
+                now = max(self._now, badge.now())
+                if badge.must_wait(command.verb, names, [], command.channel, now):
+                    return
+            command.do()
+        except ClientError as error:
+            self._say(error)
+            command.answered(error)
+        if self._current is command:
+            self._current = None
+
+    def _say(self, error: ClientError) -> None:
+        """The line that V2 writes."""
+        client = self._client
+        text = "[{client}] - {error} (identity {identity})" if client.auth_identity else "[{client}] - {error}"
+        fields = {"identity": client.auth_identity} if client.auth_identity else {}
+        self._broker.log("error", text, client=client.remote_address, error=error.log_text, **fields)
+
+    def _check_bodies(self, verb: str, bodies: list[bytes]) -> None:
+        options = self._broker.options
+        if verb == "MPUB" or len(bodies) != 1:
+            check_count(len(bodies), options.max_body_size)
+            check_total(SIZE_BYTES + sum(SIZE_BYTES + len(body) for body in bodies), options.max_body_size)
+            for index, body in enumerate(bodies):
+                check_size(index, len(body), options.max_msg_size)
+        elif not bodies[0]:
+            raise ClientError("E_BAD_MESSAGE", f"{verb} invalid message body size 0")
+        elif len(bodies[0]) > options.max_msg_size:
+            raise ClientError("E_BAD_MESSAGE", f"{verb} message too big {len(bodies[0])} > {options.max_msg_size}")
+
+
+@implementer(IChannel)
+class ClientChannel:
+    """What a consumer may know of the channel it is in."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.topic = channel.topic.name
+        self.name = channel.name
+
+    @property
+    def is_paused(self) -> bool:
+        """IChannel API."""
+        return self._channel.paused
+
+    @property
+    def depth(self) -> int:
+        """IChannel API."""
+        return self._channel.depth
+
+
+@implementer(IConsumer)
+class ClientConsumer:
+    """`consumer` of a channel, which it joins once that is allowed."""
+
+    def __init__(self, broker: Broker, consumer: Consumer, say: Callable[[ClientError], None]) -> None:
+        self._options = broker.options
+        self._consumer = consumer
+        self._say = say
+        self._joined: Channel | None = None
+        self._is_paused = False
+        self._has_left = False
+
+    def joined(self, channel: Channel) -> None:
+        """The subscription was allowed."""
+        self._joined = channel
+        self._consumer.stalled = self._is_paused
+        if self._has_left:
+            channel.leave(self._consumer)
+
+    @property
+    def channel(self) -> IChannel | None:
+        """IConsumer API."""
+        return None if self._joined is None or self._has_left else ClientChannel(self._joined)
+
+    def ready(self, count: int) -> None:
+        """IConsumer API."""
+        limit = self._options.max_rdy_count
+        if not 0 <= count <= limit:
+            raise self._refused(ClientError("E_INVALID", f"RDY count {count} out of range 0-{limit}"))
+        self._channel().set_ready(self._consumer, count)
+
+    def finish(self, message_id: bytes, now: float) -> None:
+        """IConsumer API."""
+        for _, why in self._channel().finish(self._consumer, [self._id(b"FIN", message_id)], now):
+            self._fail("FIN", message_id, why)
+
+    def requeue(self, message_id: bytes, delay: float, now: float) -> None:
+        """IConsumer API."""
+        delay = min(max(delay, 0.0), self._options.max_req_timeout)
+        why = self._channel().requeue(self._consumer, self._id(b"REQ", message_id), delay, now)
+        self._fail("REQ", message_id, why)
+
+    def touch(self, message_id: bytes, now: float) -> None:
+        """IConsumer API."""
+        self._fail("TOUCH", message_id, self._channel().touch(self._consumer, self._id(b"TOUCH", message_id), now))
+
+    def pause(self) -> None:
+        """IConsumer API."""
+        self._is_paused = self._consumer.stalled = True
+
+    def resume(self) -> None:
+        """IConsumer API."""
+        if not self._has_left:
+            self._is_paused = self._consumer.stalled = False
+            if self._joined is not None:
+                self._joined.wake()
+
+    def leave(self) -> None:
+        """IConsumer API."""
+        self._consumer.stalled = True
+        self._consumer.deliver = _drop
+        self._consumer.disconnect = _do_nothing
+        if self._joined is not None and not self._has_left:
+            self._joined.leave(self._consumer)
+        self._has_left = True
+
+    def withdraw(self) -> None:
+        """The right to it has gone: nothing more is delivered, and the protocol hears of it."""
+        ended = self._consumer.disconnect
+        self.leave()
+        ended()
+
+    def _channel(self) -> Channel:
+        if self._joined is None or self._has_left:
+            raise self._refused(ClientError("E_INVALID", "not subscribed"))
+        return self._joined
+
+    def _id(self, verb: bytes, message_id: bytes) -> bytes:
+        try:
+            return message_id_of(verb, (message_id,), 1)
+        except ClientError as error:
+            raise self._refused(error) from None
+
+    def _fail(self, verb: str, message_id: bytes, why: str | None) -> None:
+        if why is not None:
+            text = f"{verb} {message_id.decode('latin-1')} failed {why}"
+            logged = f"{verb} failed {why}"
+            raise self._refused(ClientError(f"E_{verb}_FAILED", text, fatal=False, logged=logged))
+
+    def _refused(self, error: ClientError) -> ClientError:
+        self._say(error)
+        return error
+
+
+def _drop(frames: bytes) -> None:
+    """Deliver nothing."""
+
+
+def _do_nothing() -> None:
+    """Disconnect nobody."""
+
+
+def _bytes_of(body: bytes) -> bytes:
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(f"a message body must be bytes, not {type(body).__name__}")
+    return bytes(body)
+
+
+def _messages(frames: bytes) -> list[Message]:
+    """What lies in frames as the core writes them (nsqtw.core.segment)."""
+    messages: list[Message] = []
+    offset, end = 0, len(frames)
+    while offset < end:
+        stop = offset + 4 + int.from_bytes(frames[offset : offset + 4], "big")
+        timestamp_ns = int.from_bytes(frames[offset + _TIMESTAMP_AT : offset + _ATTEMPTS_AT], "big")
+        attempts = int.from_bytes(frames[offset + _ATTEMPTS_AT : offset + ID_AT], "big")
+        body = frames[offset + BODY_AT : stop]
+        messages.append(Message(frames[offset + ID_AT : offset + BODY_AT], timestamp_ns, attempts, body))
+        offset = stop
+    return messages

@@ -1,0 +1,345 @@
+"""
+The duties of a protocol, as tests. An author runs them like this, with pytest:
+
+    from nsqtw.testing.protocols import ProtocolContract
+
+    class TestMine(ProtocolContract):
+        factory = MyFactory()
+
+        def put(self, topic, body): ...
+
+For readable failures put `pytest.register_assert_rewrite("nsqtw.testing.protocols")` into a conftest.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from zope.interface.verify import verifyObject
+
+from nsqtw.auth.grants import Grant, Grants
+from nsqtw.backends.dummy import DummyBackend
+from nsqtw.core.broker import Broker
+from nsqtw.errors import AuthError, AuthRefused
+from nsqtw.interfaces import IProtocol, IProtocolFactory
+from nsqtw.options import Options
+from nsqtw.protocols.guarded import ClientBroker
+from nsqtw.protocols.session import Foreign, Session
+from nsqtw.rights import Answer, Applicant, Guest, Rights
+from nsqtw.testing.memory import MemoryPositions
+
+V2_MAGIC = b"  V2"
+"""The protocol that is given the broker itself, and asks the same questions of it."""
+SECRET = b"sesame"
+IDENTITY = "ann"
+MAX_MSG_SIZE = 100
+EPHEMERAL_CHANNEL = b"c#ephemeral"
+
+
+class TestDoor:
+    """An authorizer that knows one secret, and answers at once or when `answer` is called."""
+
+    __test__ = False
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.is_slow = False
+        self.ttl: float | None = None
+        self.grants = [Grant("^t$", [".*"], ["publish", "subscribe"])]
+        self.guests: list[Guest] = []
+        self._asked: list[tuple[Applicant, Answer]] = []
+
+    def now(self) -> float:
+        """Door API."""
+        return self._stage.now
+
+    def ask(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
+        """Door API."""
+        asked = (applicant, answer)
+        self._asked.append(asked)
+        if not self.is_slow:
+            self.answer()
+
+        def forget() -> None:
+            if asked in self._asked:
+                self._asked.remove(asked)
+
+        return forget
+
+    def answer(self) -> None:
+        """Answer all that was asked."""
+        asked, self._asked = self._asked, []
+        for applicant, answer in asked:
+            answer(self._worth(applicant.secret))
+
+    def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
+        """Door API."""
+        return rights.allows(permission, topic, channel)
+
+    def enter(self, guest: Guest) -> None:
+        """Door API."""
+        self.guests.append(guest)
+
+    def leave(self, guest: Guest) -> None:
+        """Door API."""
+        if guest in self.guests:
+            self.guests.remove(guest)
+
+    def _worth(self, secret: bytes) -> Rights | AuthError:
+        return (
+            Grants(self.grants, identity=IDENTITY, ttl=self.ttl) if secret == SECRET else AuthRefused("unknown secret")
+        )
+
+
+class Stage:
+    """A broker without an edge, for sessions of one protocol. A `turn` commits, delivers and writes."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.lines: list[tuple[str, str]] = []
+        self.options = Options(max_msg_size=MAX_MSG_SIZE, max_body_size=10 * MAX_MSG_SIZE)
+        self.broker = Broker(
+            self.options,
+            DummyBackend(),
+            DummyBackend(),
+            positions=MemoryPositions(),
+            log=self._log,
+            start_time=0,
+        )
+        self.broker.start_blocks(None, 0)
+
+    def guard(self) -> TestDoor:
+        """Have the broker ask for rights from now on."""
+        door = TestDoor(self)
+        self.broker.door = door
+        return door
+
+    def stored(self, topic: str = "t") -> int:
+        """How many messages the topic was given."""
+        found = self.broker.topics.get(topic)
+        return 0 if found is None else found.message_count
+
+    def _log(self, level: str, text: str, /, **fields: object) -> None:
+        self.lines.append((level, text.format(**fields)))
+
+
+class Connection:
+    """One client's connection to `stage`."""
+
+    def __init__(self, stage: Stage, factory: Any, address: str = "10.0.0.1:5") -> None:
+        self._stage = stage
+        self.written = b""
+        """All that was written since it was taken."""
+        self.made: Any
+        self.session: Session
+        if factory.magic == V2_MAGIC:
+            self.made = self.session = factory.session(stage.broker, address, self._changed, stage.now)
+        else:
+            guarded = ClientBroker(stage.broker, address, factory.name, self._changed, stage.now)
+            self.made = factory.session(guarded, address, self._changed, stage.now)
+            self.session = Foreign(self.made, guarded)
+
+    def send(self, data: bytes) -> bytes:
+        """Send, and return what is answered after a few turns."""
+        self.session.receive_data(data, self._stage.now)
+        return self.read()
+
+    def read(self) -> bytes:
+        """Return what is written in a few turns."""
+        for _ in range(4):
+            if self.session.is_behind:
+                self.session.receive_data(b"", self._stage.now)
+            broker = self._stage.broker
+            broker.tick(self._stage.now)
+            broker.commit(self._stage.now)
+            broker.serve(self._stage.now)
+            self.written += b"".join(item for item in self.session.data_to_send() if isinstance(item, bytes))
+        written, self.written = self.written, b""
+        return written
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self.session.connection_lost(self._stage.now)
+
+    def _changed(self) -> None:
+        """Everything is looked at in each turn."""
+
+
+class ProtocolContract:
+    """The duties of `IProtocol` and of what it makes of `IBroker`."""
+
+    factory: Any = None
+    """An IProtocolFactory."""
+
+    def hello(self) -> bytes:
+        """What a client sends before all else, after the magic; nothing by default."""
+        return b""
+
+    def auth(self, secret: bytes) -> bytes:
+        """What a client sends to show its secret."""
+        raise NotImplementedError
+
+    def put(self, topic: bytes, body: bytes) -> bytes:
+        """What a client sends to publish a message."""
+        raise NotImplementedError
+
+    def get(self, topic: bytes, channel: bytes) -> bytes:
+        """What a client sends to subscribe and be given at least one message."""
+        raise NotImplementedError
+
+    def done(self, message_id: bytes) -> bytes:
+        """What a client sends to finish a message."""
+        raise NotImplementedError
+
+    def is_ok(self, written: bytes) -> bool:
+        """Whether the answer to one thing says that it was done."""
+        raise NotImplementedError
+
+    def is_refused(self, written: bytes) -> bool:
+        """Whether the answer to one thing says that it was not done."""
+        raise NotImplementedError
+
+    def messages(self, written: bytes) -> list[tuple[bytes, bytes]]:
+        """The ids and bodies of the messages in what was written."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def stage(self) -> Iterator[Stage]:
+        """A broker without an authorizer."""
+        yield Stage()
+
+    def connect(self, stage: Stage) -> Connection:
+        """A new connection that has said hello."""
+        connection = Connection(stage, self.factory)
+        if hello := self.hello():
+            connection.send(hello)
+        return connection
+
+    def accepted(self, connection: Connection, said: bytes) -> None:
+        """Send something that must be done."""
+        written = connection.send(said)
+        assert self.is_ok(written), written
+
+    def refused(self, stage: Stage, connection: Connection, said: bytes, code: str) -> None:
+        """Send something that must be refused, stores nothing and leaves one line of V2's in the log."""
+        before = stage.stored()
+        del stage.lines[:]
+        written = connection.send(said)
+        assert self.is_refused(written) and not self.is_ok(written), written
+        assert stage.stored() == before, "a refused message was stored"
+        lines = [line for level, line in stage.lines if level == "error" and line.startswith("[10.0.0.1:5] - ")]
+        assert len(lines) == 1 and code in lines[0], stage.lines
+
+    def test_it_is_one(self, stage: Stage) -> None:
+        verifyObject(IProtocolFactory, self.factory)
+        verifyObject(IProtocol, self.connect(stage).made)
+
+    def test_what_is_put_is_delivered_and_finished(self, stage: Stage) -> None:
+        connection = self.connect(stage)
+        self.accepted(connection, self.put(b"t", b"hello"))
+        assert stage.stored() == 1
+        written = connection.send(self.get(b"t", EPHEMERAL_CHANNEL))
+        written += connection.send(self.put(b"t", b"world"))
+        written += connection.send(b"")
+        ((message_id, body), *_) = self.messages(written)
+        assert body in (b"hello", b"world")
+        connection.send(self.done(message_id))
+        (client,) = stage.broker.clients.values()
+        assert (client.finish_count, client.published.by_topic()) == (1, {"t": 2})
+
+    def test_pieces_of_any_size_mean_the_same(self, stage: Stage) -> None:
+        connection = self.connect(stage)
+        written = b"".join(connection.send(bytes([byte])) for byte in self.put(b"t", b"hello"))
+        assert self.is_ok(written), written
+        assert stage.stored() == 1
+
+    def test_an_empty_body_is_refused(self, stage: Stage) -> None:
+        self.refused(stage, self.connect(stage), self.put(b"t", b""), "E_BAD_MESSAGE")
+
+    def test_the_largest_body_is_stored_and_a_larger_one_refused(self, stage: Stage) -> None:
+        connection = self.connect(stage)
+        self.accepted(connection, self.put(b"t", b"x" * MAX_MSG_SIZE))
+        self.refused(stage, connection, self.put(b"t", b"x" * (MAX_MSG_SIZE + 1)), "E_BAD_MESSAGE")
+
+    def test_a_bad_name_is_refused(self, stage: Stage) -> None:
+        self.refused(stage, self.connect(stage), self.put(b"b@d", b"hello"), "E_BAD_TOPIC")
+        self.refused(stage, self.connect(stage), self.get(b"t", b"b@d"), "E_BAD_CHANNEL")
+        assert not stage.broker.topics
+
+    def test_the_cap_of_topics_holds(self, stage: Stage) -> None:
+        self.accepted(self.connect(stage), self.put(b"t", b"hello"))
+        stage.options.max_topics = 1
+        stage.broker.caps.are_on = True
+        self.refused(stage, self.connect(stage), self.put(b"other", b"hello"), "E_")
+        assert list(stage.broker.topics) == ["t"]
+
+    def test_without_a_secret_nothing_may_be_done(self, stage: Stage) -> None:
+        stage.guard()
+        self.refused(stage, self.connect(stage), self.put(b"t", b"hello"), "E_AUTH_FIRST")
+        self.refused(stage, self.connect(stage), self.get(b"t", EPHEMERAL_CHANNEL), "E_AUTH_FIRST")
+        assert not stage.broker.topics
+
+    def test_with_a_secret_only_what_was_granted_may_be_done(self, stage: Stage) -> None:
+        stage.guard()
+        connection = self.connect(stage)
+        connection.send(self.auth(SECRET))
+        assert [client.auth_identity for client in stage.broker.clients.values()] == [IDENTITY]
+        self.accepted(connection, self.put(b"t", b"hello"))
+        self.refused(stage, connection, self.put(b"other", b"hello"), "E_UNAUTHORIZED")
+        assert list(stage.broker.topics) == ["t"]
+        other = self.connect(stage)
+        other.send(self.auth(SECRET))
+        self.refused(stage, other, self.get(b"other", EPHEMERAL_CHANNEL), "E_UNAUTHORIZED")
+        assert list(stage.broker.topics) == ["t"]
+
+    def test_a_wrong_secret_is_refused(self, stage: Stage) -> None:
+        stage.guard()
+        self.refused(stage, self.connect(stage), self.auth(b"guess"), "E_AUTH_FAILED")
+
+    def test_what_comes_before_a_late_answer_keeps_its_order(self, stage: Stage) -> None:
+        door = stage.guard()
+        door.is_slow = True
+        connection = self.connect(stage)
+        assert not self.is_ok(connection.send(self.auth(SECRET) + self.put(b"t", b"hello")))
+        assert stage.stored() == 0 and not connection.session.wants_data
+        door.answer()
+        connection.read()
+        assert stage.stored() == 1 and connection.session.wants_data
+
+    def test_rights_that_have_ended_are_asked_for_again(self, stage: Stage) -> None:
+        door = stage.guard()
+        door.ttl = 10.0
+        connection = self.connect(stage)
+        connection.send(self.auth(SECRET))
+        stage.now += 11
+        door.is_slow = True
+        connection.send(self.put(b"t", b"first") + self.put(b"t", b"second"))
+        assert stage.stored() == 0
+        door.answer()
+        connection.read()
+        assert stage.stored() == 2
+
+    def test_a_subscription_that_is_withdrawn_gets_nothing_more(self, stage: Stage) -> None:
+        door = stage.guard()
+        connection = self.connect(stage)
+        connection.send(self.auth(SECRET))
+        connection.send(self.get(b"t", EPHEMERAL_CHANNEL))
+        door.grants = [Grant("^other$", [".*"], ["subscribe"])]
+        for guest in list(door.guests):
+            guest.reconsider()
+        stage.broker.topic("t").put([b"secret"], 0, lambda error: None)
+        assert not self.messages(connection.read())
+        assert connection.session.closing
+
+    def test_a_connection_that_is_gone_leaves_nothing(self, stage: Stage) -> None:
+        door = stage.guard()
+        connection = self.connect(stage)
+        connection.send(self.auth(SECRET))
+        connection.send(self.get(b"t", EPHEMERAL_CHANNEL))
+        connection.close()
+        assert not stage.broker.clients and not door.guests
+        assert not any(
+            channel.consumers for topic in stage.broker.topics.values() for channel in topic.channels.values()
+        )
