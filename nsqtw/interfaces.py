@@ -128,7 +128,7 @@ class IBroker(Interface):
     identity = Attribute("whom the secret of `authorize` belongs to; empty before, and without an authorizer")
     needs_authorization = Attribute("True: the broker has an authorizer, and this connection has shown no good secret")
     is_waiting = Attribute(
-        "True: commands wait for an answer of the authorizer. The protocol should not want data meanwhile"
+        "True: commands wait for an answer of the authorizer, or for the next turn. Nothing is read meanwhile"
     )
     max_msg_size = Attribute("bytes of the largest message")
     max_body_size = Attribute("bytes of the largest publish of several messages, with 4 for each and 4 for the count")

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from zope.interface import implementer
 
+from nsqtw.core.agenda import Due
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
@@ -26,13 +27,14 @@ from nsqtw.interfaces import Answered, IBroker, IChannel, IConsumer
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
 from nsqtw.protocols.parameters import checked_name, message_id_of
 from nsqtw.protocols.replies import Place, Replies
+from nsqtw.protocols.session import STEP_BYTES
 from nsqtw.protocols.v2_auth import Badge
 from nsqtw.protocols.v2_subscriber import join
 from nsqtw.rights import MAX_SECRET_BYTES, Answer, Applicant, Door, Guest, Rights
 from nsqtw.upgrades import Secured
 
-MOST_WAITING = 1000
-"""Commands that may wait for rights at a time. A protocol that goes by `is_waiting` stays far below."""
+MOST_WAITING = STEP_BYTES
+"""Commands that may wait at a time. Nothing is read while some do, and one step cannot hold more commands than bytes."""
 MIN_MSG_TIMEOUT = 1.0
 """Seconds; the bound of IDENTIFY's msg_timeout."""
 _TIMESTAMP_AT, _ATTEMPTS_AT = 8, 16
@@ -61,6 +63,19 @@ class _Command:
         self.channel = channel
         self.do = do
         self.answered = answered
+
+
+class _Rest(Due):
+    """Calls `over` when the next turn begins."""
+
+    def __init__(self, over: Callable[[], None]) -> None:
+        super().__init__()
+        self._over = over
+
+    def fall_due(self, now: float) -> float | None:
+        """Due API."""
+        self._over()
+        return None
 
 
 class _Asking:
@@ -124,6 +139,8 @@ class ClientBroker:
         self._queue: deque[_Command] = deque()
         self._current: _Command | None = None
         self._is_waiting = False
+        self._rest: _Rest | None = None
+        """What ends the rest after the turn has had enough new topics; no command is carried out before."""
         self._is_running = False
         self._end: ClientError | None = None
         """Why the connection may do nothing any more."""
@@ -146,7 +163,7 @@ class ClientBroker:
     @property
     def is_waiting(self) -> bool:
         """IBroker API."""
-        return self._is_waiting
+        return self._is_waiting or self._rest is not None
 
     @property
     def max_msg_size(self) -> int:
@@ -196,6 +213,9 @@ class ClientBroker:
             except (Exiting, BackendError, CapReached) as error:
                 raise ClientError(f"E_{verb.decode()}_FAILED", f"{verb.decode()} failed {error}") from None
             found.put(taken, int(delay * 1000), settled)
+            if self._broker.caps.is_full and found.message_count == 0:
+                self._rest = _Rest(self._rested)
+                self._broker.agenda.at(self._now, self._rest)
 
         def settled(error: Exception | None) -> None:
             if error is None:
@@ -277,6 +297,9 @@ class ClientBroker:
         self._queue.clear()
         self._current = self._authorizing = None
         self._welcome = None
+        if self._rest is not None:
+            self._rest.due_at = 0.0  # the agenda passes over it
+            self._rest = None
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.leave()
@@ -314,6 +337,12 @@ class ClientBroker:
         if self._consumer is not None:
             self._consumer.withdraw()
 
+    def _rested(self) -> None:
+        """The next turn begins."""
+        self._rest = None
+        self._run()
+        self._changed()
+
     def _rights_came(self) -> None:
         """An answer of the authorizer was taken note of."""
         self._run()
@@ -327,7 +356,7 @@ class ClientBroker:
         try:
             check()
             if len(self._queue) >= MOST_WAITING:
-                raise ClientError("E_INVALID", "too many commands wait for AUTH")
+                raise ClientError("E_INVALID", "too many commands wait")
         except ClientError as error:
             self._say(error)
             command.answered(error)
@@ -341,7 +370,7 @@ class ClientBroker:
             return
         self._is_running = True
         try:
-            while not self._is_waiting:
+            while not self.is_waiting:
                 command = self._current or (self._queue.popleft() if self._queue else None)
                 if command is None:
                     return

@@ -12,7 +12,7 @@ from zope.interface.verify import verifyObject
 
 from nsqtw.errors import AuthRefused, ClientError
 from nsqtw.interfaces import IBroker, IChannel, IConsumer, IProtocol, IProtocolFactory
-from nsqtw.protocols.guarded import ClientBroker
+from nsqtw.protocols.guarded import MOST_WAITING, ClientBroker
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.testing.protocols import IDENTITY, SECRET, Connection, ProtocolContract, Stage
 from tests.protocols.dialogue import cut_frames, pub, sized
@@ -251,13 +251,13 @@ def test_what_waits_for_rights_is_bounded(guarded: Guarded) -> None:
     door.is_slow = True
     other = Guarded(guarded.stage)
     other.broker.authorize(SECRET, other.answered, other.stage.now)
-    for _ in range(1001):
+    for _ in range(MOST_WAITING + 1):
         other.put(b"a")
-    assert other.answers == ["E_INVALID too many commands wait for AUTH"]
+    assert other.answers == ["E_INVALID too many commands wait"]
     door.answer()
     other.turn()
-    assert other.answers[1:] == ["OK"] * 1001
-    assert other.stage.stored() == 1000
+    assert other.answers[1:] == ["OK"] * (MOST_WAITING + 1)
+    assert other.stage.stored() == MOST_WAITING
 
 
 def test_rights_that_are_not_renewed_refuse_all_that_waits(guarded: Guarded) -> None:
@@ -294,6 +294,28 @@ def test_a_connection_that_is_gone_is_freed_at_once() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_new_topics_leave_other_connections_their_turn(guarded: Guarded) -> None:
+    for number in range(100):
+        guarded.put(b"a", topic=f"t{number}")
+    topics = guarded.stage.broker.topics
+    assert len(topics) == 32 and guarded.broker.is_waiting
+    guarded.turn()
+    assert len(topics) == 64
+    for _ in range(3):
+        guarded.turn()
+    assert not guarded.broker.is_waiting
+    assert [*topics] == [f"t{number}" for number in range(100)]
+    assert guarded.answers == ["OK"] * 100
+
+
+def test_one_that_leaves_while_it_rests_makes_no_more_topics(guarded: Guarded) -> None:
+    for number in range(100):
+        guarded.put(b"a", topic=f"t{number}")
+    guarded.broker.leave()
+    guarded.turn()
+    assert len(guarded.stage.broker.topics) == 32
 
 
 def test_after_the_end_nothing_is_done(guarded: Guarded) -> None:
