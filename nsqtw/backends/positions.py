@@ -108,6 +108,15 @@ class Positions:
 
     def load(self) -> Saved:
         """IPositions API. BackendError when there is no way to have a database at this path."""
+        try:
+            return self._load()
+        except BackendFull:
+            # Opening writes as well: the file of its shared memory, at least.
+            if not self._spare.give_back():
+                raise
+            return self._load()
+
+    def _load(self) -> Saved:
         with self._lock:
             try:
                 lost = _finish_setting_aside(self._path)

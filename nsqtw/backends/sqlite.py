@@ -99,12 +99,12 @@ class SqliteBackend:
         """The log of changes could not be synced: what is in it may not be on the medium, whatever a next sync says."""
         try:
             try:
-                self._open()
-            except sqlite3.DatabaseError as error:
-                if not is_corrupt(error):
+                self._open_or_set_aside()
+            except sqlite3.Error as error:
+                # Opening writes as well: the file of its shared memory, at least.
+                if not isinstance(sqlite_error(error), BackendFull) or not self._spare.give_back():
                     raise
-                set_aside(self._path, self._report_set_aside)
-                self._open()
+                self._open_or_set_aside()
         except sqlite3.Error as error:
             raise sqlite_error(error) from error
         except OSError as error:
@@ -276,6 +276,16 @@ class SqliteBackend:
             if self._files.size(f"{self._path}-wal") > limit:
                 with self._lock:
                     self._writer.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
+
+    def _open_or_set_aside(self) -> None:
+        """sqlite3.Error, BackendError, OSError."""
+        try:
+            self._open()
+        except sqlite3.DatabaseError as error:
+            if not is_corrupt(error):
+                raise
+            set_aside(self._path, self._report_set_aside)
+            self._open()
 
     def _open(self) -> None:
         """sqlite3.Error, BackendError, OSError."""

@@ -331,6 +331,28 @@ def test_a_full_disk_at_start(path: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert load(path).lost
 
 
+def test_a_full_disk_does_not_prevent_the_start(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening writes; the space for that is kept."""
+    connect, spare = sqlite3.connect, Path(f"{path}.spare")
+
+    def connect_if_there_is_space(database: str, **options: Any) -> sqlite3.Connection:
+        if spare.exists():
+            full = sqlite3.OperationalError("database or disk is full")
+            full.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise full
+        return connect(database, **options)
+
+    positions = Positions(path)
+    positions.load()
+    positions.save(cut(1))
+    positions.close(True)
+    spare.touch()
+    monkeypatch.setattr(sqlite3, "connect", connect_if_there_is_space)
+    positions = Positions(path)
+    assert numbers(positions.load()) == {1}
+    positions.close(True)
+
+
 def test_it_is_closed(positions: Positions) -> None:
     """Whoever comes too late gets an error; closing twice does no harm."""
     positions.close(True)

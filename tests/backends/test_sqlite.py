@@ -15,7 +15,7 @@ from nsqtw.backends.files import Files
 from nsqtw.backends.spare_space import SPARE_BYTES
 from nsqtw.backends.sqlite import SqliteBackend, SqliteFactory, SqliteQueue
 from nsqtw.backends.sqlite_row import WRONG_NUMBERS
-from nsqtw.backends.sqlite_schema import VERSION
+from nsqtw.backends.sqlite_schema import VERSION, connect
 from nsqtw.errors import BackendError, BackendFull, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueueFactory
 from nsqtw.testing.contracts import (
@@ -380,6 +380,28 @@ def test_a_restart_goes_on_giving_free_pages_back(tmp_path: Path) -> None:
         queue.trim(queue.end, [])
     backend.close()
     assert (tmp_path / "messages.db").stat().st_size < 128 * 1024 < large
+
+
+def test_a_full_disk_does_not_prevent_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening writes; the space for that is kept."""
+
+    def connect_if_there_is_space(path: str) -> sqlite3.Connection:
+        if spare.exists():
+            full = sqlite3.OperationalError("database or disk is full")
+            full.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise full
+        return connect(path)
+
+    spare = tmp_path / "messages.db.spare"
+    spare.touch()
+    monkeypatch.setattr("nsqtw.backends.sqlite.connect", connect_if_there_is_space)
+    backend = SqliteBackend(str(tmp_path), no_report)
+    assert backend.topics() == []
+    backend.close()
+    spare.touch()
+    monkeypatch.setattr("nsqtw.backends.spare_space.SpareSpace.give_back", lambda space: False)
+    with pytest.raises(BackendFull, match="database or disk is full"):
+        SqliteBackend(str(tmp_path), no_report)
 
 
 def test_a_deletion_gives_all_its_space_back(backend: SqliteBackend, tmp_path: Path) -> None:
