@@ -34,7 +34,7 @@ from nsqtw.rights import MAX_SECRET_BYTES, Answer, Applicant, Door, Guest, Right
 from nsqtw.upgrades import Secured
 
 MOST_WAITING = STEP_BYTES
-"""Commands that may wait at a time. Nothing is read while some do, and one step cannot hold more commands than bytes."""
+"""Commands that may wait at a time. Nothing is read while some do; a step has no more commands than bytes."""
 MIN_MSG_TIMEOUT = 1.0
 """Seconds; the bound of IDENTIFY's msg_timeout."""
 _TIMESTAMP_AT, _ATTEMPTS_AT = 8, 16
