@@ -44,6 +44,11 @@ class Saves:
         """What goes with the last part of the cut that is being saved. Who comes meanwhile waits for the next cut."""
         self._left = 0
         """Of `_touched`, how many the cut that is being saved still lacks: the oldest."""
+        self._frees_whole_logs = False
+        """
+        The trim after the next save may remove all that a log has. That save is synced: if a power loss undid it, a
+        start would take the finished messages for lost ones.
+        """
 
     # -- what is to be saved
 
@@ -136,6 +141,7 @@ class Saves:
         for name, queue, _ in save.trims:
             if name in broker.topics and _may_free_later(queue):
                 broker.topics[name].touch()
+                self._frees_whole_logs = True
         broker.answer(save.waiters, error)
 
     # -- inside
@@ -152,7 +158,10 @@ class Saves:
         save.cut.deleted_channels = self._deleted_channels
         save.cut.wall_shift_ms = self._wall_shift()
         self._deleted_topics, self._deleted_queues, self._deleted_channels = [], [], []
-        save.cut.durable = is_waited_for and any(topic.durability == "fsync" for topic in touched)
+        save.cut.durable = self._frees_whole_logs or (
+            is_waited_for and any(topic.durability == "fsync" for topic in touched)
+        )
+        self._frees_whole_logs = False
         try:
             for topic in touched:
                 _collect_topic(topic, save, now)

@@ -32,12 +32,15 @@ def test_an_idle_topic_is_saved_again_while_its_queue_has_more_to_free(house: Ho
     queue = house.world.topic().log.queue
     queue.__class__ = Freeing
     house.world.topic().touch()
+    durable = []
     for is_last in (False, False, True):
         queue.may_free_later = not is_last
         house.pump.wake()
         house.reactor.advance(SAVE_SECONDS)
         save = house.writer.finish()
         assert [name for name, _, _ in save.trims] == ["t"]
+        durable.append(save.cut.durable)
+    assert durable == [False, True, True], "a power loss must not make a start count what was freed"
     house.reactor.advance(2 * SAVE_SECONDS)
     assert house.writer.saves == []
 
