@@ -11,6 +11,7 @@ import json
 import socket
 import ssl
 import struct
+import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -129,14 +130,18 @@ class Client:
         self._socket.shutdown(socket.SHUT_WR)
 
     def frame(self) -> Frame:
-        """The next frame that is no heartbeat; a heartbeat is answered and counted."""
-        while True:
+        """
+        The next frame that is no heartbeat; a heartbeat is answered and counted. TimeoutError when nothing else comes.
+        """
+        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
+        while time.monotonic() < deadline:
             size, kind = _FRAME.unpack(self._read(_FRAME.size))
             frame = Frame(kind, self._read(size - _SIZE.size))
             if frame != (RESPONSE, HEARTBEAT):
                 return frame
             self.heartbeats += 1
             self.send(b"NOP\n")
+        raise TimeoutError("nothing but heartbeats")
 
     def rest(self) -> list[Frame]:
         """Everything up to the end of the connection, which the broker must bring about."""

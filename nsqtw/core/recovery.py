@@ -14,12 +14,14 @@ none; one of a topic that was saved starts where a new one does. What was saved 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from attrs import evolve
 
 from nsqtw.core.broker import Broker
-from nsqtw.core.cut import NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.cut import Cut, NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.held import all_rows
 from nsqtw.core.intake import BLOCK_SIZE
 from nsqtw.core.log import Log
 from nsqtw.core.retention import Ages, Mark, limits_of
@@ -136,9 +138,13 @@ def mend(state: SavedTopic, log: Log, positions: IPositions) -> None:
     """Let `state` refer to nothing that its log has not got. BackendError when that cannot be read."""
     if log.queue.first == log.queue.end:
         _forget_messages(state, log)
-    elif log.end < state.end:
+        return
+    is_damaged = IDamagedQueue.providedBy(log.queue) and log.queue.is_mended
+    if is_damaged:
+        _forget_lost_rows(state, log, positions)
+    if log.end < state.end:
         _count_again(state, log, positions)
-    elif IDamagedQueue.providedBy(log.queue) and log.queue.is_mended:
+    elif is_damaged:
         _count_unread(state, log)
 
 
@@ -199,6 +205,35 @@ def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
         cursor.next = min(cursor.next, log.end)
     state.released = min(state.released, log.end)
     _count_unread(state, log)
+
+
+def _forget_lost_rows(state: SavedTopic, log: Log, positions: IPositions) -> None:
+    """Remove what is saved of messages that are not stored any more: nobody waits for them, and no depth has them."""
+    firsts: list[int] = []
+    ends: list[int] = []
+    sequence = log.queue.first
+    while read := log.queue.read(sequence, _READ_BYTES):
+        sequence = read[-1].end
+        for segment in read:
+            if ends and ends[-1] == segment.first:
+                ends[-1] = segment.end
+            else:
+                firsts.append(segment.first)
+                ends.append(segment.end)
+
+    def is_stored(sequence: int) -> bool:
+        place = bisect_right(firsts, sequence) - 1
+        return place >= 0 and sequence < ends[place]
+
+    for cursor in state.cursors:
+        cursor.first_deliveries = [*filter(is_stored, cursor.first_deliveries)]
+        rows = all_rows(positions, state.name, cursor.name) if cursor.held_count else ()
+        cursor.dropped_rows = [row.sequence for row in rows if not is_stored(row.sequence)]
+        cursor.held_count = max(0, cursor.held_count - len(cursor.dropped_rows))
+    if any(cursor.dropped_rows for cursor in state.cursors):
+        positions.save(Cut(topics=[state]))
+    for cursor in state.cursors:
+        cursor.dropped_rows = []
 
 
 def _count_unread(state: SavedTopic, log: Log) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from zope.interface import directlyProvides
+
 from nsqtw.core import stats
 from nsqtw.core.damage import DamageLedger
+from nsqtw.core.segment import Segment
+from nsqtw.interfaces import IDamagedQueue
 from tests.core.world import World
 
 
@@ -67,3 +71,32 @@ def test_a_channel_waits_for_no_message_that_a_read_found_lost() -> None:
     assert (behind.depth, ahead.depth) == (5, 3)
     world.broker.damage.tell_lost("gone", first, first + 9)
     assert (behind.depth, ahead.depth) == (5, 3)
+
+
+def test_a_start_forgets_what_waits_of_messages_that_are_lost() -> None:
+    """Requeued, deferred and in flight: ten messages, of which the first five are damaged."""
+    world = World()
+    reader = world.reader(ready=10)
+    world.put(*[b"%d" % number for number in range(10)])
+    found = reader.read()
+    reader.channel.set_ready(reader.consumer, 0)
+    for number in (1, 6):
+        reader.requeue(found[number].id)
+    for number in (2, 7):
+        reader.requeue(found[number].id, delay=100.0)
+    reader.finish(found[0].id)
+    world.save()
+    queue = world.backend.queue("t")
+    (segment,) = queue._segments
+    queue._segments[:] = [Segment(segment.first + 5, 5, 0, segment.cut(5, 10))]
+    queue.is_mended = True
+    directlyProvides(queue, IDamagedQueue)
+    world.crash()
+    channel = world.channel()
+    assert (channel.depth, channel.deferred_count) == (4, 1)
+    again = world.reader()
+    assert sorted(again.bodies()) == [b"5", b"6", b"8", b"9"]
+    assert (channel.depth, channel.in_flight_count) == (0, 4)
+    world.wait(101)
+    assert b"7" in again.bodies()
+    assert not [line for _, line in world.lines if "not stored any more" in line]
