@@ -12,7 +12,7 @@ from nsqtw.commands import run_nsqtw
 from nsqtw.core import broker
 from nsqtw.testing.contracts import make_segment
 from nsqtw.version import version_line
-from tests.backends.data_path import DataPath, flip
+from tests.backends.data_path import DataPath, spoil
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_from_a_finding_to_a_clean_data_path(tmp_path: Path, capsys: pytest.Capt
     logs = DataPath(tmp_path)
     logs.commit_each(make_segment(0), make_segment(1), make_segment(2))
     logs.close()
-    flip(logs.logs()[0], HEADER_BYTES + 50)
+    spoil(logs.logs()[0], HEADER_BYTES + 50)
     assert run_nsqtw(["fsck", str(tmp_path)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines[:-1]] == ["damaged record", "no positions"]

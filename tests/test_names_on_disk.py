@@ -32,11 +32,20 @@ from tests.protocols.dialogue import sized
 
 ROUNDS = 2
 OWN = {"positions.db", "positions.db-wal", "positions.db-shm", "nsqd.dat", "messages.db", "messages.db-wal"}
-OWN |= {"messages.db-shm", "sqlite.db", "sqlite.db-wal", "sqlite.db-shm"}
+OWN |= {"positions.db.spare", "messages.db.spare", "messages.db-shm", "sqlite.db", "sqlite.db-wal", "sqlite.db-shm"}
 
 KNOWN = [
     *("", ".", "..", "...", "../x", "../../x", "/x", "/tmp/x", "a/b", "a/../../x", "./a", "..\\x", "~", "~root", "-rf"),
-    *("positions.db", "positions.db-wal", "nsqd.dat", "messages.db", ".deleted.", "a.deleted.0", "a%2Edeleted%2E0"),
+    *(
+        "positions.db",
+        "positions.db-wal",
+        "positions.db.spare",
+        "nsqd.dat",
+        "messages.db",
+        ".deleted.",
+        "a.deleted.0",
+        "a%2Edeleted%2E0",
+    ),
     *("%2E%2E", "%2e%2e%2fx", "%", "%00", "%2F", "a\0b", "\0", "a\nb", "con", "x" * 64, "x" * 65, "x" * 300, "." * 64),
     *(
         "#ephemeral",

@@ -8,7 +8,7 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from nsqtw.lookupd.changes import (
@@ -137,10 +137,11 @@ class Directory:
                 peers = [self._peers[peer_id] for peer_id in known.members]
                 yield f"topic:{name}:", [peer.described(peer.topics[name]) for peer in peers]
 
-    def state(self, now: int, topic: str | None = None) -> Iterator[list[Change]]:
+    def state(self, clock: Callable[[], int], topic: str | None = None) -> Iterator[list[Change]]:
         """
         The changes that make what is known now out of nothing, of all topics or of one. A step is one producer or one
-        topic, and is to be told before any change that comes after it.
+        topic, and is to be told before any change that comes after it. `clock` returns the time at which a step is
+        made: a tombstone may end between two steps, and a watcher is told once that it ended.
         """
         if topic is None:
             for peer in list(self._peers.values()):
@@ -150,7 +151,7 @@ class Directory:
         for name in list(self._topics) if topic is None else [topic]:
             known = self._topics.get(name)
             if known is not None:
-                yield self._state_of(known, now)
+                yield self._state_of(known, clock())
 
     def walk_producers(self) -> Iterator[tuple[Producer, int]]:
         """All producers, also silent ones, and when each was last heard of."""

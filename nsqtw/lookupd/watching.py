@@ -50,16 +50,18 @@ class Watch:
         self._walk: Iterator[list[Change]] | None = None
         self._starts_over = True
         self._is_waiting = False
+        self._now = 0
         self._told: set[int] = set()  # of one topic: who is registered for it as far as the watcher knows
         self._end = registrations.subscribe(self._note, topic)
 
     def take(self, count: int, now: int) -> list[Told]:
         """What is to be told next: `count` of them and the rest of a step, or fewer. [] until `wake` is called."""
+        self._now = now
         if self._starts_over:
             self._starts_over = False
             self._told.clear()
             self._line.append([StateFollows()])
-            self._walk = self._registrations.state(now, self._topic)
+            self._walk = self._registrations.state(lambda: self._now, self._topic)
         told: list[Told] = []
         while len(told) < count:
             if self._line:

@@ -196,8 +196,8 @@ def test_garbage(nsqd: NsqdProcess, seed: int) -> None:
         (b"\x00\xff\x00\xff\r\n\r\n", b"400"),
         (b"POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n", b"400"),
         (b"POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n\r\n", b"413"),
-        (b"POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"500"),
-        (b"POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf", b"500"),
+        (b"POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
+        (b"POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf", b"400"),
         (b"GET /sta", b""),
     ],
 )

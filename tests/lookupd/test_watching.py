@@ -113,6 +113,20 @@ def test_what_happens_while_everything_is_told_is_in_its_place() -> None:
     assert picture.topics == {"t": set(), "v": {nsqd}}
 
 
+def test_a_tombstone_that_ends_during_the_walk_is_not_told_after_its_end() -> None:
+    world = World()
+    world.nsqd("t", name="a")
+    watch, picture = Watch(world.registrations, lambda: None), Picture()
+    assert watch.take(1, world.now) == [StateFollows()]
+    world.registrations.tombstone("t", "a:4151", world.now)
+    world.wait(45)
+    while told := watch.take(1, world.now):
+        for one in told:
+            picture.apply(one)
+    assert picture.is_complete
+    assert picture.tombstones == set()
+
+
 def test_a_watcher_of_one_topic_is_told_of_that_and_who_has_it() -> None:
     world = World()
     one, other = world.nsqd("t/c", name="a"), world.nsqd("u", name="b")
