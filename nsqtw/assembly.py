@@ -13,6 +13,7 @@ import attrs
 from twisted.logger import Logger
 
 from nsqtw import metadata, takeover
+from nsqtw.backends.manifest import check_backend
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.cut import NamedTopic
@@ -28,7 +29,7 @@ from nsqtw.net.pump import Pump
 from nsqtw.net.tcp_factory import BrokerFactory
 from nsqtw.net.writer import WriterThread
 from nsqtw.options import Options
-from nsqtw.plugins import find_authorizer, find_backend, find_protocols
+from nsqtw.plugins import backend_description, find_authorizer, find_backend, find_protocols
 
 POSITIONS_FILE = "positions.db"
 LATENCY_ACCURACY = 0.01
@@ -92,6 +93,9 @@ def open_storage(options: Options, directory: str) -> Storage:
     """Open what is stored under a data path, which is locked. BackendError, PluginError."""
     factory, argument = find_backend(options.backend)
     memory_factory, _ = find_backend("dummy")
+    warning = check_backend(directory, backend_description(options.backend))
+    if warning:
+        log("warn", "NSQ: {warning}", warning=warning)
     with ExitStack() as undo:
         positions = Positions(os.path.join(directory, POSITIONS_FILE))
         undo.callback(positions.close, False)

@@ -252,6 +252,19 @@ class IBackend(Interface):
         """Close all queues. Nothing is called afterwards."""
 
 
+class IRemovableBackend(Interface):
+    """
+    What an IBackend may provide besides: its files can be removed when another backend has taken the messages over.
+    Without it the queues of all topics are deleted.
+    """
+
+    def remove() -> None:
+        """
+        Close the backend and remove its files from the data path. When interrupted, an open and another call finish
+        it. BackendError.
+        """
+
+
 class IBackendQueue(Interface):
     """
     The messages of one topic, as segments, by sequence. Gaps between sequences are normal.

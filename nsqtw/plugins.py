@@ -154,6 +154,12 @@ def find_backend(description: str, found: Iterable[Any] | None = None) -> tuple[
     return _found(_BACKEND, description, backends(found))
 
 
+def backend_description(description: str) -> str:
+    """NAME or NAME:ARGUMENT for `--backend`, in the one form in which two can be compared."""
+    name, _, argument = description.partition(":")
+    return f"{name}:{argument}" if argument else name
+
+
 def find_authorizer(description: str, found: Iterable[Any] | None = None) -> tuple[IAuthorizerFactory, str]:
     """As `find_backend`, for `--auth`."""
     return _found(_AUTHORIZER, description, authorizers(found))

@@ -44,6 +44,7 @@ HOUSE = {
     "config_changes",
     "fsck",
     "commands",
+    "backend_migration",
 }
 ASKING = "auth.http"
 """The modules of auth that speak HTTP."""

@@ -32,7 +32,15 @@ from tests.protocols.dialogue import sized
 
 ROUNDS = 2
 OWN = {"positions.db", "positions.db-wal", "positions.db-shm", "nsqd.dat", "messages.db", "messages.db-wal"}
-OWN |= {"positions.db.spare", "messages.db.spare", "messages.db-shm", "sqlite.db", "sqlite.db-wal", "sqlite.db-shm"}
+OWN |= {
+    "manifest.toml",
+    "positions.db.spare",
+    "messages.db.spare",
+    "messages.db-shm",
+    "sqlite.db",
+    "sqlite.db-wal",
+    "sqlite.db-shm",
+}
 
 KNOWN = [
     *("", ".", "..", "...", "../x", "../../x", "/x", "/tmp/x", "a/b", "a/../../x", "./a", "..\\x", "~", "~root", "-rf"),

@@ -39,7 +39,15 @@ from nsqtw.backends.sqlite_trim import ROWS_AT_ONCE, Trim
 from nsqtw.core.damage import DamageLedger
 from nsqtw.core.segment import Segment, only
 from nsqtw.errors import BackendError, BackendFull, OptionError
-from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, IDamagedBackend, IFreeingQueue, Report
+from nsqtw.interfaces import (
+    IBackend,
+    IBackendQueue,
+    IBackendQueueFactory,
+    IDamagedBackend,
+    IFreeingQueue,
+    IRemovableBackend,
+    Report,
+)
 
 _PUT_TOPIC = """
 INSERT INTO topic VALUES (?, ?, ?, ?)
@@ -76,7 +84,7 @@ class SqliteFactory:
         return SqliteBackend(directory, report)
 
 
-@implementer(IBackend, IDamagedBackend)
+@implementer(IBackend, IDamagedBackend, IRemovableBackend)
 class SqliteBackend:
     """The database under one data path."""
 
@@ -178,6 +186,19 @@ class SqliteBackend:
             queue.close()
         self._reader.close()
         self._writer.close()
+
+    def remove(self) -> None:
+        """IRemovableBackend API"""
+        self.close()
+        self._spare.give_back()
+        # A database without its log of changes has less in it, and one that is not there has no log of changes.
+        for suffix in ("-wal", "-shm", ""):
+            try:
+                self._files.unlink(self._path + suffix)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise backend_error(error, f"removal of {FILE}{suffix}") from error
 
     def forget_queue(self, topic: str) -> None:
         """The queue of a topic is closed or deleted: the next one is another."""

@@ -23,6 +23,7 @@ from nsqtw.core.cut import NamedTopic
 from nsqtw.errors import MetadataError
 from nsqtw.fsck.finding import Finding
 from nsqtw.fsck.log_file import ReadOnly
+from nsqtw.fsck.manifest import ManifestCheck, check_manifest
 from nsqtw.fsck.messages import MessagesCheck, check_messages
 from nsqtw.fsck.positions import FRESH_FILE, PositionsCheck, check_positions, compare
 from nsqtw.fsck.topic_log import TopicLog, check_topic
@@ -67,19 +68,26 @@ class DataPathCheck:
     """Directories and files that do not count, and why."""
     positions: PositionsCheck
     names: NamesCheck
+    manifest: ManifestCheck
     messages: MessagesCheck | None = None
     """The messages of the backend sqlite."""
 
     def findings(self) -> list[Finding]:
         """Everything that is wrong, topic by topic, then the rest."""
         found = [finding for log in self.logs.values() for finding in log.findings()]
-        logs = self.logs
+        logs: dict[str, TopicLog] | None = self.logs
         if self.messages is not None:
             found += self.messages.findings
-            logs = {**self.messages.logs, **logs}
-        found += self.positions.findings(any(log.end for log in logs.values()))
-        if self.positions.saved is not None and not (self.messages is not None and self.messages.is_foreign):
-            found += compare(self.positions.path, self.positions.saved, logs)
+            logs = {**self.messages.logs, **self.logs}
+        if self.manifest.manifest is not None:
+            logs = {"disk": self.logs, "sqlite": self.messages.logs if self.messages is not None else {}}.get(
+                self.manifest.manifest.backend
+            )
+        found += self.manifest.findings()
+        if logs is not None:
+            found += self.positions.findings(any(log.end for log in logs.values()))
+            if self.positions.saved is not None and not (self.messages is not None and self.messages.is_foreign):
+                found += compare(self.positions.path, self.positions.saved, logs)
         found += self.names.findings(self.positions)
         found += [Finding("leftover", path, why, "removes it") for path, why in self.leftovers]
         return found
@@ -104,7 +112,9 @@ def check_data_path(directory: str) -> DataPathCheck:
             leftovers.append((path, "nothing: an ephemeral topic ends with its broker; the next start deletes it"))
         else:
             logs[topic] = check_topic(files, topic, path, known.get(topic, 0))
-    return DataPathCheck(directory, logs, leftovers, positions, _check_names(directory), check_messages(directory))
+    messages = check_messages(directory)
+    manifest = check_manifest(directory, logs, messages.logs if messages is not None else {})
+    return DataPathCheck(directory, logs, leftovers, positions, _check_names(directory), manifest, messages)
 
 
 def _check_names(directory: str) -> NamesCheck:

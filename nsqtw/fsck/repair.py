@@ -9,6 +9,7 @@ what it would have delivered before; so a repair may be interrupted anywhere and
     files without record  moved to damaged.d, the very last first, as a start deletes them
     messages.db, positions.db
                           all that can be read of it is written into a new one; the old one is moved to damaged.d
+    foreign messages      moved to damaged.d, as is a manifest that cannot be read
     nsqd.dat              moved to damaged.d if positions.db knows the names
     strays                removed
 
@@ -34,6 +35,7 @@ from nsqtw.core.cut import Cut, Saved
 from nsqtw.errors import BackendError, NsqtwError
 from nsqtw.fsck.data_path import DataPathCheck
 from nsqtw.fsck.log_file import LogFileCheck
+from nsqtw.fsck.manifest import set_foreign_aside
 from nsqtw.fsck.positions import FRESH_FILE
 from nsqtw.fsck.topic_log import TopicLog
 
@@ -55,10 +57,13 @@ def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
         except NsqtwError as failure:
             failures.append(f"{doing}: {failure}")
 
-    for log in check.logs.values():
+    attempt("repair of the manifest", lambda: set_foreign_aside(check.manifest, files, aside))
+    on_disk = {} if "disk" in check.manifest.foreign else check.logs
+    for log in on_disk.values():
         if log.is_known:
             attempt(f"repair of topic {log.topic}", lambda log=log: _repair_log(files, aside, log))  # type: ignore[misc]
-    attempt("repair of messages.db", lambda: _repair_messages(files, aside, check))
+    if "sqlite" not in check.manifest.foreign:
+        attempt("repair of messages.db", lambda: _repair_messages(files, aside, check))
     attempt("repair of positions.db", lambda: _repair_positions(files, aside, check))
     if check.names.problem and check.positions.saved is not None:
         attempt("repair of nsqd.dat", lambda: aside.move(check.names.path))

@@ -13,6 +13,7 @@ from zlib import crc32
 import pytest
 
 from nsqtw.backends.disk_format import HEADER_BYTES, Entry, encode_entries, encode_head, encode_header
+from nsqtw.backends.manifest import Manifest, write_manifest
 from nsqtw.backends.positions import Positions
 from nsqtw.backends.sqlite import SqliteBackend
 from nsqtw.core.cut import Cut, HeldRow, SavedCursor, SavedTopic
@@ -275,7 +276,34 @@ def test_messages_of_the_other_backend_are_compared_too(data_path: Path) -> None
     backend = SqliteBackend(str(data_path), lambda *damage: None)
     backend.commit([(backend.queue("u"), [make_segment(0, 6)])], False)
     backend.close()
-    assert findings(data_path) == []
+    assert whats(findings(data_path)) == ["two backends"]
+
+
+def test_an_interrupted_migration_is_left_to_its_command(data_path: Path) -> None:
+    write_manifest(str(data_path), Manifest("sqlite", migrated_from="disk"))
+    (finding, _) = found = findings(data_path)
+    assert finding.what == "interrupted migration"
+    assert "'nsqtw migrate-backend disk sqlite' finishes it" in finding.costs
+    assert mend(data_path) == found
+
+
+def test_a_manifest_that_cannot_be_read_is_set_aside(data_path: Path) -> None:
+    (data_path / "manifest.toml").write_text("junk")
+    assert whats(findings(data_path)) == ["unreadable manifest"]
+    assert mend(data_path) == []
+    assert (data_path / "damaged.d/1/manifest.toml").read_text() == "junk"
+
+
+def test_a_database_of_a_backend_that_is_not_the_brokers_is_set_aside(data_path: Path) -> None:
+    write_manifest(str(data_path), Manifest("disk"))
+    backend = SqliteBackend(str(data_path), lambda *damage: None)
+    backend.commit([(backend.queue("u"), [make_segment(0, 6)])], False)
+    backend.close()
+    (finding,) = findings(data_path)
+    assert (finding.what, finding.where) == ("foreign messages", str(data_path / "messages.db"))
+    assert mend(data_path) == []
+    assert not list(data_path.glob("messages.db*"))
+    assert (data_path / "damaged.d/1/messages.db").stat().st_size > 0
 
 
 def test_what_an_ephemeral_topic_left_is_removed(data_path: Path) -> None:

@@ -1,0 +1,139 @@
+"""
+The manifest of a data path: which storage backend has its messages.
+
+    <data path>/manifest.toml
+        backend = "disk"            NAME or NAME:ARGUMENT, as for --backend
+        migrating_to = "sqlite"     while `nsqtw migrate-backend` copies: that backend has a part of the messages
+        migrated_from = "disk"      while it deletes: that backend still has some of them
+
+Two backends do not see each other's messages, so a broker with another backend would take the data path for an empty
+one, and save positions that say so. The file is written before anything is stored and changes as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import tomllib
+from contextlib import closing
+
+from attrs import frozen
+
+from nsqtw.backends.disk_format import first_of_log
+from nsqtw.backends.files import Files, backend_error, replace_file
+from nsqtw.backends.sqlite_schema import FILE as SQLITE_FILE
+from nsqtw.backends.sqlite_schema import connect_read_only
+from nsqtw.errors import BackendError, BackendFull
+from nsqtw.names import is_ephemeral, name_of_directory
+
+MANIFEST_FILE = "manifest.toml"
+_HEAD = "# Written by nsqtw. To change the backend: nsqtw migrate-backend -h\n"
+_KEYS = ("backend", "migrating_to", "migrated_from")
+
+
+@frozen
+class Manifest:
+    """What the file says. "" for a key that is not there."""
+
+    backend: str
+    migrating_to: str = ""
+    migrated_from: str = ""
+
+
+def read_manifest(directory: str) -> Manifest | None:
+    """The manifest of a data path; None when it has none. BackendError when it cannot be read or understood."""
+    path = os.path.join(directory, MANIFEST_FILE)
+    try:
+        with open(path, "rb") as file:
+            said = tomllib.load(file)
+    except FileNotFoundError:
+        return None
+    except OSError as failure:
+        raise backend_error(failure, f"read of {path}") from failure
+    except ValueError as mistake:  # what tomllib raises, or bytes that are no UTF-8
+        raise BackendError(_not_understood(path, " ".join(str(mistake).split()))) from mistake
+    unknown = sorted(set(said) - set(_KEYS))
+    if unknown or not all(isinstance(value, str) for value in said.values()) or not said.get("backend"):
+        raise BackendError(_not_understood(path, f"unknown key {unknown[0]}" if unknown else "backend is missing"))
+    return Manifest(**said)
+
+
+def write_manifest(directory: str, manifest: Manifest, files: Files | None = None) -> None:
+    """Replace the manifest; it is on stable storage on return. BackendError: then it is what it was."""
+    files = files or Files()
+    values = [(key, getattr(manifest, key)) for key in _KEYS]
+    # A string of JSON in ASCII is a string of TOML, too.
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in values if value]
+    try:
+        replace_file(files, os.path.join(directory, MANIFEST_FILE), (_HEAD + "".join(lines)).encode())
+        files.sync_directory(directory)
+    except OSError as failure:
+        raise backend_error(failure, f"write {MANIFEST_FILE}") from failure
+
+
+def backends_with_messages(directory: str) -> list[str]:
+    """Which of the backends disk and sqlite have messages under a data path, perhaps finished ones only."""
+    found = []
+    files = Files()
+    for entry in files.names(directory):
+        topic = name_of_directory(entry)
+        if topic is not None and not is_ephemeral(topic):
+            if any(first_of_log(name) is not None for name in files.names(os.path.join(directory, entry))):
+                found.append("disk")
+                break
+    if _has_rows(os.path.join(directory, SQLITE_FILE)):
+        found.append("sqlite")
+    return found
+
+
+def check_backend(directory: str, backend: str) -> str:
+    """
+    Record that `backend` has the messages of a data path, unless a backend is recorded. A data path of an older nsqtw
+    has no manifest: its files show the backend. BackendError, with the remedy, when it is another one. Returns a
+    warning for the operator, or "".
+    """
+    manifest = read_manifest(directory)
+    present = backends_with_messages(directory) if manifest is None else []
+    if manifest is None:
+        recorded = backend if backend in present or not present else present[0]
+    else:
+        recorded = manifest.backend
+    if recorded != backend:
+        raise BackendError(
+            f"the messages of {directory} are kept by the backend {recorded!r}, not by {backend!r}: start with"
+            f" --backend={recorded}, or move them with"
+            f" 'nsqtw migrate-backend --data-path={directory} {recorded} {backend}'"
+        )
+    if manifest is None:
+        try:
+            write_manifest(directory, Manifest(backend))
+        except BackendFull as full:  # the start goes on: a full disk heals only while a broker runs
+            return f"{full}: the next start records the backend"
+        others = [name for name in present if name != backend]
+        return f"the backend {others[0]!r} has messages too, which are not served: see 'nsqtw fsck'" if others else ""
+    unfinished = manifest.migrating_to or manifest.migrated_from
+    if unfinished:
+        source, target = (backend, unfinished) if manifest.migrating_to else (unfinished, backend)
+        return (
+            f"a migration was interrupted, and the backend {unfinished!r} has copies of messages: run"
+            f" 'nsqtw migrate-backend --data-path={directory} {source} {target}' again"
+        )
+    return ""
+
+
+def _not_understood(path: str, why: str) -> str:
+    return (
+        f"{path} cannot be understood: {why}; write 'backend = \"NAME\"' into it, or delete it: files tell the backend"
+    )
+
+
+def _has_rows(path: str) -> bool:
+    """Whether a database of the backend sqlite has messages. One that cannot be read may have some."""
+    if not os.path.exists(path) or not os.path.getsize(path):
+        return False
+    try:
+        with closing(connect_read_only(path)) as connection:
+            return bool(connection.execute("SELECT EXISTS (SELECT 1 FROM segment)").fetchone()[0])
+    except sqlite3.Error as error:
+        return "no such table" not in str(error)
