@@ -162,7 +162,7 @@ def test_a_migration_that_is_killed_anywhere_is_finished_by_the_next(
 def test_messages_that_are_no_copies_are_not_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two backends were used in turn by an nsqtw that did not record it."""
     store(tmp_path, "sqlite")
-    (tmp_path / "manifest.toml").unlink()
+    (tmp_path / "manifest.json").unlink()
     opened = OPEN["disk"](str(tmp_path))
     opened.commit([(opened.queue("u"), [make_segment(900, 3)])], False)
     opened.close()

@@ -33,7 +33,7 @@ from tests.protocols.dialogue import sized
 ROUNDS = 2
 OWN = {"positions.db", "positions.db-wal", "positions.db-shm", "nsqd.dat", "messages.db", "messages.db-wal"}
 OWN |= {
-    "manifest.toml",
+    "manifest.json",
     "positions.db.spare",
     "messages.db.spare",
     "messages.db-shm",

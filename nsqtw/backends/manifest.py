@@ -1,10 +1,10 @@
 """
 The manifest of a data path: which storage backend has its messages.
 
-    <data path>/manifest.toml
-        backend = "disk"            NAME or NAME:ARGUMENT, as for --backend
-        migrating_to = "sqlite"     while `nsqtw migrate-backend` copies: that backend has a part of the messages
-        migrated_from = "disk"      while it deletes: that backend still has some of them
+    <data path>/manifest.json
+        {"backend":"disk"}          NAME or NAME:ARGUMENT, as for --backend
+        ,"migrating_to":"sqlite"    while `nsqtw migrate-backend` copies: that backend has a part of the messages
+        ,"migrated_from":"disk"     while it deletes: that backend still has some of them
 
 Two backends do not see each other's messages, so a broker with another backend would take the data path for an empty
 one, and save positions that say so. The file is written before anything is stored and changes as a whole.
@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import tomllib
 from contextlib import closing
 
 from attrs import frozen
@@ -27,8 +26,7 @@ from nsqtw.backends.sqlite_schema import connect_read_only
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.names import is_ephemeral, name_of_directory
 
-MANIFEST_FILE = "manifest.toml"
-_HEAD = "# Written by nsqtw. To change the backend: nsqtw migrate-backend -h\n"
+MANIFEST_FILE = "manifest.json"
 _KEYS = ("backend", "migrating_to", "migrated_from")
 
 
@@ -46,27 +44,28 @@ def read_manifest(directory: str) -> Manifest | None:
     path = os.path.join(directory, MANIFEST_FILE)
     try:
         with open(path, "rb") as file:
-            said = tomllib.load(file)
+            said = json.load(file)
     except FileNotFoundError:
         return None
     except OSError as failure:
         raise backend_error(failure, f"read of {path}") from failure
-    except ValueError as mistake:  # what tomllib raises, or bytes that are no UTF-8
+    except ValueError as mistake:  # no JSON, or bytes that are no UTF-8
         raise BackendError(_not_understood(path, " ".join(str(mistake).split()))) from mistake
-    unknown = sorted(set(said) - set(_KEYS))
-    if unknown or not all(isinstance(value, str) for value in said.values()) or not said.get("backend"):
-        raise BackendError(_not_understood(path, f"unknown key {unknown[0]}" if unknown else "backend is missing"))
+    if not isinstance(said, dict) or not said.get("backend"):
+        raise BackendError(_not_understood(path, "backend is missing"))
+    unknown = sorted(key for key in said if key not in _KEYS or not isinstance(said[key], str))
+    if unknown:
+        raise BackendError(_not_understood(path, f"unknown key {unknown[0]}"))
     return Manifest(**said)
 
 
 def write_manifest(directory: str, manifest: Manifest, files: Files | None = None) -> None:
     """Replace the manifest; it is on stable storage on return. BackendError: then it is what it was."""
     files = files or Files()
-    values = [(key, getattr(manifest, key)) for key in _KEYS]
-    # A string of JSON in ASCII is a string of TOML, too.
-    lines = [f"{key} = {json.dumps(value)}\n" for key, value in values if value]
+    values = {key: getattr(manifest, key) for key in _KEYS}
+    text = json.dumps({key: value for key, value in values.items() if value}, separators=(",", ":"))
     try:
-        replace_file(files, os.path.join(directory, MANIFEST_FILE), (_HEAD + "".join(lines)).encode())
+        replace_file(files, os.path.join(directory, MANIFEST_FILE), text.encode())
         files.sync_directory(directory)
     except OSError as failure:
         raise backend_error(failure, f"write {MANIFEST_FILE}") from failure

@@ -93,27 +93,29 @@ def test_a_database_without_messages_is_no_storage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (b"backend = disk\n", "Invalid value"),
+        (b"backend = disk\n", "Expecting value"),
         (b"\xff", "codec can't decode"),
-        (b"", "backend is missing"),
-        (b"backend = 1\n", "backend is missing"),
-        (b'backend = "disk"\nbackend_x = "a"\n', "unknown key backend_x"),
+        (b"", "Expecting value"),
+        (b"[]", "backend is missing"),
+        (b"{}", "backend is missing"),
+        (b'{"backend":1}', "unknown key backend"),
+        (b'{"backend":"disk","backend_x":"a"}', "unknown key backend_x"),
     ],
 )
 def test_a_manifest_that_cannot_be_understood(tmp_path: Path, text: bytes, why: str) -> None:
     (tmp_path / MANIFEST_FILE).write_bytes(text)
     said = refusal(tmp_path, "disk")
-    assert re.match(rf"{tmp_path}/manifest.toml cannot be understood: .*{why}.*; write ", said)
+    assert re.match(rf"{tmp_path}/manifest.json cannot be understood: .*{why}.*; write ", said)
     assert "\n" not in said
 
 
 def test_a_full_disk_does_not_prevent_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(directory: str, manifest: Manifest) -> None:
-        raise BackendFull("write manifest.toml: no space left on device")
+        raise BackendFull("write manifest.json: no space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "write_manifest", full)
-        assert check_backend(str(tmp_path), "disk").startswith("write manifest.toml: no space left on device: ")
+        assert check_backend(str(tmp_path), "disk").startswith("write manifest.json: no space left on device: ")
     assert check_backend(str(tmp_path), "disk") == ""
 
 
@@ -132,7 +134,7 @@ def test_a_manifest_that_cannot_be_written_is_as_it_was(tmp_path: Path) -> None:
             raise OSError(errno.EIO, "Input/output error")
 
     write_manifest(str(tmp_path), Manifest("disk"))
-    with pytest.raises(BackendError, match=r"write manifest\.toml: input/output error"):
+    with pytest.raises(BackendError, match=r"write manifest\.json: input/output error"):
         write_manifest(str(tmp_path), Manifest("sqlite"), Failing())
     assert read_manifest(str(tmp_path)) == Manifest("disk")
     assert [path.name for path in tmp_path.iterdir()] == [MANIFEST_FILE]

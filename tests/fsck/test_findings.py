@@ -288,10 +288,10 @@ def test_an_interrupted_migration_is_left_to_its_command(data_path: Path) -> Non
 
 
 def test_a_manifest_that_cannot_be_read_is_set_aside(data_path: Path) -> None:
-    (data_path / "manifest.toml").write_text("junk")
+    (data_path / "manifest.json").write_text("junk")
     assert whats(findings(data_path)) == ["unreadable manifest"]
     assert mend(data_path) == []
-    assert (data_path / "damaged.d/1/manifest.toml").read_text() == "junk"
+    assert (data_path / "damaged.d/1/manifest.json").read_text() == "junk"
 
 
 def test_a_database_of_a_backend_that_is_not_the_brokers_is_set_aside(data_path: Path) -> None:
