@@ -4,7 +4,8 @@ What falls due, and when: one heap for the whole broker.
 An entry (`Due`) knows the earliest moment it asked for in `due_at`; asking for a later one costs nothing, asking
 for an earlier one leaves a stale heap item behind that is skipped when its time comes. So whoever moves its
 moment forward all the time, like a consumer whose messages are finished long before they time out, is in the
-heap once. When most of the heap may be stale it is made anew.
+heap once. A stale item refers to nobody, so an entry that is cancelled is freed at once. When most of the heap is
+stale it is made anew.
 """
 
 from __future__ import annotations
@@ -24,14 +25,25 @@ _MOST_STALE = 64
 class Due:
     """Somebody who can have something to do at a moment."""
 
-    __slots__ = ("due_at",)
+    __slots__ = ("due_at", "item")
 
     def __init__(self) -> None:
         self.due_at = inf
+        self.item: Item | None = None
+        """What refers to it on the heap. For the agenda only."""
 
     def fall_due(self, now: float) -> float | None:
         """Do what is due by `now`; return when to be called next (after `now`), or None."""
         raise NotImplementedError
+
+
+class Item:
+    """What the heap has of `due`; None once it is stale."""
+
+    __slots__ = ("due",)
+
+    def __init__(self, due: Due) -> None:
+        self.due: Due | None = due
 
 
 class Agenda:
@@ -41,26 +53,33 @@ class Agenda:
 
     def __init__(self, failed: Callable[[], None]) -> None:
         self._failed = failed
-        self._heap: list[tuple[float, int, Due]] = []
+        self._heap: list[tuple[float, int, Item]] = []
         self._tie = count()
         self._stale_count = 0
 
     def at(self, when: float, due: Due) -> None:
         """Have `due.fall_due` called at `when`, unless it will be called earlier anyway."""
         if when < due.due_at:
-            if due.due_at < inf:
-                self._stale_count += 1
-            due.due_at = when
-            heappush(self._heap, (when, next(self._tie), due))
-            if self._stale_count > _MOST_STALE + len(self._heap) // 2:
-                self._clean()
+            if due.item is not None:
+                self._make_stale(due.item)
+            item = Item(due)
+            due.due_at, due.item = when, item
+            heappush(self._heap, (when, next(self._tie), item))
 
-    def _clean(self) -> None:
-        """Leave each entry once, at the moment it waits for."""
-        live = {due: (when, tie, due) for when, tie, due in self._heap if when == due.due_at}
-        self._heap[:] = live.values()
-        heapify(self._heap)
-        self._stale_count = 0
+    def cancel(self, due: Due) -> None:
+        """Never call `due.fall_due` again, whatever is asked for later, and keep no reference to it."""
+        due.due_at = 0.0  # no moment is earlier
+        item, due.item = due.item, None
+        if item is not None:
+            self._make_stale(item)
+
+    def _make_stale(self, item: Item) -> None:
+        item.due = None
+        self._stale_count += 1
+        if self._stale_count > _MOST_STALE + len(self._heap) // 2:
+            self._heap[:] = [entry for entry in self._heap if entry[2].due is not None]
+            heapify(self._heap)
+            self._stale_count = 0
 
     @property
     def next_due(self) -> float | None:
@@ -72,9 +91,12 @@ class Agenda:
         heap = self._heap
         fallen = []
         while heap and heap[0][0] <= now:
-            when, _, due = heappop(heap)
-            if when == due.due_at:
-                due.due_at = inf
+            item = heappop(heap)[2]
+            due = item.due
+            if due is None:
+                self._stale_count -= 1
+            else:
+                due.due_at, due.item = inf, None
                 fallen.append(due)
         for due in fallen:
             try:

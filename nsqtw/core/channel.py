@@ -125,14 +125,16 @@ class Channel(Due):
         if consumer not in self.consumers:
             return
         self.consumers.remove(consumer)
-        if self.exiting:
-            return
-        if self.ephemeral and not self.consumers:
-            self.topic.delete_channel(self.name)
-        elif consumer.in_flight and self.topic.broker.options.requeue_on_disconnect:
-            self._requeue_all(consumer)
-        elif consumer.in_flight:
-            self.departed.append(consumer)
+        must_wait = False
+        if not self.exiting:
+            if self.ephemeral and not self.consumers:
+                self.topic.delete_channel(self.name)
+            elif consumer.in_flight and self.topic.broker.options.requeue_on_disconnect:
+                self._requeue_all(consumer)
+            elif consumer.in_flight:
+                self.departed.append(consumer)
+                must_wait = True
+        consumer.leave(must_wait=must_wait)
 
     def set_ready(self, consumer: Consumer, count: int) -> None:
         """RDY: the consumer may have `count` messages in flight."""
@@ -243,13 +245,15 @@ class Channel(Due):
         self._touch()
         self.wake()
 
-    def exit(self, *, disconnect: bool) -> None:
-        """The channel is being deleted, or the broker stops."""
+    def exit(self) -> None:
+        """The channel is being deleted: disconnect its consumers, and wait for no timeout any more."""
         self.exiting = True
-        self.due_at = 0.0  # nothing it is still on the agenda for concerns it
-        if disconnect:
-            for consumer in list(self.consumers):
-                consumer.disconnect()
+        self.topic.broker.agenda.cancel(self)
+        self.position.detach()
+        for consumer in self.departed:
+            consumer.leave(must_wait=False)
+        for consumer in list(self.consumers):
+            consumer.disconnect()
 
     def first_deliveries(self) -> list[int]:
         """The sequences in flight that have no held row."""

@@ -117,9 +117,23 @@ class Consumer(Due):
         self._agenda.at(deadline, self)
         return True
 
+    def leave(self, *, must_wait: bool) -> None:
+        """Its connection is gone: drop the references to it. `must_wait`: what is in flight must still time out."""
+        self.deliver, self.disconnect = _deliver_nothing, _do_nothing
+        if not must_wait:
+            self._agenda.cancel(self)
+
     def fall_due(self, now: float) -> float | None:
         """Give back to the channel what has timed out."""
         late = self.in_flight.take_late(now)
         if late and self.channel is not None:
             self.channel.timed_out(self, late, now)
         return self.in_flight.next_deadline
+
+
+def _deliver_nothing(frames: bytes) -> None:
+    """`Consumer.deliver` without a connection."""
+
+
+def _do_nothing() -> None:
+    """`Consumer.disconnect` without a connection."""

@@ -213,6 +213,9 @@ class Cursor:
             self._restored_count = self._ready_again
         return self._next_due(now)
 
+    def detach(self) -> None:
+        self._look_at = _look_at_nothing
+
     def empty(self) -> None:
         self.next = self._topic.released
         self.taken_total = self._topic.released_total
@@ -335,6 +338,10 @@ class Cursor:
     def _touch(self) -> None:
         self.touched = True
         self._topic.touch()
+
+
+def _look_at_nothing(moment: float) -> None:
+    """What a detached cursor has in the place of `look_at`."""
 
 
 def _sequence(message_id: bytes, delivery: Delivery) -> int:

@@ -106,6 +106,9 @@ class Fleeting:
         self._again.clear()
         self._deferred.clear()
 
+    def detach(self) -> None:
+        self._room = _no_room
+
     def _free(self) -> int:
         return (self._mem_queue_size or self._room()) - self.depth
 
@@ -117,6 +120,11 @@ class Fleeting:
 
     def _defer(self, again: Again, due: float) -> None:
         heappush(self._deferred, (due, next(self._tie), again))
+
+
+def _no_room() -> int:
+    """What a detached one has in the place of `room`."""
+    return 0
 
 
 def _again(message_id: bytes, delivery: Delivery) -> Again:

@@ -86,5 +86,8 @@ class Position(Protocol):
     def fall_due(self, now: float) -> float | None:
         """Make ready what was deferred until now; when to look next."""
 
+    def detach(self) -> None:
+        """The channel has ended: leave no reference to it."""
+
     def empty(self) -> None:
         """Forget everything up to what is released."""

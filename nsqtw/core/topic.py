@@ -189,7 +189,7 @@ class Topic:
         if not self.exiting:
             self.broker.log("info", "TOPIC({topic}): deleting channel {channel}", topic=self.name, channel=name)
         self.broker.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
-        channel.exit(disconnect=True)
+        channel.exit()
         channel.empty()
         self.broker.directory.gone(self.name, name)
         self._hungry.pop(channel, None)

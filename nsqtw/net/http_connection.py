@@ -82,6 +82,7 @@ class HttpConnection(HTTPChannel):
     """Whether the client sends no more. It may still read, or be gone."""
     address: Any = None
     """Where it comes from."""
+    _patience: Patience | None = None
     _is_over = False
     """Whether nothing more is read. It is not `persistent` then."""
     _has_bare_lines = False
@@ -152,6 +153,9 @@ class HttpConnection(HTTPChannel):
         limits.gate.leave(self.address)
         self._drop_unread()
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
+        # What refers to the connection, so that it is freed without the garbage collector.
+        self._patience = self._transferDecoder = self._done_and_unread = None
+        self.__dict__.pop("lineReceived", None)
 
     def readConnectionLost(self) -> None:
         self.peer_is_done = True
@@ -180,7 +184,8 @@ class HttpConnection(HTTPChannel):
 
     def look(self, now: float) -> bool:
         """Rounds API. There is always something that it may take too long for."""
-        self._patience.look(now)
+        if self._patience is not None:
+            self._patience.look(now)
         return True
 
     def abort(self) -> None:

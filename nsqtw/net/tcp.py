@@ -178,7 +178,7 @@ class BrokerConnection(Noted):
         if self._session is not None:
             broke = broke and not self._session.closing
             self._session.connection_lost(self._pump.now())
-            self._session = None
+            self._session = self._counted = None
             self._pump.wake()
             if broke:
                 text = "client({client}) - failed to read command - {error}"

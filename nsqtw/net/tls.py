@@ -42,6 +42,9 @@ _HEAD_BYTES = 5
 _ALERT, HANDSHAKE = 21, 22
 _LOWEST_UNKNOWN_VERSION = 0x10
 
+_TOLD_NOBODY = StartTls(lambda secured: None, lambda reason: b"")
+"""In the place of `start`, once the connection is lost."""
+
 
 @implementer(IHalfCloseableProtocol, IPushProducer, ITransport)
 class TlsTransport(Protocol):
@@ -107,6 +110,7 @@ class TlsTransport(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._is_over = True
         self._cancel_deadline()
+        self._start = _TOLD_NOBODY  # what it was may refer to this transport
         application, self._application = self._application, None
         application.connectionLost(self._failure or reason)
 

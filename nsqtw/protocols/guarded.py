@@ -298,7 +298,7 @@ class ClientBroker:
         self._current = self._authorizing = None
         self._welcome = None
         if self._rest is not None:
-            self._rest.due_at = 0.0  # the agenda passes over it
+            self._broker.agenda.cancel(self._rest)
             self._rest = None
         consumer, self._consumer = self._consumer, None
         if consumer is not None:

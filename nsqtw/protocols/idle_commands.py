@@ -41,6 +41,10 @@ class IdleCommands:
         self.is_exceeded = False
         """True once the session was ended for this."""
 
+    def close(self) -> None:
+        """The session has ended, and is not asked any more."""
+        self._effects = _no_effects
+
     def note(self, now: float) -> bool:
         """Count one command at `now`, in seconds. Return True when the session must rest. ClientError."""
         if not self._count:
@@ -57,3 +61,7 @@ class IdleCommands:
             raise ClientError("E_INVALID", "too many commands without effect")
         self._next_check = min(self._count + BATCH, 2 * self._limit)
         return True
+
+
+def _no_effects() -> int:
+    return 0

@@ -122,8 +122,17 @@ class Replies:
         self._is_paused = False
         self.unread_count = 0
 
+    def close(self) -> None:
+        """The session has ended: drop all replies, and tell nobody of later ones."""
+        self._changed = self._ended = _do_nothing
+        self.forget()
+
     def forget(self) -> None:
         """Nobody reads them any more."""
         self._places.clear()
         self._filled = 0
         self._out.clear()
+
+
+def _do_nothing() -> None:
+    """What closed replies call."""

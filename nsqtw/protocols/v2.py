@@ -192,17 +192,21 @@ class V2Session(Session):
     def connection_lost(self, now: float) -> None:
         self._ending = True
         self._is_behind = False
-        self._replies.forget()
-        self._codec.forget()
-        self.due_at = 0.0  # nothing it is still on the agenda for concerns it
+        self._replies.close()
+        self._codec.close()
+        self._idle.close()
+        self._upgrades.close()
+        self._broker.agenda.cancel(self)
         self._broker.clients.pop(id(self), None)
         if self._badge is not None:
             self._badge.take_off()
+            self._badge = None
         self._log("info", "PROTOCOL(V2): [{client}] exiting ioloop")
         if self._failure:
             self._log("error", "client({client}) - {error}", error=self._failure)
         if self._subscriber is not None:
             self._subscriber.channel.leave(self._subscriber.consumer)
+            self._subscriber = None
         self._log("info", "PROTOCOL(V2): [{client}] exiting messagePump")
 
     # -- time

@@ -128,6 +128,12 @@ class V2Codec:
         self._pieces_bytes = 0
         self._mpub.forget()
 
+    def close(self) -> None:
+        """The session has ended: nothing is read again. Leave no reference cycle."""
+        self.forget()
+        self._readers.clear()
+        self._check, self.expected_fins = _unchecked, _none_expected
+
     @property
     def is_inside(self) -> bool:
         """Whether a command has begun that is not complete."""
@@ -428,6 +434,10 @@ def fin_count(ids: bytes) -> int:
 
 def _none_expected(most: int, separator: bytes) -> bytes:
     return b""
+
+
+def _unchecked(verb: bytes, params: Sequence[bytes]) -> None:
+    """What a closed codec has in the place of its check."""
 
 
 def _all_plain(run: bytes, count: int) -> bool:

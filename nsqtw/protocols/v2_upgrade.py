@@ -52,6 +52,10 @@ class Upgrades:
         else:
             self._compress()
 
+    def close(self) -> None:
+        """The session has ended, and is told nothing any more."""
+        self._told, self._refuse = _do_nothing, _say_nothing
+
     def taken(self) -> None:
         """The connection was told everything up to the next upgrade. Compressing needs no answer."""
         if self._client.snappy or self._client.deflate:
@@ -88,6 +92,15 @@ class Upgrades:
     def _say(self, what: str) -> None:
         text = "PROTOCOL(V2): [{client}] upgrading connection to {upgrade}"
         self._log("info", text, client=self._client.remote_address, upgrade=what)
+
+
+def _do_nothing() -> None:
+    """In the place of `secured`."""
+
+
+def _say_nothing(error: ClientError) -> bytes:
+    """In the place of `refuse`."""
+    return b""
 
 
 # Only who asks for compression waits for it.

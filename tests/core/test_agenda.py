@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from nsqtw.core.agenda import Agenda, Due
 
 
@@ -65,6 +67,24 @@ def test_moments_that_were_moved_do_not_pile_up() -> None:
     assert len(caller.called) == 5000
     assert len(agenda._heap) < 200
     assert agenda.next_due == 1e6
+
+
+def test_cancelled_entries_do_not_pile_up_and_are_freed() -> None:
+    agenda = Agenda(unexpected)
+    last = Caller()
+    agenda.at(2e6, last)
+    freed: list[int] = []
+    for number in range(5000):
+        caller = Caller()
+        weakref.finalize(caller, freed.append, number)
+        agenda.at(1e6, caller)
+        agenda.cancel(caller)
+        agenda.at(1.0, caller)  # what is cancelled stays so
+        del caller
+        assert len(freed) == number + 1
+    assert len(agenda._heap) < 200
+    assert agenda.run(1.5e6) == 2e6
+    assert last.called == []
 
 
 def test_one_that_fails_does_not_keep_the_others_from_what_is_due() -> None:
