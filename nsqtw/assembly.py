@@ -20,7 +20,7 @@ from nsqtw.core.cut import NamedTopic
 from nsqtw.core.latency import Measure
 from nsqtw.core.recovery import load
 from nsqtw.errors import AuthError, BackendError, OptionError
-from nsqtw.interfaces import IAuthorizer, IBackend, IPositions, IProtocolFactory
+from nsqtw.interfaces import IAuthorizer, IBackend, IPositions, IProtocolFactory, IReleasingBackend
 from nsqtw.net.door import Door
 from nsqtw.net.limits import Limits
 from nsqtw.net.open_files import Descriptors
@@ -147,7 +147,8 @@ def assemble(
     load(broker, saved, stored, pump.now(), named)
     door = None if authorizer is None else Door(reactor, authorizer, pump.now)
     broker.door = door
-    limits = Limits(options, reactor, pump.now, Descriptors())
+    release = backend.release_descriptors if IReleasingBackend.providedBy(backend) else lambda: False
+    limits = Limits(options, reactor, pump.now, Descriptors(release))
     clients = BrokerFactory(reactor, broker, pump, protocols or find_protocols(options.protocol), limits)
     return Parts(storage, broker, writer, pump, clients, door, limits)
 

@@ -252,6 +252,16 @@ class IBackend(Interface):
         """Close all queues. Nothing is called afterwards."""
 
 
+class IReleasingBackend(Interface):
+    """What an IBackend may provide besides: it keeps files open that it can close and open again."""
+
+    def release_descriptors() -> bool:
+        """
+        Close some of the files that are kept open, because a connection or another file needs a descriptor. Return
+        whether there were any. From any thread.
+        """
+
+
 class IRemovableBackend(Interface):
     """
     What an IBackend may provide besides: its files can be removed when another backend has taken the messages over.

@@ -22,7 +22,7 @@ from nsqtw.data_path import lock_data_path
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.net.name_threads import look_up_apart
-from nsqtw.net.open_files import raise_limit
+from nsqtw.net.open_files import LOW_LIMIT, raise_limit
 from nsqtw.net.operator_log import log
 from nsqtw.net.steady import keep_steady
 from nsqtw.net.tcp import V2_MAGIC
@@ -123,7 +123,10 @@ class BrokerService(Service):
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
         keep_steady(self._reactor)
         look_up_apart(self._reactor)
-        raise_limit()
+        limit = raise_limit()
+        if limit < LOW_LIMIT:
+            text = "LIMIT: this process may have {limit} open files, and each connection takes one: raise 'ulimit -n'"
+            _log.warn(text, limit=limit)
         with ExitStack() as undo:
             try:
                 tcp, http, https = self._prepare(undo)

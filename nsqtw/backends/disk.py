@@ -49,6 +49,7 @@ from nsqtw.interfaces import (
     IDamagedBackend,
     IDamagedQueue,
     IFreeingQueue,
+    IReleasingBackend,
     Report,
 )
 from nsqtw.names import directory_name, name_of_directory
@@ -169,6 +170,10 @@ class DiskBackend:
                 queue.writer.publish()
         self._not_taken = size if failed else 0
         return failed
+
+    def release_descriptors(self) -> bool:
+        """IReleasingBackend API"""
+        return self.open_files.release()
 
     def close(self) -> None:
         """IBackend API"""
@@ -346,5 +351,5 @@ class DiskQueue:
 
 
 # Not by decorators: with one, mypyc does not make a native class.
-classImplements(DiskBackend, IBackend, IDamagedBackend)
+classImplements(DiskBackend, IBackend, IDamagedBackend, IReleasingBackend)
 classImplements(DiskQueue, IBackendQueue, ICountedQueue, IDamagedQueue, IFreeingQueue)

@@ -27,7 +27,9 @@ AHEAD_FROM: Final = 4 * 1024 * 1024
 """A file that is larger gets space ahead (`disk_writer`)."""
 
 KEPT_OPEN = 256
-"""Files that may be open whoever else needs descriptors."""
+"""Files that may be open whoever else needs descriptors, if the limit is not low."""
+_KEPT_SHARE = 8
+"""Of a low limit it is this part."""
 _SHARE = 1, 2
 """
 Of all descriptors: while new ones have numbers below this part of the limit nothing is closed. Of any limit connections
@@ -154,8 +156,11 @@ class OpenFiles:
         self._order: list[LogFile] = []
         """The same files; `_places` tells where in here. The last one takes the place of one that goes."""
         self._places: dict[LogFile, int] = {}
-        self.plenty_below = _descriptor_limit() * _SHARE[0] // _SHARE[1]
+        limit = _descriptor_limit()
+        self.kept_open = min(KEPT_OPEN, max(1, limit // _KEPT_SHARE))
+        self.plenty_below = limit * _SHARE[0] // _SHARE[1]
         """While new descriptors have lower numbers there are enough for everybody."""
+        files.release_descriptors = self.release
 
     def find(self, file: LogFile) -> Descriptor | None:
         """The descriptor of a file that is open. Needs no lock: it is one step."""
@@ -188,8 +193,17 @@ class OpenFiles:
 
     def _take_some(self) -> list[Descriptor]:
         """Some of those that need not be kept open; whoever lets go of them closes them."""
-        count = min(_CLOSED_AT_ONCE, len(self._open) + 1 - KEPT_OPEN)
+        count = min(_CLOSED_AT_ONCE, len(self._open) + 1 - self.kept_open)
         return [self._take(choice(self._order)) for _ in range(count)]
+
+    def release(self) -> bool:
+        """Close some files because descriptors have run out. Returns whether there were any. From any thread."""
+        with self._lock:
+            closed = [self._take(choice(self._order)) for _ in range(min(_CLOSED_AT_ONCE, len(self._order)))]
+        # After the lock, for it may take a while.
+        is_any = bool(closed)
+        closed.clear()
+        return is_any
 
     def _take(self, file: LogFile) -> Descriptor:
         place, last = self._places.pop(file), self._order.pop()

@@ -107,10 +107,12 @@ def mend_file(log: Log, file: LogFile, stop: int, below: int) -> tuple[LogFile, 
 def mend_closed(log: Log, forget: Callable[[LogFile], None]) -> None:
     """
     Rewrite those damaged files that do not grow any more, in the writer thread; `forget` is told of the old ones. The
-    last one has to wait. A file that cannot be rewritten stays as it is: reads pass over its damage.
+    last one has to wait until it is closed. A file that cannot be rewritten stays as it is: reads pass over its damage.
     """
     snapshot = log.snapshot()
-    for number, file in enumerate(snapshot.log_files[:-1]):
+    for number, file in enumerate(snapshot.log_files):
+        if file is snapshot.log_files[-1] and not file.closed:
+            break
         if file.is_to_be_mended and not file.gone:
             _mend_if_possible(log, file, snapshot.size_of(number), snapshot.below(number))
             if file.gone:

@@ -135,9 +135,11 @@ class LogTrim:
         closed = [(file, after.first) for file, after in pairwise(log_files) if after.first <= below]
         if last is not None and log_files and log_files[-1] is last:
             closed.append((last, self._log.end))
-            self._spares.forget(self._log)
-            self._log.remove_spare()
-        if not closed or not self._pace.is_due(len(closed)):
+            self._remove_spare()
+        if not closed:
+            return
+        if not self._pace.is_due(len(closed)):
+            self.last.must_look_again = self.last.must_look_again or last is not None
             return
         try:
             wanted_of_each = list(zip(closed, _wanted_of_each(closed, keep), strict=True))
@@ -148,8 +150,15 @@ class LogTrim:
             for (file, end), wanted in wanted_of_each:
                 if wanted and not self._keep_only(file, end, wanted):
                     self._free([file])
+            if last is not None:  # the log is idle, and one of the freed files may be its spare now
+                self._remove_spare()
         except OSError as error:
+            self.last.must_look_again = self.last.must_look_again or last is not None
             raise backend_error(error, f"trim of topic {self._log.topic}") from error
+
+    def _remove_spare(self) -> None:
+        self._spares.forget(self._log)
+        self._log.remove_spare()
 
     def _free(self, unwanted: Sequence[LogFile]) -> None:
         self._log.drop(unwanted)

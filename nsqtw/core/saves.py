@@ -44,10 +44,10 @@ class Saves:
         """What goes with the last part of the cut that is being saved. Who comes meanwhile waits for the next cut."""
         self._left = 0
         """Of `_touched`, how many the cut that is being saved still lacks: the oldest."""
-        self._frees_whole_logs = False
+        self._frees_whole_logs: set[str] = set()
         """
-        The trim after the next save may remove all that a log has. That save is synced: if a power loss undid it, a
-        start would take the finished messages for lost ones.
+        Topics of which the trim after their next save may remove the whole log. That save is synced: if a power loss
+        undid it, a start would take the finished messages for lost ones.
         """
 
     # -- what is to be saved
@@ -59,6 +59,7 @@ class Saves:
     def deleted(self, topic: Topic, waiter: Waiter | None) -> None:
         """A topic is gone; the waiter is called when what is stored of it is, too."""
         self._touched.pop(topic, None)
+        self._frees_whole_logs.discard(topic.name)
         self._left = min(self._left, len(self._touched))
         if topic.log.is_in_memory:
             topic.log.queue.delete()
@@ -141,7 +142,7 @@ class Saves:
         for name, queue, _ in save.trims:
             if name in broker.topics and _may_free_later(queue):
                 broker.topics[name].touch()
-                self._frees_whole_logs = True
+                self._frees_whole_logs.add(name)
         broker.answer(save.waiters, error)
 
     # -- inside
@@ -158,10 +159,9 @@ class Saves:
         save.cut.deleted_channels = self._deleted_channels
         save.cut.wall_shift_ms = self._wall_shift()
         self._deleted_topics, self._deleted_queues, self._deleted_channels = [], [], []
-        save.cut.durable = self._frees_whole_logs or (
-            is_waited_for and any(topic.durability == "fsync" for topic in touched)
-        )
-        self._frees_whole_logs = False
+        frees = self._frees_whole_logs.intersection(topic.name for topic in touched) if self._frees_whole_logs else ()
+        self._frees_whole_logs.difference_update(frees)
+        save.cut.durable = bool(frees) or (is_waited_for and any(topic.durability == "fsync" for topic in touched))
         try:
             for topic in touched:
                 _collect_topic(topic, save, now)

@@ -50,10 +50,13 @@ class Gate:
         self.reading_count = 0
         """Refused connections that are still there."""
 
-    def enter(self, address: Any) -> bool:
-        """Whether a new connection from `address` may stay; then `leave` when it is gone."""
+    def enter(self, address: Any, reserve: int = 0) -> bool:
+        """
+        Whether a new connection from `address` may stay; then `leave` when it is gone. It may have one of `reserve`
+        descriptors that others may not have.
+        """
         source = _source(address)
-        limit = self._reached(source)
+        limit = self._reached(source, reserve)
         if limit:
             self._turned_away.note(limit, address_text(address))
             return False
@@ -76,7 +79,7 @@ class Gate:
         is_short = self._descriptors is not None and self._descriptors.are_short()
         return None if is_short or self.reading_count >= MOST_READING else Refusal(self, reactor, answer)
 
-    def _reached(self, source: str) -> str:
+    def _reached(self, source: str, reserve: int) -> str:
         """The option whose limit keeps another connection from `source` out; empty for none."""
         options = self._options
         if options.max_connections and self.count >= options.max_connections:
@@ -84,7 +87,7 @@ class Gate:
         of_one = options.max_connections_per_address
         if of_one and source and self.by_address.get(source, 0) >= of_one:
             return "max-connections-per-address"
-        if self._descriptors is not None and self._descriptors.are_short():
+        if self._descriptors is not None and self._descriptors.are_short(reserve):
             return "max-connections"
         return ""
 

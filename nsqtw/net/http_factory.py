@@ -13,6 +13,7 @@ from nsqtw.net.http_heads import KnownHeads
 from nsqtw.net.http_routing import Decided, OneAnswer, Routes
 from nsqtw.net.limits import Limits
 from nsqtw.net.line_budget import LineBudget
+from nsqtw.net.open_files import HTTP_RESERVE
 from nsqtw.net.turns import Turns
 from nsqtw.rights import Applicant
 
@@ -52,7 +53,7 @@ class HttpFactory(HTTPFactory):
         keep_chunks_on_the_heap()
 
     def buildProtocol(self, addr: Any) -> Any:
-        if not self.limits.gate.enter(addr):
+        if not self.limits.gate.enter(addr, HTTP_RESERVE):
             answer = TOO_MANY_CONNECTIONS.encode(b"HTTP/1.1", kept=False)
             return self.limits.gate.refusal(self.pump.reactor, answer)
         connection: Any = super().buildProtocol(addr)

@@ -20,7 +20,7 @@ _PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 def memory() -> dict[str, int]:
     """The nine numbers, in nsqd's order (nsqd specification 3.11)."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT
-    resident = min(_resident_bytes() or peak, peak)
+    resident = min(resident_bytes() or peak, peak)
     return {
         "heap_objects": sys.getallocatedblocks(),
         "heap_idle_bytes": peak - resident,
@@ -34,8 +34,8 @@ def memory() -> dict[str, int]:
     }
 
 
-def _resident_bytes() -> int | None:
-    """What is resident now; None where the system does not tell it this way."""
+def resident_bytes() -> int | None:
+    """Return the bytes that are resident now; None where the system has no /proc."""
     try:
         with open(_STATM, encoding="ascii") as statm:
             pages = int(statm.read().split()[_RESIDENT_FIELD])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import threading
 from itertools import count
@@ -211,7 +213,7 @@ class NumberedFiles(Files):
         self.in_use.remove(fd)
 
 
-@pytest.mark.parametrize("limit", [768, 1024, 4096])
+@pytest.mark.parametrize("limit", [64, 128, 256, 768, 1024, 4096])
 def test_files_leave_descriptors_for_connections_however_many_there_are(
     limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +226,35 @@ def test_files_leave_descriptors_for_connections_however_many_there_are(
     for number in range(4 * limit):
         open_files.open(LogFile(str(number), number, 0, 0))
     assert open_files.plenty_below <= files.highest < descriptors.for_connections
+
+
+def test_when_descriptors_have_run_out_files_are_closed_and_the_call_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are 20, as if others had taken the rest."""
+    real = os.open
+    files = CountingFiles()
+
+    def limited(path: str, flags: int, mode: int = 0o777) -> int:
+        if len(files.open_now) >= 20:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, flags, mode)
+
+    backend = DiskBackend(str(tmp_path), 1000, ignore, files)
+    queues = [backend.queue(f"t{number}") for number in range(60)]
+    monkeypatch.setattr(os, "open", limited)
+    for first in range(2):
+        assert backend.commit([(queue, [make_segment(first)]) for queue in queues], True) == {}
+    for queue in queues:
+        assert list(messages(read_all(queue))) == [0, 1]
+    assert len(files.open_now) <= 20
+    backend.close()
+    assert files.open_now == set()
+    monkeypatch.setattr(os, "open", real)
+    files.open_now.update(range(1000, 1020))
+    monkeypatch.setattr(os, "open", limited)
+    with pytest.raises(OSError, match="Too many open files"):
+        files.open(str(tmp_path / "one"), create=True)
 
 
 def test_of_a_few_more_files_than_descriptors_that_are_used_in_turn_most_are_open() -> None:

@@ -425,3 +425,26 @@ def test_an_idle_log_keeps_no_spare_file(tmp_path: Path) -> None:
     path.queue.trim(1000, [])
     path.queue.trim(1000, [])
     assert path.names() == []
+
+
+def test_a_file_that_is_freed_with_the_last_one_does_not_become_a_spare(tmp_path: Path) -> None:
+    """No trim would remove the spare file of an idle log without files."""
+    path = DataPath(tmp_path, 10 * LARGE_SEGMENT)
+    path.commit_each(*[make_segment(first, 1, size=LARGE_SEGMENT) for first in range(18)])
+    assert len(path.logs()) == 2
+    wanted = list(range(5))
+    path.queue.trim(18, wanted)
+    path.queue.trim(18, [])
+    assert path.names() == []
+
+
+def test_a_closed_last_file_is_looked_at_until_it_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trim that is passed over is repeated although the topic is idle."""
+    path = grown(tmp_path)
+    path.queue.trim(10, [])
+    with monkeypatch.context() as patch:
+        patch.setattr(path.queue._trim._pace, "is_due", lambda count: False)
+        path.queue.trim(10, [])
+        assert path.queue.may_free_later
+    path.queue.trim(10, [])
+    assert path.names() == [] and not path.queue.may_free_later

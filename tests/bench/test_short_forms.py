@@ -79,3 +79,9 @@ def test_an_nsqlookupd_is_measured_by_itself_and_beside_another() -> None:
 )
 def test_memory_and_disk_stay_bounded(case: tuple[str, ...]) -> None:
     assert "ok " in run("tests.bench.endurance", "--case", *case)
+
+
+def test_memory_after_closed_connections_is_measured() -> None:
+    table = run("tests.bench.connections", "--quick")
+    for kind in ("sub", "pub", "tls", "snappy", "deflate", "http", "https"):
+        assert f"memory after {kind}:" in table

@@ -11,17 +11,16 @@ import pytest
 from twisted.internet.task import Clock
 
 from nsqtw.net import garbage
-from nsqtw.net.garbage import MOST_DEAD, ROUND_SECONDS, Garbage, undisturbed
+from nsqtw.net.garbage import HELD_BYTES, MOST_DEAD, ROUND_SECONDS, Garbage, undisturbed
 
 
 @pytest.fixture
 def clock() -> Iterator[Clock]:
     """A reactor; afterwards the collector of the tests' process is what it was."""
-    thresholds = gc.get_threshold()
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield Clock()
     gc.set_threshold(*thresholds)
-    if garbage._freeze_survivors in gc.callbacks:
-        gc.callbacks.remove(garbage._freeze_survivors)
+    gc.callbacks[:] = callbacks
     gc.unfreeze()
 
 
@@ -87,6 +86,7 @@ def test_a_broker_that_is_never_idle_bounds_what_is_frozen_and_of_no_use(
 
     monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
     monkeypatch.setattr(garbage, "look_at_all", look_at_all)
+    monkeypatch.setattr(garbage, "resident_bytes", lambda: None)
     Garbage(clock).start()
     used = 1000
     for count in (1000, MOST_DEAD, MOST_DEAD + 1):
@@ -99,11 +99,26 @@ def test_a_broker_that_is_never_idle_bounds_what_is_frozen_and_of_no_use(
     assert looks == [MOST_DEAD + 1, 2001 + MOST_DEAD]
 
 
+def test_what_dead_cycles_hold_has_a_bound_in_bytes(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is looked at in the turn after the collection that finds the process too large, not after minutes."""
+    monkeypatch.setattr(time, "process_time", clock.seconds)
+    sizes, looks = [HELD_BYTES], list[int]()
+    monkeypatch.setattr(garbage, "resident_bytes", lambda: sizes[-1])
+    monkeypatch.setattr(garbage, "look_at_all", lambda: looks.append(sizes[-1]))
+    Garbage(clock).start()
+    for size in (HELD_BYTES, 2 * HELD_BYTES, 2 * HELD_BYTES + 1, 3 * HELD_BYTES, 4 * HELD_BYTES, 8 * HELD_BYTES):
+        sizes.append(size)
+        gc.collect()
+        clock.advance(0)
+    assert looks == [2 * HELD_BYTES + 1, 4 * HELD_BYTES, 8 * HELD_BYTES]
+
+
 def test_a_busy_broker_that_only_grows_looks_at_all_more_and_more_seldom(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "process_time", clock.seconds)
     looks: list[float] = []
+    monkeypatch.setattr(garbage, "resident_bytes", lambda: None)
     monkeypatch.setattr(gc, "get_freeze_count", lambda: int(clock.seconds() / ROUND_SECONDS * MOST_DEAD / 2))
     monkeypatch.setattr(garbage, "look_at_all", lambda: looks.append(clock.seconds() / ROUND_SECONDS))
     Garbage(clock).start()
@@ -114,15 +129,16 @@ def test_a_busy_broker_that_only_grows_looks_at_all_more_and_more_seldom(
 
 def test_a_circle_that_was_frozen_is_found_by_a_busy_broker(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "process_time", clock.seconds)
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    size = 1
+    monkeypatch.setattr(garbage, "resident_bytes", lambda: size)
     Garbage(clock).start()
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: MOST_DEAD + 1)
     circle = Node()
     seen = weakref.ref(circle)
     gc.collect()
     del circle
     gc.collect()
     assert seen() is not None
+    size += HELD_BYTES + 1
     clock.advance(ROUND_SECONDS)
     assert seen() is None
 

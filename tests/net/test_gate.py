@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
 from nsqtw.net.gate import Gate, Refusal
-from nsqtw.net.open_files import Descriptors, raise_limit
+from nsqtw.net.open_files import HTTP_RESERVE, Descriptors, raise_limit
 from nsqtw.net.tcp import BrokerConnection
 from nsqtw.net.turned_away import LINE_SECONDS, TurnedAway
 from nsqtw.options import Options
@@ -111,6 +111,35 @@ def test_who_comes_when_descriptors_are_short_is_not_let_in(monkeypatch: pytest.
         monkeypatch.setattr(descriptors, "for_connections", 0)
         assert not door.enter(address("1.2.3.4"))
         assert door.refusal(Clock(), b"no") is None
+    finally:
+        descriptors.close()
+
+
+def test_files_are_closed_before_a_connection_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [os.dup(0) for _ in range(3)]
+    descriptors = Descriptors(lambda: bool(files) and os.close(files.pop()) is None)
+    try:
+        monkeypatch.setattr(descriptors, "for_connections", files[-1] + 1)
+        assert not descriptors.are_short()
+        assert len(files) == 2
+        monkeypatch.setattr(descriptors, "for_connections", 0)
+        assert descriptors.are_short()
+        assert files == []
+    finally:
+        descriptors.close()
+
+
+def test_http_has_a_reserve_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptors = Descriptors()
+    try:
+        gate = Gate(Options(node_id=1), TurnedAway(Clock()), descriptors)
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        monkeypatch.setattr(descriptors, "for_connections", lowest_free)
+        assert not gate.enter(address("1.2.3.4"))
+        assert gate.enter(address("1.2.3.4"), HTTP_RESERVE)
+        monkeypatch.setattr(descriptors, "for_connections", lowest_free - HTTP_RESERVE)
+        assert not gate.enter(address("1.2.3.4"), HTTP_RESERVE)
     finally:
         descriptors.close()
 

@@ -185,6 +185,32 @@ def test_when_files_run_short_what_is_stored_goes_on(tmp_path: Path) -> None:
         nsqd.stop()
 
 
+@pytest.mark.parametrize("backend", ["disk", "sqlite"])
+@pytest.mark.parametrize("limit", [64, 128])
+def test_a_low_limit_of_files_is_enough_for_many_topics(limit: int, backend: str, tmp_path: Path) -> None:
+    topics = 200
+    with broker(tmp_path, f"--backend={backend}") as nsqd:
+        nsqd.stop()
+        nsqd.limit_open_files(limit)
+        nsqd.start()
+        assert f"LIMIT: this process may have {limit} open files" in nsqd.said()
+        for number in range(topics):
+            nsqd.publish(f"t{number}", [b"%d" % number])
+            assert nsqd.http("GET", "/ping").status == 200
+        with ExitStack() as stack:
+            for _ in range(limit):  # more than it can serve
+                with suppress(ConnectionError):
+                    connect(stack, nsqd.tcp_port, b"  V2")
+            assert nsqd.http("GET", "/ping").status == 200
+        wait_until(lambda: nsqd.open_sockets() < limit // 3, "the connections are closed")
+        nsqd.restart()
+        for number in range(0, topics, 20):
+            nsqd.create(f"t{number}", "c")
+            assert [message.body for message in nsqd.drain(f"t{number}", "c", 1)] == [b"%d" % number]
+        nsqd.stop()
+        assert "EMFILE" not in nsqd.said() and "too many open files" not in nsqd.said()
+
+
 def test_who_never_reads_is_cut_off(tmp_path: Path) -> None:
     with broker(tmp_path, "--write-timeout=1s") as nsqd, ExitStack() as stack:
         for number in range(40):

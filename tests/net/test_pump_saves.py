@@ -45,6 +45,34 @@ def test_an_idle_topic_is_saved_again_while_its_queue_has_more_to_free(house: Ho
     assert house.writer.saves == []
 
 
+def test_the_save_before_a_log_is_freed_is_synced_whatever_part_comes_first(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @implementer(IFreeingQueue)
+    class Freeing(type(house.world.topic("a").log.queue)):  # type: ignore[misc]
+        may_free = True
+        may_free_later = True
+
+    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
+    queue = house.world.topic("a").log.queue
+    queue.__class__ = Freeing
+    house.world.topic("a").touch()
+    house.world.topic("b").touch()
+    saves = []
+    for _ in range(12):
+        house.pump.wake()
+        house.reactor.advance(PART_SECONDS)
+        while house.writer.saves:
+            save = house.writer.finish()
+            saves.append(([name for name, _, _ in save.trims], save.cut.durable))
+        if len(saves) > 3:
+            queue.may_free_later = False
+    house.reactor.advance(SAVE_SECONDS)
+    first = next(number for number, (names, _) in enumerate(saves) if names == ["a"])
+    assert all(durable == (names == ["a"]) for names, durable in saves[first + 1 :] if names)
+    assert ["b"] in [names for names, _ in saves[first + 1 :]]
+
+
 def test_changes_are_saved_about_once_a_second_and_one_save_at_a_time(house: House) -> None:
     house.world.reader()
     house.pump.wake()
