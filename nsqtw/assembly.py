@@ -13,10 +13,11 @@ import attrs
 from twisted.logger import Logger
 
 from nsqtw import metadata, takeover
-from nsqtw.backends.manifest import check_backend
+from nsqtw.backends.files import Files, remove_temporaries
+from nsqtw.backends.manifest import MANIFEST_FILE, check_backend
 from nsqtw.backends.positions import Positions
 from nsqtw.core.broker import Broker
-from nsqtw.core.cut import NamedTopic
+from nsqtw.core.cut import NamedTopic, Saved
 from nsqtw.core.latency import Measure
 from nsqtw.core.recovery import load
 from nsqtw.errors import AuthError, BackendError, OptionError
@@ -93,6 +94,8 @@ def open_storage(options: Options, directory: str) -> Storage:
     """Open what is stored under a data path, which is locked. BackendError, PluginError."""
     factory, argument = find_backend(options.backend)
     memory_factory, _ = find_backend("dummy")
+    for name in (metadata.METADATA_FILE, MANIFEST_FILE):
+        remove_temporaries(Files(), os.path.join(directory, name))
     warning = check_backend(directory, backend_description(options.backend))
     if warning:
         log("warn", "NSQ: {warning}", warning=warning)
@@ -145,12 +148,26 @@ def assemble(
 
         take_over(storage.directory, named, broker, positions, saved, stored)
     load(broker, saved, stored, pump.now(), named)
+    if not saved.clean_stop and (saved.topics or stored):
+        log("info", "NSQ: {recovered}", recovered=_recovered(broker, saved))
     door = None if authorizer is None else Door(reactor, authorizer, pump.now)
     broker.door = door
     release = backend.release_descriptors if IReleasingBackend.providedBy(backend) else lambda: False
     limits = Limits(options, reactor, pump.now, Descriptors(release))
     clients = BrokerFactory(reactor, broker, pump, protocols or find_protocols(options.protocol), limits)
     return Parts(storage, broker, writer, pump, clients, door, limits)
+
+
+def _recovered(broker: Broker, saved: Saved) -> str:
+    """What a start after an unclean stop found, in a line."""
+    known = {topic.name: topic.put_total for topic in saved.topics}
+    more = sum(max(0, topic.message_count - known.get(name, 0)) for name, topic in broker.topics.items())
+    depth = sum(channel.depth for topic in broker.topics.values() for channel in topic.channels.values())
+    return (
+        f"recovered from an unclean stop: {len(broker.topics)} topics, depth of all channels {depth};"
+        f" {more} messages were stored after {POSITIONS_FILE} was saved last; messages that were finished or in flight"
+        " in that second may come again"
+    )
 
 
 def _how_gone(path: str) -> str:

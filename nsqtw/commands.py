@@ -40,7 +40,8 @@ COMMANDS = (
         "fsck",
         "check a data path, and mend it",
         "Reads everything in a data path and says what is wrong: a line for each finding, then a summary."
-        " Exit code 0: nothing is wrong (any more); 1: something is, or a broker uses the data path; 2: wrong words.",
+        " Exit code 0: nothing is wrong; 1: something is, or a broker uses the data path; 2: wrong words, or no data"
+        " path; 3: something was wrong, and all of it is repaired.",
         "nsqtw.fsck.command.run",
         {
             "directory": {"metavar": "DATA_PATH", "help": "what the broker has as --data-path"},

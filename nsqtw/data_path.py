@@ -17,7 +17,8 @@ def lock_data_path(directory: str, program: str = "nsqd") -> int:
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as failure:
-        raise OptionError(f"failed to lock data-path: open {directory}: {_reason(failure)}") from failure
+        text = f"failed to lock data-path: open {directory}: {_reason(failure)}"
+        raise OptionError(text + _remedy(directory, failure)) from failure
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as failure:
@@ -26,7 +27,24 @@ def lock_data_path(directory: str, program: str = "nsqd") -> int:
             f"failed to lock data-path: cannot flock directory {directory} - {_reason(failure)}"
             f" (possibly in use by another instance of {program})"
         ) from failure
+    if not os.access(directory, os.W_OK | os.X_OK, effective_ids=True):
+        os.close(descriptor)
+        raise OptionError(f"failed to lock data-path: {directory}: permission denied{_who()}")
     return descriptor
+
+
+def _remedy(directory: str, failure: OSError) -> str:
+    """What the user can do, as the end of the line."""
+    if isinstance(failure, FileNotFoundError):
+        has_parent = os.path.isdir(os.path.dirname(os.path.abspath(directory)))
+        return f"; make it with 'mkdir {'' if has_parent else '-p '}-m 700 {directory}'"
+    if isinstance(failure, NotADirectoryError):
+        return "; --data-path names a directory"
+    return _who() if isinstance(failure, PermissionError) else ""
+
+
+def _who() -> str:
+    return f"; the user with the id {os.geteuid()} has to be able to read it and write to it"
 
 
 def _reason(failure: OSError) -> str:

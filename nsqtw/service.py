@@ -19,7 +19,7 @@ from twisted.logger import Logger
 
 from nsqtw.assembly import Parts, assemble, open_authorizer, open_storage, write_names
 from nsqtw.data_path import lock_data_path
-from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.errors import MetadataError, NsqtwError, OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.net.name_threads import look_up_apart
 from nsqtw.net.open_files import LOW_LIMIT, raise_limit
@@ -141,6 +141,9 @@ class BrokerService(Service):
             fill_in(self._options, tcp.port, http.port if http else 0)
             try:
                 self._parts = assemble(self._reactor, self._options, storage, authorizer, protocols)
+            except MetadataError as mistake:
+                remedy = f"restore it, or let 'nsqtw fsck --repair {self._directory}' set it aside"
+                raise NsqtwError(f"failed to load metadata - {mistake}; {remedy}") from mistake
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to load metadata - {mistake}") from mistake
             try:

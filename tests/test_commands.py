@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.backends.disk_format import HEADER_BYTES
+from nsqtw.backends.manifest import check_backend
 from nsqtw.commands import run_nsqtw
 from nsqtw.core import broker
 from nsqtw.testing.contracts import make_segment
@@ -53,16 +54,27 @@ def test_the_version_says_whether_the_hot_modules_are_compiled(capsys: pytest.Ca
 
 
 def test_a_data_path_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_nsqtw(["fsck", str(tmp_path / "nowhere")]) == 1
+    assert run_nsqtw(["fsck", str(tmp_path / "nowhere")]) == 2
     said = capsys.readouterr()
-    assert said.err == f"nsqtw fsck: failed to lock data-path: open {tmp_path}/nowhere: no such file or directory\n"
+    assert said.err == f"nsqtw fsck: {tmp_path}/nowhere is no nsqtw data path: it is no directory\n"
 
 
-def test_an_empty_data_path_is_clean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_of_somebody_else_is_no_data_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ((), ("photos",), ("messages.txt", "positions.db.txt")):
+        for one in name:
+            (tmp_path / one).touch()
+        for words in ([], ["--repair"]):
+            assert run_nsqtw(["fsck", str(tmp_path), *words]) == 2
+            said = capsys.readouterr()
+            assert said.err == f"nsqtw fsck: {tmp_path} is no nsqtw data path: no broker has stored anything there\n"
+            assert said.out == ""
+
+
+def test_a_data_path_without_messages_is_clean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_backend(str(tmp_path), "disk")
     for words in ([], ["--repair"]):
         assert run_nsqtw(["fsck", str(tmp_path), *words]) == 0
         assert capsys.readouterr().out == "0 topics, 0 log files, 0 good records, 0 messages, 0 bytes; 0 findings\n"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_from_a_finding_to_a_clean_data_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,3 +92,12 @@ def test_from_a_finding_to_a_clean_data_path(tmp_path: Path, capsys: pytest.Capt
     assert lines[2:4] == [f"set aside: {tmp_path}/damaged.d/1", "left:"]
     assert lines[4].startswith("no positions: ")
     assert lines[-1].endswith(" bytes; 2 findings, 1 left")
+
+
+def test_a_repair_of_everything_has_an_exit_code_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_backend(str(tmp_path), "disk")
+    (tmp_path / "nsqd.dat.1.tmp").touch()
+    assert run_nsqtw(["fsck", str(tmp_path)]) == 1
+    assert run_nsqtw(["fsck", str(tmp_path), "--repair"]) == 3
+    assert run_nsqtw(["fsck", str(tmp_path), "--repair"]) == 0
+    assert capsys.readouterr().out.endswith("; 0 findings\n")

@@ -215,6 +215,7 @@ def test_an_nsqd_dat_that_cannot_be_understood_is_one_line(tmp_path: Path) -> No
     done = run("--log-level=fatal", "--tcp-address=127.0.0.1:0", "--http-address=", cwd=tmp_path)
     assert done.returncode == 1
     text = f"failed to load metadata - failed to parse metadata in {tmp_path}/nsqd.dat - unexpected end of JSON input"
+    text += f"; restore it, or let 'nsqtw fsck --repair {tmp_path}' set it aside"
     assert re.fullmatch(rf"\[nsqd\] {TIME} FATAL: {re.escape(text)}\n", done.stderr)
 
 
@@ -544,8 +545,68 @@ def test_the_lock_goes_with_its_descriptor(tmp_path: Path) -> None:
 def test_a_data_path_is_a_directory(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(OptionError, match=f"^failed to lock data-path: open {file}: not a directory$"):
+    with pytest.raises(OptionError) as refused:
         lock_data_path(str(file))
+    text = f"failed to lock data-path: open {file}: not a directory; --data-path names a directory"
+    assert str(refused.value) == text
+
+
+@pytest.mark.parametrize(("path", "remedy"), [("one", "mkdir -m 700"), ("one/two", "mkdir -p -m 700")])
+def test_a_data_path_that_is_missing_says_how_to_make_it(tmp_path: Path, path: str, remedy: str) -> None:
+    directory = str(tmp_path / path)
+    with pytest.raises(OptionError) as refused:
+        lock_data_path(directory)
+    text = f"failed to lock data-path: open {directory}: no such file or directory; make it with '{remedy} {directory}'"
+    assert str(refused.value) == text
+
+
+@pytest.mark.parametrize("mode", [0o500, 0o000])
+def test_a_data_path_of_another_user_is_one_line(mode: int) -> None:
+    """Root may read and write everything, so the check is made as another user."""
+    user = os.geteuid() or 65534
+    script = "import os, sys\nfrom nsqtw.data_path import lock_data_path\n"
+    script += f"if os.geteuid() == 0: os.seteuid({user})\nlock_data_path(sys.argv[1])"
+    with tempfile.TemporaryDirectory() as parent:
+        os.chmod(parent, 0o755)
+        directory = Path(parent, "data")
+        directory.mkdir()
+        directory.chmod(mode)
+        done = run(str(directory), cwd=Path.cwd(), script=script)
+        directory.chmod(0o700)
+    assert re.fullmatch(
+        rf"nsqtw.errors.OptionError: failed to lock data-path: (open )?{directory}: permission denied;"
+        rf" the user with the id {user} has to be able to read it and write to it",
+        done.stderr.splitlines()[-1],
+    )
+
+
+def test_what_a_start_recovered_is_one_line(start: Start) -> None:
+    broker = start()
+    broker.wait_for("HTTP: listening on")
+    broker.post("/topic/create?topic=t")
+    broker.post("/channel/create?topic=t&channel=c")
+    for _ in range(3):
+        broker.post("/pub?topic=t", b"x")
+    broker.kill()
+    again = start()
+    again.wait_for("HTTP: listening on")
+    (line,) = [line for line in again.lines if "unclean stop" in line]
+    assert "NSQ: recovered from an unclean stop: 1 topics, depth of all channels 3; " in line
+    again.tell(signal.SIGTERM)
+    assert again.end() == 0
+    third = start()
+    third.wait_for("HTTP: listening on")
+    assert not [line for line in broker.lines + third.lines if "unclean stop" in line]
+
+
+def test_files_of_interrupted_writes_are_removed(start: Start, tmp_path: Path) -> None:
+    left = [tmp_path / name for name in ("nsqd.dat.12.tmp", "manifest.json.3.tmp", "probe.tmp")]
+    for path in left:
+        path.touch()
+    (tmp_path / "mine.tmp").touch()
+    start().wait_for("HTTP: listening on")
+    assert [path for path in left if path.exists()] == []
+    assert (tmp_path / "mine.tmp").exists()
 
 
 def test_what_has_no_effect_yet_is_said() -> None:

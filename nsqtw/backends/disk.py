@@ -99,6 +99,8 @@ class DiskBackend:
             self._aside = Aside(directory, self.files)
             self.damage.files = kept_in(directory, self.files)
             self._finish_deletions()
+            with suppress(OSError):  # a broker was killed while it probed a full disk
+                self.files.unlink(os.path.join(directory, PROBE_FILE))
         except OSError as error:
             raise backend_error(error, "open of the data path") from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from secrets import randbits
@@ -23,6 +24,7 @@ _RANDOM_BITS = 63
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 _MOST_BUFFERS: Final = 1024  # what one system call takes (IOV_MAX)
+_TEMPORARY = re.compile(r"\.[0-9]+\.tmp")
 _sync = getattr(os, "fdatasync", os.fsync)
 
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
@@ -187,6 +189,15 @@ def replace_file(files: Files, path: str, data: bytes, mode: int = FILE_MODE) ->
         with suppress(OSError):
             files.unlink(temporary)
         raise
+
+
+def remove_temporaries(files: Files, path: str) -> None:
+    """Remove what processes left that were killed while they replaced the file at `path`. What fails is left."""
+    directory, name = os.path.split(path)
+    for entry in files.names(directory):
+        if entry.startswith(f"{name}.") and _TEMPORARY.fullmatch(entry, len(name)):
+            with suppress(OSError):
+                files.unlink(os.path.join(directory, entry))
 
 
 def backend_error(error: OSError, doing: str) -> BackendError:

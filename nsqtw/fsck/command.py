@@ -8,20 +8,28 @@ from collections.abc import Sequence
 
 from nsqtw.data_path import lock_data_path
 from nsqtw.errors import NsqtwError
-from nsqtw.fsck.data_path import DataPathCheck, check_data_path
+from nsqtw.fsck.data_path import DataPathCheck, check_data_path, is_data_path
 from nsqtw.fsck.finding import Finding
 from nsqtw.fsck.repair import repair
 
 CLEAN = 0
 FOUND = 1
+NO_DATA_PATH = 2
+REPAIRED = 3
 
 
 def run(directory: str, mend: bool) -> int:
     """
     Check a data path and print a line for each thing that is wrong and a summary; with `mend` repair what can be, and
-    check again. The exit code: 0 when nothing is wrong any more, 1 when something is, or it could not be found out.
+    check again. Returns the exit code.
     """
     directory = os.path.abspath(directory)
+    if not os.path.isdir(directory):
+        sys.stderr.write(f"nsqtw fsck: {directory} is no nsqtw data path: it is no directory\n")
+        return NO_DATA_PATH
+    if os.access(directory, os.R_OK) and not is_data_path(directory):
+        sys.stderr.write(f"nsqtw fsck: {directory} is no nsqtw data path: no broker has stored anything there\n")
+        return NO_DATA_PATH
     try:
         lock = lock_data_path(directory)
         try:
@@ -51,7 +59,7 @@ def _run(directory: str, mend: bool) -> int:
         print("left:")
         _print(left)
     print(f"{_counts(again)}; {_number(len(findings), 'finding')}, {len(left)} left")
-    return FOUND if left else CLEAN
+    return FOUND if left else REPAIRED
 
 
 def _print(findings: Sequence[Finding]) -> None:

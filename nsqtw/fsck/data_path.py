@@ -14,9 +14,11 @@ from attrs import define, field
 
 from nsqtw import metadata
 from nsqtw.assembly import POSITIONS_FILE
+from nsqtw.backends.aside import DIRECTORY
 from nsqtw.backends.disk import PROBE_FILE
 from nsqtw.backends.disk_format import first_of_log
 from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.manifest import MANIFEST_FILE
 from nsqtw.backends.sqlite_salvage import FRESH
 from nsqtw.backends.sqlite_schema import FILE as SQLITE_FILE
 from nsqtw.core.cut import NamedTopic
@@ -30,7 +32,7 @@ from nsqtw.fsck.topic_log import TopicLog, check_topic
 from nsqtw.names import is_ephemeral, name_of_directory
 
 _DELETED = re.compile(r"(.+)\.deleted\.[0-9]+")
-_NAMES_TEMPORARY = re.compile(rf"{re.escape(metadata.METADATA_FILE)}\.[0-9]+\.tmp")
+_TEMPORARY = re.compile(rf"({re.escape(metadata.METADATA_FILE)}|{re.escape(MANIFEST_FILE)})\.[0-9]+\.tmp")
 
 
 @define
@@ -93,6 +95,25 @@ class DataPathCheck:
         return found
 
 
+def is_data_path(directory: str) -> bool:
+    """Whether a directory has anything of a broker, nsqd's `nsqd.dat` included. OSError."""
+    entries = os.listdir(directory)
+    own = {
+        MANIFEST_FILE,
+        metadata.METADATA_FILE,
+        POSITIONS_FILE,
+        SQLITE_FILE,
+        FRESH_FILE,
+        SQLITE_FILE + FRESH,
+        DIRECTORY,
+    }
+    files = ReadOnly()
+    return any(
+        entry in own or (name_of_directory(entry) is not None and _has_log(files, os.path.join(directory, entry)))
+        for entry in entries
+    )
+
+
 def check_data_path(directory: str) -> DataPathCheck:
     """Read all of a data path, which is locked. BackendError."""
     files = ReadOnly()
@@ -140,8 +161,8 @@ def _leftovers(directory: str, entries: list[str]) -> Iterator[tuple[str, str]]:
         deleted = _DELETED.fullmatch(name)
         if deleted is not None and name_of_directory(deleted[1]) is not None:
             yield path, "nothing: a deletion of a topic that was interrupted; the next start goes on with it"
-        elif _NAMES_TEMPORARY.fullmatch(name):
-            yield path, "nothing: nsqd.dat was being written"
+        elif written := _TEMPORARY.fullmatch(name):
+            yield path, f"nothing: {written[1]} was being written; the next start removes it"
         elif name.startswith(FRESH_FILE) and name[len(FRESH_FILE) :] in ("", "-wal", "-shm"):
             if POSITIONS_FILE in entries:
                 yield path, "nothing: positions.db was being set aside"

@@ -21,7 +21,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from nsqtw.backends.files import Files, replace_file
+from nsqtw.backends.files import Files, remove_temporaries, replace_file
 from nsqtw.errors import SnapshotError
 from nsqtw.lookupd.changes import Change
 from nsqtw.lookupd.registrations import Registrations
@@ -61,7 +61,8 @@ class SnapshotFile:
         self._writing: Deferred[str] | None = None
 
     def load(self) -> None:
-        """Take in what the file says, if there is one that can be used."""
+        """Take in what the file says, if there is one that can be used. Remove what interrupted writes left."""
+        remove_temporaries(self._files, self._path)
         try:
             with open(self._path, "rb") as file:
                 data = file.read()

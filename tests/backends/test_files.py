@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.backends.files import Files, backend_error, write_all
+from nsqtw.backends.files import Files, backend_error, remove_temporaries, write_all
 from nsqtw.errors import BackendError, BackendFull
 
 
@@ -51,3 +51,12 @@ def test_errors_at_the_border(number: int, kind: type[BackendError]) -> None:
     error = backend_error(OSError(number, os.strerror(number)), "write of topic t")
     assert type(error) is kind
     assert str(error) == f"write of topic t: {os.strerror(number).lower()}"
+
+
+def test_only_temporaries_of_a_file_are_removed(tmp_path: Path) -> None:
+    kept = ["nsqd.dat", "nsqd.dat.tmp", "nsqd.dat.1.tmp.x", "xnsqd.dat.1.tmp", "nsqd.dat.a.tmp", "other.1.tmp"]
+    for name in (*kept, "nsqd.dat.1.tmp", "nsqd.dat.9223372036854775807.tmp"):
+        (tmp_path / name).touch()
+    remove_temporaries(Files(), str(tmp_path / "nsqd.dat"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+    remove_temporaries(Files(), str(tmp_path / "nowhere" / "nsqd.dat"))

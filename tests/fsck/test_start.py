@@ -337,7 +337,10 @@ def test_names_that_cannot_be_read(whole: Path, nsqd: NsqdProcess) -> None:
     written("nsqd.dat", b'{"topics":')(nsqd.data_path)
     done = subprocess.run(nsqd.command(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert re.search(r"FATAL: .*failed to parse metadata in .*nsqd.dat - unexpected end of JSON input\n$", done.stderr)
+    assert re.search(
+        r"FATAL: .*failed to parse metadata in .*nsqd.dat - unexpected end of JSON input; restore it, .*\n$",
+        done.stderr,
+    )
     assert whats(findings(nsqd.data_path)) == ["unreadable names"]
     assert mend(nsqd.data_path) == []
     assert (nsqd.data_path / "damaged.d/1/nsqd.dat").read_bytes() == b'{"topics":'
