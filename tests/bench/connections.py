@@ -37,7 +37,7 @@ from tests.certificates import Certificates
 from tests.wire import Client
 
 from . import report
-from .errors import BenchError
+from .errors import BenchError, BrokerFailed
 from .server import Broker, default_executable, running
 from .shapes import MB, Verdict
 
@@ -47,6 +47,7 @@ QUICK_COUNT = 20
 _WORKERS = 3
 _SETTLE_SECONDS = 1.0
 _PING_SECONDS = 0.05
+_START_SECONDS = 20.0
 _WARM_UP = 500
 _TOPIC = "t#ephemeral"
 """Without a channel it drops what it gets, so that no message takes memory."""
@@ -153,10 +154,14 @@ def _measure(broker: Broker, ports: dict[str, int], kinds: list[str], count: int
 
 
 def _https_port(broker: Broker) -> int:
-    said = (broker.data_path.parent / "stderr").read_text(errors="replace")
-    found = re.search(r"HTTPS: listening on 127\.0\.0\.1:(\d+)", said)
-    assert found is not None, said
-    return int(found[1])
+    """The port that the broker says last, behind those that `Broker` waits for."""
+    patience = time.monotonic() + _START_SECONDS
+    while time.monotonic() < patience:
+        said = (broker.data_path.parent / "stderr").read_text(errors="replace")
+        if found := re.search(r"HTTPS: listening on 127\.0\.0\.1:(\d+)", said):
+            return int(found[1])
+        time.sleep(0.01)
+    raise BrokerFailed(f"no line 'HTTPS: listening on': {broker.last_words()}")
 
 
 def main(argv: list[str]) -> int:
