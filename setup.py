@@ -95,9 +95,9 @@ COMPILED = """
     core/unreleased core/wall
     backends/disk backends/disk_file backends/disk_format backends/disk_log backends/disk_reader backends/disk_scan
     backends/disk_space backends/disk_sync backends/disk_writer backends/files
-    protocols/arrival protocols/frames protocols/gathering protocols/idle_commands protocols/mpub protocols/replies
-    protocols/session protocols/v2 protocols/v2_codec protocols/v2_half protocols/v2_publish protocols/v2_subscriber
-    protocols/v2_upgrade
+    protocols/access protocols/arrival protocols/frames protocols/gathering protocols/idle_commands protocols/mpub
+    protocols/replies protocols/session protocols/v2 protocols/v2_codec protocols/v2_half protocols/v2_publish
+    protocols/v2_subscriber protocols/v2_upgrade
     net/events net/noted net/pump net/tcp net/unfinished
 """.split()
 

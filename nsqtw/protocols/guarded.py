@@ -22,14 +22,14 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.segment import BODY_AT, ID_AT
-from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
+from nsqtw.errors import ClientError
 from nsqtw.interfaces import Answered, IBroker, IChannel, IConsumer
+from nsqtw.protocols.access import ClientAccess, MessageAccess
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
 from nsqtw.protocols.parameters import checked_name, message_id_of
 from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.session import STEP_BYTES
 from nsqtw.protocols.v2_auth import Badge
-from nsqtw.protocols.v2_subscriber import join
 from nsqtw.rights import MAX_SECRET_BYTES, Answer, Applicant, Door, Guest, Rights
 from nsqtw.upgrades import Secured
 
@@ -146,7 +146,7 @@ class ClientBroker:
         """Why the connection may do nothing any more."""
         self._consumer: ClientConsumer | None = None
         self._now = now
-        broker.clients[id(self)] = client
+        self._access = ClientAccess(broker, client)
 
     # -- IBroker
 
@@ -208,12 +208,12 @@ class ClientBroker:
         name = topic.encode("utf-8", "replace")
 
         def put() -> None:
-            try:
-                found = self._broker.topic(topic)
-            except (Exiting, BackendError, CapReached) as error:
-                raise ClientError(f"E_{verb.decode()}_FAILED", f"{verb.decode()} failed {error}") from None
+            found = self._broker.topics.get(topic)
+            is_new = found is None
+            if found is None:
+                found = self._access.new_topic(verb.decode(), topic)
             found.put(taken, int(delay * 1000), settled)
-            if self._broker.caps.is_full and found.message_count == 0:
+            if is_new and self._access.must_rest:
                 self._rest = _Rest(self._rested)
                 self._broker.agenda.at(self._now, self._rest)
 
@@ -260,7 +260,7 @@ class ClientBroker:
         def subscribe() -> None:
             if self._consumer is not None:
                 raise ClientError("E_INVALID", "cannot SUB in current state")
-            joined = join(self._broker, topic, channel, inner, self._now)
+            joined = self._access.join(topic, channel, inner, self._now)
             self._consumer = consumer
             self._client.state = 3
             consumer.joined(joined)
@@ -290,7 +290,7 @@ class ClientBroker:
         """IBroker API."""
         if self._end is None:
             self._end = ClientError("E_INVALID", "the connection has ended")
-        self._broker.clients.pop(id(self), None)
+        self._access.leave()
         if self._badge is not None:
             self._badge.take_off()
             self._badge = None
@@ -397,11 +397,8 @@ class ClientBroker:
             self._current = None
 
     def _say(self, error: ClientError) -> None:
-        """The line that V2 writes."""
-        client = self._client
-        text = "[{client}] - {error} (identity {identity})" if client.auth_identity else "[{client}] - {error}"
-        fields = {"identity": client.auth_identity} if client.auth_identity else {}
-        self._broker.log("error", text, client=client.remote_address, error=error.log_text, **fields)
+        """Write the line that V2 writes."""
+        self._access.log_refusal(error)
 
     def _check_bodies(self, verb: str, bodies: list[bytes]) -> None:
         options = self._broker.options
@@ -444,13 +441,13 @@ class ClientConsumer:
         self._options = broker.options
         self._consumer = consumer
         self._say = say
-        self._joined: Channel | None = None
+        self._messages: MessageAccess | None = None
         self._is_paused = False
         self._has_left = False
 
     def joined(self, channel: Channel) -> None:
         """The subscription was allowed."""
-        self._joined = channel
+        self._messages = MessageAccess(self._consumer, channel, self._options)
         self._consumer.stalled = self._is_paused
         if self._has_left:
             channel.leave(self._consumer)
@@ -458,29 +455,28 @@ class ClientConsumer:
     @property
     def channel(self) -> IChannel | None:
         """IConsumer API."""
-        return None if self._joined is None or self._has_left else ClientChannel(self._joined)
+        return None if self._messages is None or self._has_left else ClientChannel(self._messages.channel)
 
     def ready(self, count: int) -> None:
         """IConsumer API."""
-        limit = self._options.max_rdy_count
-        if not 0 <= count <= limit:
-            raise self._refused(ClientError("E_INVALID", f"RDY count {count} out of range 0-{limit}"))
-        self._channel().set_ready(self._consumer, count)
+        messages = self._subscribed()
+        try:
+            messages.set_ready(count)
+        except ClientError as error:
+            raise self._refused(error) from None
 
     def finish(self, message_id: bytes, now: float) -> None:
         """IConsumer API."""
-        for _, why in self._channel().finish(self._consumer, [self._id(b"FIN", message_id)], now):
-            self._fail("FIN", message_id, why)
+        for error in self._subscribed().finish_all([self._id(b"FIN", message_id)], now):
+            raise self._refused(error)
 
     def requeue(self, message_id: bytes, delay: float, now: float) -> None:
         """IConsumer API."""
-        delay = min(max(delay, 0.0), self._options.max_req_timeout)
-        why = self._channel().requeue(self._consumer, self._id(b"REQ", message_id), delay, now)
-        self._fail("REQ", message_id, why)
+        self._raise(self._subscribed().requeue_one(self._id(b"REQ", message_id), delay, now))
 
     def touch(self, message_id: bytes, now: float) -> None:
         """IConsumer API."""
-        self._fail("TOUCH", message_id, self._channel().touch(self._consumer, self._id(b"TOUCH", message_id), now))
+        self._raise(self._subscribed().touch_one(self._id(b"TOUCH", message_id), now))
 
     def pause(self) -> None:
         """IConsumer API."""
@@ -490,16 +486,16 @@ class ClientConsumer:
         """IConsumer API."""
         if not self._has_left:
             self._is_paused = self._consumer.stalled = False
-            if self._joined is not None:
-                self._joined.wake()
+            if self._messages is not None:
+                self._messages.channel.wake()
 
     def leave(self) -> None:
         """IConsumer API."""
         self._consumer.stalled = True
         self._consumer.deliver = _drop
         self._consumer.disconnect = _do_nothing
-        if self._joined is not None and not self._has_left:
-            self._joined.leave(self._consumer)
+        if self._messages is not None and not self._has_left:
+            self._messages.channel.leave(self._consumer)
         self._has_left = True
 
     def withdraw(self) -> None:
@@ -508,10 +504,10 @@ class ClientConsumer:
         self.leave()
         ended()
 
-    def _channel(self) -> Channel:
-        if self._joined is None or self._has_left:
+    def _subscribed(self) -> MessageAccess:
+        if self._messages is None or self._has_left:
             raise self._refused(ClientError("E_INVALID", "not subscribed"))
-        return self._joined
+        return self._messages
 
     def _id(self, verb: bytes, message_id: bytes) -> bytes:
         try:
@@ -519,11 +515,9 @@ class ClientConsumer:
         except ClientError as error:
             raise self._refused(error) from None
 
-    def _fail(self, verb: str, message_id: bytes, why: str | None) -> None:
-        if why is not None:
-            text = f"{verb} {message_id.decode('latin-1')} failed {why}"
-            logged = f"{verb} failed {why}"
-            raise self._refused(ClientError(f"E_{verb}_FAILED", text, fatal=False, logged=logged))
+    def _raise(self, error: ClientError | None) -> None:
+        if error is not None:
+            raise self._refused(error)
 
     def _refused(self, error: ClientError) -> ClientError:
         self._say(error)

@@ -36,9 +36,10 @@ from zope.interface import classImplements, provider
 from nsqtw.core.broker import Broker
 from nsqtw.core.client import Client
 from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, CapReached, ClientError, Exiting, LineTooLong
+from nsqtw.errors import ClientError, LineTooLong
 from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.option_values import DEBUG
+from nsqtw.protocols.access import ClientAccess
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
 from nsqtw.protocols.parameters import hidden, text_of
@@ -49,7 +50,7 @@ from nsqtw.protocols.v2_codec import FIN_IN_ORDER, V2Codec
 from nsqtw.protocols.v2_half import Half
 from nsqtw.protocols.v2_identity import Identity
 from nsqtw.protocols.v2_publish import Publish, check_publish, delay_ms_of
-from nsqtw.protocols.v2_subscriber import ABOUT_MESSAGES, Subscriber, join, subscribed_names
+from nsqtw.protocols.v2_subscriber import ABOUT_MESSAGES, Subscriber, subscribed_names
 from nsqtw.protocols.v2_trace import Trace
 from nsqtw.protocols.v2_upgrade import Upgrades
 from nsqtw.upgrades import Upgrade
@@ -112,7 +113,7 @@ class V2Session(Session):
         self._upgrades = Upgrades(self.client, self._replies, broker.log, self._secured, self._fail)
         self._needs_tls = bool(broker.options.tls_required)
         """Until it has it, IDENTIFY is the one command there is."""
-        broker.clients[id(self)] = self.client
+        self._access = ClientAccess(broker, self.client)
         broker.agenda.at(self._next_heartbeat, self)
 
     # -- IProtocol
@@ -197,7 +198,7 @@ class V2Session(Session):
         self._idle.close()
         self._upgrades.close()
         self._broker.agenda.cancel(self)
-        self._broker.clients.pop(id(self), None)
+        self._access.leave()
         if self._badge is not None:
             self._badge.take_off()
             self._badge = None
@@ -246,11 +247,7 @@ class V2Session(Session):
 
     def error_frame(self, error: ClientError) -> bytes:
         """The one place where an error becomes a frame, and a line in the log."""
-        if self.client.auth_identity:
-            text = "[{client}] - {error} (identity {identity})"
-            self._log("error", text, error=error.log_text, identity=self.client.auth_identity)
-        else:
-            self._log("error", "[{client}] - {error}", error=error.log_text)
+        self._access.log_refusal(error)
         if error.fatal:
             self._failure = error.log_text
         return frame(ERROR, error.frame_data)
@@ -371,7 +368,7 @@ class V2Session(Session):
             return
         consumer = self._identity.consumer(self._broker.agenda, self._replies.pass_by, self._end)
         consumer.stalled = self._stalled
-        joined = join(self._broker, topic, channel, consumer, now)
+        joined = self._access.join(topic, channel, consumer, now)
         self._subscriber = Subscriber(consumer, joined, self._options, self._refuse, self._log)
         self._codec.expected_fins = consumer.in_flight.next_ids
         self._set_state(SUBSCRIBED)
@@ -454,19 +451,12 @@ class V2Session(Session):
             return last
         topic = self._broker.topics.get(name.decode())
         if topic is None:
-            topic = self._new_topic(verb.decode(), name.decode())
+            topic = self._access.new_topic(verb.decode(), name.decode())
+            if self._access.must_rest:
+                self._rests = self._is_waiting = True
+                self._rest_until = self._last_command
+                self._broker.agenda.at(self._last_command, self)
         self._last_topic, self._last_name = topic, name
-        return topic
-
-    def _new_topic(self, command: str, name: str) -> Topic:
-        try:
-            topic = self._broker.topic(name)
-        except (Exiting, BackendError, CapReached) as error:
-            raise ClientError(f"E_{command}_FAILED", f"{command} failed {error}") from None
-        if self._broker.caps.is_full:
-            self._rests = self._is_waiting = True
-            self._rest_until = self._last_command
-            self._broker.agenda.at(self._last_command, self)
         return topic
 
     def _log(self, level: str, text: str, **fields: object) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.consumer import Consumer
-from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting
+from nsqtw.errors import ClientError
 from nsqtw.options import Options
+from nsqtw.protocols.access import MessageAccess
 from nsqtw.protocols.gathering import Gathering
 from nsqtw.protocols.parameters import (
     checked_name,
@@ -20,18 +20,16 @@ from nsqtw.protocols.parameters import (
     duration_ns,
     message_id_of,
     need_names,
-    shown_id,
     signed64,
-    text_of,
     unparsed,
 )
 from nsqtw.protocols.v2_codec import FIN_IN_ORDER, fin_count
 
 
-class Subscriber:
+class Subscriber(MessageAccess):
     """`consumer` of `channel`; `refuse` answers with an error, `log` writes a line about the client."""
 
-    __slots__ = ("_is_closing", "_log", "_options", "_refuse", "channel", "consumer", "gathering")
+    __slots__ = ("_is_closing", "_log", "_refuse", "gathering")
 
     def __init__(
         self,
@@ -41,9 +39,7 @@ class Subscriber:
         refuse: Callable[[ClientError], None],
         log: Callable[..., None],
     ) -> None:
-        self.consumer = consumer
-        self.channel = channel
-        self._options = options
+        super().__init__(consumer, channel, options)
         self._refuse = refuse
         self._log = log
         self._is_closing = False
@@ -65,16 +61,13 @@ class Subscriber:
             if number is None:
                 raise unparsed("RDY could not parse count", params[0])
             count = signed64(number)
-        limit = self._options.max_rdy_count
-        if not 0 <= count <= limit:
-            raise ClientError("E_INVALID", f"RDY count {count} out of range 0-{limit}")
-        self.channel.set_ready(self.consumer, count)
+        self.set_ready(count)
 
     def finish(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """FIN, or a run of them. ClientError."""
         ids = payload or [message_id_of(verb, params, 1)]
-        for message_id, why in self.channel.finish(self.consumer, ids, now):
-            self._failed(verb, message_id, why)
+        for error in self.finish_all(ids, now):
+            self._refuse(error)
 
     def finish_in_order(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """FIN, or a run of them, for what `consumer.in_flight` said would be finished next."""
@@ -86,27 +79,21 @@ class Subscriber:
         number = decimal(params[1])
         if number is None:
             raise unparsed("REQ could not parse timeout", params[1])
-        asked_ns, longest_ns = duration_ns(number), round(self._options.max_req_timeout * 1e9)
+        asked_ns, longest_ns = duration_ns(number), round(self.options.max_req_timeout * 1e9)
         delay_ns = min(max(asked_ns, 0), longest_ns)
         if delay_ns != asked_ns:
             text = "PROTOCOL(V2): [{client}] REQ timeout {asked_ns} out of range 0-{longest_ns}. Setting to {delay_ns}"
             self._log("info", text, asked_ns=asked_ns, longest_ns=longest_ns, delay_ns=delay_ns)
-        why = self.channel.requeue(self.consumer, message_id, delay_ns / 1e9, now)
-        if why is not None:
-            self._failed(verb, message_id, why)
+        error = self.requeue_one(message_id, delay_ns / 1e9, now)
+        if error is not None:
+            self._refuse(error)
 
     def touch(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """TOUCH. ClientError."""
         message_id = message_id_of(verb, params, 1)
-        why = self.channel.touch(self.consumer, message_id, now)
-        if why is not None:
-            self._failed(verb, message_id, why)
-
-    def _failed(self, verb: bytes, message_id: bytes, why: str) -> None:
-        command = verb.decode()
-        text = f"{command} {text_of(message_id)} failed {why}"
-        logged = f"{command} {shown_id(message_id)} failed {why}"
-        self._refuse(ClientError(f"E_{command}_FAILED", text, fatal=False, logged=logged))
+        error = self.touch_one(message_id, now)
+        if error is not None:
+            self._refuse(error)
 
 
 def subscribed_names(params: Sequence[bytes]) -> tuple[str, str]:
@@ -114,20 +101,6 @@ def subscribed_names(params: Sequence[bytes]) -> tuple[str, str]:
     need_names(b"SUB", params, 2)
     topic = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
     return topic, checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
-
-
-def join(broker: Broker, topic: str, channel: str, consumer: Consumer, now: float) -> Channel:
-    """The channel, which may be new, with one more consumer. ClientError."""
-    try:
-        joined = broker.topic(topic).channel(channel, now)
-        joined.subscribe(consumer)
-    except ChannelFull:
-        limit = broker.options.max_channel_consumers
-        text = f"SUB failed consumers for {topic}:{channel} exceeds limit of {limit}"
-        raise ClientError("E_SUB_FAILED", text) from None
-    except (Exiting, BackendError, CapReached) as error:
-        raise ClientError("E_SUB_FAILED", f"SUB failed {error}") from None
-    return joined
 
 
 ABOUT_MESSAGES: dict[bytes, Callable[[Subscriber, bytes, Sequence[bytes], list[bytes], float], None]] = {

@@ -1,0 +1,109 @@
+"""
+The access of one connection to the broker: what every protocol goes through, V2 and those of plugins.
+
+`ClientAccess` enters a client into the broker's list, makes topics within the quotas, lets it subscribe, and writes the
+log line of a refusal. `MessageAccess` carries out what a consumer says of its messages, within the limits. Rights are
+looked up before, by `Badge` (`protocols.v2_auth`).
+
+This module is hot, once per command or run of commands.
+"""
+
+from __future__ import annotations
+
+from nsqtw.core.broker import Broker
+from nsqtw.core.channel import Channel
+from nsqtw.core.client import Client
+from nsqtw.core.consumer import Consumer
+from nsqtw.core.topic import Topic
+from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting
+from nsqtw.options import Options
+from nsqtw.protocols.parameters import shown_id, text_of
+
+
+class ClientAccess:
+    """`client` is known to `broker` from here on, until `leave`."""
+
+    __slots__ = ("_broker", "client")
+
+    def __init__(self, broker: Broker, client: Client) -> None:
+        self._broker = broker
+        self.client = client
+        broker.clients[id(self)] = client
+
+    def leave(self) -> None:
+        """The connection is gone."""
+        self._broker.clients.pop(id(self), None)
+
+    def new_topic(self, command: str, name: str) -> Topic:
+        """Make the topic of a publish, which there is not. ClientError."""
+        try:
+            return self._broker.topic(name)
+        except (Exiting, BackendError, CapReached) as error:
+            raise ClientError(f"E_{command}_FAILED", f"{command} failed {error}") from None
+
+    @property
+    def must_rest(self) -> bool:
+        """Whether this turn has made as many topics and channels as it may."""
+        return self._broker.caps.is_full
+
+    def join(self, topic: str, channel: str, consumer: Consumer, now: float) -> Channel:
+        """Subscribe to a channel, which is made when there is none. ClientError."""
+        try:
+            joined = self._broker.topic(topic).channel(channel, now)
+            joined.subscribe(consumer)
+        except ChannelFull:
+            limit = self._broker.options.max_channel_consumers
+            text = f"SUB failed consumers for {topic}:{channel} exceeds limit of {limit}"
+            raise ClientError("E_SUB_FAILED", text) from None
+        except (Exiting, BackendError, CapReached) as error:
+            raise ClientError("E_SUB_FAILED", f"SUB failed {error}") from None
+        return joined
+
+    def log_refusal(self, error: ClientError) -> None:
+        """Write the line about a command that was refused."""
+        client = self.client
+        if client.auth_identity:
+            text = "[{client}] - {error} (identity {identity})"
+            identity = client.auth_identity
+            self._broker.log("error", text, client=client.remote_address, error=error.log_text, identity=identity)
+        else:
+            self._broker.log("error", "[{client}] - {error}", client=client.remote_address, error=error.log_text)
+
+
+class MessageAccess:
+    """What `consumer` may do in `channel`. `options` has its limits."""
+
+    __slots__ = ("channel", "consumer", "options")
+
+    def __init__(self, consumer: Consumer, channel: Channel, options: Options) -> None:
+        self.consumer = consumer
+        self.channel = channel
+        self.options = options
+
+    def set_ready(self, count: int) -> None:
+        """Have up to `count` messages in flight. ClientError."""
+        limit = self.options.max_rdy_count
+        if not 0 <= count <= limit:
+            raise ClientError("E_INVALID", f"RDY count {count} out of range 0-{limit}")
+        self.channel.set_ready(self.consumer, count)
+
+    def finish_all(self, ids: list[bytes], now: float) -> list[ClientError]:
+        """Finish messages. Returns an error for each that could not be."""
+        failed = self.channel.finish(self.consumer, ids, now)
+        return [_failure("FIN", message_id, why) for message_id, why in failed] if failed else []
+
+    def requeue_one(self, message_id: bytes, delay: float, now: float) -> ClientError | None:
+        """Have a message delivered again after `delay` seconds, or after the nearest that is allowed."""
+        why = self.channel.requeue(self.consumer, message_id, min(max(delay, 0.0), self.options.max_req_timeout), now)
+        return None if why is None else _failure("REQ", message_id, why)
+
+    def touch_one(self, message_id: bytes, now: float) -> ClientError | None:
+        """Give a message its timeout anew."""
+        why = self.channel.touch(self.consumer, message_id, now)
+        return None if why is None else _failure("TOUCH", message_id, why)
+
+
+def _failure(command: str, message_id: bytes, why: str) -> ClientError:
+    text = f"{command} {text_of(message_id)} failed {why}"
+    logged = f"{command} {shown_id(message_id)} failed {why}"
+    return ClientError(f"E_{command}_FAILED", text, fatal=False, logged=logged)
