@@ -89,16 +89,17 @@ class BuildWithConnector(build_py):
 IS_COMPILED = os.environ.get("NSQTW_COMPILE") == "1"
 # One group: within it calls are C calls. A module with attrs classes is left out, mypyc does not know them.
 COMPILED = """
-    core/agenda core/broker core/caps core/channel core/consumer core/cursor core/directory core/dropped
-    core/fleeting core/flight core/health core/held_clock core/in_flight core/intake core/late core/log core/naming
-    core/position core/published core/reading core/retention core/runs core/saves core/segment core/topic
-    core/unreleased core/wall
-    backends/disk backends/disk_file backends/disk_format backends/disk_log backends/disk_reader backends/disk_scan
-    backends/disk_space backends/disk_sync backends/disk_writer backends/files
-    protocols/access protocols/arrival protocols/frames protocols/gathering protocols/idle_commands protocols/mpub
-    protocols/replies protocols/session protocols/v2 protocols/v2_codec protocols/v2_half protocols/v2_publish
-    protocols/v2_subscriber protocols/v2_upgrade
-    net/events net/noted net/pump net/tcp net/unfinished
+    backends/disk/backend backends/disk/format backends/disk/free_space backends/disk/log
+    backends/disk/open_files backends/disk/reader backends/disk/scan backends/disk/sync backends/disk/writer
+    backends/files core/backlog core/broker core/channel core/checkpointer core/consumer core/cursor
+    core/dropped_ranges core/ephemeral_queue core/group_commit core/in_flight core/log core/log_reader
+    core/metadata_sync core/pending_clock core/position core/publish_buffer core/publish_counts core/quotas
+    core/retention core/segment core/sequence_ranges core/storage_health core/timers core/topic
+    core/topic_listener core/wall_clock core/write_behind net/partial_input net/tcp protocols/access
+    protocols/body_rate protocols/fin_coalescing protocols/frames protocols/idle_commands protocols/mpub
+    protocols/replies protocols/session protocols/v2 protocols/v2_codec protocols/v2_publish
+    protocols/v2_subscription protocols/v2_timeout protocols/v2_upgrade runtime/events runtime/flushable
+    runtime/pump
 """.split()
 
 
@@ -147,7 +148,7 @@ setup(
         "console_scripts": [
             "nsqd=nsqtw.tap:main_nsqd",
             "nsqlookupd=nsqtw.tap_lookupd:main_nsqlookupd",
-            "nsqtw=nsqtw.commands:main",
+            "nsqtw=nsqtw.tools.cli:main",
         ]
     },
 )

@@ -366,16 +366,16 @@ class IPositions(Interface):
 
     def load() -> Any:
         """
-        The last saved state, a `nsqtw.core.cut.Saved`, without the held rows of its cursors. Called once, first. Must
-        not take longer when there are more held rows. What makes no sense in what was saved is left out or mended, and
-        told in `Saved.odd`.
+        The last saved state, a `nsqtw.core.checkpoint.Saved`, without the held rows of its cursors. Called once, first.
+        Must not take longer when there are more held rows. What makes no sense in what was saved is left out or mended,
+        and told in `Saved.odd`.
         """
 
     def held(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[Any]:
         """
-        By the last saved cut: the held rows (`nsqtw.core.cut.HeldRow`) of a channel in the order of (due_ms, sequence),
-        the first `limit` of those behind `after`; [] for an unknown channel. In the reactor thread, also while a save
-        runs in the other, which it does not wait for: it takes a few milliseconds. BackendError.
+        By the last saved cut: the held rows (`nsqtw.core.checkpoint.HeldRow`) of a channel in the order of (due_ms,
+        sequence), the first `limit` of those behind `after`; [] for an unknown channel. In the reactor thread, also
+        while a save runs in the other, which it does not wait for: it takes a few milliseconds. BackendError.
         """
 
     def count_held(topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
@@ -400,7 +400,7 @@ class IPositions(Interface):
         """
 
     def save(cut: Any) -> None:
-        """Make a `nsqtw.core.cut.Cut` the saved state, all of it or nothing. BackendError if it cannot."""
+        """Make a `nsqtw.core.checkpoint.Cut` the saved state, all of it or nothing. BackendError if it cannot."""
 
     def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
         """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nsqtw.option_sources import NSQD_READER, NsqdCommandLine
-from nsqtw.program import Program, TwistdWords
+from nsqtw.daemon.program import Program, TwistdWords
+from nsqtw.options.command_line import NSQD_READER, NsqdCommandLine
 
 if TYPE_CHECKING:
-    from nsqtw.process import MakeDaemon
+    from nsqtw.daemon.process import MakeDaemon
 
 
 def _answer(line: NsqdCommandLine) -> str | None:
@@ -22,7 +22,7 @@ def _answer(line: NsqdCommandLine) -> str | None:
 
 
 def _load() -> MakeDaemon:
-    from nsqtw.service import BrokerService
+    from nsqtw.nsqd.service import BrokerService
 
     return BrokerService
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nsqtw.lookupd_options import NSQLOOKUPD_READER
-from nsqtw.program import Program, TwistdWords
+from nsqtw.daemon.program import Program, TwistdWords
+from nsqtw.options.lookupd import NSQLOOKUPD_READER
 
 if TYPE_CHECKING:
-    from nsqtw.process import MakeDaemon
+    from nsqtw.daemon.process import MakeDaemon
 
 
 def _load() -> MakeDaemon:

@@ -1,19 +1,19 @@
 """
-Who may import whom.
+The floors of nsqtw: which package may import which. A package imports from packages that it names here, and from the
+modules at the top that everything shares.
 
-    F4 house   plugins metadata takeover assembly service tap fsck ...
-                                                         everything below
-    F3 servers lookupd admin tools                       as an edge, and net
-    F3 edges   net                                       F0-F2 and any library
-    F3         auth.http                                 as an edge, for its library, and net
-    F2 guests  protocols backends auth                   F0-F1; not each other
-    F2         lookupd's registrations                   F0
-    F1 core    core                                      F0; no IO, no clock
-    F0 words   the other modules at the top
-    side       testing client                            F0-F2; nobody imports testing
+    nsqd  lookupd  tools              the daemons and the tools
+    api  discovery  nsqd_import       the broker's HTTP API, the client of nsqlookupd, the import from nsqd
+    http  stats  daemon
+    net                               TCP, TLS, limits
+    runtime                           reactor, threads, turns
+    protocols  backends  auth         plugins: they do not import each other
+    core                              no IO, no clock
+    options
+    gocompat
 
-F0 to F2 use the standard library, attrs, mypy_extensions and zope.interface, and read no clock; snappy, RE2 and ISA-L
-are libraries.
+Packages up to `auth` use the standard library, attrs, mypy_extensions and zope.interface, and read no clock; snappy,
+RE2 and ISA-L are libraries. `testing` is for authors of plugins, and no other package imports it.
 """
 
 from __future__ import annotations
@@ -30,41 +30,52 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "nsqtw").rglob("*.py"))
 SPARK = sorted((ROOT / "contrib/spark/pyspark_nsq").rglob("*.py"))
 
-HOUSE = {
-    "plugins",
-    "metadata",
-    "takeover",
-    "assembly",
-    "service",
-    "process",
-    "program",
-    "tap",
-    "tap_lookupd",
-    "twistd_service",
-    "config_changes",
-    "fsck",
-    "commands",
-    "backend_migration",
+SHARED = {"__init__", "errors", "interfaces", "names", "rights", "upgrades", "version"}
+"""Modules at the top that every package may import."""
+FLOORS: dict[str, set[str]] = {
+    "gocompat": set(),
+    "options": {"gocompat"},
+    "core": {"options"},
+    "backends": {"core", "options"},
+    "protocols": {"core", "gocompat", "options"},
+    "auth": {"options"},
+    "lookupd.registrations": {"gocompat"},
+    "runtime": {"core"},
+    "net": {"core", "options", "protocols", "runtime"},
+    "daemon": {"options", "runtime"},
+    "stats": {"core", "options", "runtime"},
+    "http": {"gocompat", "net", "options", "protocols", "runtime"},
+    "auth.http": {"auth", "http", "net", "options"},
+    "api": {"backends", "core", "gocompat", "http", "net", "options", "protocols", "runtime", "stats"},
+    "discovery": {"core", "gocompat", "http", "net", "options", "runtime"},
+    "nsqd_import": {"backends", "core"},
+    "lookupd": {
+        *("backends", "daemon", "gocompat", "http", "lookupd.registrations", "net", "options", "runtime"),
+    },
+    "nsqd": {
+        *("api", "auth", "auth.http", "backends", "core", "daemon", "discovery", "http", "net", "nsqd_import"),
+        *("options", "plugins", "runtime", "stats"),
+    },
+    "tools": {"auth", "backends", "core", "daemon", "nsqd", "options", "plugins"},
+    "testing": {"auth", "backends", "core", "options", "protocols"},
+    "plugins": set(),
+    "tap": {"daemon", "nsqd", "options", "plugins"},
+    "tap_lookupd": {"daemon", "lookupd", "options"},
 }
-ASKING = "auth.http"
-"""The modules of auth that speak HTTP."""
-SERVERS = {"lookupd", "admin", "tools"}
-EDGES = {"net", ASKING} | SERVERS
-REGISTRATIONS = "lookupd.registrations"
-"""What nsqlookupd knows: modules of lookupd that are no edge."""
-REGISTRATION_MODULES = {
-    "changes",
-    "directory",
-    "documents",
-    "entries",
-    "members",
-    "producer",
-    "registrations",
-    "snapshot",
-    "watching",
+"""What each package, or module at the top, imports besides SHARED and itself."""
+PARTS = {
+    "auth.http": ("auth.http", "auth.http_answer", "auth.http_trust", "auth.authorization"),
+    "lookupd.registrations": tuple(
+        f"lookupd.{name}"
+        for name in (
+            *("changes", "queries", "json_documents", "entries", "members", "producer", "registrations", "snapshot"),
+            "subscription",
+        )
+    ),
 }
-GUESTS = {"protocols", "backends", "auth", REGISTRATIONS}
-SIDE = {"testing", "client"}
+"""Modules that stand on another floor than their package."""
+PURE = {"gocompat", "options", "core", "backends", "protocols", "auth", "lookupd.registrations"}
+"""Packages without Twisted and without a clock."""
 CLOCKS = {"time", "datetime", "sched"}
 OUTSIDE = {
     "asyncio",
@@ -78,36 +89,32 @@ OUTSIDE = {
     "subprocess",
     "threading",
 }
+CLOCK_USERS = {"nsqtw/gocompat/time.py": {"datetime"}}
 LIBRARIES = {
     "nsqtw/backends/checksum.py": {"isal"},
     "nsqtw/protocols/compression.py": {"cramjam"},
     "nsqtw/auth/grants.py": {"re2"},
 }
-"""What a module below the edges needs, and loads when it is asked for."""
+"""What a pure module needs besides, and loads when it is asked for."""
 PLAIN = {"attr", "attrs", "mypy_extensions", "zope", "nsqtw", *sys.stdlib_module_names}
 
 
-def part_of(module: Path) -> str:
-    """`net` for nsqtw/net/tcp.py, `words` for a module at the top that is not of the house."""
+def name_of(module: Path) -> str:
+    """`net.tcp` for nsqtw/net/tcp.py, `net` for its __init__.py."""
     parts = module.relative_to(ROOT / "nsqtw").with_suffix("").parts
-    if ".".join(parts) in {ASKING, f"{ASKING}_trust"}:
-        return ASKING
-    if parts[0] == "lookupd" and parts[-1] in REGISTRATION_MODULES:
-        return REGISTRATIONS
-    if len(parts) > 1 or parts[0] in HOUSE:
-        return parts[0]
-    return "words"
+    return ".".join(parts).removesuffix(".__init__")
 
 
-def part_named(name: str) -> str:
-    """As part_of, for the dotted name of a module of ours."""
-    parts = name.split(".")
-    if name.startswith((f"nsqtw.{ASKING}.", f"nsqtw.{ASKING}_trust")):
-        return ASKING
-    if name.startswith("nsqtw.lookupd.") and name.split(".")[2] in REGISTRATION_MODULES:
-        return REGISTRATIONS
-    known = HOUSE | EDGES | GUESTS | SIDE | {"core"}
-    return parts[1] if len(parts) > 1 and parts[1] in known else "words"
+NAMES = {name_of(module): module for module in MODULES}
+
+
+def part_of(name: str) -> str:
+    """The key of FLOORS for a module, or SHARED."""
+    for part, names in PARTS.items():
+        if name in names:
+            return part
+    first = name.partition(".")[0]
+    return "SHARED" if first in SHARED else first
 
 
 def imports_of(module: Path) -> Iterator[str]:
@@ -121,39 +128,61 @@ def imports_of(module: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}: a relative import hides the floor it goes to"
+            assert node.level == 0, f"{module}: a relative import hides the package it names"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def may_import(part: str) -> set[str]:
-    """The parts of nsqtw that this part may import."""
-    below = {"words"}
-    if part == "words":
-        return below
-    below.add("core")
-    if part == "core":
-        return below
-    if part in GUESTS:
-        return below | {part}
-    below |= GUESTS
-    if part in SERVERS | {ASKING}:
-        return below | {part, "net"}
-    if part in EDGES | SIDE:
-        return below | {part}
-    return below | EDGES | HOUSE
+def own_imports_of(module: Path) -> Iterator[str]:
+    """The modules of nsqtw that a module imports, as `net.tcp`."""
+    for imported in imports_of(module):
+        name = imported.removeprefix("nsqtw").removeprefix(".")
+        if imported == name:
+            continue
+        while name and name not in NAMES:
+            name = name.rpartition(".")[0]
+        yield name or "__init__"
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_imports_only_what_its_floor_may(module: Path) -> None:
-    part = part_of(module)
-    imported = set(imports_of(module))
-    tops = {name.partition(".")[0] for name in imported}
-    wrong = {name for name in imported if name.startswith("nsqtw.") and part_named(name) not in may_import(part)}
-    if part in {"words", "core"} | GUESTS:
-        wrong |= (tops - PLAIN - LIBRARIES.get(str(module.relative_to(ROOT)), set())) | (tops & CLOCKS)
+    part = part_of(name_of(module))
+    allowed = {"SHARED", part} | FLOORS.get(part, set())
+    wrong = {name for name in own_imports_of(module) if part_of(name) not in allowed}
+    tops = {name.partition(".")[0] for name in imports_of(module)}
+    path = str(module.relative_to(ROOT))
+    if part in PURE or part == "SHARED":
+        wrong |= (tops - PLAIN - LIBRARIES.get(path, set())) | (tops & CLOCKS) - CLOCK_USERS.get(path, set())
     if part == "core":
         wrong |= tops & OUTSIDE
     assert not wrong
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    imported = {name: set(own_imports_of(module)) - {name} for name, module in NAMES.items()}
+    circle = [name for name in imported if name in reached_from(name, imported)]
+    assert circle == []
+
+
+def test_no_packages_import_each_other_in_a_circle() -> None:
+    circle = [part for part in FLOORS if part in reached_from(part, FLOORS)]
+    assert circle == []
+
+
+def reached_from(start: str, edges: dict[str, set[str]]) -> set[str]:
+    """All that can be reached from `start` by one or more edges."""
+    reached: set[str] = set()
+    waiting = list(edges.get(start, ()))
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += edges.get(name, ())
+    return reached
+
+
+def test_every_package_has_a_floor() -> None:
+    parts = {part_of(name) for name in NAMES} - {"SHARED", ""}
+    assert parts == set(FLOORS)
 
 
 @pytest.mark.parametrize("module", SPARK, ids=lambda path: str(path.relative_to(ROOT)))
@@ -161,13 +190,9 @@ def test_the_spark_package_stands_alone(module: Path) -> None:
     assert not {name for name in imports_of(module) if name.partition(".")[0] == "nsqtw"}
 
 
-def test_words_core_and_guests_load_no_twisted() -> None:
-    """Said by ast above, shown here: whatever they import imports none either."""
-    names = [
-        ".".join(module.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for module in MODULES
-        if part_of(module) in {"words", "core"} | GUESTS
-    ]
+def test_pure_packages_load_no_twisted() -> None:
+    """The syntax tree says so above; here they are imported."""
+    names = [f"nsqtw.{name}" for name in NAMES if part_of(name) in PURE and name]
     loads = "\n".join(f"import {name}" for name in names)
     heavy = "twisted treq asyncio pyspark"
     script = f"{loads}\nimport sys\nprint([name for name in {heavy!r}.split() if name in sys.modules])"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.assembly import POSITIONS_FILE
 from nsqtw.names import directory_name, is_ephemeral, is_valid_name, name_of_directory
+from nsqtw.nsqd.build import POSITIONS_FILE
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 NAMES = st.one_of(

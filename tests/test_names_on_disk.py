@@ -19,15 +19,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 
-from nsqtw.assembly import Parts, assemble, open_storage, write_names
-from nsqtw.backends.diskqueue import HEAD
+from nsqtw.api.site import broker_site
+from nsqtw.daemon.operator_log import log
 from nsqtw.errors import BackendError, NsqtwError
 from nsqtw.names import directory_name, is_ephemeral, is_valid_name, name_of_directory
-from nsqtw.net.http_api import broker_site
-from nsqtw.net.operator_log import log
-from nsqtw.net.writer import perform
-from nsqtw.options import Options
+from nsqtw.nsqd.build import Parts, assemble, open_storage, write_names
+from nsqtw.nsqd_import.diskqueue import HEAD
+from nsqtw.options.broker import Options
 from nsqtw.protocols.v2 import V2Factory
+from nsqtw.runtime.storage_thread import perform
 from tests.protocols.dialogue import sized
 
 ROUNDS = 2

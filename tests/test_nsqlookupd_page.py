@@ -14,8 +14,8 @@ import pytest
 from nsqtw.lookupd.events import NAMES
 from nsqtw.lookupd.v1 import MAX_BODY_BYTES, MAX_LINE_BYTES
 from nsqtw.lookupd.watchers import KEEP_ALIVE_SECONDS, MOST_WAITING
-from nsqtw.lookupd_options import NSQLOOKUPD, NSQLOOKUPD_READER
-from nsqtw.option_sources import read_command_line
+from nsqtw.options.command_line import read_command_line
+from nsqtw.options.lookupd import NSQLOOKUPD, NSQLOOKUPD_READER
 from tests.lookupd.nsqd import FakeNsqd
 from tests.process import LookupdProcess
 

@@ -30,7 +30,7 @@ def test_the_console_scripts_are_nsqs_and_our_own() -> None:
     assert scripts == {
         "nsqd": "nsqtw.tap:main_nsqd",
         "nsqlookupd": "nsqtw.tap_lookupd:main_nsqlookupd",
-        "nsqtw": "nsqtw.commands:main",
+        "nsqtw": "nsqtw.tools.cli:main",
     }
 
 

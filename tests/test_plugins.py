@@ -124,7 +124,7 @@ def test_a_strangers_backend_is_found(tmp_path: Path) -> None:
 def test_a_stranger_cannot_take_our_backends_name(tmp_path: Path) -> None:
     install(tmp_path, STRANGER.format(name="disk"))
     done = python("from nsqtw.plugins import find_backend; find_backend('dummy')", tmp_path)
-    assert "DuplicatePlugin: backend 'disk' is provided more than once: nsqtw.backends.disk" in done.stderr
+    assert "DuplicatePlugin: backend 'disk' is provided more than once: nsqtw.backends.disk.backend" in done.stderr
 
 
 def test_a_broken_plugin_file_does_not_keep_the_others_from_being_found(tmp_path: Path) -> None:

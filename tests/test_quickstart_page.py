@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.option_sources import read_command_line
+from nsqtw.options.command_line import read_command_line
 from tests.process import NsqdProcess, starting, wait_until
 
 PAGE = (Path(__file__).parent.parent / "docs" / "quickstart.md").read_text("utf-8")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.option_sources import read_command_line, resolve
-from nsqtw.topic_rules import Retention
+from nsqtw.options.command_line import read_command_line, resolve
+from nsqtw.options.topics import Retention
 from tests.process import NsqdProcess
 
 PAGE = (Path(__file__).parent.parent / "docs" / "retention.md").read_text("utf-8")

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.option_sources import OTHER_FLAGS
-from nsqtw.options import BY_FLAG, BY_KEY
+from nsqtw.options.broker import BY_FLAG, BY_KEY
+from nsqtw.options.command_line import OTHER_FLAGS
 from tests.certificates import Certificates
 from tests.process import wait_until
 from tests.wire import HOST, PATIENCE_SECONDS, Client, Closed, Refused, sized

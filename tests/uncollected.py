@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from twisted.internet.protocol import Factory, Protocol
 
-from nsqtw import process
+from nsqtw.daemon import process
 from nsqtw.tap import main_nsqd
 from nsqtw.tap_lookupd import main_nsqlookupd
 

@@ -31,9 +31,9 @@ from nsqtw.auth.grants import Grants
 from nsqtw.auth.http_answer import MAX_ANSWER_BYTES, grants_in, https_port_in
 from nsqtw.auth.http_trust import TrustedServers
 from nsqtw.errors import AuthError, AuthRefused
+from nsqtw.http.client_body import read_body
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
-from nsqtw.masking import without_password
-from nsqtw.net.response_body import read_body
+from nsqtw.options.redaction import without_password
 from nsqtw.rights import Answer, Applicant
 
 MOST_REQUESTS = 256

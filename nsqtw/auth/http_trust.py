@@ -7,8 +7,8 @@ from typing import Any
 from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer
 
-from nsqtw.certificates import certificates_in
-from nsqtw.option_values import TLS_VERSIONS
+from nsqtw.net.certificates import certificates_in
+from nsqtw.options.types import TLS_VERSIONS
 
 
 @implementer(IPolicyForHTTPS)

@@ -23,13 +23,13 @@ from typing import Any
 
 from zope.interface import implementer, provider
 
+from nsqtw.auth.fair_queue import Turns
 from nsqtw.auth.grants import Grants
 from nsqtw.auth.grants_file import Line, Table, read_grants
-from nsqtw.auth.turns import Turns
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
+from nsqtw.options.secret_file import exposures
 from nsqtw.rights import Answer, Applicant
-from nsqtw.secret_file import exposures
 
 MOST_WAITING = 256
 """Secrets that may wait to be hashed. With one recipe the last of them, if all are of one address, waits some 13 s."""

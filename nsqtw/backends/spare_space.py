@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from nsqtw.backends.disk_file import Descriptor
+from nsqtw.backends.disk.open_files import Descriptor
 from nsqtw.backends.files import Files
 
 SUFFIX = ".spare"

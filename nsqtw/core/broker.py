@@ -19,29 +19,29 @@ from __future__ import annotations
 
 from secrets import randbelow
 
-from nsqtw.core.agenda import Agenda
-from nsqtw.core.caps import Caps
 from nsqtw.core.channel import Channel
+from nsqtw.core.checkpointer import Saves
 from nsqtw.core.client import Client
 from nsqtw.core.damage import DamageLedger
-from nsqtw.core.directory import Directory, Unlisted
-from nsqtw.core.flight import Flights, Sealed, Writes, commit_to
-from nsqtw.core.health import Health
-from nsqtw.core.held import PAGE_ROWS, Pages
-from nsqtw.core.held_clock import HeldClock
-from nsqtw.core.intake import BLOCK_SIZE
-from nsqtw.core.late import LateCommit
+from nsqtw.core.group_commit import Flights, Sealed, Writes, commit_to
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Cache, Log
-from nsqtw.core.naming import Naming
-from nsqtw.core.saves import Saves
+from nsqtw.core.metadata_sync import Naming
+from nsqtw.core.pending import PAGE_ROWS, Pages
+from nsqtw.core.pending_clock import HeldClock
+from nsqtw.core.publish_buffer import BLOCK_SIZE
+from nsqtw.core.quotas import Caps
 from nsqtw.core.segment import SEQUENCE_BITS
+from nsqtw.core.storage_health import Health
+from nsqtw.core.timers import Agenda
 from nsqtw.core.topic import Topic
-from nsqtw.core.wall import Wall
+from nsqtw.core.topic_listener import Directory, Unlisted
+from nsqtw.core.wall_clock import Wall
+from nsqtw.core.write_behind import LateCommit
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import IBackend, IBackendQueue, IDamagedBackend, IPositions, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 from nsqtw.rights import Door
 
 RESERVED_BLOCKS = 1024
@@ -169,7 +169,7 @@ class Broker:
         return int(now * 1e9) + self.wall_offset_ns
 
     def follow_wall(self, offset_ns: int, now: float) -> None:
-        """The wall clock is `offset_ns` ahead of the clock of `now`. What is saved says so (`held_clock`)."""
+        """The wall clock is `offset_ns` ahead of the clock of `now`. What is saved says so (`pending_clock`)."""
         self.wall_offset_ns = offset_ns
         jump_ms = self._wall.note(offset_ns, now)
         if jump_ms:

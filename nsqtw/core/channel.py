@@ -19,14 +19,14 @@ from itertools import chain, groupby
 from random import randrange
 from typing import TYPE_CHECKING, NamedTuple
 
-from nsqtw.core.agenda import Due
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
-from nsqtw.core.fleeting import Fleeting
+from nsqtw.core.ephemeral_queue import Fleeting
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.latency import Latencies
 from nsqtw.core.position import Position
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
+from nsqtw.core.timers import Due
 from nsqtw.errors import BackendError, ChannelFull, Exiting
 from nsqtw.names import is_ephemeral
 

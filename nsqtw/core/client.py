@@ -6,7 +6,7 @@ from collections.abc import Sized
 
 from attrs import define, field
 
-from nsqtw.core.published import Published
+from nsqtw.core.publish_counts import Published
 
 
 @define(eq=False)

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nsqtw.core.agenda import Agenda, Due
 from nsqtw.core.client import Client
 from nsqtw.core.in_flight import Delivery, InFlight
 from nsqtw.core.segment import Segment
+from nsqtw.core.timers import Agenda, Due
 
 if TYPE_CHECKING:
     from nsqtw.core.channel import Channel

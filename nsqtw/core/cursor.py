@@ -31,9 +31,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nsqtw.core.cut import HeldRow, SavedCursor
-from nsqtw.core.held import Held, Pages
+from nsqtw.core.checkpoint import HeldRow, SavedCursor
 from nsqtw.core.in_flight import FIRST, Delivery
+from nsqtw.core.pending import Held, Pages
 from nsqtw.core.position import Again
 from nsqtw.core.segment import Segment, Span, sequence_of
 from nsqtw.errors import BackendError

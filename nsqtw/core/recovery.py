@@ -20,17 +20,17 @@ from collections.abc import Iterable
 from attrs import evolve
 
 from nsqtw.core.broker import Broker
-from nsqtw.core.cut import Cut, NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
-from nsqtw.core.held import all_rows
-from nsqtw.core.intake import BLOCK_SIZE
+from nsqtw.core.checkpoint import Cut, NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
 from nsqtw.core.log import Log
+from nsqtw.core.pending import all_rows
+from nsqtw.core.publish_buffer import BLOCK_SIZE
 from nsqtw.core.retention import Ages, Mark, limits_of
-from nsqtw.core.runs import Runs
 from nsqtw.core.segment import SEQUENCE_MASK, Segment
+from nsqtw.core.sequence_ranges import Runs
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import ICountedQueue, IDamagedBackend, IDamagedQueue, IPositions
 from nsqtw.names import is_ephemeral
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 
 _READ_BYTES = 1 << 20
 

@@ -19,10 +19,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from nsqtw.core.agenda import Due
 from nsqtw.core.segment import Segment
-from nsqtw.options import Options
-from nsqtw.topic_rules import Retention
+from nsqtw.core.timers import Due
+from nsqtw.options.broker import Options
+from nsqtw.options.topics import Retention
 
 if TYPE_CHECKING:
     from nsqtw.core.topic import Topic

@@ -18,19 +18,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nsqtw.core.backlog import Unreleased
 from nsqtw.core.channel import Channel
-from nsqtw.core.cut import NamedChannel, NamedTopic, SavedCursor, SavedTopic
-from nsqtw.core.dropped import Dropped
-from nsqtw.core.held import Pages
-from nsqtw.core.intake import Intake
+from nsqtw.core.checkpoint import NamedChannel, NamedTopic, SavedCursor, SavedTopic
+from nsqtw.core.dropped_ranges import Dropped
 from nsqtw.core.log import Log
-from nsqtw.core.reading import Reading
+from nsqtw.core.log_reader import Reading
+from nsqtw.core.pending import Pages
+from nsqtw.core.publish_buffer import Intake
 from nsqtw.core.segment import BODY_AT, Segment
-from nsqtw.core.unreleased import Unreleased
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import Waiter
 from nsqtw.names import is_ephemeral
-from nsqtw.topic_rules import EARLIEST
+from nsqtw.options.topics import EARLIEST
 
 if TYPE_CHECKING:
     from nsqtw.core.broker import Broker

@@ -20,7 +20,14 @@ from twisted.logger import Logger
 
 from nsqtw import NSQ_VERSION
 from nsqtw.errors import CapReached
-from nsqtw.lookupd.documents import (
+from nsqtw.http.debug import Debugging
+from nsqtw.http.names import names, topic_name
+from nsqtw.http.query import parameters
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import DONE, Answer, Refused, cap_reached, failure, plain, written
+from nsqtw.http.routes import FREE, Route
+from nsqtw.http.version import versioned
+from nsqtw.lookupd.json_documents import (
     channels_document,
     debug_pieces,
     lookup_document,
@@ -30,15 +37,8 @@ from nsqtw.lookupd.documents import (
 )
 from nsqtw.lookupd.registrations import ANY, Registrations
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import DONE, Answer, Refused, cap_reached, failure, plain, written
-from nsqtw.net.http_debug import Debugging
-from nsqtw.net.http_names import names, topic_name
-from nsqtw.net.http_query import parameters
-from nsqtw.net.http_request import HttpRequest
-from nsqtw.net.http_routing import FREE, Route
-from nsqtw.net.http_version import versioned
-from nsqtw.net.slices import Slices
-from nsqtw.net.turns import PlainTurns
+from nsqtw.runtime.slices import Slices
+from nsqtw.runtime.turns import PlainTurns
 
 _PONG = plain(200, "OK")
 _MISSING_NODE = failure(400, "MISSING_ARG_NODE")

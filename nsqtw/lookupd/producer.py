@@ -6,7 +6,7 @@ from functools import cached_property
 
 from attrs import asdict, frozen
 
-from nsqtw.gotext import json_text
+from nsqtw.gocompat.text import json_text
 
 
 @frozen

@@ -41,10 +41,10 @@ from nsqtw.lookupd.changes import (
     Unregistered,
     Watcher,
 )
-from nsqtw.lookupd.directory import ANY, Directory
 from nsqtw.lookupd.entries import CLIENT, NEVER_TOMBSTONED, Key, Lookup, Node, Peer, RegistrationCaps, Topic
 from nsqtw.lookupd.members import add, discard, holds, no_members
 from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.queries import ANY, Directory
 from nsqtw.names import is_ephemeral
 
 __all__ = ["ANY", "NEVER_TOMBSTONED", "Key", "Lookup", "Node", "RegistrationCaps", "Registrations"]

@@ -18,10 +18,13 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from nsqtw import NSQ_VERSION
-from nsqtw.data_path import lock_data_path
+from nsqtw.daemon.data_path import lock_data_path
+from nsqtw.daemon.operator_log import log
 from nsqtw.errors import NsqtwError, OptionError
-from nsqtw.gotext import json_text
-from nsqtw.lookupd.door import SecretDoor
+from nsqtw.gocompat.text import json_text
+from nsqtw.http.factory import HttpFactory
+from nsqtw.http.routes import FREE, Routes
+from nsqtw.lookupd.auth import SecretDoor
 from nsqtw.lookupd.entries import RegistrationCaps
 from nsqtw.lookupd.http import LookupApi
 from nsqtw.lookupd.registrations import Registrations
@@ -29,21 +32,18 @@ from nsqtw.lookupd.snapshot_file import SnapshotFile
 from nsqtw.lookupd.tcp import NsqdFactory
 from nsqtw.lookupd.v1 import V1Context, response
 from nsqtw.lookupd.watchers import Watchers
-from nsqtw.lookupd_options import ALL, CHANGES, NSQLOOKUPD, OFF, LookupdOptions
-from nsqtw.net.http_factory import HttpFactory
-from nsqtw.net.http_routing import FREE, Routes
+from nsqtw.net.descriptors import Descriptors, raise_limit
 from nsqtw.net.limits import Limits
 from nsqtw.net.listen import Listener
-from nsqtw.net.name_threads import look_up_apart
-from nsqtw.net.open_files import Descriptors, raise_limit
-from nsqtw.net.operator_log import log
-from nsqtw.net.steady import keep_steady
-from nsqtw.net.turns import PlainTurns
-from nsqtw.option_values import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
-from nsqtw.options import hostname
-from nsqtw.protection import tls_protection
+from nsqtw.options.broker import hostname
+from nsqtw.options.lookupd import ALL, CHANGES, NSQLOOKUPD, OFF, LookupdOptions
+from nsqtw.options.protection import tls_protection
+from nsqtw.options.secret_file import exposures, read_secret
+from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.rights import ADMIN
-from nsqtw.secret_file import exposures, read_secret
+from nsqtw.runtime.monotonic import keep_steady
+from nsqtw.runtime.resolver_threads import look_up_apart
+from nsqtw.runtime.turns import PlainTurns
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class LookupdService(Service):
         options = self._options
         if options.tls_required or options.tls_cert or options.tls_key or options.tls_root_ca_file:
             # Only who asks for TLS waits for it.
-            from nsqtw.certificates import check_certificates
+            from nsqtw.net.certificates import check_certificates
 
             check_certificates(options)
         if options.tls_cert:

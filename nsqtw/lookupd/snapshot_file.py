@@ -26,8 +26,8 @@ from nsqtw.errors import SnapshotError
 from nsqtw.lookupd.changes import Change
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.snapshot import encode, pieces, restore
-from nsqtw.net.slices import Slices
-from nsqtw.net.turns import PlainTurns
+from nsqtw.runtime.slices import Slices
+from nsqtw.runtime.turns import PlainTurns
 
 FILE = "registrations.snapshot"
 ASIDE = f"{FILE}.bad"

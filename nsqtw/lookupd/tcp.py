@@ -20,13 +20,13 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from nsqtw.lookupd.v1 import V1Context, V1Session, response
-from nsqtw.lookupd_options import LookupdOptions
-from nsqtw.net.gate import Refusal
+from nsqtw.net.addresses import address_text
+from nsqtw.net.admission import Refusal
 from nsqtw.net.limits import Limits
-from nsqtw.net.peer import address_text
-from nsqtw.net.slices import Slices
-from nsqtw.net.stall import Stall
-from nsqtw.net.turns import PlainTurns
+from nsqtw.net.stalls import Stall
+from nsqtw.options.lookupd import LookupdOptions
+from nsqtw.runtime.slices import Slices
+from nsqtw.runtime.turns import PlainTurns
 
 MAGIC = b"  V1"
 PIECE_BYTES = 512

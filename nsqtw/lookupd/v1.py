@@ -28,13 +28,13 @@ from typing import Any
 import attrs
 
 from nsqtw.errors import CapReached, ClientError
+from nsqtw.gocompat.json import read_object
+from nsqtw.gocompat.time import duration_text
 from nsqtw.interfaces import OperatorLog
 from nsqtw.lookupd.entries import CLIENT, Key
 from nsqtw.lookupd.producer import Producer
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.names import is_valid_name
-from nsqtw.net.go_time import duration_text
-from nsqtw.protocols.go_json import read_object
 
 MAX_LINE_BYTES = 4096
 """The longest line of an nsqd has 140: two names of 64 and a word."""

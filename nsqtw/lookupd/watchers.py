@@ -14,16 +14,16 @@ from typing import Any
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
+from nsqtw.http.query import parameters
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import Answer, failure
+from nsqtw.http.routes import Route
 from nsqtw.lookupd.events import CONTENT_TYPE, KEEP_ALIVE, events
 from nsqtw.lookupd.registrations import Registrations
-from nsqtw.lookupd.watching import Watch
+from nsqtw.lookupd.subscription import Watch
 from nsqtw.names import is_valid_name
-from nsqtw.net.http_answers import Answer, failure
-from nsqtw.net.http_query import parameters
-from nsqtw.net.http_request import HttpRequest
-from nsqtw.net.http_routing import Route
-from nsqtw.net.turned_away import TurnedAway
-from nsqtw.net.turns import PlainTurns
+from nsqtw.net.rejections import TurnedAway
+from nsqtw.runtime.turns import PlainTurns
 
 KEEP_ALIVE_SECONDS = 15.0
 MOST_WAITING = 1000

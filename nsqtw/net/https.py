@@ -14,12 +14,12 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from nsqtw.net.gate import Refusal
+from nsqtw.net.addresses import address_text
+from nsqtw.net.admission import Refusal
 from nsqtw.net.limits import Limits
-from nsqtw.net.peer import address_text
-from nsqtw.net.tls import HANDSHAKE, HANDSHAKE_SECONDS, TlsTransport
 from nsqtw.net.tls_names import NOT_TLS
 from nsqtw.net.tls_settings import TlsSettings
+from nsqtw.net.tls_transport import HANDSHAKE, HANDSHAKE_SECONDS, TlsTransport
 from nsqtw.upgrades import Secured, StartTls
 
 _HTTP_STARTS = (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from nsqtw.net.gate import Gate, GateOptions
-from nsqtw.net.open_files import Descriptors
-from nsqtw.net.rounds import Rounds, RoundsOptions
-from nsqtw.net.slices import Slices
-from nsqtw.net.turned_away import TurnedAway
-from nsqtw.net.unfinished import Unfinished
+from nsqtw.net.admission import Gate, GateOptions
+from nsqtw.net.deadlines import Rounds, RoundsOptions
+from nsqtw.net.descriptors import Descriptors
+from nsqtw.net.partial_input import Unfinished
+from nsqtw.net.rejections import TurnedAway
+from nsqtw.runtime.slices import Slices
 
 
 class LimitOptions(GateOptions, RoundsOptions, Protocol):
@@ -23,7 +23,7 @@ class LimitOptions(GateOptions, RoundsOptions, Protocol):
 class Limits:
     """
     Connections that may come in (`gate`), how long they may take (`rounds`), what they may keep (`unfinished`), their
-    part of each turn for work that does not fit into one (`slices`), and who was over a limit (`turned_away`). `now` is
+    part of each turn for work that does not fit into one (`slices`), and who was over a limit (`rejections`). `now` is
     the clock of it all. Descriptors are counted where `descriptors` are given.
     """
 

@@ -18,8 +18,8 @@ from typing import Any
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.internet.unix import Port as UnixPort
 
-from nsqtw.addresses import is_unix_path, split_host_port
 from nsqtw.errors import OptionError
+from nsqtw.options.addresses import is_unix_path, split_host_port
 
 BACKLOG = 1024
 _HIGHEST_PORT = 65535

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from twisted.logger import Logger
 
-from nsqtw.protocols.gathering import MOMENT_SECONDS
+from nsqtw.protocols.fin_coalescing import MOMENT_SECONDS
 
 _log = Logger()
 

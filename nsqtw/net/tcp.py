@@ -4,7 +4,7 @@ TCP (and unix socket) connections: the first four bytes choose the protocol, eve
 An upgrade that the session asks for (nsqtw.upgrades) is done here: TLS becomes the transport, and a compression stands
 between that and the session. A compressed chunk is given to the session in pieces, each when it wants data, TURN_BYTES
 of them in a turn. A session carries out so many commands of a chunk at once; the rest follows in steps, in turn with
-those of other connections (nsqtw.net.slices).
+those of other connections (nsqtw.runtime.slices).
 
 Back-pressure runs both ways. When the transport has enough to write the session is told to deliver nothing; when
 the session does not want data the transport is not read from. Where it wants so many bytes at least, the kernel waits
@@ -35,14 +35,14 @@ from zope.interface import classImplements
 
 from nsqtw.errors import BrokenStream
 from nsqtw.interfaces import ICountedProtocol
-from nsqtw.net.chunks import READ_BYTES
-from nsqtw.net.noted import Noted
-from nsqtw.net.peer import address_text
-from nsqtw.net.stall import Stall
-from nsqtw.net.unfinished import SMALL_BYTES
+from nsqtw.net.addresses import address_text
+from nsqtw.net.partial_input import SMALL_BYTES
+from nsqtw.net.stalls import Stall
 from nsqtw.protocols.frames import ERROR, frame
 from nsqtw.protocols.guarded import ClientBroker
 from nsqtw.protocols.session import Foreign, Session, session_of
+from nsqtw.runtime.chunks import READ_BYTES
+from nsqtw.runtime.flushable import Noted
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 
 if TYPE_CHECKING:

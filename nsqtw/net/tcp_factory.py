@@ -9,12 +9,12 @@ from twisted.internet.protocol import Factory
 
 from nsqtw.core.broker import Broker
 from nsqtw.interfaces import IProtocolFactory
-from nsqtw.net.chunks import keep_chunks_on_the_heap
 from nsqtw.net.limits import Limits
 from nsqtw.net.low_water import LowWater
-from nsqtw.net.pump import Pump
 from nsqtw.net.tcp import BrokerConnection
 from nsqtw.protocols.frames import ERROR, frame
+from nsqtw.runtime.chunks import keep_chunks_on_the_heap
+from nsqtw.runtime.pump import Pump
 
 if TYPE_CHECKING:
     from nsqtw.net.tls_settings import TlsSettings

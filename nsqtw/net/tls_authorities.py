@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 
-from nsqtw.certificates import SECURITY_LEVEL, certificates_in
 from nsqtw.errors import OptionError
+from nsqtw.net.certificates import SECURITY_LEVEL, certificates_in
 
 _LEAST_RSA_BITS, _LEAST_EC_BITS = 2048, 224
 _WEAK_DIGESTS = ("md5", "sha1")

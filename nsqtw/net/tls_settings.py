@@ -19,11 +19,11 @@ from typing import Any
 
 from OpenSSL import SSL
 
-from nsqtw.certificates import SECURITY_LEVEL, TlsOptions, check_certificates, in_words, is_weak_allowed
 from nsqtw.errors import OptionError
-from nsqtw.net.tls import TlsTransport
+from nsqtw.net.certificates import SECURITY_LEVEL, TlsOptions, check_certificates, in_words, is_weak_allowed
 from nsqtw.net.tls_authorities import check_strength
-from nsqtw.option_values import REQUIRE, REQUIRE_VERIFY
+from nsqtw.net.tls_transport import TlsTransport
+from nsqtw.options.types import REQUIRE, REQUIRE_VERIFY
 from nsqtw.upgrades import StartTls
 
 _MODERN = b"ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!aNULL:@SECLEVEL=%d" % SECURITY_LEVEL

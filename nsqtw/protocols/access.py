@@ -16,7 +16,7 @@ from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 from nsqtw.protocols.parameters import shown_id, text_of
 
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from zope.interface import implementer
 
-from nsqtw.core.agenda import Due
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.segment import BODY_AT, ID_AT
+from nsqtw.core.timers import Due
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Answered, IBroker, IChannel, IConsumer
 from nsqtw.protocols.access import ClientAccess, MessageAccess

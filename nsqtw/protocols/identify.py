@@ -1,7 +1,7 @@
 """
 IDENTIFY: what a client may ask for, within which bounds, and the answer (nsqd specification 1.6).
 
-The JSON is read as nsqd reads it (`nsqtw.protocols.go_json`).
+The JSON is read as nsqd reads it (`nsqtw.gocompat.json`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from attrs import define, frozen
 from nsqtw import NSQ_VERSION
 from nsqtw.core.client import Client
 from nsqtw.errors import ClientError
-from nsqtw.gotext import json_text
-from nsqtw.options import Options
-from nsqtw.protocols.go_json import read_object
+from nsqtw.gocompat.json import read_object
+from nsqtw.gocompat.text import json_text
+from nsqtw.options.broker import Options
 
 DEFAULT_HEARTBEAT_SECONDS = 30.0
 DEFAULT_OUTPUT_BUFFER_BYTES = 16384

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from nsqtw.errors import ClientError
-from nsqtw.gotext import quoted
+from nsqtw.gocompat.text import quoted
 from nsqtw.names import MAX_NAME_BYTES, is_valid_name
 
 ID_BYTES = 16

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nsqtw.core.agenda import Due
+from nsqtw.core.timers import Due
 from nsqtw.interfaces import IBroker, IProtocol
 from nsqtw.upgrades import Upgrade
 

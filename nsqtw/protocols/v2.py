@@ -38,7 +38,7 @@ from nsqtw.core.client import Client
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError, LineTooLong
 from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
-from nsqtw.option_values import DEBUG
+from nsqtw.options.types import DEBUG
 from nsqtw.protocols.access import ClientAccess
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
@@ -47,10 +47,10 @@ from nsqtw.protocols.replies import Place, Replies
 from nsqtw.protocols.session import Session
 from nsqtw.protocols.v2_auth import Badge
 from nsqtw.protocols.v2_codec import FIN_IN_ORDER, V2Codec
-from nsqtw.protocols.v2_half import Half
 from nsqtw.protocols.v2_identity import Identity
 from nsqtw.protocols.v2_publish import Publish, check_publish, delay_ms_of
-from nsqtw.protocols.v2_subscriber import ABOUT_MESSAGES, Subscriber, subscribed_names
+from nsqtw.protocols.v2_subscription import ABOUT_MESSAGES, Subscriber, subscribed_names
+from nsqtw.protocols.v2_timeout import Half
 from nsqtw.protocols.v2_trace import Trace
 from nsqtw.protocols.v2_upgrade import Upgrades
 from nsqtw.upgrades import Upgrade

@@ -18,7 +18,7 @@ from math import inf
 
 from nsqtw.core.client import Client
 from nsqtw.errors import AuthError, AuthRefused, ClientError
-from nsqtw.gotext import json_text, quoted
+from nsqtw.gocompat.text import json_text, quoted
 from nsqtw.interfaces import OperatorLog
 from nsqtw.protocols.frames import RESPONSE, frame
 from nsqtw.protocols.replies import Place

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nsqtw.core.agenda import Agenda
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
+from nsqtw.core.timers import Agenda
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import OperatorLog
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 from nsqtw.protocols import identify
 from nsqtw.protocols.v2_trace import Identified
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nsqtw.errors import ClientError
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 from nsqtw.protocols.frames import OK
 from nsqtw.protocols.parameters import checked_name, decimal, duration_ns, need_names, unparsed
 from nsqtw.protocols.replies import Place, Replies

@@ -10,7 +10,7 @@ from attrs import evolve
 from zope.interface import implementer
 
 from nsqtw.backends.dummy import DummyBackend
-from nsqtw.core.cut import Cut, HeldRow, Saved, SavedCursor, SavedTopic
+from nsqtw.core.checkpoint import Cut, HeldRow, Saved, SavedCursor, SavedTopic
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue, IPositions

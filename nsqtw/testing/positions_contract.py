@@ -11,8 +11,8 @@ from operator import attrgetter
 import pytest
 from zope.interface.verify import verifyObject
 
-from nsqtw.core.cut import Cut, HeldRow, HeldRun, Saved, SavedCursor, SavedTopic, Waiting
-from nsqtw.core.held import BEFORE_ALL, all_rows
+from nsqtw.core.checkpoint import Cut, HeldRow, HeldRun, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.pending import BEFORE_ALL, all_rows
 from nsqtw.interfaces import IPositions
 from nsqtw.testing.contracts import OnDirectory
 

@@ -24,7 +24,7 @@ from nsqtw.backends.dummy import DummyBackend
 from nsqtw.core.broker import Broker
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IProtocol, IProtocolFactory
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded import ClientBroker
 from nsqtw.protocols.session import Foreign, Session
 from nsqtw.rights import Answer, Applicant, Guest, Rights

@@ -16,7 +16,7 @@ from twisted.web.iweb import IAgent, IResponse
 from zope.interface import implementer
 
 from nsqtw.auth.http import HttpAuthorizer
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 
 
 class Sent(NamedTuple):

@@ -8,7 +8,7 @@ from nsqtw.auth.allow_all import AllowAllFactory
 from nsqtw.auth.secret_hash import Recipe
 from nsqtw.auth.static import StaticFactory
 from nsqtw.interfaces import IAuthorizer
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 from nsqtw.testing.authorizers import AuthorizerContract
 from tests.auth.fake_agent import FakeAgent, answered, authorizer_with, rights_document
 

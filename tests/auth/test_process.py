@@ -24,9 +24,9 @@ from urllib.parse import parse_qs
 import pytest
 
 from nsqtw.net.listen import Listener
-from nsqtw.option_values import TLS_REQUIRED
-from nsqtw.options import Options
-from nsqtw.service import open_to_all
+from nsqtw.nsqd.service import open_to_all
+from nsqtw.options.broker import Options
+from nsqtw.options.types import TLS_REQUIRED
 from nsqtw.testing.authorizers import AuthorizerContract
 from tests.certificates import Certificates, Pair
 from tests.process import NsqdProcess, ReservedPort, Start, wait_until

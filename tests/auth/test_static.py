@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from nsqtw.auth import secret_hash, static
+from nsqtw.auth.fair_queue import Turns
 from nsqtw.auth.secret_hash import Recipe, read_line
 from nsqtw.auth.static import StaticAuthorizer
-from nsqtw.auth.turns import Turns
-from nsqtw.commands import run_nsqtw
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.rights import Applicant, Rights
 from nsqtw.testing.authorizers import PATIENCE_SECONDS, Asked
+from nsqtw.tools.cli import run_nsqtw
 
 CHEAP = Recipe("scrypt", (16, 1, 1), b"salt")
 CLIENT = """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nsqtw.backends.disk import DiskBackend
-from nsqtw.backends.disk_format import RECORD_BYTES, encode_head
+from nsqtw.backends.disk.backend import DiskBackend
+from nsqtw.backends.disk.format import RECORD_BYTES, encode_head
 from nsqtw.backends.files import Files
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
-from nsqtw.backends.disk import DiskBackend
-from nsqtw.backends.positions import Positions
+from nsqtw.backends.disk.backend import DiskBackend
+from nsqtw.backends.positions.store import Positions
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IPositions
 from nsqtw.testing.contracts import BackendContract, FailingCommitContract

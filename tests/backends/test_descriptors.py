@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from nsqtw.backends.disk_file import AHEAD_FROM, Descriptor, LogFile, OpenFiles
+from nsqtw.backends.disk.open_files import AHEAD_FROM, Descriptor, LogFile, OpenFiles
 from nsqtw.backends.files import FILE_MODE, Files
-from nsqtw.fsck.data_path import check_data_path
 from nsqtw.testing.contracts import make_segment
+from nsqtw.tools.fsck.data_path import check_data_path
 from tests.backends.data_path import DataPath
 
 MEGABYTE = 1 << 20

@@ -17,7 +17,7 @@ from nsqtw.backends.manifest import (
     read_manifest,
     write_manifest,
 )
-from nsqtw.backends.sqlite import SqliteBackend
+from nsqtw.backends.sqlite.backend import SqliteBackend
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.testing.contracts import make_segment
 from tests.backends.data_path import DataPath

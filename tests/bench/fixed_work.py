@@ -21,10 +21,10 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from nsqtw.assembly import Parts, assemble, open_storage
-from nsqtw.core.flight import Flight
-from nsqtw.net.http_api import broker_site
-from nsqtw.options import Options
+from nsqtw.api.site import broker_site
+from nsqtw.core.group_commit import Flight
+from nsqtw.nsqd.build import Parts, assemble, open_storage
+from nsqtw.options.broker import Options
 
 from . import wire
 from .errors import BrokerFailed

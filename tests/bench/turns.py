@@ -150,9 +150,9 @@ def run(notes: str, words: Sequence[str]) -> int:
     """Run nsqd with these flags. Its exit code."""
     # Before anything of Twisted's, as nsqd itself does it.
     from nsqtw import tap  # isort: split
-    from nsqtw import lean
+    from nsqtw.daemon import lazy_imports
 
-    with lean.without_tls():
+    with lazy_imports.without_tls():
         from twisted.internet import epollreactor
 
     pollers: list[Poller] = []

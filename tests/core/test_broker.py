@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from nsqtw.core.broker import RESERVED_BLOCKS
+from nsqtw.core.checkpoint import NamedTopic, SavedCursor
 from nsqtw.core.cursor import Cursor
-from nsqtw.core.cut import NamedTopic, SavedCursor
-from nsqtw.core.intake import BLOCK_SIZE
+from nsqtw.core.publish_buffer import BLOCK_SIZE
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.net.writer import perform
+from nsqtw.runtime.storage_thread import perform
 from tests.core.world import World, goes_on
 
 
@@ -170,7 +170,7 @@ def test_a_clean_stop_says_what_is_closed_and_what_had_to_be_written(durability:
 def test_a_cut_has_no_more_than_a_turn_has_time_for_and_the_next_one_is_due_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 4)
+    monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 4)
     world = World()
     for name in "abcde":
         world.channel("c", name)
@@ -188,7 +188,7 @@ def test_a_cut_has_no_more_than_a_turn_has_time_for_and_the_next_one_is_due_at_o
 
 def test_what_changes_while_a_cut_is_saved_in_parts_is_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a broker with many busy topics would do nothing but save."""
-    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 4)
+    monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 4)
     world = World()
     for name in "abcde":
         world.channel("c", name)
@@ -210,7 +210,7 @@ def test_what_changes_while_a_cut_is_saved_in_parts_is_for_the_next_one(monkeypa
 
 
 def test_a_topic_that_is_gone_before_its_part_of_a_cut_keeps_nobody_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
+    monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 1)
     world = World()
     for _ in range(2):
         world.save()  # births are waited for
@@ -228,7 +228,7 @@ def test_a_topic_that_is_gone_before_its_part_of_a_cut_keeps_nobody_busy(monkeyp
 
 
 def test_who_waits_for_a_cut_is_told_after_its_last_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 4)
+    monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 4)
     world = World()
     for name in "abcde":
         world.put(b"x", topic=name)
@@ -252,7 +252,7 @@ def test_who_waits_for_a_cut_is_told_after_its_last_part(monkeypatch: pytest.Mon
 def test_who_comes_while_a_cut_nobody_waits_for_is_saved_waits_for_all_that_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
+    monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 1)
     world = World()
     for name in "ab":
         world.put(b"x", topic=name)
@@ -268,7 +268,7 @@ def test_who_comes_while_a_cut_nobody_waits_for_is_saved_waits_for_all_that_is_l
 
 
 def test_who_waits_for_a_cut_is_told_which_of_its_parts_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
+    monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 1)
     world = World()
     for name in "ab":
         world.channel("c", name)
@@ -283,7 +283,7 @@ def test_who_waits_for_a_cut_is_told_which_of_its_parts_failed(monkeypatch: pyte
 
 
 def test_names_come_with_the_last_part_and_name_what_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 1)
+    monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 1)
     world = World()
     for name in "ab":
         world.channel("c", name)
@@ -301,7 +301,7 @@ def test_names_come_with_the_last_part_and_name_what_is_saved(monkeypatch: pytes
 
 
 def test_a_part_of_a_cut_that_could_not_be_saved_waits_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.core.saves.SAVED_AT_ONCE", 4)
+    monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 4)
     world = World()
     for name in "abcde":
         world.channel("c", name)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from zope.interface import directlyProvides
 
-from nsqtw.core import stats
 from nsqtw.core.damage import DamageLedger
 from nsqtw.core.segment import Segment
 from nsqtw.interfaces import IDamagedQueue
+from nsqtw.stats.document import document
 from tests.core.world import World
 
 
 def test_nothing_is_shown_of_a_broker_without_damage() -> None:
     world = World()
     world.broker.topic("t")
-    found = stats.document(world.broker, "1", now=world.now)
+    found = document(world.broker, "1", now=world.now)
     assert "damage" not in found
     assert "lost_count" not in found["topics"][0]
 
@@ -27,7 +27,7 @@ def test_counters_of_a_topic_and_of_all() -> None:
         damage.add(name, lost=2, damaged=3, set_aside=1)
     damage.add("", lost=1, damaged=1)
     damage.add_file("damaged.d/1/t/0.log")
-    found = stats.document(world.broker, "1", now=world.now)
+    found = document(world.broker, "1", now=world.now)
     assert found["damage"] == {
         "lost_count": 5,
         "damaged_count": 7,

@@ -12,10 +12,10 @@ from ddsketch import DDSketch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.assembly import measure
 from nsqtw.core.latency import Latencies, Measure
-from nsqtw.core.stats import document
-from nsqtw.options import Options
+from nsqtw.nsqd.build import measure
+from nsqtw.options.broker import Options
+from nsqtw.stats.document import document
 from tests.core.world import START, World
 
 ROOT = Path(__file__).parent.parent.parent
@@ -83,7 +83,7 @@ def test_percentiles_stand_as_configured_and_are_zero_when_nothing_was_finished(
 
 def test_no_library_is_loaded_for_a_broker_that_measures_nothing() -> None:
     script = (
-        "import sys; from nsqtw.assembly import measure; from nsqtw.options import Options;"
+        "import sys; from nsqtw.nsqd.build import measure; from nsqtw.options.broker import Options;"
         "print(measure(Options()), 'ddsketch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nsqtw.backends.dummy import DummyFactory
 from nsqtw.core.log import Cache, Log
 from nsqtw.core.segment import encode
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 
 
 def new_log(limit: int) -> Log:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from zope.interface import alsoProvides
 
-from nsqtw.core.save import Save
+from nsqtw.core.checkpoint_job import Save
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import ICountedQueue

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsqtw.core.cut import NamedChannel, NamedTopic
+from nsqtw.core.checkpoint import NamedChannel, NamedTopic
 from tests.core.world import World
 
 C, D = NamedChannel("c"), NamedChannel("d")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsqtw.core.cut import NamedChannel, NamedTopic
+from nsqtw.core.checkpoint import NamedChannel, NamedTopic
 from tests.core.world import World
 
 HOUR_MS = 3_600_000

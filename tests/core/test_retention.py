@@ -8,7 +8,7 @@ import pytest
 
 from nsqtw.core.retention import Ages, Mark
 from nsqtw.core.segment import encode
-from nsqtw.topic_rules import Retention
+from nsqtw.options.topics import Retention
 from tests.core.world import World
 
 HOUR = 3600.0

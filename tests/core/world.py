@@ -7,23 +7,23 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from nsqtw.assembly import measure
 from nsqtw.backends.dummy import DummyFactory
 from nsqtw.core import recovery
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
+from nsqtw.core.checkpoint import NamedTopic, Saved
+from nsqtw.core.checkpoint_job import Save
+from nsqtw.core.checkpointer import Saves
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
-from nsqtw.core.cut import NamedTopic, Saved
-from nsqtw.core.flight import Flight
-from nsqtw.core.held import PAGE_ROWS
-from nsqtw.core.save import Save
-from nsqtw.core.saves import Saves
+from nsqtw.core.group_commit import Flight
+from nsqtw.core.pending import PAGE_ROWS
 from nsqtw.core.segment import BODY_AT, ID_AT
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
-from nsqtw.net.writer import perform
-from nsqtw.options import Options
+from nsqtw.nsqd.build import measure
+from nsqtw.options.broker import Options
+from nsqtw.runtime.storage_thread import perform
 from nsqtw.testing.memory import MemoryPositions
 
 START = 1000.0

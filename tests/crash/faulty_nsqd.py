@@ -96,10 +96,11 @@ def connect(path: str, *arguments: Any, **named: Any) -> sqlite3.Connection:
 
 def break_files() -> None:
     """A class of its own: the methods of `Files` itself cannot be replaced for modules that are compiled with it."""
-    from nsqtw import metadata
-    from nsqtw.backends import disk, sqlite
+    from nsqtw.backends.disk import backend as disk
     from nsqtw.backends.files import Files
-    from nsqtw.takeover import run as takeover
+    from nsqtw.backends.sqlite import backend as sqlite
+    from nsqtw.nsqd import nsqd_dat
+    from nsqtw.nsqd_import import importer
 
     class FaultyFiles(Files):
         def write(self, fd: int, buffers: Sequence[bytes], position: int) -> int:
@@ -126,7 +127,7 @@ def break_files() -> None:
         return disk.DiskBackend(directory, options.max_bytes_per_file, report, FaultyFiles())
 
     disk.DiskFactory.open = open_disk
-    metadata.Files = sqlite.Files = takeover.Files = FaultyFiles
+    nsqd_dat.Files = sqlite.Files = importer.Files = FaultyFiles
 
 
 def path_of(fd: int) -> str:

@@ -20,10 +20,13 @@ if __name__ == "__main__":
     sys.path[:1] = []
     sys.path.append(str(Path(__file__).parents[2]))
 
-from nsqtw import lean, tap  # isort: skip
+from nsqtw import tap
 
-from nsqtw.backends import disk, sqlite
+from nsqtw.daemon import lazy_imports  # isort: skip
+
+from nsqtw.backends.disk import backend as disk
 from nsqtw.backends.files import Files
+from nsqtw.backends.sqlite import backend as sqlite
 from tests.crash.control import Control
 from tests.crash.file_layers import Narrow, Volatile
 
@@ -44,8 +47,8 @@ def inject(control: Control, layer: str) -> None:
 
     disk.DiskFactory.open = open_disk
     sqlite.SqliteFactory.open = open_sqlite
-    with lean.without_tls(True):
-        from nsqtw.net import pump
+    with lazy_imports.without_tls(True):
+        from nsqtw.runtime import pump
     pump.time_ns = lambda: WALL_START_NS + time.monotonic_ns() + control.wall_offset_ns
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from attrs import evolve
 
-from nsqtw.backends.disk import DiskQueue
-from nsqtw.backends.disk_writer import LogWriter
-from nsqtw.backends.positions import Positions
+from nsqtw.backends.disk.backend import DiskQueue
+from nsqtw.backends.disk.writer import LogWriter
+from nsqtw.backends.positions.store import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
+from nsqtw.core.checkpoint import Cut, SavedCursor
 from nsqtw.core.cursor import Cursor
-from nsqtw.core.cut import Cut, SavedCursor
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import Waiter

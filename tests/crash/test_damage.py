@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.backends.disk import DiskBackend
-from nsqtw.backends.sqlite import SqliteBackend
+from nsqtw.backends.disk.backend import DiskBackend
+from nsqtw.backends.sqlite.backend import SqliteBackend
 from nsqtw.interfaces import IBackend
 from nsqtw.testing.contracts import make_segment, read_all
 from tests.crash.damage import DAMAGES, bodies_in

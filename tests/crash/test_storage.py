@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.backends.disk_format import HEADER_BYTES, RECORD_BYTES
+from nsqtw.backends.disk.format import HEADER_BYTES, RECORD_BYTES
 from nsqtw.core.segment import BODY_AT
 from tests.process import NOTHING, Counts, NsqdProcess, wait_until
 from tests.wire import Client, Message, Refused

@@ -22,8 +22,8 @@ from typing import Any
 from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 
 import nsqtw
-from nsqtw.net.log import log_format
-from nsqtw.options import Options
+from nsqtw.daemon.logs import log_format
+from nsqtw.options.broker import Options
 
 _OURS = (f"{Path(nsqtw.__file__).parent}/", f"{Path(__file__).parent}/mistakes/")
 

@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from nsqtw.net.openapi import described
+from nsqtw.api.openapi import described
 from tests.process import NsqdProcess
 from tests.wire import HOST
 

@@ -106,7 +106,7 @@ def test_memory_is_weighed() -> None:
 
 @pytest.mark.parametrize("text", ["two\nlines", "\x1b[2J", "{absent}"])
 def test_what_is_logged_is_lines_of_plain_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.net.log.one_line", lambda text: text)
+    monkeypatch.setattr("nsqtw.daemon.logs.one_line", lambda text: text)
     with pytest.raises(Broken, match="no line of plain text"), Meter(50, weighs=False).running():
         if text == "{absent}":
             Logger().info("{absent.attribute}")

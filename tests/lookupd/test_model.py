@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nsqtw.lookupd import snapshot
-from nsqtw.lookupd.watching import Watch
+from nsqtw.lookupd.subscription import Watch
 from nsqtw.names import is_ephemeral
 from tests.lookupd.picture import Picture
 from tests.lookupd.world import INACTIVE_AFTER, SECOND, TOMBSTONE, World

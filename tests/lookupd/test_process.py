@@ -23,7 +23,7 @@ from twisted.internet.testing import MemoryReactorClock
 from nsqtw import __version__
 from nsqtw.errors import NsqtwError
 from nsqtw.lookupd.service import LookupdService
-from nsqtw.lookupd_options import LookupdOptions
+from nsqtw.options.lookupd import LookupdOptions
 from nsqtw.tap_lookupd import NSQLOOKUPD_PROGRAM
 from tests.certificates import Certificates
 from tests.lookupd.conftest import StartLookupd
@@ -172,7 +172,7 @@ def test_it_does_not_wait_for_modules_of_a_broker() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "nsqtw.lookupd.registrations" in loaded
-    assert not loaded & {"nsqtw.core.broker", "nsqtw.net.pump", "sqlite3", "treq", "nsqtw.net.tls_settings"}
+    assert not loaded & {"nsqtw.core.broker", "nsqtw.runtime.pump", "sqlite3", "treq", "nsqtw.net.tls_settings"}
 
 
 def test_what_it_prints(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from twisted.logger import eventAsText, globalLogPublisher
 
 from nsqtw.lookupd.snapshot import pieces
 from nsqtw.lookupd.snapshot_file import SECONDS, SETTLE_SECONDS, SnapshotFile
-from nsqtw.net.turns import PlainTurns
+from nsqtw.runtime.turns import PlainTurns
 from nsqtw.testing.files import FaultyFiles
 from tests.lookupd.world import World
 

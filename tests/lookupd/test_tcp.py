@@ -11,13 +11,13 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 from twisted.python.failure import Failure
 
+from nsqtw.daemon.operator_log import log
 from nsqtw.lookupd.registrations import RegistrationCaps, Registrations
 from nsqtw.lookupd.tcp import END_SECONDS, NsqdConnection, NsqdFactory
 from nsqtw.lookupd.v1 import V1Context
-from nsqtw.lookupd_options import LookupdOptions
 from nsqtw.net.limits import Limits
-from nsqtw.net.operator_log import log
-from nsqtw.net.turns import PlainTurns
+from nsqtw.options.lookupd import LookupdOptions
+from nsqtw.runtime.turns import PlainTurns
 from tests.lookupd.nsqd import identify, responses
 from tests.lookupd.world import INACTIVE_AFTER, TOMBSTONE
 

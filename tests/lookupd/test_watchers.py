@@ -11,13 +11,13 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 from twisted.python.failure import Failure
 
+from nsqtw.http.factory import HttpFactory
+from nsqtw.http.routes import FREE, Routes
 from nsqtw.lookupd.http import LookupApi
 from nsqtw.lookupd.watchers import KEEP_ALIVE_SECONDS, MOST_WAITING, Watchers
-from nsqtw.lookupd_options import LookupdOptions
-from nsqtw.net.http_factory import HttpFactory
-from nsqtw.net.http_routing import FREE, Routes
 from nsqtw.net.limits import Limits
-from nsqtw.net.turns import PlainTurns
+from nsqtw.options.lookupd import LookupdOptions
+from nsqtw.runtime.turns import PlainTurns
 from tests.lookupd.world import World
 
 ADDRESS = IPv4Address("TCP", "10.0.0.9", 50000)

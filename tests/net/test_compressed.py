@@ -14,7 +14,7 @@ from nsqtw.net.tcp import TURN_BYTES, BrokerConnection
 from nsqtw.protocols.compression import PIECE_BYTES, Deflate, Snappy
 from nsqtw.protocols.v2 import V2Session
 from nsqtw.upgrades import Compression
-from tests.net.broker_fixture import Log
+from tests.http.broker_fixture import Log
 from tests.net.test_tcp import Edge, SpyTransport
 
 OK = b"\0\0\0\6\0\0\0\0OK"

@@ -11,14 +11,14 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from nsqtw.net.gate import Refusal
-from nsqtw.net.http_api import refusing_site
+from nsqtw.api.site import refusing_site
+from nsqtw.net.admission import Refusal
 from nsqtw.net.https import TlsFactory
-from nsqtw.net.tls import HANDSHAKE_SECONDS
 from nsqtw.net.tls_settings import TlsSettings
-from nsqtw.options import Options
+from nsqtw.net.tls_transport import HANDSHAKE_SECONDS
+from nsqtw.options.broker import Options
 from tests.certificates import Certificates, Pair
-from tests.net.broker_fixture import Browser, Log, Reply, Web, replies, request
+from tests.http.broker_fixture import Browser, Log, Reply, Web, replies, request
 from tests.net.tls_client import TlsClient, context
 
 PEER = IPv4Address("TCP", "127.0.0.1", 5)

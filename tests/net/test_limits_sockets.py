@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from nsqtw.net.open_files import raise_limit
-from tests.net.broker_fixture import request
+from nsqtw.net.descriptors import raise_limit
+from tests.http.broker_fixture import request
 from tests.process import NsqdProcess, wait_until
 from tests.wire import HOST, PATIENCE_SECONDS
 

@@ -13,9 +13,9 @@ import pytest
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 
-from nsqtw.addresses import split_host_port
 from nsqtw.errors import OptionError
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
+from nsqtw.options.addresses import split_host_port
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from twisted.logger import LogEvent
 
 from nsqtw.net.low_water import LowWater
 from nsqtw.protocols.compression import Snappy
-from nsqtw.protocols.gathering import MOMENT_SECONDS, MUCH, READS
+from nsqtw.protocols.fin_coalescing import MOMENT_SECONDS, MUCH, READS
 from nsqtw.upgrades import Compress
 from tests.net.test_tcp_socket import Pair
 from tests.process import Counts, NsqdProcess

@@ -15,15 +15,15 @@ from twisted.internet.tcp import Connection
 from twisted.internet.testing import StringTransport
 from zope.interface import Interface
 
+from nsqtw.auth.authorization import Door
 from nsqtw.auth.grants import Grant, Grants
-from nsqtw.net.door import Door
-from nsqtw.net.stall import Stall, unread_bytes
+from nsqtw.net.partial_input import Unfinished
+from nsqtw.net.stalls import Stall, unread_bytes
 from nsqtw.net.tcp import END_SECONDS, BrokerConnection
 from nsqtw.net.tcp_factory import BrokerFactory
-from nsqtw.net.unfinished import Unfinished
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.rights import Answer, Applicant
-from tests.net.pump_house import House
+from tests.runtime.harness import House
 from tests.wire import HOST, PATIENCE_SECONDS
 
 OK = b"\0\0\0\6\0\0\0\0OK"
@@ -404,7 +404,7 @@ def test_who_asks_again_as_soon_as_he_has_read_is_not(monkeypatch: pytest.Monkey
     with socket.create_server((HOST, 0)) as listener:
         peer = socket.create_connection(listener.getsockname(), timeout=PATIENCE_SECONDS)
         ours, _ = listener.accept()
-    monkeypatch.setattr("nsqtw.net.stall._unread_in_kernel", lambda connection: 10)
+    monkeypatch.setattr("nsqtw.net.stalls._unread_in_kernel", lambda connection: 10)
     stall, transport = Stall(), Connection(ours, Protocol(), FakeReactor())
     with peer, ours:
         stall.lasts(transport, 0.0)
@@ -427,7 +427,7 @@ def test_who_has_read_all_that_is_sent_is_not_whatever_is_to_be_sent_next(readin
 
 def test_who_is_stuck_is_cut_off(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
     unread = {"bytes": 1000}
-    monkeypatch.setattr("nsqtw.net.stall._unread_in_kernel", lambda connection: unread["bytes"])
+    monkeypatch.setattr("nsqtw.net.stalls._unread_in_kernel", lambda connection: unread["bytes"])
     connection, transport = edge.connect()
     connection.dataReceived(b"  V2")
     for number in range(4):
@@ -451,7 +451,7 @@ def test_who_has_read_everything_is_not_looked_at_until_more_is_written(
         looks.append("look")
         return 0
 
-    monkeypatch.setattr("nsqtw.net.stall._unread_in_kernel", nothing_unread)
+    monkeypatch.setattr("nsqtw.net.stalls._unread_in_kernel", nothing_unread)
     connection, transport = edge.connect()
     monkeypatch.setattr(connection, "_is_plain", True)
     monkeypatch.setattr(connection, "_send", lambda data: transport.write(data) or len(data))

@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 from nsqtw.core.broker import Broker
 from nsqtw.core.client import Client
 from nsqtw.errors import BackendError
-from nsqtw.net.writer import perform
 from nsqtw.protocols.compression import Snappy
 from nsqtw.protocols.v2 import V2Factory
+from nsqtw.runtime.storage_thread import perform
 from nsqtw.upgrades import Secured, StartTls, Upgrade
 from tests.core.world import Message, World, goes_on
 

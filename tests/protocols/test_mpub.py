@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqtw.errors import ClientError
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 from nsqtw.protocols.mpub import equal_messages, messages_of
 from nsqtw.protocols.v2_codec import V2Codec
 from tests.protocols.dialogue import int32, mpub, sized

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nsqtw.core.agenda import Agenda
 from nsqtw.core.client import Client
+from nsqtw.core.timers import Agenda
 from nsqtw.errors import ClientError
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 from nsqtw.protocols.identify import Settings
 from nsqtw.protocols.v2_identity import MAX_IDENTIFIES, Identity
 from tests.protocols.dialogue import END, HEARTBEAT, OK, UNKNOWN_ID, Stage, error, identify, message, pub

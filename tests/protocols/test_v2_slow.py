@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsqtw.core.caps import BIRTHS_PER_TURN
+from nsqtw.core.quotas import BIRTHS_PER_TURN
 from tests.protocols.dialogue import END, OK, Peer, Stage, error, identify, int32, mpub, pub, sized
 
 SHORT_BODY = error(b"E_BAD_MESSAGE PUB failed to read message body")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nsqtw.option_values import LEVELS
+from nsqtw.options.types import LEVELS
 from nsqtw.protocols.v2_trace import command_text
 from tests.protocols.dialogue import OK, UNKNOWN_ID, Stage, dpub, identify, int32, message, mpub, pub, sized
 

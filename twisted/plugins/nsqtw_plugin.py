@@ -12,7 +12,7 @@ disk = BackendPlugin(
     name="disk",
     summary="keeps messages in checksummed log files under the data path",
     argument_format="",
-    dotted="nsqtw.backends.disk.DiskFactory",
+    dotted="nsqtw.backends.disk.backend.DiskFactory",
 )
 
 dummy = BackendPlugin(
@@ -26,7 +26,7 @@ sqlite = BackendPlugin(
     name="sqlite",
     summary="keeps messages in one SQLite database under the data path",
     argument_format="",
-    dotted="nsqtw.backends.sqlite.SqliteFactory",
+    dotted="nsqtw.backends.sqlite.backend.SqliteFactory",
 )
 
 v2 = ProtocolPlugin(

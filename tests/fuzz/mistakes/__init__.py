@@ -14,11 +14,14 @@ from urllib.parse import unquote_to_bytes
 
 from attrs import frozen
 
-from nsqtw.backends import disk_scan
-from nsqtw.backends.disk_format import Head
+from nsqtw.api import publish as http_publish
+from nsqtw.backends.disk import scan as disk_scan
+from nsqtw.backends.disk.format import Head
+from nsqtw.daemon import logs
+from nsqtw.http import query as http_query
+from nsqtw.http import routes as http_routing
 from nsqtw.lookupd import snapshot
 from nsqtw.lookupd.v1 import V1Session
-from nsqtw.net import http_publish, http_query, http_routing, log
 from nsqtw.protocols import identify
 from nsqtw.protocols.v2_codec import V2Codec
 
@@ -122,7 +125,7 @@ MISTAKES: Sequence[Mistake] = (
     Mistake("a parser that loops", "http", http_publish, "binary_messages", _that_loops, "Endless"),
     Mistake("a query of pairs only", "http", http_query, "_known", _that_wants_values, "IndexError"),
     Mistake("a header that is not escaped", "http", http_routing, "quote", _as_it_is, "no answer|unknown header"),
-    Mistake("a log that is not escaped", "http", log, "one_line", lambda text: text, "no line of plain text"),
+    Mistake("a log that is not escaped", "http", logs, "one_line", lambda text: text, "no line of plain text"),
     Mistake("JSON that takes much memory", "identify", identify, "decode", _that_takes_much, "grew|bytes of memory"),
     Mistake("JSON that is believed", "identify", identify, "decode", _that_knows_only_json_errors, "Error:"),
     Mistake(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from nsqtw.daemon.logs import start_up_failure
 from nsqtw.errors import OptionError
-from nsqtw.net.log import start_up_failure
-from nsqtw.option_file import config_text
-from nsqtw.option_sources import read_command_line, resolve
-from nsqtw.options import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, TABLE, Options, check
+from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, TABLE, Options, check
+from nsqtw.options.command_line import read_command_line, resolve
+from nsqtw.options.files import config_text
 from tests.fuzz.meter import Broken
 from tests.fuzz.oddities import NAMES, NUMBERS, TEXTS, mostly
 from tests.fuzz.target import Bound, Target

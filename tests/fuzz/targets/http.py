@@ -9,7 +9,7 @@ from tests.fuzz.meter import Broken
 from tests.fuzz.target import Bound, Target, chance_of
 from tests.fuzz.targets.codec import pieces
 from tests.fuzz.targets.requests import TOKENS, request
-from tests.net.broker_fixture import LIMITS, Browser, Web
+from tests.http.broker_fixture import LIMITS, Browser, Web
 
 _HEAD = re.compile(
     rb"HTTP/1\.[01] ([1-5][0-9]{2}) [A-Za-z ]+\r\n((?:[A-Za-z0-9-]+: [^\x00-\x08\x0a-\x1f\x7f]*\r\n)*)\r\n"

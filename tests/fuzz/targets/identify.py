@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from nsqtw.errors import ClientError
-from nsqtw.options import Options
+from nsqtw.options.broker import Options
 from nsqtw.protocols import identify
 from tests.fuzz.meter import Broken
 from tests.fuzz.target import Bound, Target

@@ -6,9 +6,9 @@ import struct
 from random import Random
 from typing import Any
 
+from nsqtw.discovery.channels import durable_channels
+from nsqtw.discovery.protocol import Dialogue, Introduction, Name
 from nsqtw.names import is_ephemeral, is_valid_name
-from nsqtw.net.lookup_channels import durable_channels
-from nsqtw.net.lookup_dialogue import Dialogue, Introduction, Name
 from tests.fuzz.meter import Broken
 from tests.fuzz.oddities import NAMES, json_text, json_value, mostly, respelled
 from tests.fuzz.target import Bound, Target, chance_of

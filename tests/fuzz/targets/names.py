@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from nsqtw import metadata
 from nsqtw.errors import MetadataError
+from nsqtw.nsqd import nsqd_dat
 from tests.core.world import World
 from tests.fuzz.meter import Broken
 from tests.fuzz.oddities import NAMES, json_text, json_value, mostly, respelled
@@ -34,18 +34,18 @@ class Names(Target):
     def run(self, data: bytes) -> str:
         world = World()
         with directory() as path:
-            file = str(path / metadata.METADATA_FILE)
-            (path / metadata.METADATA_FILE).write_bytes(data)
+            file = str(path / nsqd_dat.METADATA_FILE)
+            (path / nsqd_dat.METADATA_FILE).write_bytes(data)
             try:
-                named = metadata.read(file, world.log) or []
+                named = nsqd_dat.read(file, world.log) or []
             except MetadataError as refused:
                 if "\n" in str(refused) and b"\n" not in data:
                     raise Broken(f"more than one line: {refused}") from refused
                 return "refused with one line"
             world.crash(named=named)
             written = world.broker.naming.names()
-            metadata.write(file, written)
-            read = metadata.read(file, world.log)
+            nsqd_dat.write(file, written)
+            read = nsqd_dat.read(file, world.log)
         if sorted(topic.name for topic in read or ()) != sorted(topic.name for topic in written):
             raise Broken(f"wrote {written}, read {read}")
         return "started, topics found" if named else "started, no topics"

@@ -7,12 +7,12 @@ from pathlib import Path
 from random import Random
 
 from nsqtw.errors import NsqtwError
-from tests.backends.nsqd_files import left, write_names, write_queue
 from tests.fuzz.meter import Broken
 from tests.fuzz.target import Bound, Target
 from tests.fuzz.targets.directory import directory, read
 from tests.fuzz.targets.edits import damage, edits_of, made
-from tests.takeover.data_path import DataPath
+from tests.nsqd_import.data_path import DataPath
+from tests.nsqd_import.nsqd_files import left, write_names, write_queue
 
 _MOST_READ = 200
 

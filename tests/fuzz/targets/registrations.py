@@ -8,7 +8,7 @@ from zlib import crc32
 
 from nsqtw.errors import SnapshotError
 from nsqtw.lookupd import snapshot
-from nsqtw.lookupd.documents import debug_pieces, node_pieces
+from nsqtw.lookupd.json_documents import debug_pieces, node_pieces
 from tests.fuzz.meter import Broken
 from tests.fuzz.oddities import NAMES, NUMBERS, json_text, json_value, mostly, plain_json
 from tests.fuzz.target import Bound, Target, chance_of

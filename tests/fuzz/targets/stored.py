@@ -11,18 +11,18 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from nsqtw.assembly import POSITIONS_FILE
-from nsqtw.backends.disk_format import HEADER_BYTES, Entry, decode_head, encode_entries
-from nsqtw.backends.sqlite import SqliteBackend
-from nsqtw.backends.sqlite_schema import FILE as MESSAGES_FILE
+from nsqtw.backends.disk.format import HEADER_BYTES, Entry, decode_head, encode_entries
+from nsqtw.backends.sqlite.backend import SqliteBackend
+from nsqtw.backends.sqlite.schema import FILE as MESSAGES_FILE
 from nsqtw.errors import NsqtwError
-from nsqtw.fsck.data_path import check_data_path
-from nsqtw.fsck.repair import repair
-from tests.fsck.data_path import LONG_AFTER, Stored
+from nsqtw.nsqd.build import POSITIONS_FILE
+from nsqtw.tools.fsck.data_path import check_data_path
+from nsqtw.tools.fsck.repair import repair
 from tests.fuzz.meter import Broken
 from tests.fuzz.target import Bound, Target, chance_of
 from tests.fuzz.targets.directory import directory, read
 from tests.fuzz.targets.edits import damage, edits_of, made
+from tests.tools.fsck.data_path import LONG_AFTER, Stored
 
 _SENT = {b"message %d" % number for number in range(60)} | {b"of another topic", b"new"}
 _ROLL_BYTES = 700

@@ -1,0 +1,1 @@
+"""Endpoints of the broker's HTTP API."""

@@ -1,0 +1,178 @@
+"""
+GET /v2/topic/log and /v2/topic/log/range: reading a topic's log by position, without a channel and without FIN.
+
+    /v2/topic/log?topic=&from=&limit=&wait=     what is there from a position on, see log_body
+    /v2/topic/log/range?topic=&start=&end=      between which positions the messages of a time are
+
+A position is a message's sequence, the lower 53 bits of its id. A reader starts anywhere and goes on at `Next`; that
+any number of them read, and when, changes nothing in the broker. What they may read is said in `core.reading`.
+
+With `wait`, a request that finds nothing is answered when there is something, or when so many milliseconds are over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+from twisted.logger import Logger
+
+from nsqtw.api.log_body import CONTENT_TYPE, encode
+from nsqtw.api.log_position import parse_time
+from nsqtw.core.broker import Broker
+from nsqtw.core.log_reader import Extract, Reading
+from nsqtw.core.segment import SEQUENCE_MASK, Segment
+from nsqtw.core.topic import Topic
+from nsqtw.errors import BackendError
+from nsqtw.http.names import durable_topic
+from nsqtw.http.query import parameters, whole_number
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import INTERNAL_ERROR, Answer, Refused, binary, document, failure
+from nsqtw.http.routes import Route
+from nsqtw.options.topics import EARLIEST, LATEST
+from nsqtw.rights import SUBSCRIBE
+from nsqtw.runtime.pump import Pump
+
+LIMIT_BYTES = 1024 * 1024
+MOST_BYTES = 4 * 1024 * 1024
+MOST_WAIT_MS = 60_000
+
+_INVALID_FROM = failure(400, "INVALID_FROM")
+_INVALID_START = failure(400, "INVALID_START")
+_INVALID_END = failure(400, "INVALID_END")
+_TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
+
+_log = Logger()
+
+
+@frozen
+class _Ask:
+    """What a request wants of the log of `topic`."""
+
+    topic: Topic
+    start: int
+    limit: int
+
+
+class LogReading:
+    """Shows the logs of `broker`."""
+
+    def __init__(self, broker: Broker, pump: Pump) -> None:
+        self._broker = broker
+        self._pump = pump
+
+    def routes(self) -> list[Route]:
+        """They need what a subscriber does, for the topic without a channel."""
+        return [
+            Route(b"GET", path, handler, needs=SUBSCRIBE, about=("topic",))
+            for path, handler in ((b"/v2/topic/log", self._read), (b"/v2/topic/log/range", self._range))
+        ]
+
+    def _read(self, request: HttpRequest) -> Answer | None:
+        given = parameters(request.query)
+        topic = durable_topic(self._broker, given)
+        limit = whole_number(given, "limit", LIMIT_BYTES, lowest=1)
+        wait_ms = whole_number(given, "wait", 0)
+        ask = _Ask(topic, _start(topic.reading, given.get("from", EARLIEST)), min(limit, MOST_BYTES))
+        extract = _extract(ask)
+        if extract.parts or not wait_ms:
+            return _answer(ask, extract)
+        ask = _Ask(topic, extract.stop, ask.limit)
+        _Poll(self._pump.reactor, request, ask, min(wait_ms, MOST_WAIT_MS) / 1000)
+        return None
+
+    def _range(self, request: HttpRequest) -> Answer:
+        given = parameters(request.query)
+        reading = durable_topic(self._broker, given).reading
+        start_ms, end_ms = _time(given, "start", _INVALID_START), _time(given, "end", _INVALID_END)
+        try:
+            first = min(reading.kept_from, reading.end) if start_ms is None else reading.position_at(start_ms)
+            end = reading.end if end_ms is None else max(first, reading.position_at(end_ms))
+        except BackendError as error:
+            raise _not_read(error) from error
+        return document({"first": first, "end": end, "earliest": reading.kept_from, "latest": reading.end})
+
+
+class _Poll:
+    """A request that waits until there is something to read for it, at most for `seconds`."""
+
+    def __init__(self, reactor: Any, request: HttpRequest, ask: _Ask, seconds: float) -> None:
+        self._request = request
+        self._ask = ask
+        self._timer = reactor.callLater(seconds, self._end)
+        ask.topic.reading.watch(self._look)
+
+    def _look(self) -> None:
+        """There may be more now."""
+        ask = self._ask
+        if not self._request.is_patient:
+            self._timer.cancel()
+        elif ask.topic.exiting or _has_more(ask):
+            self._timer.cancel()
+            self._tell()
+        else:
+            ask.topic.reading.watch(self._look)
+
+    def _end(self) -> None:
+        self._ask.topic.reading.unwatch(self._look)
+        self._tell()
+
+    def _tell(self) -> None:
+        try:
+            answer = _TOPIC_NOT_FOUND if self._ask.topic.exiting else _answer(self._ask, _extract(self._ask))
+        except Refused as refused:
+            answer = refused.answer
+        self._request.answer_later(answer)
+
+
+def _has_more(ask: _Ask) -> bool:
+    return ask.topic.reading.end > ask.start
+
+
+def _extract(ask: _Ask) -> Extract:
+    try:
+        return ask.topic.reading.read(ask.start, ask.limit)
+    except BackendError as error:
+        raise _not_read(error) from error
+
+
+def _not_read(error: BackendError) -> Refused:
+    _log.error("failed to read a topic's log - {error}", error=error)
+    return Refused(INTERNAL_ERROR)
+
+
+def _answer(ask: _Ask, extract: Extract) -> Answer:
+    reading = ask.topic.reading
+    messages = sum(part.count for part in extract.parts if isinstance(part, Segment))
+    lost = sum(len(part) for part in extract.parts if isinstance(part, range))
+    numbers = {
+        b"Next": extract.stop,
+        b"End": reading.end,
+        b"Earliest": reading.kept_from,
+        b"Messages": messages,
+        b"Lost": lost,
+    }
+    headers = [(b"X-Nsqtw-%s" % name, b"%d" % number) for name, number in numbers.items()]
+    return binary(encode(extract), CONTENT_TYPE, *headers)
+
+
+def _start(reading: Reading, text: str) -> int:
+    """The position that `from` says. Refused."""
+    if text == EARLIEST:
+        return 0
+    if text == LATEST:
+        return reading.end
+    if not (text.isascii() and text.isdigit()) or int(text[:20]) > SEQUENCE_MASK:
+        raise Refused(_INVALID_FROM)
+    return int(text)
+
+
+def _time(given: Mapping[str, str], name: str, refusal: Answer) -> int | None:
+    """A moment in milliseconds of Unix time, None when none is given. Refused."""
+    if name not in given:
+        return None
+    wall_ms = parse_time(given[name])
+    if wall_ms is None:
+        raise Refused(refusal)
+    return wall_ms

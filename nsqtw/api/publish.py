@@ -1,0 +1,218 @@
+"""
+POST /pub and /mpub.
+
+    /pub                  the body is one message
+    /mpub                 LF-separated messages; empty lines are none, CR is data
+    /mpub?binary=true     int32 count | count x (int32 size | size bytes)      big-endian; what follows is ignored
+
+A publish is answered when its messages are as safe as the broker's durability class says. The order of the checks is
+nsqd's (nsqd specification 3.6, 3.7). With one difference: a chunked binary body whose messages do not end within
+max-body-size is refused for that, where nsqd would go on reading as long as there are messages in it.
+
+This module is hot, once per request.
+"""
+
+from __future__ import annotations
+
+import re
+
+from twisted.logger import Logger
+
+from nsqtw.core.broker import Broker
+from nsqtw.core.topic import Topic
+from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
+from nsqtw.http.query import parameters
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, failure, text
+from nsqtw.http.routes import Route
+from nsqtw.names import is_valid_name
+from nsqtw.options.topics import DURABILITIES
+from nsqtw.options.types import whole_nanoseconds
+from nsqtw.protocols.mpub import SIZE_BYTES, bytes_of_equal, check_count, check_size, equal_messages, unpack_size
+from nsqtw.protocols.v2_codec import Limits
+from nsqtw.rights import PUBLISH
+from nsqtw.runtime.pump import Pump
+
+_MSG_TOO_BIG = failure(413, "MSG_TOO_BIG")
+_BODY_TOO_BIG = failure(413, "BODY_TOO_BIG")
+_MSG_EMPTY = failure(400, "MSG_EMPTY")
+_MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
+_INVALID_TOPIC = failure(400, "INVALID_TOPIC")
+_INVALID_DEFER = failure(400, "INVALID_DEFER")
+
+_TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
+"""By what it means."""
+
+_NS_PER_MS = 10**6
+_INT64 = re.compile(r"([+-]?)0*([0-9]{1,19})")
+_BINARY = {"true": True, "1": True, "false": False, "0": False}
+
+_log = Logger()
+
+
+class Publishing:
+    """Publishes to the topics of `broker`."""
+
+    def __init__(self, broker: Broker, pump: Pump) -> None:
+        self._broker = broker
+        self._pump = pump
+        self._limits = broker.options
+        self._longest_delay_ns = whole_nanoseconds(broker.options.longest_delay)
+
+    def routes(self) -> list[Route]:
+        """/pub and /mpub. No line for each of them in the log."""
+        limits = self._limits
+        return [
+            Route(
+                b"POST",
+                b"/pub",
+                self._publish,
+                limits.max_msg_size,
+                _MSG_TOO_BIG,
+                INVALID_REQUEST,
+                logged=False,
+                needs=PUBLISH,
+                about=("topic",),
+                repeats=True,
+            ),
+            Route(
+                b"POST",
+                b"/mpub",
+                self._publish_many,
+                limits.max_body_size,
+                _BODY_TOO_BIG,
+                broken=None,
+                logged=False,
+                needs=PUBLISH,
+                about=("topic",),
+                repeats=True,
+            ),
+        ]
+
+    def _publish(self, request: HttpRequest) -> Answer | None:
+        if request.is_overlong:
+            return _MSG_TOO_BIG
+        body = request.body
+        if not body:
+            return _MSG_EMPTY
+        given = parameters(request.query)
+        topic = self._topic(given.get("topic"))
+        delay_ms = self._delay_ms(given["defer"]) if "defer" in given else 0
+        self._put(request, topic, [body], delay_ms)
+        return None
+
+    def _publish_many(self, request: HttpRequest) -> Answer | None:
+        given = parameters(request.query)
+        topic = self._topic(given.get("topic"))
+        if _is_binary(given.get("binary")):
+            messages = binary_messages(request.body, self._limits)
+        else:
+            messages = text_messages(request.body, self._limits)
+            if request.is_broken:
+                return INVALID_REQUEST
+        if not messages:
+            return OK
+        self._put(request, topic, messages, 0)
+        return None
+
+    def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int) -> None:
+        topic.put(
+            messages, delay_ms, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING)
+        )
+        self._pump.took(request.size)
+
+    def _topic(self, name: str | None) -> Topic:
+        """The topic, created when there is none, also when the request is refused for something else. Refused."""
+        if name is None:
+            raise Refused(_MISSING_TOPIC)
+        topic = self._broker.topics.get(name)
+        if topic is not None and not self._broker.stopping:
+            return topic
+        if topic is None and not is_valid_name(name):
+            raise Refused(_INVALID_TOPIC)
+        if self._broker.stopping:
+            raise Refused(EXITING)
+        try:
+            topic = self._broker.topic(name)
+        except (Exiting, BackendError):
+            raise Refused(EXITING) from None
+        except CapReached as error:
+            raise Refused(cap_reached(error)) from None
+        self._pump.wake()
+        return topic
+
+    def _delay_ms(self, text: str) -> int:
+        found = _INT64.fullmatch(text)
+        delay_ms = int(found[1] + found[2]) if found else -1
+        delay_ns = _wrapped(delay_ms * _NS_PER_MS) if _wrapped(delay_ms) == delay_ms else -1
+        if not 0 <= delay_ns <= self._longest_delay_ns:
+            raise Refused(_INVALID_DEFER)
+        return -(-delay_ns // _NS_PER_MS)
+
+
+def text_messages(body: bytes, limits: Limits) -> list[bytes]:
+    """The lines that are not empty. Refused with what is met first: a line or the body too long."""
+    lines = body[: limits.max_body_size].split(b"\n")
+    is_overlong = len(body) > limits.max_body_size
+    if is_overlong:
+        lines.pop()
+    messages = list(filter(None, lines))
+    if messages and max(map(len, messages)) > limits.max_msg_size:
+        raise Refused(_MSG_TOO_BIG)
+    if is_overlong:
+        raise Refused(_BODY_TOO_BIG)
+    return messages
+
+
+def binary_messages(body: bytes, limits: Limits) -> list[bytes]:
+    """The messages of a body with sizes in it. Refused."""
+    try:
+        return _sized_messages(body[: limits.max_body_size], limits)
+    except _EndsEarly as mistake:
+        if len(body) > limits.max_body_size:
+            raise Refused(_BODY_TOO_BIG) from None  # there may be more of it, which was not kept
+        raise Refused(failure(413, mistake.code.removeprefix("E_"))) from None
+    except ClientError as mistake:
+        raise Refused(failure(413, mistake.code.removeprefix("E_"))) from None
+
+
+class _EndsEarly(ClientError):
+    """The body ends where there should be more."""
+
+
+def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
+    """As `binary_messages`. ClientError."""
+    if len(body) < SIZE_BYTES:
+        raise _EndsEarly("E_BAD_BODY", "failed to read message count")
+    count = unpack_size(body)[0]
+    check_count(count, limits.max_body_size)
+    messages = equal_messages(body, SIZE_BYTES, count, limits.max_msg_size) or []
+    if len(messages) == count:
+        return messages
+    offset = SIZE_BYTES + bytes_of_equal(messages)
+    end, longest = len(body), limits.max_msg_size
+    for index in range(len(messages), count):
+        start = offset + SIZE_BYTES
+        if start > end:
+            raise _EndsEarly("E_BAD_MESSAGE", f"failed to read message({index}) body size")
+        size = unpack_size(body, offset)[0]
+        if not 0 < size <= longest:
+            check_size(index, size, longest)
+        offset = start + size
+        if offset > end:
+            raise _EndsEarly("E_BAD_MESSAGE", "failed to read message body")
+        messages.append(body[start:offset])
+    return messages
+
+
+def _wrapped(value: int) -> int:
+    """What does not fit into 64 bits wraps around, as nsqd lets a delay do."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _is_binary(value: str | None) -> bool:
+    if value is None:
+        return False
+    if value not in _BINARY:
+        _log.warn("deprecated value '{value}' used for /mpub binary param", value=value)
+    return _BINARY.get(value, True)

@@ -1,0 +1,179 @@
+"""
+POST /v2/channel/seek: moving a channel in its topic's log. GET /v2/channel/messages, /v2/topic/messages: looking at
+messages without consuming them.
+
+    /v2/channel/seek?topic=&channel=&to=                {"position", "skipped", "replayed", "depth"}; `to`: log_position
+    /v2/channel/messages?topic=&channel=&state=&limit=  {"messages": [...], "more"}
+    /v2/topic/messages?topic=&limit=                    the same of what waits for the topic's channels
+
+A seek is done between two saves: the first one, so that positions.db has all that is unfinished and it can be counted
+what is forgotten of it; the second one makes it durable, and then it is answered.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from functools import partial
+from typing import Any
+
+from twisted.logger import Logger
+
+from nsqtw.api.log_position import Moment, parse_moment
+from nsqtw.core.broker import Broker
+from nsqtw.core.channel import Channel
+from nsqtw.core.peek import READY, STATES, Peek, Peeked, peek_channel, peek_topic
+from nsqtw.core.segment import sequence_of
+from nsqtw.errors import BackendError
+from nsqtw.http.names import channel_named, durable_topic
+from nsqtw.http.query import parameters, whole_number
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
+from nsqtw.http.routes import Route
+from nsqtw.options.topics import EARLIEST
+from nsqtw.rights import SUBSCRIBE
+from nsqtw.runtime.pump import Pump
+
+LIMIT = 10
+MOST = 1000
+
+_MISSING_TO = failure(400, "MISSING_ARG_TO")
+_INVALID_TO = failure(400, "INVALID_TO")
+_INVALID_STATE = failure(400, "INVALID_STATE")
+_EPHEMERAL_CHANNEL = failure(400, "EPHEMERAL_CHANNEL")
+_CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
+_MESSAGE_NOT_FOUND = failure(404, "MESSAGE_NOT_FOUND")
+
+_log = Logger()
+
+
+class Replay:
+    """Moves channels of `broker`, and looks into them."""
+
+    def __init__(self, broker: Broker, pump: Pump) -> None:
+        self._broker = broker
+        self._pump = pump
+
+    def routes(self) -> list[Route]:
+        """Who may subscribe may look."""
+        channel, topic = ("topic", "channel"), ("topic",)
+        return [
+            Route(b"POST", b"/v2/channel/seek", self._seek, about=channel),
+            Route(b"GET", b"/v2/channel/messages", self._peek_channel, needs=SUBSCRIBE, about=channel),
+            Route(b"GET", b"/v2/topic/messages", self._peek_topic, needs=SUBSCRIBE, about=topic),
+        ]
+
+    # -- moving
+
+    def _seek(self, request: HttpRequest) -> Answer | None:
+        given = parameters(request.query)
+        channel = self._durable_channel(given)
+        if "to" not in given:
+            raise Refused(_MISSING_TO)
+        moment = parse_moment(given["to"])
+        if moment is None:
+            raise Refused(_INVALID_TO)
+        if self._broker.stopping:
+            return EXITING
+        self._broker.saves.ask(partial(self._seek_now, request, channel, moment))
+        self._pump.wake()
+        return None
+
+    def _seek_now(self, request: HttpRequest, channel: Channel, moment: Moment, error: Exception | None) -> None:
+        """What is unfinished is saved, or that failed."""
+        if error is not None:
+            request.answer_later(_failed(error))
+            return
+        try:
+            if channel.exiting:
+                raise Refused(_CHANNEL_NOT_FOUND)
+            position = _position(channel, moment)
+            moved = channel.seek(position)
+        except Refused as refused:
+            request.answer_later(refused.answer)
+            return
+        except BackendError as failed:
+            request.answer_later(_failed(failed))
+            return
+        done = document(
+            {"position": position, "skipped": moved.skipped, "replayed": moved.replayed, "depth": channel.depth}
+        )
+        self._broker.saves.ask(lambda failed: request.answer_later(done if failed is None else _failed(failed)))
+        self._pump.wake()
+
+    # -- looking
+
+    def _peek_channel(self, request: HttpRequest) -> Answer:
+        given = parameters(request.query)
+        channel = self._durable_channel(given)
+        state, limit = given.get("state", READY), whole_number(given, "limit", LIMIT, lowest=1)
+        if state not in STATES:
+            raise Refused(_INVALID_STATE)
+        return self._shown(lambda: peek_channel(channel, state, min(limit, MOST), self._pump.now()))
+
+    def _peek_topic(self, request: HttpRequest) -> Answer:
+        given = parameters(request.query)
+        topic = durable_topic(self._broker, given)
+        limit = min(whole_number(given, "limit", LIMIT, lowest=1), MOST)
+        return self._shown(lambda: peek_topic(topic, limit))
+
+    def _shown(self, look: Any) -> Answer:
+        try:
+            peek: Peek = look()
+        except BackendError as error:
+            return _failed(error)
+        return document({"messages": [self._message(one) for one in peek.messages], "more": peek.more})
+
+    def _message(self, peeked: Peeked) -> dict[str, Any]:
+        body, encoding = _readable(peeked.body)
+        found: dict[str, Any] = {
+            "id": peeked.id.decode(),
+            "timestamp": peeked.timestamp_ns,
+            "attempts": peeked.attempts & 0xFFFF,
+            "body": body,
+            "encoding": encoding,
+        }
+        if peeked.due is not None:
+            found["due"] = self._broker.timestamp_ns(peeked.due)
+        if peeked.delivery is not None and peeked.consumer is not None:
+            client = peeked.consumer.client
+            found["deadline"] = self._broker.timestamp_ns(peeked.delivery.deadline)
+            found["consumer"] = {
+                "client_id": client.client_id,
+                "hostname": client.hostname,
+                "remote_address": client.remote_address,
+            }
+        return found
+
+    def _durable_channel(self, given: Any) -> Channel:
+        channel = channel_named(self._broker, given)
+        if channel.ephemeral or channel.topic.ephemeral:
+            raise Refused(_EPHEMERAL_CHANNEL)
+        return channel
+
+
+def _position(channel: Channel, moment: Moment) -> int:
+    """Where in the log a moment is, within what is kept and released. Refused, BackendError."""
+    topic = channel.topic
+    earliest, latest = topic.reading.kept_from, topic.released
+    if moment.message_id:
+        position = sequence_of(moment.message_id)
+        found = topic.log.find(position) if earliest <= position < latest else None
+        if found is None or found[0].ids[found[1]] != moment.message_id:
+            raise Refused(_MESSAGE_NOT_FOUND)
+        return position
+    if moment.word:
+        return min(earliest, latest) if moment.word == EARLIEST else latest
+    return min(max(earliest, topic.reading.position_at(moment.wall_ms)), latest)
+
+
+def _readable(body: bytes) -> tuple[str, str]:
+    """A body as text where it is UTF-8, else in base64; and which of the two."""
+    try:
+        return body.decode(), "text"
+    except UnicodeDecodeError:
+        return b64encode(body).decode(), "base64"
+
+
+def _failed(error: Exception) -> Answer:
+    _log.error("a channel could not be moved or looked into - {error}", error=str(error))
+    return INTERNAL_ERROR

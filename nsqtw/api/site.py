@@ -1,0 +1,106 @@
+"""
+The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
+
+    GET    /ping  /info  /stats                                             api.stats
+    POST   /pub  /mpub                                                      api.publish
+    GET    /v2/topic/log  /v2/topic/log/range                               api.log
+    POST   /v2/channel/seek                                                 replay
+    GET    /v2/channel/messages  /v2/topic/messages                         replay
+    POST   /topic/{create,delete,empty,pause,unpause}?topic=                api.admin
+    POST   /channel/{create,delete,empty,pause,unpause}?topic=&channel=     api.admin
+    GET    /config/:opt                                                     api.config
+    PUT    /config/:opt                                                     api.config
+    GET    /debug/pprof/...                                                 debug
+    PUT    /debug/setblockrate                                              debug
+    POST   /debug/freememory                                                debug
+    GET    /v2/openapi.json                                                 openapi
+
+Theory of operation. There is one table of routes and no tree of resources. A request (http.request) looks its route
+up when its headers are there, takes in as much of its body as the route allows, and calls the handler once; a publish
+with a head that was read before (head_cache) has its route from then. The handler returns the answer, or None and gives
+the broker a waiter; waiters are answered at the end of the pump's turn.
+
+    bytes ─▶ http.connection ─▶ http.request ─▶ http.routes ─▶ handler ─▶ topic.put(..., waiter)
+                                  answer ◀── flush, at the end of the turn ◀── waiter ◀── commit
+
+With an authorizer a request needs a credential (bearer_auth) that has the permission its route says, for the topic or
+channel it is about; a route that says nothing needs `admin` for the whole broker. What another web page has a browser
+send is refused (origin).
+
+What a request asks stands in its query, never in a form in its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nsqtw.api.admin import Administration
+from nsqtw.api.config import Configuration
+from nsqtw.api.log import LogReading
+from nsqtw.api.publish import Publishing
+from nsqtw.api.replay import Replay
+from nsqtw.api.stats import Identity, Inspection
+from nsqtw.core.broker import Broker
+from nsqtw.http.bearer_auth import HttpDoor
+from nsqtw.http.debug import Debugging
+from nsqtw.http.factory import HttpFactory
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import Answer, tls_required
+from nsqtw.http.routes import ANY_RIGHT, FREE, OneAnswer, Route, Routes
+from nsqtw.net.limits import Limits
+from nsqtw.runtime.pump import Pump
+
+
+def broker_site(
+    broker: Broker,
+    pump: Pump,
+    *,
+    tcp_port: int,
+    http_port: int,
+    version_line: str,
+    is_local: bool = False,
+    limits: Limits | None = None,
+    reconfigured: Callable[[], None] = lambda: None,
+) -> HttpFactory:
+    """
+    The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how
+    the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has;
+    `reconfigured` is called when an option has a new value.
+    """
+    door = None if broker.door is None or broker.options.http_is_open else HttpDoor(broker.door)
+    limits = limits or Limits(broker.options, pump.reactor, pump.now)
+    publishing = Publishing(broker, pump)
+    inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port), limits)
+    return HttpFactory(
+        Routes(
+            [
+                Route(b"GET", b"/ping", inspection.ping, broken=None, needs=FREE),
+                Route(b"GET", b"/info", inspection.info, broken=None, needs=ANY_RIGHT),
+                Route(b"GET", b"/stats", inspection.stats, needs=ANY_RIGHT),
+                *publishing.routes(),
+                *Administration(broker, pump).routes(),
+                *LogReading(broker, pump).routes(),
+                *Replay(broker, pump).routes(),
+                *Configuration(broker.options, reconfigured).routes(),
+                *Debugging(pump.reactor).routes(),
+                Route(b"GET", b"/v2/openapi.json", _api, needs=ANY_RIGHT),
+            ]
+        ),
+        pump,
+        limits,
+        door,
+        is_local,
+    )
+
+
+def refusing_site(site: HttpFactory, https_port: int) -> HttpFactory:
+    """Refuses whatever `site` would serve: what is served, HTTPS serves, on that port, 0 for none."""
+    assert isinstance(site.routes, Routes), "a site that serves"
+    return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump, site.limits, None, site.is_local)
+
+
+def _api(request: HttpRequest) -> Answer:
+    # No start waits for the document.
+    from nsqtw.api.openapi import served
+
+    return served(request)

@@ -1,0 +1,196 @@
+"""
+GET /ping, /info and /stats: what a broker tells of itself.
+
+The text of /stats is made from the same document as its JSON. People read it, and tools cut it by its columns
+(nsqd specification 3.11).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from nsqtw import NSQ_VERSION
+from nsqtw.core.broker import Broker
+from nsqtw.gocompat.time import duration_text, local_time_text
+from nsqtw.http.query import parameters
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import Answer, plain, text
+from nsqtw.http.version import HEADER, versioned
+from nsqtw.net.limits import Limits
+from nsqtw.options.broker import hostname
+from nsqtw.runtime.memory import undisturbed
+from nsqtw.runtime.process_memory import memory
+from nsqtw.runtime.pump import Pump
+from nsqtw.stats.document import document as stats_document
+
+_OFF = ("false", "0")
+_ON = ("true", "1")
+_NS = 10**9
+_LATENCY_UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "us"))
+
+
+@attrs.frozen
+class Identity:
+    """
+    What a broker says of itself. `version_line` is what --version prints; a port is 0 for none and -1 for a unix
+    socket.
+    """
+
+    version_line: str
+    tcp_port: int
+    http_port: int
+
+
+class Inspection:
+    """Tells of `broker`."""
+
+    def __init__(self, broker: Broker, pump: Pump, identity: Identity, limits: Limits) -> None:
+        self._broker = broker
+        self._limits = limits
+        self._pump = pump
+        self._identity = identity
+
+    def ping(self, request: HttpRequest) -> Answer:
+        """GET /ping: whether the last attempt to store something went well."""
+        health = str(self._broker.health)
+        return plain(200 if health == "OK" else 500, health)
+
+    def info(self, request: HttpRequest) -> Answer:
+        """GET /info. Durations are nanoseconds."""
+        options = self._broker.options
+        return versioned(
+            request,
+            {
+                "version": NSQ_VERSION,
+                "broadcast_address": options.broadcast_address,
+                "hostname": hostname(),
+                "http_port": self._identity.http_port,
+                "tcp_port": self._identity.tcp_port,
+                "start_time": self._broker.start_time,
+                "max_heartbeat_interval": round(options.max_heartbeat_interval * _NS),
+                "max_output_buffer_size": options.max_output_buffer_size,
+                "max_output_buffer_timeout": round(options.max_output_buffer_timeout * _NS),
+                "max_deflate_level": options.max_deflate_level,
+                "topology_zone": options.topology_zone,
+                "topology_region": options.topology_region,
+            },
+        )
+
+    def stats(self, request: HttpRequest) -> Answer:
+        """GET /stats"""
+        with undisturbed():
+            return self._stats(request)
+
+    def _stats(self, request: HttpRequest) -> Answer:
+        given = parameters(request.query)
+        found = stats_document(
+            self._broker,
+            NSQ_VERSION,
+            now=self._pump.now(),
+            topic=given.get("topic", ""),
+            channel=given.get("channel", ""),
+            include_clients=given.get("include_clients") not in _OFF,
+            memory=memory() if given.get("include_mem") not in _OFF else None,
+        )
+        if given.get("include_limits") in _ON or self._limits.turned_away.counts:
+            found["limits"] = self._limits_document()
+        if given.get("format") == "json":
+            return versioned(request, found)
+        shown = stats_text(found, self._identity.version_line, time.time_ns())
+        return text(shown.encode("utf-8", "replace"), HEADER)
+
+    def _limits_document(self) -> dict[str, Any]:
+        """How much there is of what limits are for, and who was over one."""
+        limits = self._limits
+        return {
+            "connections": limits.gate.count,
+            "addresses": len(limits.gate.by_address),
+            "unfinished_bytes": limits.unfinished.total,
+            "topics": len(self._broker.topics),
+            "channels": self._broker.caps.channel_count,
+            "over": dict(limits.turned_away.counts),
+        }
+
+
+def stats_text(found: dict[str, Any], version_line: str, now_ns: int) -> str:
+    """The document of /stats as text. `now_ns` is the wall clock."""
+    start_time = found["start_time"]
+    lines = [
+        version_line,
+        f"start_time {local_time_text(start_time)}",
+        f"uptime {duration_text(max(0, now_ns - start_time * _NS))}",
+        "",
+        f"Health: {found['health']}",
+    ]
+    if "memory" in found:
+        lines += ["", "Memory:", *(f"   {name:<25}\t{value}" for name, value in found["memory"].items())]
+    if "damage" in found:
+        counts = [(name, value) for name, value in found["damage"].items() if name != "set_aside"]
+        lines += ["", "Damage:", *(f"   {name:<25}\t{value}" for name, value in counts)]
+        lines += [f"   set aside: {name}" for name in found["damage"]["set_aside"]]
+    lines += ["", "Topics:" if found["topics"] else "Topics: None"]
+    for number, topic in enumerate(found["topics"] or ()):
+        if number:
+            lines.append("")
+        lines += _topic_lines(topic, now_ns)
+    lines += ["", "Producers:" if found["producers"] else "Producers: None"]
+    lines += [f"   {_client_text(client, now_ns)}" for client in found["producers"] or ()]
+    return "\n".join(lines) + "\n"
+
+
+def _topic_lines(topic: dict[str, Any], now_ns: int) -> Iterator[str]:
+    yield (
+        f"{'*P ' if topic['paused'] else '   '}[{topic['topic_name']:<15}]"
+        f" depth: {topic['depth']:<5} be-depth: {topic['backend_depth']:<5}"
+        f" msgs: {topic['message_count']:<8} e2e%: {_latencies(topic)}" + _damage(topic)
+    )
+    for channel in topic["channels"]:
+        yield (
+            f"{'   *P ' if channel['paused'] else '      '}[{channel['channel_name']:<25}]"
+            f" depth: {channel['depth']:<5} be-depth: {channel['backend_depth']:<5}"
+            f" inflt: {channel['in_flight_count']:<4} def: {channel['deferred_count']:<4}"
+            f" re-q: {channel['requeue_count']:<5} timeout: {channel['timeout_count']:<5}"
+            f" msgs: {channel['message_count']:<8} e2e%: {_latencies(channel)}"
+            + (f" dropped: {channel['dropped_count']}" if "dropped_count" in channel else "")
+        )
+        for client in channel["clients"] or ():
+            yield f"        {_client_text(client, now_ns)}"
+
+
+def _damage(topic: dict[str, Any]) -> str:
+    if "lost_count" not in topic:
+        return ""
+    return f" lost: {topic['lost_count']} damaged: {topic['damaged_count']} set-aside: {topic['set_aside_count']}"
+
+
+def _latencies(found: dict[str, Any]) -> str:
+    """The percentiles of a topic or channel, "" when none are measured."""
+    measured = found["e2e_processing_latency"]["percentiles"] or ()
+    return ", ".join(_latency_text(percentile["value"]) for percentile in measured)
+
+
+def _latency_text(ns: float) -> str:
+    for size, unit in _LATENCY_UNITS:
+        if ns > size:
+            return f"{ns / size:.1f}{unit}"
+    return f"{ns:.1f}ns"
+
+
+def _client_text(client: dict[str, Any], now_ns: int) -> str:
+    port = client["remote_address"].rpartition(":")[2] if ":" in client["remote_address"] else ""
+    name = f"{client['hostname']}:{port} {client['user_agent']}"
+    connected = duration_text(max(0, now_ns // _NS - client["connect_ts"]) * _NS)
+    start = f"[{client['version']} {name:<21}]"
+    if "pub_counts" in client:
+        total = sum(published["count"] for published in client["pub_counts"])
+        topics = ",".join(f"{published['topic']}={published['count']}" for published in client["pub_counts"])
+        return f"{start} msgs: {total:<8} topics: {topics} connected: {connected}"
+    return (
+        f"{start} state: {client['state']} inflt: {client['in_flight_count']:<4} rdy: {client['ready_count']:<4}"
+        f" fin: {client['finish_count']:<8} re-q: {client['requeue_count']:<8}"
+        f" msgs: {client['message_count']:<8} connected: {connected}"
+    )

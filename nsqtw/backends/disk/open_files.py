@@ -1,0 +1,222 @@
+"""
+One log file as the running broker knows it, and those of all log files that are open.
+
+A file is read in the reactor thread while the writer thread may replace or unlink it. Two rules keep that right:
+
+- a descriptor is closed when nobody uses it any more, not when it falls out of the list of open files;
+- a file that was replaced, unlinked or put aside for reuse is marked `gone` before its name means something
+  else. Who finds damage, or fails to open a file, looks at `gone` first: it then asks the log again.
+"""
+
+from __future__ import annotations
+
+import resource
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import suppress
+from random import choice
+from threading import Lock
+from typing import Final
+
+from nsqtw.backends.disk.format import HEADER_BYTES, Entry
+from nsqtw.backends.files import Files, write_all
+
+INDEX_BYTES: Final = 256 * 1024
+"""An index has an entry for about every so many bytes."""
+AHEAD_FROM: Final = 4 * 1024 * 1024
+"""A file that is larger gets space ahead (`writer`)."""
+
+KEPT_OPEN = 256
+"""Files that may be open whoever else needs descriptors, if the limit is not low."""
+_KEPT_SHARE = 8
+"""Of a low limit it is this part."""
+_SHARE = 1, 2
+"""
+Of all descriptors: while new ones have numbers below this part of the limit nothing is closed. Of any limit connections
+may have more (`net.open_files`), so that files never keep them out.
+"""
+_CLOSED_AT_ONCE = 8
+"""An eighth more than `_SHARE` can be in use with it; with two it would be twice as many."""
+_UNLIMITED = 1_048_576
+
+
+class Descriptor:
+    """
+    An open file, closed when the last reference to it goes. Its number is not told: compiled code lets go of a local
+    after it is last used, and were that to read the number, the file would be closed before a call that is given it.
+    Who calls a method has the file open until that returns. The methods are those of `Files`, and raise what they do.
+    """
+
+    __slots__ = ("_fd", "_files")
+
+    def __init__(self, files: Files, fd: int) -> None:
+        self._files = files
+        self._fd = fd
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            self._files.close(self._fd)
+
+    def read(self, size: int, position: int) -> bytes:
+        return self._files.read(self._fd, size, position)
+
+    def write(self, buffers: Sequence[bytes], position: int) -> int:
+        """Any number of buffers, and all of them. The position behind."""
+        return write_all(self._files, self._fd, buffers, position)
+
+    def truncate(self, size: int) -> None:
+        self._files.truncate(self._fd, size)
+
+    def allocate(self, position: int, size: int) -> None:
+        self._files.allocate(self._fd, position, size)
+
+    def sync(self) -> None:
+        self._files.sync(self._fd)
+
+
+class LogFile:
+    """What is known of one log file. Identity counts: a file that was rewritten is another `LogFile`."""
+
+    __slots__ = (
+        "ahead_to",
+        "closed",
+        "damaged",
+        "examined",
+        "first",
+        "gone",
+        "index",
+        "is_to_be_mended",
+        "path",
+        "put_total",
+        "recycled",
+        "salvaged",
+        "saved",
+        "sealed",
+        "size",
+    )
+
+    def __init__(self, path: str, first: int, size: int, put_total: int) -> None:
+        self.path = path
+        self.first = first
+        """No record in it has a lower sequence; its name."""
+        self.size = size
+        """Bytes that readers look at: the header and good records."""
+        self.put_total = put_total
+        """Messages ever put into the log before this file."""
+        self.index: list[Entry] | None = None
+        """Ascending. None: not yet looked for. Only the writer of the log or the reader adds to it, never both."""
+        self.saved = 0
+        """How many entries of the index its index file has."""
+        self.damaged: dict[int, int] = {}
+        """Places where no good record is, already reported, and where to go on."""
+        self.salvaged: set[int] = set()
+        """Those of the places in `damaged` of which messages could be kept."""
+        self.is_to_be_mended = False
+        """A read found damage that a rewritten file would not have."""
+        self.recycled = False
+        """Older content may follow after `size`."""
+        self.ahead_to = AHEAD_FROM
+        """Up to here there is space, or need be none yet."""
+        self.sealed = False
+        """Never to be written again: an fsync failed, or what a failed write left could not be cut off."""
+        self.closed = False
+        """The log writes on in another file, though this one is not full: trim can free it now."""
+        self.gone = False
+        """No longer part of the log: the path may mean another file."""
+        self.examined: int | None = None
+        """How many sequences were wanted when the file was last found not worth rewriting."""
+
+    @property
+    def is_longer(self) -> bool:
+        """Whether it has more on disk than readers look at: older content, or space that was kept ahead."""
+        return self.recycled or self.ahead_to > AHEAD_FROM
+
+    def place(self, sequence: int) -> Entry:
+        """The last known record that does not start above `sequence`, or the start of the file."""
+        index = self.index or ()
+        found = bisect_right(index, sequence, key=_sequence)
+        return index[found - 1] if found else Entry(self.first, HEADER_BYTES, self.put_total)
+
+
+class OpenFiles:
+    """
+    The descriptors of files that were used. Closing a file and opening it anew costs 100 us, more than a publish to it,
+    so it is only done when descriptors run short. A new one has the lowest free number: one that is not below
+    `plenty_below` tells that all below it are taken, and then some files are closed. The next ones fill the gaps, and
+    tell nothing; so the files in use exceed `plenty_below` by a part that is the smaller the more are closed.
+
+    Which ones are closed is left to chance. Were it those that were not used for the longest time, who writes to a few
+    more topics than there are descriptors, to one after the other, would find every one of them closed.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._lock = Lock()
+        self._open: dict[LogFile, Descriptor] = {}
+        self._order: list[LogFile] = []
+        """The same files; `_places` tells where in here. The last one takes the place of one that goes."""
+        self._places: dict[LogFile, int] = {}
+        limit = _descriptor_limit()
+        self.kept_open = min(KEPT_OPEN, max(1, limit // _KEPT_SHARE))
+        self.plenty_below = limit * _SHARE[0] // _SHARE[1]
+        """While new descriptors have lower numbers there are enough for everybody."""
+        files.release_descriptors = self.release
+
+    def find(self, file: LogFile) -> Descriptor | None:
+        """The descriptor of a file that is open. Needs no lock: it is one step."""
+        return self._open.get(file)
+
+    def open(self, file: LogFile, *, create: bool = False) -> Descriptor:
+        """Open a file. OSError if that fails."""
+        fd = self._files.open(file.path, create=create)
+        descriptor = Descriptor(self._files, fd)
+        closed: list[Descriptor] = []
+        with self._lock:
+            if fd >= self.plenty_below:
+                closed = self._take_some()
+            if file not in self._open:
+                self._places[file] = len(self._order)
+                self._order.append(file)
+            self._open[file] = descriptor
+        # After the lock, for it may take a while.
+        closed.clear()
+        return descriptor
+
+    def forget(self, file: LogFile) -> None:
+        """The file is not needed open any more."""
+        closed: list[Descriptor] = []
+        with self._lock:
+            if file in self._open:
+                closed.append(self._take(file))
+        # After the lock, for it may take a while.
+        closed.clear()
+
+    def _take_some(self) -> list[Descriptor]:
+        """Some of those that need not be kept open; whoever lets go of them closes them."""
+        count = min(_CLOSED_AT_ONCE, len(self._open) + 1 - self.kept_open)
+        return [self._take(choice(self._order)) for _ in range(count)]
+
+    def release(self) -> bool:
+        """Close some files because descriptors have run out. Returns whether there were any. From any thread."""
+        with self._lock:
+            closed = [self._take(choice(self._order)) for _ in range(min(_CLOSED_AT_ONCE, len(self._order)))]
+        # After the lock, for it may take a while.
+        is_any = bool(closed)
+        closed.clear()
+        return is_any
+
+    def _take(self, file: LogFile) -> Descriptor:
+        place, last = self._places.pop(file), self._order.pop()
+        if last is not file:
+            self._order[place] = last
+            self._places[last] = place
+        return self._open.pop(file)
+
+
+def _descriptor_limit() -> int:
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
+
+
+def _sequence(entry: Entry) -> int:
+    return entry.sequence

@@ -1,0 +1,157 @@
+"""
+Reading a log: by sequence, in blocks, always with both checksums.
+
+To find a sequence: the file by its first sequence, the nearest earlier record its index knows, and from there
+from head to head. A reader that goes on where it stopped is spared this, because where reads ended is remembered.
+
+Damage is reported once; what can be kept of it (`salvage`) is returned like everything else, and the rest is
+passed over. What is bad at the end of a file and has no good record behind it is, in order: older content of a recycled
+file or a commit that was undone (nothing is missing), or a record that is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nsqtw.backends.disk.damage import examine, tell
+from nsqtw.backends.disk.format import HEADER_BYTES, Entry, Head
+from nsqtw.backends.disk.log import Log, Snapshot
+from nsqtw.backends.disk.open_files import INDEX_BYTES, LogFile
+from nsqtw.backends.disk.scan import BLOCK_BYTES, Scan
+from nsqtw.backends.files import backend_error
+from nsqtw.core.segment import BODY_AT, Segment
+
+MOST_PLACES: Final = 256
+"""How many ends of reads are remembered; a channel that reads on needs one."""
+
+_LARGEST_BLOCK: Final = 1024 * 1024
+
+
+class LogReader:
+    """Reads one log. All calls come from one thread."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._places: dict[int, tuple[LogFile, Entry]] = {}
+
+    def read(self, start: int, limit: int) -> list[Segment]:
+        """See `IBackendQueue.read`."""
+        if start >= self._log.end:
+            return []
+        try:
+            while True:
+                found: list[Segment] = []
+                if self._read(self._log.snapshot(), start, limit, found):
+                    return found
+        except OSError as error:
+            raise backend_error(error, f"read of topic {self._log.topic}") from error
+
+    def _read(self, snapshot: Snapshot, start: int, limit: int, found: list[Segment]) -> bool:
+        """Fill `found`. False when a file was replaced meanwhile, before anything was found: look again."""
+        room = limit
+        for number in range(snapshot.number_of(start), len(snapshot.log_files)):
+            scan = self._scan(snapshot, number, start, limit)
+            file = snapshot.log_files[number]
+            if scan is not None:
+                room = self._collect(file, scan, start, room, found)
+            if file.gone:
+                return bool(found)
+            if room <= 0:
+                break
+        return True
+
+    def _collect(self, file: LogFile, scan: Scan, start: int, room: int, found: list[Segment]) -> int:
+        """Add the segments of a file from `start` on. What is left of `room`."""
+        while scan.position < scan.size and room > 0:
+            room = scan.take(start, room, found)
+            if room <= 0 or scan.position >= scan.size:
+                break
+            head = scan.head()
+            if head is not None and (head.end <= start or head.is_tombstone):
+                self._pass(file, scan, head)
+                continue
+            if head is not None and found and head.length > room:
+                room = 0
+                break
+            frames = scan.frames(head) if head is not None else None
+            if head is not None and frames is not None:
+                found.append(Segment(head.first, head.messages, head.delay_ms, frames))
+                room -= head.length
+                self._pass(file, scan, head)
+            elif file.gone:
+                return 0
+            else:
+                room -= self._pass_damage(file, scan, start, found)
+        self._remember(file, scan.place())
+        return room
+
+    def _scan(self, snapshot: Snapshot, number: int, start: int, limit: int) -> Scan | None:
+        """Stand at or before the record of `start`. None when the file is gone, or missing."""
+        file = snapshot.log_files[number]
+        try:
+            descriptor = self._log.descriptor(file)
+        except FileNotFoundError:
+            self._pass_missing(file, snapshot.below(number))
+            return None
+        if descriptor is None:
+            return None
+        block = min(max(limit, BLOCK_BYTES), _LARGEST_BLOCK)
+        size, below = snapshot.size_of(number), snapshot.below(number)
+        known, place = self._places.get(start, (None, None))
+        if known is file and place is not None:
+            return Scan(descriptor, place, size, below, block)
+        self._log.load_index(file)
+        place = file.place(start)
+        scan = Scan(descriptor, place, size, below, block)
+        while place.position > HEADER_BYTES and not self._is_record(scan, place):
+            place = file.place(place.sequence - 1)
+            scan.jump(place)
+        return scan
+
+    def _is_record(self, scan: Scan, place: Entry) -> bool:
+        head = scan.head()
+        return head is not None and head.first == place.sequence
+
+    def _pass(self, file: LogFile, scan: Scan, head: Head) -> None:
+        """Go past a record, and let the index know it when it has none near. The last file's writer always has."""
+        index = file.index
+        if index is not None and scan.position - (index[-1].position if index else 0) >= INDEX_BYTES:
+            index.append(Entry(head.first, scan.position, scan.put_total))
+        scan.skip(head)
+
+    def _remember(self, file: LogFile, place: Entry) -> None:
+        self._places[place.sequence] = (file, place)
+        if len(self._places) > MOST_PLACES:
+            del self._places[next(iter(self._places))]
+
+    def _pass_damage(self, file: LogFile, scan: Scan, start: int, found: list[Segment]) -> int:
+        """Go past what is no good record here, adding what can be kept of it. How many bytes of frames that is."""
+        position = scan.position
+        if position in file.damaged and position not in file.salvaged:
+            scan.position = file.damaged[position]
+            return 0
+        descriptor = self._log.descriptor(file)
+        if descriptor is None:
+            scan.position = scan.size
+            return 0
+        foreign = scan.is_foreign()
+        damage = examine(descriptor, scan, file.index or ())
+        kept = [segment for segment in damage.segments if segment.end > start]
+        found += kept
+        if position not in file.damaged:
+            if damage.segments:
+                file.salvaged.add(position)
+            file.damaged[position] = damage.stop
+            if not (foreign and damage.head is None and damage.is_end):
+                self._log.is_to_be_mended = file.is_to_be_mended = True
+                if file is self._log.log_files[-1]:
+                    file.sealed = True  # the next commit begins another one, and then this one can be rewritten
+                tell(self._log, file, damage)
+        return sum([len(segment.frames) for segment in kept])
+
+    def _pass_missing(self, file: LogFile, below: int) -> None:
+        if HEADER_BYTES not in file.damaged:
+            file.damaged[HEADER_BYTES] = file.size
+            self._log.report(self._log.topic, file.path, file.first, below - 1, "the file is missing")
+            lost = min(below - file.first, max(0, file.size - HEADER_BYTES) // BODY_AT + 1)
+            self._log.ledger.add(self._log.topic, lost=lost, damaged=lost)

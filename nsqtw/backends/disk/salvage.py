@@ -1,0 +1,270 @@
+"""
+Salvage of the messages of a damaged record.
+
+A message is kept only if a checksum proves it:
+
+- The head has one flipped bit: it is put right if its own checksum then holds.
+- The checksum of the frames holds: the frames are whole.
+- One bit of the frames, or of one of their blocks, is flipped: its place follows from the checksum (`bit_flip`). It is
+  put right if all frames are well formed afterwards.
+- Otherwise the messages with no byte in a damaged block are kept, where the record has blocks. The frames before the
+  first damaged block are walked from the front. Behind one, the next frame is the first place from where frames with
+  consecutive ids lead to the next damaged block or to the end.
+
+All others are lost, also those whose frames look whole: nobody knows where in a damaged block the damage is. The record
+of a head that cannot be put right is lost as a whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from nsqtw.backends.bit_flip import flipped_bit
+from nsqtw.backends.checksum import crc32
+from nsqtw.backends.disk.format import (
+    MAGIC,
+    RECORD_BYTES,
+    Head,
+    blocks_of,
+    decode_head,
+    decode_table,
+)
+from nsqtw.backends.disk.open_files import Descriptor
+from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT, SEQUENCE_MASK, Segment
+
+_FRAME: Final = struct.Struct(">IIqH")  # size, frame type, timestamp, attempts
+_TYPE_AT: Final = 4
+_TYPE: Final = struct.pack(">I", FRAME_TYPE_MESSAGE)
+_SIZE_BYTES: Final = 4
+
+WRONG_FRAMES: Final = "the checksum of the frames is wrong"
+ONE_BIT: Final = "one flipped bit, which is put right"
+
+
+class Salvaged(NamedTuple):
+    """What is left of a damaged record."""
+
+    head: Head
+    segments: list[Segment]
+    lost: list[tuple[int, int]]
+    """The first sequence of each run that is lost, and one past its last."""
+    touched: int
+    """How many messages were in damaged bytes: those lost, and those in which a bit was put right."""
+
+    @property
+    def lost_count(self) -> int:
+        return sum(end - first for first, end in self.lost)
+
+    @property
+    def why(self) -> str:
+        return WRONG_FRAMES if self.lost else ONE_BIT
+
+
+def salvage(descriptor: Descriptor, position: int, size: int, above: int, below: int) -> Salvaged | None:
+    """
+    What can be kept of the damaged record at `position` of a file that is looked at up to `size`, with sequences from
+    `above` on and under `below`. None when there is no head of such a record. OSError.
+    """
+    data = descriptor.read(min(RECORD_BYTES, size - position), position)
+    head = decode_head(data)
+    is_mended = head is None
+    if head is None:
+        head = mended_head(data)
+    if head is None or not above <= head.first < head.end <= below:
+        return None
+    if is_mended and position + head.size > size:
+        return None
+    if head.is_tombstone:
+        return Salvaged(head, [], [], head.put_count)
+    data = descriptor.read(min(head.size, size - position), position)
+    return salvage_frames(head, data, is_mended=is_mended)
+
+
+def salvage_frames(head: Head, data: bytes, *, is_mended: bool = False) -> Salvaged:
+    """The same for a head, which `is_mended` when a bit of it was put right, and all bytes there are of its record."""
+    start = RECORD_BYTES + head.table_bytes
+    frames = bytearray(data[start : start + head.length])
+    bits: list[int] = []
+    bad: list[tuple[int, int]] = []
+    if len(frames) < head.length or crc32(frames) != head.frames_crc:
+        bad = _mend_blocks(head, data, frames, bits)
+        if bits and not (bad or _is_well_formed(frames, head)):
+            bits, bad = [], [(0, head.length)]
+    if not bad:
+        touched = head.messages if is_mended else len({_message_at(frames, bit // 8) for bit in bits})
+        return Salvaged(head, [Segment(head.first, head.messages, head.delay_ms, bytes(frames))], [], touched)
+    segments: list[Segment] = []
+    lost: list[tuple[int, int]] = []
+    above = head.first
+    for first, end, begin, stop in _whole_runs(head, frames, bad):
+        if first > above:
+            lost.append((above, first))
+        segments.append(Segment(first, end - first, head.delay_ms, bytes(frames[begin:stop])))
+        above = end
+    if above < head.end:
+        lost.append((above, head.end))
+    return Salvaged(head, segments, lost, sum(end - first for first, end in lost) + len(bits))
+
+
+def mended_head(data: bytes) -> Head | None:
+    """The head that these bytes are but for one bit."""
+    if len(data) < RECORD_BYTES:
+        return None
+    # Three bytes of the magic are right, whatever the bit: nothing else is worth 320 checksums.
+    if sum(a == b for a, b in zip(data, MAGIC, strict=False)) < len(MAGIC) - 1:
+        return None
+    for bit in range(8 * RECORD_BYTES):
+        head = decode_head(_flipped(data[:RECORD_BYTES], bit))
+        if head is not None:
+            return head
+    return None
+
+
+def mended_bytes(data: bytes, crc: int) -> bytes | None:
+    """`data` with the one bit put right that makes its checksum `crc`; None when there is no such bit."""
+    bit = flipped_bit(crc32(data) ^ crc, len(data))
+    return _flipped(data, bit) if bit is not None else None
+
+
+def _flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def _mend_blocks(head: Head, data: bytes, frames: bytearray, bits: list[int]) -> list[tuple[int, int]]:
+    """
+    Put single bits right in `frames`, noting them in `bits`. The parts that stay damaged, ascending: where each starts
+    and where it ends.
+    """
+    ends = blocks_of(head)
+    sums = decode_table(data, 0, head) if len(data) >= RECORD_BYTES + head.table_bytes else []
+    if not sums:
+        return [(0, head.length)]
+    starts = [0, *ends[:-1]]
+    before = [0, *sums[:-1]]
+    wrong = [
+        number for number in range(len(ends)) if not _holds(frames, starts[number], ends[number], before, sums, number)
+    ]
+    bad: list[tuple[int, int]] = []
+    for run in _neighbours(wrong):
+        first, last = run[0], run[-1]
+        if ends[last] <= len(frames) and crc32(frames[starts[first] : ends[last]], before[first]) == sums[last]:
+            continue  # only the table between them is damaged
+        for number in run:
+            start, end = starts[number], ends[number]
+            bit = None
+            if end <= len(frames):
+                bit = flipped_bit(crc32(frames[start:end], before[number]) ^ sums[number], end - start)
+            if bit is None:
+                bad.append((start, end))
+            else:
+                frames[start + bit // 8] ^= 1 << bit % 8
+                bits.append(8 * start + bit)
+    return bad
+
+
+def _holds(frames: bytearray, start: int, end: int, before: list[int], sums: list[int], number: int) -> bool:
+    return end <= len(frames) and crc32(frames[start:end], before[number]) == sums[number]
+
+
+def _neighbours(numbers: list[int]) -> Iterator[list[int]]:
+    """The same in runs of consecutive ones."""
+    run: list[int] = []
+    for number in numbers:
+        if run and number != run[-1] + 1:
+            yield run
+            run = []
+        run.append(number)
+    if run:
+        yield run
+
+
+def _whole_runs(head: Head, frames: bytearray, bad: list[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:
+    """
+    The messages that have no byte in a `bad` part, in runs: the first sequence, one past the last, and where the frames
+    of the run start and end.
+    """
+    index = offset = 0
+    for bad_start, bad_end in [*bad, (len(frames), len(frames))]:
+        begin, first = offset, index
+        while offset < bad_start:
+            end = _frame_end(frames, offset, head, index)
+            if end is None or end > bad_start:
+                break
+            index, offset = index + 1, end
+        if index > first:
+            yield head.first + first, head.first + index, begin, offset
+        if bad_end >= len(frames):
+            return
+        place = _next_frame(frames, bad_end, head, index, bad)
+        if place is None:
+            return
+        index, offset = place
+
+
+def _next_frame(
+    frames: bytearray, start: int, head: Head, least: int, bad: list[tuple[int, int]]
+) -> tuple[int, int] | None:
+    """The index of the first whole frame from `start` on, at least `least`, and where it is."""
+    stop = min([begin for begin, _ in bad if begin >= start], default=len(frames))
+    at = frames.find(_TYPE, start + _TYPE_AT, stop)
+    while at >= 0:
+        offset = at - _TYPE_AT
+        index = _index_at(frames, offset, head)
+        if index is not None and index >= least and _leads_to(frames, offset, head, index, stop):
+            return index, offset
+        at = frames.find(_TYPE, at + 1, stop)
+    return None
+
+
+def _leads_to(frames: bytearray, offset: int, head: Head, index: int, stop: int) -> bool:
+    """Whether whole frames follow each other from here up to `stop`, or to one that goes beyond."""
+    while offset < stop:
+        if offset + BODY_AT > stop:
+            return stop < len(frames)
+        end = _frame_end(frames, offset, head, index)
+        if end is None:
+            return False
+        index, offset = index + 1, end
+    return stop < len(frames) or (offset == stop and index == head.messages)
+
+
+def _frame_end(frames: bytearray, offset: int, head: Head, index: int) -> int | None:
+    """Where the frame of a message that starts here ends; None when it is not one."""
+    if index >= head.messages or _index_at(frames, offset, head) != index:
+        return None
+    size: int = _FRAME.unpack_from(frames, offset)[0]
+    end = offset + _SIZE_BYTES + size
+    return end if offset + BODY_AT <= end <= head.length else None
+
+
+def _index_at(frames: bytearray, offset: int, head: Head) -> int | None:
+    """Which message of the record has a frame here, by its id."""
+    if offset + BODY_AT > len(frames):
+        return None
+    _, kind, _, _ = _FRAME.unpack_from(frames, offset)
+    try:
+        number = int(frames[offset + ID_AT : offset + BODY_AT], 16)
+    except ValueError:
+        return None
+    index = (number & SEQUENCE_MASK) - head.first
+    return index if kind == FRAME_TYPE_MESSAGE and 0 <= index < head.messages else None
+
+
+def _is_well_formed(frames: bytearray, head: Head) -> bool:
+    return _leads_to(frames, 0, head, 0, len(frames))
+
+
+def _message_at(frames: bytearray, place: int) -> int:
+    """The index of the message that has this byte of well-formed frames."""
+    index = offset = 0
+    while offset + _FRAME.size <= len(frames):
+        size: int = _FRAME.unpack_from(frames, offset)[0]
+        offset += _SIZE_BYTES + size
+        if place < offset:
+            break
+        index += 1
+    return index

@@ -1,0 +1,236 @@
+"""
+The rows of `positions.db` and what they stand for; values that make no sense are found here, whoever wrote them.
+
+A topic with such a value, in its own row or in one of its channels', is removed from the database, its name and those
+of its channels are kept: they start at the oldest message, which repeats messages and loses none. A held row that is
+odd costs at most itself: one whose time makes no sense is due at once, one whose sequence makes none is removed. To
+find these nothing is looked through: in the order of an index odd values come before or behind all others. Only odd
+attempts, and fractions, are met when a row is read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from nsqtw.core.checkpoint import HeldRow, NamedChannel, NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.segment import SEQUENCE_MASK
+from nsqtw.options.topics import DURABILITIES, is_retention_time
+
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+_MOST_TOTAL = (1 << 62) - 1
+_MOST_ATTEMPTS = 0xFFFF
+_MOST_INTEGER = (1 << 63) - 1
+_NOWHERE = [
+    f"DELETE FROM held WHERE cursor = ? AND {where}"
+    for where in ("sequence < 0", f"sequence > {SEQUENCE_MASK}", "sequence IS NULL")
+]
+_NEVER = [
+    f"UPDATE held SET due_ms = 0 WHERE cursor = ? AND {when}"
+    for when in ("due_ms < 0", f"due_ms > {LATEST_MS}", "due_ms IS NULL")
+]
+_COUNT_HELD = "UPDATE cursor SET held_count = (SELECT count(*) FROM held WHERE held.cursor = cursor.id) WHERE id = ?"
+
+
+class OddError(ValueError):
+    """A value that nsqtw never wrote."""
+
+
+def read_topics(connection: sqlite3.Connection, saved: Saved) -> None:
+    """
+    Fill in the topics and cursors, and remove those that make no sense. OddError when that cannot be told from others.
+    """
+    topics: dict[int, SavedTopic] = {}
+    odd: dict[int, str] = {}
+    names: dict[int, str] = {}
+    for row in connection.execute("SELECT * FROM topic ORDER BY id"):
+        number, name = _integer(row[0], "topic id"), row[1]
+        if not isinstance(name, str) or name in names.values():
+            raise OddError(f"a topic has the name {name!r}")
+        names[number] = name
+        try:
+            topics[number] = _topic(row)
+        except OddError as why:
+            odd[number] = str(why)
+    channels: dict[int, list[NamedChannel]] = {number: [] for number in names}
+    for row in connection.execute("SELECT * FROM cursor ORDER BY id"):
+        number, topic, name = _integer(row[0], "cursor id"), row[1], row[2]
+        if topic not in names or not isinstance(name, str):
+            raise OddError(f"a channel has the name {name!r} and belongs to topic {topic!r}")
+        if name in [channel.name for channel in channels[topic]]:
+            raise OddError(f"a topic has the channel {name!r} twice")
+        channels[topic].append(NamedChannel(name, row[3] == 1))
+        if topic not in odd:
+            try:
+                topics[topic].cursors.append(_cursor(row, topics[topic]))
+            except OddError as why:
+                odd[topic] = f"channel {name}: {why}"
+    for number, reason in odd.items():
+        saved.odd.append(f"TOPIC({names[number]}): {reason}: its channels start at the oldest message kept")
+        saved.lost_topics.append(NamedTopic(names[number], channels=tuple(channels[number])))
+        topics.pop(number, None)
+        _remove_topic(connection, number)
+    saved.topics = list(topics.values())
+
+
+def mend_held(connection: sqlite3.Connection, saved: Saved) -> None:
+    """Remove held rows of nobody and of no message, and let those that are due at no possible time be due at once."""
+    counts = dict(connection.execute("SELECT id, held_count FROM cursor").fetchall())
+    for number in list(_cursors_of_held(connection)):
+        if number in counts:
+            _mend_held_of(connection, number, saved)
+        else:
+            count = connection.execute("DELETE FROM held WHERE cursor IS ?", (number,)).rowcount
+            saved.odd.append(f"{count} held messages belong to no channel: they are left out")
+        if not counts.pop(number, None):
+            _count_held(connection, number)
+    for number, held_count in counts.items():
+        if held_count:
+            saved.odd.append(f"{held_count} held messages of a channel are missing")
+            _count_held(connection, number)
+
+
+def _mend_held_of(connection: sqlite3.Connection, number: int, saved: Saved) -> None:
+    removed = sum(connection.execute(statement, (number,)).rowcount for statement in _NOWHERE)
+    if removed:
+        _count_held(connection, number)
+        saved.odd.append(f"{removed} held messages have no place in a log: they are left out")
+    mended = sum(connection.execute(statement, (number,)).rowcount for statement in _NEVER)
+    if mended:
+        saved.odd.append(f"{mended} held messages are due at no possible time: they are due at once")
+
+
+def _count_held(connection: sqlite3.Connection, number: int) -> None:
+    connection.execute(_COUNT_HELD, (number,))
+
+
+def held_row(sequence: Any, attempts: Any, due_ms: Any) -> HeldRow:
+    """A row as it was read, mended where its values are odd. Sequence 0 is no message's: it will be found lost."""
+    if type(sequence) is not int or not 0 <= sequence <= SEQUENCE_MASK:
+        sequence = 0
+    if type(attempts) is not int or not 0 <= attempts <= _MOST_ATTEMPTS:
+        attempts = 0
+    if type(due_ms) is not int:
+        due_ms = int(due_ms) if isinstance(due_ms, float) and 0 <= due_ms <= LATEST_MS else 0
+    return HeldRow(sequence, attempts, due_ms)
+
+
+def topic_row(number: int, topic: SavedTopic) -> tuple[Any, ...]:
+    """As the table has it."""
+    dropped = _blob([end for run in topic.dropped for end in run])
+    waiting = _blob([number for run in topic.waiting for number in (run.first, run.count, run.delay_ms)])
+    totals = (topic.released, topic.released_total, topic.end, topic.put_total)
+    marks, runs = (_blob(list(chain.from_iterable(part))) for part in (topic.marks, topic.runs))
+    retention = (topic.retention_time, topic.retention_bytes, topic.floor, marks, runs)
+    return (number, topic.name, topic.paused, *totals, dropped, waiting, topic.durability, *retention)
+
+
+def cursor_row(number: int, topic: int, cursor: SavedCursor) -> tuple[Any, ...]:
+    """As the table has it."""
+    first_deliveries = _blob(cursor.first_deliveries)
+    place = (cursor.next, cursor.taken_total, first_deliveries, cursor.held_count, cursor.replays)
+    return (number, topic, cursor.name, cursor.paused, *place)
+
+
+def numbers_in(blob: bytes) -> list[int]:
+    """The numbers in a blob."""
+    return list(struct.unpack(f"<{len(blob) // 8}Q", blob))
+
+
+def _topic(row: tuple[Any, ...]) -> SavedTopic:
+    _, name, paused, released, released_total, end, put_total, dropped, waiting, durability = row[:10]
+    if durability not in ("", *DURABILITIES):
+        raise OddError(f"it has the durability {durability!r}")
+    runs = _numbers(waiting, 3, "waiting")
+    ends = _numbers(dropped, 2, "dropped")
+    topic = SavedTopic(
+        name,
+        paused=_integer(paused, "paused", 1) == 1,
+        released=_integer(released, "released", SEQUENCE_MASK),
+        released_total=_integer(released_total, "released_total", _MOST_TOTAL),
+        end=_integer(end, "end", SEQUENCE_MASK),
+        put_total=_integer(put_total, "put_total", _MOST_TOTAL),
+        dropped=list(zip(ends[::2], ends[1::2], strict=True)),
+        waiting=[Waiting(*run) for run in zip(runs[::3], runs[1::3], runs[2::3], strict=True)],
+        durability=durability,
+    )
+    _add_retention(topic, row[10:])
+    if topic.released_total > topic.put_total:
+        raise OddError(f"{topic.released_total} messages were released and {topic.put_total} put")
+    if topic.waiting and not _can_wait(topic):
+        raise OddError("messages wait for release that cannot be")
+    return topic
+
+
+def _can_wait(topic: SavedTopic) -> bool:
+    """Whether the deferred ones that wait are among those that do: a run that is too long would be work for ever."""
+    at = topic.released
+    for run in topic.waiting:
+        if run.first < at or run.delay_ms > LATEST_MS:
+            return False
+        at = run.first + run.count
+    return at <= topic.end and sum(run.count for run in topic.waiting) <= topic.put_total - topic.released_total
+
+
+def _add_retention(topic: SavedTopic, row: tuple[Any, ...]) -> None:
+    time, size, floor, marks, runs = row
+    if time is not None and not (isinstance(time, float) and is_retention_time(time)):
+        raise OddError(f"it has the retention {time!r}"[:100])
+    topic.retention_time = time
+    topic.retention_bytes = None if size is None else _integer(size, "retention_bytes")
+    topic.floor = None if floor is None else _integer(floor, "floor", SEQUENCE_MASK)
+    mark_numbers, run_numbers = _numbers(marks, 3, "marks"), _numbers(runs, 2, "runs")
+    topic.marks = list(zip(mark_numbers[::3], mark_numbers[1::3], mark_numbers[2::3], strict=True))
+    topic.runs = list(zip(run_numbers[::2], run_numbers[1::2], strict=True))
+
+
+def _cursor(row: tuple[Any, ...], topic: SavedTopic) -> SavedCursor:
+    _, _, name, paused, following, taken_total, first_deliveries, held_count, replays = row
+    cursor = SavedCursor(
+        name,
+        paused=_integer(paused, "paused", 1) == 1,
+        next=_integer(following, "next", SEQUENCE_MASK),
+        taken_total=_integer(taken_total, "taken_total", _MOST_TOTAL),
+        first_deliveries=_numbers(first_deliveries, 1, "first_deliveries"),
+        held_count=_integer(held_count, "held_count", _MOST_TOTAL),
+        replays=_integer(replays, "replays", SEQUENCE_MASK),
+    )
+    if max(cursor.first_deliveries, default=0) > SEQUENCE_MASK:
+        raise OddError("a message is in flight that cannot be")
+    return cursor
+
+
+def _integer(value: Any, what: str, most: int = _MOST_INTEGER) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise OddError(f"{what} is {value!r}"[:100])
+    return value
+
+
+def _numbers(blob: Any, group: int, what: str) -> list[int]:
+    if not isinstance(blob, bytes) or len(blob) % (8 * group):
+        raise OddError(f"{what} is no list of numbers")
+    return numbers_in(blob)
+
+
+def _blob(numbers: list[int]) -> bytes:
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+def _remove_topic(connection: sqlite3.Connection, number: int) -> None:
+    connection.execute("DELETE FROM held WHERE cursor IN (SELECT id FROM cursor WHERE topic = ?)", (number,))
+    connection.execute("DELETE FROM cursor WHERE topic = ?", (number,))
+    connection.execute("DELETE FROM topic WHERE id = ?", (number,))
+
+
+def _cursors_of_held(connection: sqlite3.Connection) -> Iterator[Any]:
+    """The cursors that have held rows, each with one look into the index."""
+    if connection.execute("SELECT 1 FROM held WHERE cursor IS NULL LIMIT 1").fetchone():
+        yield None
+    row = connection.execute("SELECT cursor FROM held WHERE cursor IS NOT NULL ORDER BY cursor LIMIT 1").fetchone()
+    while row:
+        yield row[0]
+        row = connection.execute("SELECT cursor FROM held WHERE cursor > ? ORDER BY cursor LIMIT 1", row).fetchone()

@@ -1,0 +1,447 @@
+"""
+Where every cursor stands: `positions.db`, an SQLite database under the data path.
+
+It is written once a second or so, by the writer thread, one transaction for all topics: so the saved cut is
+consistent, and a crash leaves the one before. A saved cut need not survive a power failure (synchronous NORMAL),
+unless it says so: an older cut means repeats, no loss. Reserved blocks of sequences must survive (FULL): a sequence
+is never used twice.
+
+A database that is damaged is set aside as `positions.db.damaged.<n>` and a fresh one takes its place; the caller
+is told by `Saved.lost`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from heapq import merge
+from itertools import groupby
+from threading import Lock
+
+from zope.interface import implementer
+
+from nsqtw.backends.files import Files, backend_error, create_private
+from nsqtw.backends.positions.ids import Ids
+from nsqtw.backends.positions.rows import (
+    LATEST_MS,
+    cursor_row,
+    held_row,
+    mend_held,
+    numbers_in,
+    read_topics,
+    topic_row,
+)
+from nsqtw.backends.positions.schema import VERSION, bring_up_to_date
+from nsqtw.backends.spare_space import SpareSpace
+from nsqtw.core.checkpoint import Cut, HeldRow, Saved, SavedTopic
+from nsqtw.errors import BackendError, BackendFull
+from nsqtw.interfaces import IPositions
+
+_PUT_TOPIC = """
+INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+    paused = excluded.paused, released = excluded.released, released_total = excluded.released_total,
+    end_sequence = excluded.end_sequence, put_total = excluded.put_total,
+    dropped = excluded.dropped, waiting = excluded.waiting, durability = excluded.durability,
+    retention_time = excluded.retention_time, retention_bytes = excluded.retention_bytes, floor = excluded.floor,
+    marks = excluded.marks, runs = excluded.runs
+"""
+_PUT_CURSOR = """
+INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+    paused = excluded.paused, next = excluded.next, taken_total = excluded.taken_total,
+    first_deliveries = excluded.first_deliveries, held_count = excluded.held_count,
+    replays = excluded.replays
+"""
+_PUT_HELD = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?)"
+_PUT_RUN = """
+WITH RECURSIVE run (sequence) AS (VALUES (?) UNION ALL SELECT sequence + 1 FROM run WHERE sequence < ?)
+INSERT OR REPLACE INTO held SELECT ?, sequence, 0, ? FROM run
+"""
+
+_HELD_PAGE = """
+SELECT sequence FROM held WHERE cursor = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?
+"""
+_DUE_PAGE = """
+SELECT sequence, attempts, due_ms FROM held INDEXED BY held_due
+WHERE cursor = ? AND (due_ms, sequence) > (?, ?) ORDER BY due_ms, sequence LIMIT ?
+"""
+_DUE_COUNT = """
+SELECT count(*) FROM held INDEXED BY held_due
+WHERE cursor = ? AND (due_ms, sequence) > (?, ?) AND due_ms <= ? AND sequence < ?
+"""
+
+_DAMAGE_CODES = (
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_IOERR_READ,
+    sqlite3.SQLITE_IOERR_SHORT_READ,
+    sqlite3.SQLITE_ERROR,
+)
+"""What opening and reading fail with when the file is not what we wrote. ERROR: a table or column is missing."""
+
+_FRESH = ".new"
+_MOST_PAGES_CHECKED = 4096
+"""16 MB, in which damage is looked for in some 50 ms."""
+_MOST_BLOCKS = 1 << 53
+_MOST_INTEGER = (1 << 63) - 1
+_PAGE_ROWS = 4096
+_BUSY_SECONDS = 1.0
+
+
+@implementer(IPositions)
+class Positions:
+    """
+    The database at `path`. It may be used from several threads; `load` comes first. What `held` and `count_held` read
+    they read by a connection of their own, for which a save is no obstacle.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._ids = Ids()
+        self._is_suspect = False
+        self._spare = SpareSpace(Files(), path)
+
+    def load(self) -> Saved:
+        """IPositions API. BackendError when there is no way to have a database at this path."""
+        try:
+            return self._load()
+        except BackendFull:
+            # Opening writes as well: the file of its shared memory, at least.
+            if not self._spare.give_back():
+                raise
+            return self._load()
+
+    def _load(self) -> Saved:
+        with self._lock:
+            try:
+                lost = _finish_setting_aside(self._path)
+                try:
+                    saved = self._open(self._path)
+                except _DamagedError as damage:
+                    aside = self._set_aside()
+                    saved = self._open(self._path)
+                    saved.lost_how = f"{damage}; it is set aside as {aside}"
+                    lost = True
+            except OSError as error:
+                self._disconnect()
+                raise backend_error(error, str(error.filename)) from error
+            except sqlite3.Error as error:
+                self._disconnect()
+                raise _backend_error(error, self._path) from error
+            except BackendError:
+                self._disconnect()
+                raise
+            saved.lost = lost
+            return saved
+
+    def reserve(self, next_block: int) -> None:
+        """IPositions API"""
+        self._with_spare_space(lambda: self._reserve(next_block))
+
+    def save(self, cut: Cut) -> None:
+        """IPositions API"""
+        self._with_spare_space(lambda: self._save(cut))
+
+    def _with_spare_space(self, write: Callable[[], None]) -> None:
+        """Write; on a full disk once more, with the space that is kept for that."""
+        try:
+            write()
+        except BackendFull:
+            if not self._spare.give_back():
+                raise
+            write()
+        else:
+            self._spare.take()
+
+    def _reserve(self, next_block: int) -> None:
+        with self._lock, self._transaction(durable=True) as connection:
+            # At least one more each time: SQLite writes and syncs nothing for a row that stays as it is, and what was
+            # saved before is to be safe after this.
+            connection.execute("UPDATE broker SET next_block = max(ifnull(next_block + 1, 0), ?)", (next_block,))
+
+    def _save(self, cut: Cut) -> None:
+        with self._lock, self._transaction(durable=cut.durable) as connection:
+            for topic in cut.deleted_topics:
+                self._delete_topic(connection, topic)
+            for topic, channel in cut.deleted_channels:
+                self._delete_channel(connection, topic, channel)
+            self._put(connection, cut.topics)
+            if cut.wall_shift_ms is not None:
+                connection.execute("UPDATE broker SET wall_shift_ms = ?", (cut.wall_shift_ms,))
+            if self._is_suspect:
+                connection.execute("UPDATE broker SET suspect = 1")
+
+    def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:
+        """IPositions API. The iterable is lazy and may raise BackendError too."""
+        with self._lock, self._reading() as connection:
+            row = connection.execute("SELECT id, released, floor FROM topic WHERE name = ?", (topic,)).fetchone()
+            if row is None:
+                return None
+            number, released, floor = row
+            cursors = connection.execute(
+                "SELECT id, next, first_deliveries FROM cursor WHERE topic = ?", (number,)
+            ).fetchall()
+        below = min((following for _, following, _ in cursors), default=released)
+        below = below if floor is None else min(below, floor)
+        first_deliveries = sorted(
+            {sequence for _, _, blob in cursors for sequence in numbers_in(blob) if sequence < below}
+        )
+        held = [self._held(number, below) for number, _, _ in cursors]
+        return below, (sequence for sequence, _ in groupby(merge(first_deliveries, *held)))
+
+    def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[HeldRow]:
+        """IPositions API"""
+        number = self._ids.known_cursor(topic, channel)
+        with self._reading_held() as reader:
+            rows = reader.execute(_DUE_PAGE, (number, *_finite(after), limit)).fetchall()
+        return [held_row(*values) for values in rows]
+
+    def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
+        """IPositions API"""
+        number = self._ids.known_cursor(topic, channel)
+        with self._reading_held() as reader:
+            bounds = (number, *_finite(after), *_finite((until_ms, below)))
+            count: int = reader.execute(_DUE_COUNT, bounds).fetchone()[0]
+            return count
+
+    def forget_held(self, topic: str, channel: str, start: int) -> int:
+        """IPositions API"""
+        with self._lock, self._transaction(durable=False) as connection:
+            bounds = (self._ids.known_cursor(topic, channel), start)
+            return connection.execute("DELETE FROM held WHERE cursor = ? AND sequence >= ?", bounds).rowcount
+
+    def forget_delays(self) -> None:
+        """IPositions API"""
+        with self._lock, self._transaction(durable=False) as connection:
+            connection.execute("UPDATE held SET due_ms = 0 WHERE due_ms > 0")
+
+    def close(self, clean: bool) -> None:
+        """IPositions API. BackendError when the note of a clean stop cannot be written; closed it is all the same."""
+        with self._lock:
+            try:
+                if clean and self._connection is not None and not self._is_suspect:
+                    with self._transaction(durable=True) as connection:
+                        connection.execute("UPDATE broker SET clean_stop = 1")
+            finally:
+                self._disconnect()
+
+    def _open(self, path: str) -> Saved:
+        """Connect, make the tables if there are none, and read all. sqlite3.Error, _DamagedError."""
+        create_private(path)
+        connection = self._connection = sqlite3.connect(
+            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            bring_up_to_date(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            saved = _read(connection)
+            connection.execute("UPDATE broker SET clean_stop = 0, suspect = 0")
+            connection.execute("COMMIT")
+            self._ids.read(connection)
+            self._reader = _open_reader(path)
+        except sqlite3.Error as error:
+            if _is_damage(error):
+                raise _DamagedError(f"positions.db: {error}") from error
+            raise
+        return saved
+
+    def _set_aside(self) -> str:
+        """
+        Put a fresh database in the place of the damaged one, which gets another name: that is returned. The fresh one
+        is complete before the first file is touched: on a full disk all stays as it is.
+        """
+        self._disconnect()
+        self._open(self._path + _FRESH)
+        self._disconnect()
+        number = 1
+        while os.path.exists(f"{self._path}.damaged.{number}"):
+            number += 1
+        # Its log of changes goes first: beside the fresh database it would be taken for that one's.
+        for suffix in ("-wal", "-shm", ""):
+            with suppress(FileNotFoundError):
+                os.rename(self._path + suffix, f"{self._path}.damaged.{number}{suffix}")
+        os.rename(self._path + _FRESH, self._path)
+        return f"{self._path}.damaged.{number}"
+
+    def _disconnect(self) -> None:
+        connections = (self._reader, self._connection)
+        self._reader = self._connection = None
+        for connection in connections:
+            if connection is not None:
+                with suppress(sqlite3.Error):
+                    connection.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if self._connection is None:
+            raise BackendError("the positions are closed")
+        try:
+            yield self._connection
+        except sqlite3.Error as error:
+            raise _backend_error(error) from error
+
+    @contextmanager
+    def _reading_held(self) -> Iterator[sqlite3.Connection]:
+        """The connection for reading beside a save."""
+        if self._reader is None:
+            raise BackendError("the positions are closed")
+        try:
+            yield self._reader
+        except sqlite3.Error as error:
+            self._is_suspect = self._is_suspect or _is_damage(error)
+            raise _backend_error(error) from error
+
+    @contextmanager
+    def _transaction(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
+        """All that is done inside, or nothing. With `durable` it is on stable storage afterwards."""
+        with self._reading() as connection:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                with suppress(sqlite3.Error):
+                    self._ids.read(connection)
+                raise
+
+    def _put(self, connection: sqlite3.Connection, topics: Iterable[SavedTopic]) -> None:
+        topic_rows = []
+        cursor_rows = []
+        emptied: list[tuple[int, int]] = []
+        dropped: list[tuple[int, int]] = []
+        held: list[tuple[int, int, int, int]] = []
+        runs: list[tuple[int, int, int, int]] = []
+        for topic in topics:
+            topic_id = self._ids.of_topic(topic.name)
+            topic_rows.append(topic_row(topic_id, topic))
+            for cursor in topic.cursors:
+                cursor_id = self._ids.of_cursor(topic.name, cursor.name)
+                cursor_rows.append(cursor_row(cursor_id, topic_id, cursor))
+                if cursor.emptied:
+                    emptied.append((cursor_id, 0))
+                elif cursor.forgotten_from is not None:
+                    emptied.append((cursor_id, cursor.forgotten_from))
+                dropped += [(cursor_id, sequence) for sequence in cursor.dropped_rows]
+                held += [(cursor_id, row.sequence, row.attempts, row.due_ms) for row in cursor.held]
+                held += [(cursor_id, run.first, 0, run.due_ms) for run in cursor.runs if run.count == 1]
+                runs += [
+                    (run.first, run.first + run.count - 1, cursor_id, run.due_ms)
+                    for run in cursor.runs
+                    if run.count > 1
+                ]
+        connection.executemany(_PUT_TOPIC, topic_rows)
+        connection.executemany(_PUT_CURSOR, cursor_rows)
+        connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence >= ?", emptied)
+        connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence = ?", dropped)
+        connection.executemany(_PUT_HELD, held)
+        connection.executemany(_PUT_RUN, runs)
+
+    def _delete_topic(self, connection: sqlite3.Connection, topic: str) -> None:
+        for channel in self._ids.channels(topic):
+            self._delete_channel(connection, topic, channel)
+        connection.execute("DELETE FROM topic WHERE name = ?", (topic,))
+        self._ids.forget_topic(topic)
+
+    def _delete_channel(self, connection: sqlite3.Connection, topic: str, channel: str) -> None:
+        number = self._ids.forget_cursor(topic, channel)
+        if number is not None:
+            connection.execute("DELETE FROM held WHERE cursor = ?", (number,))
+            connection.execute("DELETE FROM cursor WHERE id = ?", (number,))
+
+    def _held(self, cursor: int, below: int) -> Iterator[int]:
+        """The held sequences of a cursor under `below`, ascending, a page at a time."""
+        after = -1
+        while True:
+            with self._lock, self._reading() as connection:
+                page = connection.execute(_HELD_PAGE, (cursor, after, below, _PAGE_ROWS)).fetchall()
+            for (sequence,) in page:
+                yield sequence
+            if len(page) < _PAGE_ROWS:
+                return
+            after = page[-1][0]
+
+
+class _DamagedError(BackendError):
+    """The database is not what we wrote."""
+
+
+def _read(connection: sqlite3.Connection) -> Saved:
+    """All but the held rows; what is odd is mended. In a transaction."""
+    try:
+        version, next_block, clean_stop, shift_ms, suspect = connection.execute(
+            "SELECT version, next_block, clean_stop, wall_shift_ms, suspect FROM broker"
+        ).fetchone()
+        if version > VERSION:
+            raise BackendError(f"positions.db has schema version {version}; this nsqtw knows {VERSION}")
+        _check(connection, is_clean=clean_stop == 1, is_suspect=suspect != 0)
+        saved = Saved(next_block=next_block, clean_stop=clean_stop == 1, wall_shift_ms=shift_ms)
+        bounds = (("next_block", 0, _MOST_BLOCKS, None), ("wall_shift_ms", -LATEST_MS, LATEST_MS, 0))
+        for name, least, most, otherwise in bounds:
+            value = getattr(saved, name)
+            if value is not otherwise and (type(value) is not int or not least <= value <= most):
+                saved.odd.append(f"positions.db: {name} is {value!r}: it is left out"[:200])
+                setattr(saved, name, otherwise)
+        mend_held(connection, saved)
+        read_topics(connection, saved)
+        return saved
+    except (TypeError, ValueError, KeyError, struct.error) as error:
+        raise _DamagedError(f"positions.db: {error}") from error
+
+
+def _check(connection: sqlite3.Connection, *, is_clean: bool, is_suspect: bool) -> None:
+    """
+    Look for damage after a stop that was not clean: in all of a small database, or of one that was found damaged while
+    it was read; of a large one not in the held rows, of which there may be millions.
+    """
+    if is_clean and not is_suspect:
+        return
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    tables = [""] if is_suspect or pages <= _MOST_PAGES_CHECKED else ["('broker')", "('topic')", "('cursor')"]
+    for table in tables:
+        command = f"PRAGMA quick_check{table}" if table else "PRAGMA quick_check(1)"
+        if connection.execute(command).fetchone()[0] != "ok":
+            raise _DamagedError("positions.db: quick_check found damage")
+
+
+def _open_reader(path: str) -> sqlite3.Connection:
+    reader = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    reader.execute("PRAGMA query_only = 1")
+    return reader
+
+
+def _finite(bounds: tuple[float, float]) -> tuple[int, int]:
+    """A time and a sequence as SQLite compares them."""
+    due_ms, sequence = (int(number) if number < _MOST_INTEGER else _MOST_INTEGER for number in bounds)
+    return due_ms, sequence
+
+
+def _finish_setting_aside(path: str) -> bool:
+    """Whether the last start was interrupted between giving the damaged database another name and the fresh one its."""
+    interrupted = not os.path.exists(path) and os.path.exists(path + _FRESH)
+    if interrupted:
+        os.rename(path + _FRESH, path)
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(path + _FRESH + suffix)
+    return interrupted
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code in _DAMAGE_CODES or code & 0xFF in _DAMAGE_CODES or "decode" in str(error)
+
+
+def _backend_error(error: sqlite3.Error, where: str = "positions.db") -> BackendError:
+    is_full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+    return (BackendFull if is_full else BackendError)(f"{where}: {error}")

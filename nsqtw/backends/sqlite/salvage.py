@@ -1,0 +1,246 @@
+"""
+Reading a `messages.db` of which not everything can be read, and writing all that can into a fresh one.
+
+The index names most rows even where the table is broken, the table names most rows where the index is; so the rows are
+looked for in both, from both ends, and each is fetched on its own. Rows whose numbers are damaged get those their
+frames tell; what two rows have is kept once.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+from attrs import define, field
+
+from nsqtw.backends.disk.salvage import ONE_BIT
+from nsqtw.backends.sqlite.rows import COLUMNS, Row
+from nsqtw.backends.sqlite.schema import FILE, connect, connect_read_only, insert_segments, migrate, version_of
+from nsqtw.core.segment import Segment, only
+from nsqtw.interfaces import Report
+from nsqtw.names import is_valid_name
+
+FRESH = ".new"
+
+_HIGHEST = 1 << 53
+_MOST_TRIED = 1_000_000
+"""Row ids that are tried one by one where a table cannot be walked."""
+_ROWS_AT_ONCE = 100
+
+_BY_INDEX = "SELECT id FROM segment INDEXED BY place ORDER BY topic {order}, last {order}"
+_BY_TABLE = "SELECT id FROM segment NOT INDEXED ORDER BY id {order}"
+_TOPICS = "SELECT id, name, end_sequence FROM topic NOT INDEXED ORDER BY id {order}"
+
+
+@define
+class FoundRow:
+    """One row of the table of segments."""
+
+    row_id: int
+    topic_id: int | None
+    """None: that cannot be told."""
+    segment: Segment | None
+    """What of it is no other row's and can be delivered; None: nothing."""
+    why: str = ""
+    """What is wrong with it."""
+    messages: tuple[int, int] | None = None
+    """The first and the last sequence that are lost, if it is known."""
+
+
+@define
+class Salvage:
+    """All that can be read of a database."""
+
+    connection: sqlite3.Connection
+    topics: dict[int, tuple[str, int]] = field(factory=dict)
+    """Name and saved end of each topic that has them."""
+    nameless: set[int] = field(factory=set)
+    """Topics that are being deleted."""
+    odd_topics: list[tuple[int, str]] = field(factory=list)
+    """What is wrong with the others."""
+    query: str = ""
+    """For one row."""
+
+    def read_topics(self) -> None:
+        """Fill `topics` and the others."""
+        for topic_id, name, end in _both_ways(self.connection, _TOPICS)[0].values():
+            if name is None:
+                self.nameless.add(topic_id)
+            elif not isinstance(name, str) or not is_valid_name(name):
+                self.odd_topics.append((topic_id, "its name is damaged"))
+            elif type(end) is not int or not 0 <= end < _HIGHEST:
+                self.odd_topics.append((topic_id, "its end is damaged; the rows tell it"))
+                self.topics[topic_id] = (name, 0)
+            else:
+                self.topics[topic_id] = (name, end)
+
+    def rows(self) -> Iterator[FoundRow]:
+        """Every row, those that can be placed in the order of topics and sequences."""
+        placed: list[tuple[int, int, int]] = []
+        for row_id in sorted(self._row_ids()):
+            found = self._fetch(row_id)
+            if found.segment is None or found.topic_id is None:
+                yield found
+            else:
+                placed.append((found.topic_id, found.segment.end, row_id))
+        topic, above = -1, 0
+        for topic_id, _, row_id in sorted(placed):
+            if topic_id != topic:
+                topic, above = topic_id, 0
+            found = self._fetch(row_id)
+            if found.segment is not None:
+                end = found.segment.end
+                if found.segment.first < above:
+                    found = _above(found, above)
+                above = max(above, end)
+            yield found
+
+    def _row_ids(self) -> set[int]:
+        by_table, is_whole = _both_ways(self.connection, _BY_TABLE)
+        by_index, _ = _both_ways(self.connection, _BY_INDEX)
+        ids = {*by_table, *by_index}
+        if not is_whole and ids and max(ids) - min(ids) < _MOST_TRIED:
+            ids |= {row_id for row_id in range(min(ids), max(ids)) if row_id not in ids and self._is_there(row_id)}
+        return ids
+
+    def _is_there(self, row_id: int) -> bool:
+        try:
+            query = "SELECT 1 FROM segment NOT INDEXED WHERE id = ?"
+            return self.connection.execute(query, (row_id,)).fetchone() is not None
+        except sqlite3.DatabaseError:
+            return False
+
+    def _fetch(self, row_id: int) -> FoundRow:
+        try:
+            values = self.connection.execute(self.query, (row_id,)).fetchone()
+        except sqlite3.DatabaseError as error:
+            return self._unreadable(row_id, str(error))
+        if values is None:
+            return self._unreadable(row_id, "the index has a row that the table has not")
+        row = Row(*values)
+        why = row.fault()
+        mended = row.mended() if why else row
+        if mended is None:
+            mended = row.with_bit_put_right()
+            why = why if mended is None else ONE_BIT
+        topic_id = row.topic if type(row.topic) is int and row.topic in self.topics else None
+        if mended is not None and topic_id is not None:
+            return FoundRow(row_id, topic_id, mended.segment(), why)
+        if topic_id is None and row.topic in self.nameless:
+            return FoundRow(row_id, None, None)
+        known = type(row.first) is int and type(row.last) is int and 0 <= row.first <= row.last < _HIGHEST
+        lost = (row.first, row.last) if known else None
+        return FoundRow(row_id, topic_id, None, why or "it belongs to no topic", lost)
+
+    def _unreadable(self, row_id: int, why: str) -> FoundRow:
+        place = None
+        with suppress(sqlite3.DatabaseError):
+            query = "SELECT topic, last FROM segment INDEXED BY place WHERE id = ?"
+            place = self.connection.execute(query, (row_id,)).fetchone()
+        if place is None or type(place[0]) is not int or type(place[1]) is not int or place[0] not in self.topics:
+            return FoundRow(row_id, None, None, why)
+        return FoundRow(row_id, place[0], None, why, (place[1], place[1]))
+
+
+def salvage(connection: sqlite3.Connection) -> Salvage:
+    """Look at a database."""
+    # Version 1 has no checksums of numbers.
+    columns = COLUMNS if version_of(connection) > 1 else COLUMNS.replace("head", "NULL")
+    found = Salvage(connection, query=f"SELECT {columns} FROM segment WHERE id = ?")
+    found.read_topics()
+    return found
+
+
+def rebuild(old: str, new: str, report: Report) -> None:
+    """
+    Write all that can be read of the database at `old` into one at `new`, which does not exist, and report what
+    cannot. It is on stable storage afterwards. sqlite3.Error.
+    """
+    with closing(connect_read_only(old)) as source, closing(connect(new)) as target:
+        migrate(target)
+        found = salvage(source)
+        for topic_id, why in found.odd_topics:
+            report(found.topics.get(topic_id, ("", 0))[0], f"{FILE} topic {topic_id}", 0, -1, why)
+        target.execute("PRAGMA synchronous = FULL")
+        ends = {topic_id: end for topic_id, (_, end) in found.topics.items()}
+        sizes = dict.fromkeys(found.topics, 0)
+        target.execute("BEGIN")
+        for number, row in enumerate(found.rows()):
+            if row.segment is not None and row.topic_id is not None:
+                insert_segments(target, row.topic_id, [row.segment])
+                ends[row.topic_id] = max(ends[row.topic_id], row.segment.end)
+                sizes[row.topic_id] += len(row.segment.frames)
+            elif row.why:
+                name = found.topics[row.topic_id][0] if row.topic_id is not None else ""
+                report(name, f"{FILE} segment {row.row_id}", *(row.messages or (0, -1)), row.why)
+            if number % _ROWS_AT_ONCE == 0:
+                target.execute("COMMIT")
+                target.execute("BEGIN")
+        for topic_id, (name, _) in found.topics.items():
+            target.execute("INSERT INTO topic VALUES (?, ?, ?, ?)", (topic_id, name, ends[topic_id], sizes[topic_id]))
+        target.execute("COMMIT")
+        target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def set_aside(path: str, report: Report) -> None:
+    """
+    Let what can be read of the database at `path` be all there is, and keep the damaged one beside it under another
+    name. Complete before the first file is touched. sqlite3.Error, OSError.
+    """
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(path + FRESH + suffix)
+    rebuild(path, path + FRESH, report)
+    number = 1
+    while os.path.exists(f"{path}.damaged.{number}"):
+        number += 1
+    aside = f"{path}.damaged.{number}"
+    # The database goes first: without its log of changes it would lack what is in there.
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.rename(path + suffix, aside + suffix)
+    os.rename(path + FRESH, path)
+    report("", FILE, 0, -1, f"the database was damaged; all that could be read is in a new one, the old one is {aside}")
+
+
+def finish_setting_aside(path: str) -> None:
+    """
+    After `set_aside` was interrupted: the fresh database is whole once the damaged one has another name. A log of
+    changes that is still there is the old one's. OSError.
+    """
+    if os.path.exists(path + FRESH) and not os.path.exists(path):
+        for suffix in ("-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.rename(path + suffix, f"{path}.damaged{suffix}")
+        os.rename(path + FRESH, path)
+
+
+def _both_ways(connection: sqlite3.Connection, query: str) -> tuple[dict[int, Any], bool]:
+    """
+    What a query finds from the front, and from the back when it does not come through: rows by their first column, and
+    whether these are all.
+    """
+    found: dict[int, Any] = {}
+    for order in ("ASC", "DESC"):
+        try:
+            for row in connection.execute(query.format(order=order)):
+                if type(row[0]) is int:
+                    found[row[0]] = row
+            return found, order == "ASC"
+        except sqlite3.DatabaseError:
+            continue
+    return found, False
+
+
+def _above(found: FoundRow, above: int) -> FoundRow:
+    """Without what rows before it have."""
+    segment = found.segment
+    assert segment is not None
+    rest = only(segment, range(above, segment.end))
+    why = "another row has them too"
+    if not rest:
+        return FoundRow(found.row_id, found.topic_id, None, why)
+    return FoundRow(found.row_id, found.topic_id, rest[0], why)

@@ -1,0 +1,80 @@
+"""
+Giving rows back: segments nobody wants are deleted, those with few wanted messages are replaced by these.
+
+A segment that is mostly wanted stays as it is.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import takewhile
+
+from nsqtw.backends.sqlite.rows import COLUMNS, Row
+from nsqtw.backends.sqlite.schema import insert_segments
+from nsqtw.backends.trim_throttle import TrimPace
+from nsqtw.core.segment import only
+
+_WORTH = 4
+"""A segment is replaced when that leaves fewer messages of it by this factor."""
+ROWS_AT_ONCE = 2000
+"""Segments looked at in one transaction: the next one goes on behind them."""
+
+_BELOW = """
+SELECT id, first, last, ifnull(length(frames), 0) FROM segment
+    WHERE topic = ? AND last >= ? AND last < ? ORDER BY last LIMIT ?
+"""
+_ROW = f"SELECT {COLUMNS} FROM segment WHERE id = ?"
+
+
+class Trim:
+    """Frees space of one topic."""
+
+    def __init__(self, topic_id: int) -> None:
+        self._topic_id = topic_id
+        self._start = 0
+        self._pace = TrimPace()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the last call left rows that it did not look at."""
+        return self._start > 0
+
+    def trim(
+        self, connection: sqlite3.Connection, below: int, keep: Iterable[int], most_rows: int = ROWS_AT_ONCE
+    ) -> int:
+        """
+        See `IBackendQueue.trim`; in a transaction, and for at most so many rows. Returns how many bytes of frames were
+        freed.
+        """
+        if not self._pace.is_due(0):
+            return 0
+        rows = connection.execute(_BELOW, (self._topic_id, self._start, below, most_rows)).fetchall()
+        self._start = int(rows[-1][2]) + 1 if len(rows) == most_rows else 0
+        if not rows:
+            return 0
+        end = int(rows[-1][2]) + 1
+        wanted = list(takewhile(lambda sequence: sequence < end, keep))
+        self._pace.looked_at(len(wanted), 0)
+        freed = 0
+        for row_id, first, last, size in rows:
+            if type(first) is not int or type(last) is not int or first > last:
+                continue  # nobody can tell what is in it
+            of_row = wanted[bisect_left(wanted, first) : bisect_left(wanted, last + 1)]
+            if not of_row:
+                connection.execute("DELETE FROM segment WHERE id = ?", (row_id,))
+                freed += size
+            elif len(of_row) * _WORTH <= last + 1 - first:
+                freed += size - self._keep_only(connection, row_id, size, of_row)
+        return freed
+
+    def _keep_only(self, connection: sqlite3.Connection, row_id: int, size: int, wanted: list[int]) -> int:
+        """Replace a row by what is wanted of it. Returns its new size."""
+        row = Row(*connection.execute(_ROW, (row_id,)).fetchone())
+        if row.fault():
+            return size  # cannot be cut; who reads it reports it
+        kept = only(row.segment(), wanted)
+        connection.execute("DELETE FROM segment WHERE id = ?", (row_id,))
+        insert_segments(connection, self._topic_id, kept)
+        return sum([len(segment.frames) for segment in kept])

@@ -1,0 +1,111 @@
+"""
+What a topic has and its channels may not read yet: the messages above `released`.
+
+Theory of operation. While the topic is paused, held or has no channel they only become more. Once it flows durable
+channels read them in the log; so all that has to be known of them is which are deferred, `waiting`: their delay starts
+when they are released, and nobody has to search the log for them then. An ephemeral channel has no place in the log: it
+is handed them as segments, as far as its memory goes. And an ephemeral topic keeps no more of them than that.
+
+This module is hot, once per deferred publish and per segment of such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from nsqtw.core.checkpoint import Waiting
+from nsqtw.core.segment import Segment
+
+if TYPE_CHECKING:
+    from nsqtw.core.topic import Topic
+
+
+class Unreleased:
+    """Of `topic`; `waiting` is what was saved of it."""
+
+    def __init__(self, topic: Topic, waiting: Iterable[Waiting] = ()) -> None:
+        self._topic = topic
+        self.waiting = list(waiting)
+        """Runs of deferred messages, ascending."""
+
+    def took(self, segment: Segment) -> None:
+        """Deferred messages were appended to the log."""
+        runs, run = self.waiting, Waiting(segment.first, segment.count, segment.delay_ms)
+        last = runs[-1] if runs else None
+        if last is not None and (last.first + last.count, last.delay_ms) == (run.first, run.delay_ms):
+            runs[-1] = Waiting(last.first, last.count + run.count, run.delay_ms)
+        else:
+            runs.append(run)
+
+    def forget(self) -> None:
+        """All of it is released or dropped."""
+        self.waiting.clear()
+
+    def hold_back(self, now: float, *, since_publish: bool = False) -> None:
+        """
+        It is released: every durable channel gets the deferred messages. Their delay counts from now, or
+        `since_publish`, which is long ago for what a process before this one took.
+        """
+        topic = self._topic
+        for waiting in self.waiting:
+            due = (self._published(waiting, now) if since_publish else now) + waiting.delay_ms / 1000
+            for channel in topic.channels.values():
+                if channel.cursor is not None:
+                    channel.cursor.hold_deferred(waiting.first, waiting.count, due)
+                    topic.broker.agenda.at(due, channel)
+        self.forget()
+
+    def forgets_delays(self, collected: int) -> bool:
+        """
+        Whether nsqd would write what is put now to disk, and with it forget its delay (nsqd specification 2.3).
+        `collected`: how many were put before it in this turn.
+        """
+        topic = self._topic
+        if topic.broker.options.keep_deferred or topic.ephemeral or topic.flows:
+            return False
+        return topic.depth - topic.backend_depth + collected >= topic.mem_queue_size
+
+    # -- for ephemeral channels and topics
+
+    def segments(self) -> list[Segment]:
+        """As far as an ephemeral channel could take it. BackendError."""
+        topic = self._topic
+        found: list[Segment] = []
+        forgotten_below = 0 if topic.broker.options.keep_deferred else topic.restored_end
+        count, start = 0, topic.released
+        while count < max(1, topic.mem_queue_size) and (segments := topic.log.following(start)):
+            for segment in segments:
+                index = max(0, start - segment.first)
+                delay_ms = 0 if segment.first < forgotten_below else segment.delay_ms
+                frames = segment.cut(index, segment.count)
+                part = Segment(segment.first + index, segment.count - index, delay_ms, frames)
+                found.append(part)
+                count += 0 if part.delay_ms else part.count
+            start = segments[-1].end
+        return found
+
+    def for_ephemeral(self) -> list[Segment]:
+        """The same for the ephemeral channels there are; nothing when there are none. BackendError."""
+        return self.segments() if any(channel.ephemeral for channel in self._topic.channels.values()) else []
+
+    def fitting(self, segments: list[Segment]) -> tuple[list[Segment], list[Segment]]:
+        """What fits into an ephemeral topic that keeps its messages for a channel to come, and the rest."""
+        room = self._topic.mem_queue_size - self._topic.depth
+        fitting, rest = [], []
+        for segment in segments:
+            fits = max(0, min(segment.count, room))
+            if fits:
+                fitting.append(Segment(segment.first, fits, segment.delay_ms, segment.cut(0, fits)))
+            if fits < segment.count:
+                left = segment.cut(fits, segment.count)
+                rest.append(Segment(segment.first + fits, segment.count - fits, segment.delay_ms, left))
+            room -= fits
+        return fitting, rest
+
+    # -- inside
+
+    def _published(self, waiting: Waiting, now: float) -> float:
+        """When deferred messages were published, the last of them, in the clock of `now`."""
+        found = self._topic.log.find(waiting.first + waiting.count - 1)
+        return now if found is None else (found[0].timestamp_ns - self._topic.broker.wall_offset_ns) / 1e9

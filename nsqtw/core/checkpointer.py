@@ -1,0 +1,230 @@
+"""
+What must outlive the process, cut by cut.
+
+Theory of operation. What has changed is collected (`begin`), written by the writer thread, and reported back (`end`).
+A cut is due about once a second, and at once when somebody waits for a birth, a deletion or a pause. Where much has
+changed a cut is in parts, one at a time: each has some of the topics, all of them whole. What changes between the parts
+is for the next cut. Who waits is told after the last part, with which come the names there were at the first one: what
+they name is saved.
+
+This module is hot, once for each topic that changed in a second.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from nsqtw.core.checkpoint import Cut, NamedTopic
+from nsqtw.core.checkpoint_job import Save
+from nsqtw.errors import BackendError
+from nsqtw.interfaces import IBackendQueue, IFreeingQueue, Waiter
+
+if TYPE_CHECKING:
+    from nsqtw.core.broker import Broker
+    from nsqtw.core.topic import Topic
+
+SAVED_AT_ONCE = 100
+"""Topics and channels that go into one part of a cut, about: each takes up to 40 us of a turn."""
+
+
+class Saves:
+    """What of `broker` is not saved yet, and who waits for it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._touched: dict[Topic, None] = {}
+        self._deleted_topics: list[str] = []
+        self._deleted_queues: list[tuple[str, IBackendQueue]] = []
+        self._deleted_channels: list[tuple[str, str]] = []
+        self._dying: set[str] = set()
+        self._waiters: list[Waiter] = []
+        self._part_waiters: list[Waiter] = []
+        self._part_names: tuple[NamedTopic, ...] | None = None
+        """What goes with the last part of the cut that is being saved. Who comes meanwhile waits for the next cut."""
+        self._left = 0
+        """Of `_touched`, how many the cut that is being saved still lacks: the oldest."""
+        self._frees_whole_logs: set[str] = set()
+        """
+        Topics of which the trim after their next save may remove the whole log. That save is synced: if a power loss
+        undid it, a start would take the finished messages for lost ones.
+        """
+
+    # -- what is to be saved
+
+    def touch(self, topic: Topic) -> None:
+        """Something of it changed that the next cut should have."""
+        self._touched[topic] = None
+
+    def deleted(self, topic: Topic, waiter: Waiter | None) -> None:
+        """A topic is gone; the waiter is called when what is stored of it is, too."""
+        self._touched.pop(topic, None)
+        self._frees_whole_logs.discard(topic.name)
+        self._left = min(self._left, len(self._touched))
+        if topic.log.is_in_memory:
+            topic.log.queue.delete()
+            if waiter is not None:
+                waiter(None)
+            return
+        self._dying.add(topic.name)
+        self._deleted_topics.append(topic.name)
+        self._deleted_queues.append((topic.name, topic.log.queue))
+        self._waiters += [waiter or _nobody]
+
+    def is_dying(self, name: str) -> bool:
+        """Whether a topic of this name is deleted, and that is not saved yet."""
+        return name in self._dying
+
+    def deleted_channel(self, topic: str, channel: str) -> None:
+        """A durable channel is gone; the next cut says so."""
+        self._deleted_channels.append((topic, channel))
+
+    def ask(self, waiter: Waiter) -> None:
+        """Have everything up to now saved soon; the waiter is told when it is."""
+        self._waiters.append(waiter)
+
+    # -- when
+
+    @property
+    def are_waited_for(self) -> bool:
+        """Somebody is to be told when something is saved."""
+        return bool(self._waiters or self._part_waiters)
+
+    @property
+    def are_in_parts(self) -> bool:
+        """The cut that is being saved lacks something."""
+        return bool(self._left)
+
+    @property
+    def are_wanted(self) -> bool:
+        """Something changed since the last cut."""
+        changed = self._touched or self.are_waited_for or self._deleted_topics or self._deleted_channels
+        return bool(changed or self._broker.health.cannot_save or self._wall_shift() is not None)
+
+    # -- how
+
+    def begin(self, now: float) -> Save:
+        """
+        What changed since the last time, as a job for the writer thread, as much as a turn has time for; then `end`.
+        One at a time. If it breaks, that is raised, and the save has failed: who waits is told so, and all is there for
+        the next one.
+        """
+        save = Save(Cut(), None)
+        try:
+            self._collect(save, now)
+        except Exception as error:
+            self._part_waiters += self._waiters
+            self._waiters = []
+            self.end(save, BackendError(f"{type(error).__name__}: {error}"))
+            raise
+        return save
+
+    def end(self, save: Save, error: BackendError | None) -> None:
+        """The job is done, or failed with `error` and left the saved state as it was."""
+        broker = self._broker
+        broker.health.note_save(error)
+        if error is None:
+            broker.blocks_reserved(save.reserve)
+            self._dying.difference_update(save.cut.deleted_topics)
+            if save.cut.wall_shift_ms is not None:
+                broker.held_clock.saved(save.cut.wall_shift_ms)
+        else:
+            self._left = 0
+            self._take_last_part(save)
+            self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
+            self._deleted_queues = save.deleted + self._deleted_queues
+            self._deleted_channels = save.cut.deleted_channels + self._deleted_channels
+        if save.names is not None:
+            broker.naming.written(error or save.names_error)
+        for saved in save.cut.topics:
+            if saved.name in broker.topics:
+                self._end_of(broker.topics[saved.name], failed=error is not None)
+        for name, queue, _ in save.trims:
+            if name in broker.topics and _may_free_later(queue):
+                broker.topics[name].touch()
+                self._frees_whole_logs.add(name)
+        broker.answer(save.waiters, error)
+
+    # -- inside
+
+    def _collect(self, save: Save, now: float) -> None:
+        if not self._left or (self._waiters and not self._part_waiters):
+            self._begin_cut(now)
+        is_waited_for = bool(self._part_waiters)
+        touched = self._take_touched()
+        save.reserve = self._broker.blocks_to_reserve()
+        if not self._left:
+            self._take_last_part(save)
+        save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
+        save.cut.deleted_channels = self._deleted_channels
+        save.cut.wall_shift_ms = self._wall_shift()
+        self._deleted_topics, self._deleted_queues, self._deleted_channels = [], [], []
+        frees = self._frees_whole_logs.intersection(topic.name for topic in touched) if self._frees_whole_logs else ()
+        self._frees_whole_logs.difference_update(frees)
+        save.cut.durable = bool(frees) or (is_waited_for and any(topic.durability == "fsync" for topic in touched))
+        try:
+            for topic in touched:
+                _collect_topic(topic, save, now)
+        except Exception:
+            for topic in touched:
+                self._end_of(topic, failed=True)
+            raise
+
+    def _begin_cut(self, now: float) -> None:
+        """Everything that has changed up to now is to be saved."""
+        names = self._broker.naming.take(now)
+        self._part_names = self._part_names if names is None else names
+        self._left = len(self._touched)
+        self._part_waiters += self._waiters
+        self._waiters = []
+
+    def _take_last_part(self, save: Save) -> None:
+        """With this the cut is saved, or nothing more of it will be."""
+        if self._part_names is not None:
+            save.names, self._part_names = self._part_names, None
+        save.waiters += self._part_waiters
+        self._part_waiters = []
+
+    def _take_touched(self) -> list[Topic]:
+        """Of those that the cut lacks those that have waited longest, about as many as a part has."""
+        taken: list[Topic] = []
+        count = 0
+        for topic in islice(self._touched, self._left):
+            if count >= SAVED_AT_ONCE:
+                break
+            taken.append(topic)
+            count += 1 + len(topic.channels)
+        for topic in taken:
+            del self._touched[topic]
+        self._left -= len(taken)
+        return taken
+
+    def _end_of(self, topic: Topic, *, failed: bool) -> None:
+        """Whatever breaks in there, the others come to their end, and this one is saved again."""
+        try:
+            topic.end_of_save(failed=failed)
+        except Exception:
+            self._broker.log("critical", "TOPIC({topic}): ending its save failed", topic=topic.name)
+            topic.touch()
+
+    def _wall_shift(self) -> int | None:
+        return self._broker.held_clock.shift_to_save(self._broker.wall_offset_ns)
+
+
+def _collect_topic(topic: Topic, save: Save, now: float) -> None:
+    if topic.log.is_in_memory:
+        topic.log.queue.trim(*topic.unfinished())
+    elif topic.ephemeral:
+        save.trims.append((topic.name, topic.log.queue, topic.unfinished()))
+    else:
+        save.cut.topics.append(topic.saved(now))
+        save.trims.append((topic.name, topic.log.queue, None))
+
+
+def _may_free_later(queue: IBackendQueue) -> bool:
+    """A third party's queue may be older than the attribute."""
+    return IFreeingQueue.providedBy(queue) and bool(getattr(queue, "may_free_later", False))
+
+
+def _nobody(error: Exception | None) -> None:
+    """Nobody waits for this."""

@@ -1,0 +1,205 @@
+"""
+Commits that take longer than a turn may: of class fsync, and all of a backend that works in the writer thread.
+
+Theory of operation. One commit is on its way at a time, the *flight*. What is published meanwhile waits in its topic
+and leaves with the next flight, so the slower the medium, the more publishers share one fsync. Nothing of it is visible
+before the flight has landed: then it is released or its publishers are told what failed, as at the end of a turn.
+
+Who waits for each answer publishes again at once. On a slow medium the next flight lets them come on board: else there
+would be two groups, each of which waits for the other one's flight, and half of the publishers in each (`Gathering`).
+
+A flight without passengers only syncs: what class os has written reaches stable storage `sync_timeout` seconds after
+it was written. Not more often: a write to a file that is being synced waits for the medium, in the reactor.
+
+None of this reads a clock or has a thread: the pump takes a flight, has it committed, and brings it back.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from nsqtw.core.segment import Segment
+from nsqtw.core.timers import Agenda, Due
+from nsqtw.errors import BackendError, BackendFull
+from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
+
+if TYPE_CHECKING:
+    from nsqtw.core.broker import Broker
+    from nsqtw.core.topic import Topic
+
+Sealed = tuple["Topic", list[Segment], list[Waiter]]
+"""What a topic took: its segments, and who waits for them."""
+
+Writes = list[tuple[IBackendQueue, list[Segment]]]
+
+GATHER_SECONDS = 0.001
+"""Nobody gathers after a flight that took less: 64 publishers take that long to come back, and fly while others do."""
+_GATHER_SHARE = 0.5
+"""Of what the last flight took. 64 publishers that wait for each answer, 3.5 ms a flight: 1.65 times the rate."""
+MOST_GATHER_SECONDS = 0.1
+"""However long the last flight took: a medium that stood still may be there again, and who waited for it may not."""
+FLIGHTS_WITHOUT = 16
+"""So many flights leave at once after one that waited in vain."""
+
+_NOT_SYNCED = "NSQ: what was stored may not survive a power loss - {error}"
+
+
+class Flight:
+    """One commit on its way. `commit` may be called from any thread."""
+
+    def __init__(
+        self, sealed: list[Sealed], writes: dict[tuple[IBackend, bool], Writes] | None = None, *, is_probe: bool = False
+    ) -> None:
+        self.sealed = sealed
+        self.writes = {} if writes is None else writes
+        """By backend, and whether it has to be durable."""
+        self.is_probe = is_probe
+        """It stores nothing, to find out whether something could be stored."""
+        self.refusal: BackendError | None = None
+        """Why nothing could."""
+        self.began = 0.0
+
+    def failed(self, error: BackendError) -> dict[IBackendQueue, BackendError]:
+        """What `commit` returns when nothing could be stored."""
+        self.refusal = error if self.is_probe else None
+        return {queue: error for writes in self.writes.values() for queue, _ in writes}
+
+    def commit(self, log: OperatorLog) -> dict[IBackendQueue, BackendError]:
+        """Store it. Returns the queues that failed."""
+        failed: dict[IBackendQueue, BackendError] = {}
+        for (backend, durable), writes in self.writes.items():
+            if self.is_probe:
+                self.refusal = refusal_of(backend, log)
+                continue
+            failed.update(commit_to(backend, writes, durable, log))
+        return failed
+
+
+class Gathering(Due):
+    """
+    From the landing of a slow flight until all who were on it are back, and those who waited already, though for no
+    longer than a part of what it took. When they were not, because they have nothing more to say or the machine is too
+    busy for that, it is not tried again for a while.
+    """
+
+    def __init__(self, agenda: Agenda) -> None:
+        super().__init__()
+        self._agenda = agenda
+        self._until = -inf
+        self._expected = 0
+        self._flights_without = 0
+
+    def begin(self, now: float, took: float, expected: int) -> None:
+        """So many waiters are expected after a flight that `took` so many seconds."""
+        if self._flights_without:
+            self._flights_without -= 1
+        elif took >= GATHER_SECONDS:
+            self._until, self._expected = now + min(took * _GATHER_SHARE, MOST_GATHER_SECONDS), expected
+            self._agenda.at(self._until, self)
+
+    def is_over(self, now: float, present: int) -> bool:
+        """Whether nobody more is waited for. Who asks and is told so begins the next flight."""
+        if present < self._expected:
+            if now < self._until:
+                return False
+            self._flights_without = FLIGHTS_WITHOUT
+        self._expected = 0
+        return True
+
+    def fall_due(self, now: float) -> float | None:
+        return self._until if now < self._until else None
+
+
+class Flights(Due):
+    """What waits for the next flight of `broker`."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__()
+        self._broker = broker
+        self._waiting: dict[Topic, None] = {}
+        self._out: set[Topic] = set()
+        self._sync_is_due = False
+        self._gathering = Gathering(broker.agenda)
+
+    def take(self, topic: Topic) -> bool:
+        """Whether what the topic took leaves with a flight; then it will."""
+        if not (topic.flies or topic in self._out):
+            return False
+        self._waiting[topic] = None
+        return True
+
+    def stored(self, now: float) -> None:
+        """Something of class os was handed to the operating system."""
+        self._broker.agenda.at(now + self._broker.options.sync_timeout, self)
+
+    def fall_due(self, now: float) -> float | None:
+        self._sync_is_due = True
+        return None
+
+    def begin(self, now: float) -> Flight | None:
+        """The next flight, if there is one; then `end`. One at a time."""
+        if self._waiting:
+            if not (self._broker.stopping or self._gathering.is_over(now, self._waiter_count)):
+                return None
+            waiting, self._waiting = self._waiting, {}
+            flight = Flight(self._broker.seal(list(waiting), now))
+            flight.began = now
+            for topic, segments, _ in flight.sealed:
+                self._out.add(topic)
+                if segments:
+                    key = (topic.log.backend, topic.durability == "fsync")
+                    flight.writes.setdefault(key, []).append((topic.log.queue, segments))
+            return flight
+        if self._broker.health.take_probe() and not self._broker.stopping:
+            return Flight([], {(self._broker.backend, True): []}, is_probe=True)
+        if self._sync_is_due and not self._broker.stopping:
+            self._sync_is_due = False
+            return Flight([], {(self._broker.backend, True): []})
+        return None
+
+    def end(self, flight: Flight, failed: dict[IBackendQueue, BackendError], now: float) -> None:
+        """The flight has landed."""
+        self._out.clear()
+        if flight.is_probe:
+            self._broker.health.probed(flight.refusal, now)
+        if any(writes and not durable for (_, durable), writes in flight.writes.items()):
+            self.stored(now)
+        if flight.sealed:
+            self._broker.health.note_commit(next(iter(failed.values()), None))
+            self._broker.settle(flight.sealed, failed, now, flown=True)
+            if any(durable for _, durable in flight.writes):
+                # A sync takes as long for many as for one. What only computes had better be always at it.
+                told = sum([len(waiters) for _, _, waiters in flight.sealed])
+                self._gathering.begin(now, now - flight.began, told + self._waiter_count)
+        for error in failed.values() if not flight.sealed else ():
+            self._broker.log("error", _NOT_SYNCED, error=error)
+
+    @property
+    def _waiter_count(self) -> int:
+        return sum([topic.waiter_count for topic in self._waiting])
+
+
+def refusal_of(backend: IBackend, log: OperatorLog) -> BackendError | None:
+    """Why nothing can be stored, if so."""
+    try:
+        return next(iter(backend.commit([], True).values()), None)
+    except BackendError as error:
+        return error
+    except Exception as error:  # of a backend that does not keep to the interface
+        log("critical", "NSQ: the backend failed to commit")
+        return BackendError(f"{type(error).__name__}: {error}")
+
+
+def commit_to(backend: IBackend, writes: Writes, durable: bool, log: OperatorLog) -> dict[IBackendQueue, BackendError]:
+    """Commit, whatever the backend does. Returns the queues that failed."""
+    try:
+        return backend.commit(writes, durable)
+    except BackendError as error:
+        failure = error
+    except Exception as error:  # of a backend that does not keep to the interface
+        log("critical", "NSQ: the backend failed to commit")
+        failure = BackendError(f"{type(error).__name__}: {error}")
+    if not writes and not isinstance(failure, BackendFull):  # a full disk takes no more, and has what it has
+        log("error", _NOT_SYNCED, error=failure)
+    return dict.fromkeys([queue for queue, _ in writes], failure)

@@ -1,0 +1,223 @@
+"""
+Reading a topic's log by position, without a channel: what is still there, how much it is, and where a moment is in it.
+
+Theory of operation. From `kept_from` on the log has everything that was ever published, but for what was emptied and
+what the medium lost: no trim was ever told of a higher sequence, because the saved cut's floor and cursors are behind
+the present ones, and a channel is never moved below. So this is where *earliest* is. Up to `end` it may be read:
+not beyond what is committed, nor beyond what is released. A topic without a channel releases nothing; when it retains
+messages it can be read all the same, so that a topic that is only read by position needs no channel.
+
+`Runs` tell what a hole in the log means. Between two runs no message ever was; within one it is lost, and said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from nsqtw.core.checkpoint import SavedTopic
+from nsqtw.core.retention import Mark, Retained
+from nsqtw.core.segment import Segment, timestamp_ns_of
+from nsqtw.core.sequence_ranges import Runs
+from nsqtw.errors import BackendError
+
+if TYPE_CHECKING:
+    from nsqtw.core.topic import Topic
+
+_BLOCK_BYTES = 1024 * 1024
+
+
+class Extract(NamedTuple):
+    """A part of a log, `start` to `stop`."""
+
+    start: int
+    stop: int
+    """Where to read on."""
+    parts: list[Segment | range]
+    """Ascending: the messages, and the sequences of those that are lost."""
+
+
+class Reading:
+    """What can be read of `topic`."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._runs = Runs(topic.log.end)
+        self.retained = Retained(topic)
+        self._watchers: dict[Callable[[], None], None] = {}
+
+    # -- what happens to the topic
+
+    def took(self, segments: Iterable[Segment], now: float) -> None:
+        """These were appended to the log."""
+        if not self._topic.ephemeral:
+            for segment in segments:
+                self._runs.took(segment.first, segment.count)
+            if self.retained.is_on:
+                self.retained.took(segments, now)
+
+    def save_into(self, saved: SavedTopic, wall_ms: int) -> None:
+        """What must outlive the process. Moves the floor, and forgets what nobody can ask for any more."""
+        self.retained.expire(wall_ms)
+        self._runs.forget_below(self.kept_from)
+        saved.retention_time, saved.retention_bytes = self.retained.given
+        saved.floor = self.retained.floor
+        saved.marks = [*self.retained.saved()]
+        saved.runs = self._runs.saved()
+
+    def restore(self, saved: SavedTopic, now: float) -> None:
+        """Become what was saved; after the channels."""
+        self._runs = Runs(saved.end, saved.runs)
+        self.retained.restore((saved.retention_time, saved.retention_bytes), map(Mark._make, saved.marks))
+        self.retained.begin(now)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Have it called, once, when there may be more to be read, or the topic is deleted."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        self._watchers.pop(watcher, None)
+
+    def tell(self) -> None:
+        """There may be more to be read."""
+        if self._watchers:
+            watchers, self._watchers = self._watchers, {}
+            for watcher in watchers:
+                watcher()
+
+    # -- what is there
+
+    @property
+    def kept_from(self) -> int:
+        """From here on nothing was trimmed."""
+        cursors = [channel.cursor for channel in self._topic.channels.values() if channel.cursor is not None]
+        lowest = min((cursor.next for cursor in cursors), default=self._topic.released)
+        floor, first = self.retained.floor, int(self._topic.log.queue.first)
+        return max(first, lowest if floor is None else min(lowest, floor))
+
+    @property
+    def end(self) -> int:
+        """Up to here may be read."""
+        topic = self._topic
+        is_log_only = self.retained.is_on and not topic.channels and not topic.paused
+        readable = topic.log.end if is_log_only else topic.released
+        committed: int = topic.log.queue.end
+        return min(readable, committed)
+
+    def count(self, start: int, stop: int) -> int:
+        """How many messages a channel that goes from `start` to `stop` meets. BackendError."""
+        before = self._runs.before(start)
+        if before is None:
+            count = sum(part.count for part in self._parts(start, stop))
+        else:
+            count = (self._runs.before(stop) or 0) - before
+        for first, end in self._topic.dropped.between(start, stop):
+            count -= sum(high - low for low, high in self._runs.parts(first, end))
+        return count
+
+    def read(self, start: int, limit: int) -> Extract:
+        """
+        From `start`, or else the oldest message kept, about `limit` bytes of frames, one segment at the least.
+        BackendError when the medium fails and nothing could be read.
+        """
+        end = self.end
+        start = position = max(start, self.kept_from)
+        parts: list[Segment | range] = []
+        while position < end and limit > 0:
+            try:
+                found = self._topic.log.read(position, limit)
+            except BackendError:
+                if parts:
+                    break
+                raise
+            if not found or found[0].first >= end:
+                parts += self._lost(position, end)
+                position = end
+                break
+            for segment in found:
+                if segment.first >= end or limit <= 0:
+                    break
+                parts += self._lost(position, segment.first)
+                kept = list(self._without_dropped(segment, position, end))
+                parts += kept
+                limit -= sum(len(part.frames) for part in kept)
+                position = min(segment.end, end)
+        return Extract(start, max(start, position), parts)
+
+    def segments(self, start: int, stop: int) -> Iterator[Segment]:
+        """The messages between two places without those that were emptied, read as they are asked for. BackendError."""
+        for part in self._parts(start, stop):
+            yield from self._without_dropped(part, start, stop)
+
+    def position_at(self, wall_ms: int) -> int:
+        """
+        The first message kept that was published then or later, as its sequence; `end` when there is none yet.
+        BackendError.
+        """
+        end = self.end
+        low, high = min(self.kept_from, end), end
+        while low < high:
+            middle = (low + high) // 2
+            segment = self._segment_at(middle)
+            if segment is None or segment.first >= high:
+                high = middle
+            elif _last_ms(segment) >= wall_ms:
+                high = min(middle, max(low, segment.first))
+            else:
+                low = segment.end
+        segment = self._segment_at(low) if low < end else None
+        return end if segment is None else min(end, _place(segment, low, wall_ms))
+
+    # -- inside
+
+    def _segment_at(self, sequence: int) -> Segment | None:
+        """The segment that contains `sequence` or comes next."""
+        found = self._topic.log.read(sequence, 1)
+        return found[0] if found else None
+
+    def _parts(self, start: int, stop: int) -> Iterator[Segment]:
+        while start < stop and (found := self._topic.log.read(start, _BLOCK_BYTES)):
+            for segment in found:
+                low, high = max(segment.first, start), min(segment.end, stop)
+                if low < high:
+                    yield _part(segment, low, high)
+            start = found[-1].end
+
+    def _without_dropped(self, segment: Segment, start: int, stop: int) -> Iterator[Segment]:
+        """What is left of a segment between two places when what was emptied is taken out."""
+        low, high = max(segment.first, start), min(segment.end, stop)
+        for first, end in self._topic.dropped.between(low, high):
+            if low < first:
+                yield _part(segment, low, first)
+            low = end
+        if low < high:
+            yield _part(segment, low, high)
+
+    def _lost(self, start: int, stop: int) -> Iterator[range]:
+        """The messages in a hole of the log that were there once."""
+        for low, high in self._runs.parts(start, stop):
+            for first, end in self._topic.dropped.between(low, high):
+                if low < first:
+                    yield range(low, first)
+                low = end
+            if low < high:
+                yield range(low, high)
+
+
+def _part(segment: Segment, first: int, stop: int) -> Segment:
+    if first == segment.first and stop == segment.end:
+        return segment
+    frames = segment.cut(first - segment.first, stop - segment.first)
+    return Segment(first, stop - first, segment.delay_ms, frames)
+
+
+def _last_ms(segment: Segment) -> int:
+    return timestamp_ns_of(segment.frames, segment.offsets[segment.count - 1]) // 10**6
+
+
+def _place(segment: Segment, start: int, wall_ms: int) -> int:
+    """The first message of a segment, from `start` on, that was published then or later."""
+    for index in range(max(0, start - segment.first), segment.count):
+        if timestamp_ns_of(segment.frames, segment.offsets[index]) // 10**6 >= wall_ms:
+            return segment.first + index
+    return segment.end

@@ -1,0 +1,79 @@
+"""
+When the names of topics and channels are written to `nsqd.dat`.
+
+Theory of operation. Whoever adds, removes or pauses something durable calls `change`. A deletion and a pause go with
+the next save: they are answered when the file says so too, for what was deleted must not come back, and nsqd answers a
+pause with the file written (nsqd specification 5.2). What is new is answered when it is saved in positions.db, and is
+in the file DELAY_SECONDS later, together with all that is new by then: so the first SUB of a channel waits for no
+other file, and thousands of topics made one after the other do not each write the names of all. What fails is tried
+again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nsqtw.core.checkpoint import NamedTopic
+from nsqtw.core.timers import Due
+from nsqtw.errors import BackendError
+
+if TYPE_CHECKING:
+    from nsqtw.core.broker import Broker
+
+DELAY_SECONDS = 0.1
+RETRY_SECONDS = 1.0
+
+
+class Naming(Due):
+    """
+    What the file must be told of the topics of `broker`. While something is to be written, a save is asked for or
+    under way, or this is on the agenda.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__()
+        self._broker = broker
+        self._is_behind = False
+        self._is_urgent = False
+        self._taken_at = 0.0
+        self._error: BackendError | None = None
+
+    def names(self) -> tuple[NamedTopic, ...]:
+        """All durable topics with their durable channels."""
+        return tuple([topic.named() for topic in self._broker.topics.values() if not topic.ephemeral])
+
+    def change(self, *, at_once: bool = False) -> None:
+        """The names are not what was written last. `at_once`: whoever waits for the next save waits for the file."""
+        if at_once or not self._is_behind:
+            self._broker.saves.ask(_nobody)
+        self._is_behind = True
+        self._is_urgent = self._is_urgent or at_once
+
+    def take(self, now: float) -> tuple[NamedTopic, ...] | None:
+        """What a save that starts now is to write, if anything. A broker that stops writes the file in any case."""
+        if not (self._is_urgent or self._broker.stopping):
+            if self._is_behind:
+                self._broker.agenda.at(now + DELAY_SECONDS, self)
+            return None
+        names = self.names()
+        self._is_behind = self._is_urgent = False
+        self._taken_at = now
+        return names
+
+    def written(self, error: BackendError | None) -> None:
+        """What was taken last is in the file, or it could not be written. The operator is told once of each reason."""
+        if error is not None:
+            if str(error) != str(self._error):
+                self._broker.log("error", f"failed to persist metadata - {error}")
+            self._is_behind = True
+            self._broker.agenda.at(self._taken_at + RETRY_SECONDS, self)
+        self._error = error
+
+    def fall_due(self, now: float) -> None:
+        """The time has come to write the file."""
+        if self._is_behind:
+            self.change(at_once=True)
+
+
+def _nobody(error: Exception | None) -> None:
+    """Nobody waits for this."""

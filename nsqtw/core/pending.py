@@ -1,0 +1,445 @@
+"""
+The held rows of one cursor: its unfinished messages that are not in their first flight.
+
+Theory of operation. A row is in memory, in positions.db, or in both. In the order of `Key`, when it is due and then by
+sequence, there is a *border*: what is deferred and not behind it is in memory, in the heap `_soon`; of what is behind
+it only a count is kept, `_out_count`. So memory holds the next thousand or two of a channel's deferred messages,
+however many there are and however far ahead. Without a border everything is in memory: as long as there are few,
+positions.db is never read.
+
+    due:    past ........ now ........... border ...................... days ahead
+            |  ready: the cursor's |  _soon  | only in positions.db: _out_count
+            |  queue               |         | and until they are saved: _runs, _beyond
+
+When `_soon` runs low, one page is read from behind the border, which moves. When too many rows are before it, it moves
+back: rows behind it that are saved leave memory, the others wait in `_beyond` for the end of their save. A long run
+that is deferred together, behind the border, is never spread into rows here: positions.db does that.
+
+A row that falls due stays saved as it is: who reads it back sees that its time has come. When many fall due at once
+the cursor takes them page by page; how many more are due is counted (`_due_out_count`), not read.
+
+What is in memory is the truth: a row that is read back is ignored when memory knows its sequence, also as one that
+is finished and not saved so yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from math import inf
+
+from attrs import evolve, frozen
+
+from nsqtw.core.checkpoint import HeldRow, HeldRun, SavedCursor
+from nsqtw.interfaces import IPositions
+
+PAGE_ROWS = 1024
+"""A page takes 1 to 3 ms to read."""
+
+Key = tuple[float, float]
+"""When a row is due, in ms of the held clock, and its sequence."""
+
+BEFORE_ALL: Key = (-1, -1)
+_BEHIND_ALL: Key = (inf, inf)
+_LATE_MS = 100
+"""How late it may be noticed that more has become due while there is no room for it."""
+
+
+@frozen
+class Pages:
+    """The rows of one channel in positions.db."""
+
+    _positions: IPositions
+    _topic: str
+    _channel: str
+
+    def read(self, after: Key, limit: int) -> list[HeldRow]:
+        """The next ones behind `after`. BackendError."""
+        found: list[HeldRow] = self._positions.held(self._topic, self._channel, after, limit)
+        return found
+
+    def count(self, after: Key, until_ms: float, below: float) -> int:
+        """How many there are behind `after` that are due then and under the sequence `below`. BackendError."""
+        found: int = self._positions.count_held(self._topic, self._channel, after, until_ms, below)
+        return found
+
+
+def all_rows(positions: IPositions, topic: str, channel: str) -> Iterator[HeldRow]:
+    """All held rows that are saved of a channel, in the order of their keys. BackendError."""
+    pages = Pages(positions, topic, channel)
+    after = BEFORE_ALL
+    while page := pages.read(after, PAGE_ROWS):
+        yield from page
+        after = _key(page[-1])
+
+
+class Held:
+    """
+    The held rows of one cursor. Without `pages` all of them stay in memory; otherwise about `page_rows` to twice as
+    many deferred ones do.
+    """
+
+    def __init__(self, pages: Pages | None, page_rows: int) -> None:
+        self._pages = pages
+        self._page_rows = page_rows
+        self._rows: dict[int, tuple[int, int]] = {}  # sequence -> attempts, due in ms (0: not deferred)
+        self._soon: list[tuple[int, int]] = []
+        self._border: Key = _BEHIND_ALL
+        self._beyond: set[int] = set()
+        self._runs: list[HeldRun] = []
+        self._runs_in_cut: list[HeldRun] = []
+        self._runs_count = 0  # messages in both
+        self._out_count = 0
+        self._due_out_count = 0
+        self._due_unsaved_count = 0  # the same of _runs and _beyond
+        self._counted_ms = -1  # up to when what is due behind the border is counted
+        self._out_lowest: float = inf
+        # sequence -> whether the last saved cut may have a row of it
+        self._changed: dict[int, bool] = {}
+        self._in_cut: dict[int, bool] = {}  # what `_changed` was when the cut that is being saved was made
+        self._is_saving = False
+        self.is_blocked = False
+        """Whether what comes next cannot be read on because it is being saved."""
+        self._emptied = False
+        self._forgotten_from: int | None = None
+        """What is saved from this sequence on is void, and removed by the next cut."""
+
+    def __bool__(self) -> bool:
+        """Whether a row is in memory: one that may be in flight."""
+        return bool(self._rows)
+
+    @property
+    def count(self) -> int:
+        """All rows."""
+        return len(self._rows) + self._runs_count + self._out_count
+
+    @property
+    def deferred_count(self) -> int:
+        """Those that are not due."""
+        return len(self._soon) + len(self._beyond) + self._runs_count + self._out_count - self.due_behind_count
+
+    @property
+    def due_behind_count(self) -> int:
+        """Those that are due and behind the border, to be had by `read_on`."""
+        return self._due_out_count + self._due_unsaved_count
+
+    @property
+    def sequences(self) -> list[int]:
+        """Of the rows in memory, in any order."""
+        return list(self._rows)
+
+    @property
+    def lowest(self) -> float:
+        """A sequence under which there is no row but those that were there at start; infinity for none."""
+        runs = (run.first for run in chain(self._runs, self._runs_in_cut))
+        return min(chain(self._rows, runs, (self._out_lowest,)))
+
+    def attempts(self, sequence: int) -> int:
+        """Deliveries so far, of a row that is in memory."""
+        return self._rows[sequence][0]
+
+    def hold(self, sequence: int, attempts: int) -> None:
+        """The message is requeued, or in flight again."""
+        self._put(sequence, attempts, 0)
+
+    def defer(self, sequence: int, attempts: int, due_ms: int) -> None:
+        """The message is to wait."""
+        self._put(sequence, attempts, due_ms)
+        if (due_ms, sequence) > self._border:
+            self._beyond.add(sequence)
+        else:
+            heappush(self._soon, (due_ms, sequence))
+            self._make_room()
+
+    def defer_run(self, first: int, count: int, due_ms: int) -> None:
+        """Messages nobody has had yet are to wait."""
+        key = (due_ms, first)
+        if key <= self._border and count > self._page_rows and self._pages is not None:
+            self._move_border_back((due_ms, first - 1))
+        if key > self._border:
+            self._runs.append(HeldRun(first, count, due_ms))
+            self._runs_count += count
+            return
+        row = (0, due_ms)
+        for sequence in range(first, first + count):
+            self._changed[sequence] = False
+            self._rows[sequence] = row
+            heappush(self._soon, (due_ms, sequence))
+        self._make_room()
+
+    def finish(self, sequence: int) -> bool:
+        """Whether there was a row, in memory: what is finished was in flight."""
+        if self._rows.pop(sequence, None) is None:
+            return False
+        if self._changed.get(sequence) is False:
+            del self._changed[sequence]
+        else:
+            self._changed[sequence] = True
+        return True
+
+    def take_due(self, now_ms: int) -> list[int]:
+        """The sequences of the messages in memory that have become due, in the order of their times."""
+        due = []
+        while self._soon and self._soon[0][0] <= now_ms:
+            due.append(heappop(self._soon)[1])
+        return due
+
+    def take_counted(self) -> list[int]:
+        """As `take_due`, of those that were counted as due when they were not in memory."""
+        return self.take_due(self._counted_ms)
+
+    @property
+    def is_low(self) -> bool:
+        """Whether more should be read: few deferred messages are left in memory, and there are others."""
+        return self._border != _BEHIND_ALL and len(self._soon) < -(-self._page_rows // 2)
+
+    def read_on(self) -> bool:
+        """
+        Move the border by a page of rows. False when nothing is behind it, or what comes next is being saved.
+        BackendError.
+        """
+        limit: Key = _BEHIND_ALL
+        for run in self._runs_in_cut:  # positions.db may have them already, or not yet
+            limit = min(limit, (run.due_ms, run.first - 1))
+        self.is_blocked = limit <= self._border < _BEHIND_ALL
+        if self._border >= limit or self._pages is None:
+            return False
+        page = self._pages.read(self._border, self._page_rows) if self._out_count else []
+        border = min(limit, _key(page[-1]) if len(page) == self._page_rows else _BEHIND_ALL)
+        border = self._take_runs(border)
+        if border <= self._border:
+            return False
+        self._take_rows(page, border)
+        self._take_beyond(border)
+        heapify(self._soon)
+        self._border = border
+        if border == _BEHIND_ALL:
+            self._out_count = self._due_out_count = 0  # as it is already, unless rows were lost on the medium
+            self._out_lowest = inf
+        self._make_room()
+        self._count_unsaved()
+        return True
+
+    def count_due(self, now_ms: int) -> None:
+        """Take note of the moment, and count what has become due behind the border. BackendError."""
+        after = max(self._border, (self._counted_ms, inf))
+        if self._pages is None or after[0] > now_ms or not self._out_count:
+            self._counted_ms = max(self._counted_ms, now_ms)
+        elif not self._is_saving and self._forgotten_from is None:  # a save adds and removes rows
+            counted = self._count_out(after, now_ms)
+            self._counted_ms = now_ms
+            self._due_out_count = min(self._out_count, self._due_out_count + counted)
+        self._count_unsaved()
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When to look next; None for never."""
+        if self._soon:
+            return self._soon[0][0]
+        # Nothing in memory waits, and there was no room for more, or what comes next is being saved.
+        return None if self._border == _BEHIND_ALL else max(now_ms + _LATE_MS, int(self._border[0]))
+
+    def forget(self) -> None:
+        """There are no rows any more."""
+        self._rows.clear()
+        self._soon.clear()
+        self._beyond.clear()
+        self._runs, self._runs_in_cut, self._runs_count = [], [], 0
+        self._border, self._out_lowest = _BEHIND_ALL, inf
+        self._out_count = self._due_out_count = self._due_unsaved_count = 0
+        self._changed.clear()
+        self._in_cut.clear()
+        self.is_blocked = False
+        self._emptied = True
+
+    def forget_from(self, start: int) -> None:
+        """Forget the rows from a sequence on. BackendError, and nothing is changed. Not while a cut is being saved."""
+        if self._out_count and self._pages is not None:
+            due = self._count_out(self._border, self._counted_ms, start)
+            self._out_count = self._count_out(BEFORE_ALL, inf, start)
+            self._due_out_count = min(due, self._out_count)
+        self._rows = {sequence: row for sequence, row in self._rows.items() if sequence < start}
+        self._soon = [entry for entry in self._soon if entry[1] < start]
+        heapify(self._soon)
+        self._beyond = {sequence for sequence in self._beyond if sequence < start}
+        self._changed = {sequence: saved for sequence, saved in self._changed.items() if sequence < start}
+        self._runs = [evolve(run, count=min(run.count, start - run.first)) for run in self._runs if run.first < start]
+        self._runs_count = sum(run.count for run in self._runs)
+        self._count_unsaved()
+        self._forgotten_from = start if self._forgotten_from is None else min(start, self._forgotten_from)
+
+    def some(self, now_ms: int, *, deferred: bool, limit: int) -> list[HeldRow]:
+        """
+        At most `limit` rows, for looking at: deferred ones, or those that are ready and those in flight again, by when
+        they are due. Of runs that are not saved yet only those that fit. BackendError.
+        """
+        rows = [HeldRow(sequence, attempts, due) for sequence, (attempts, due) in self._rows.items()]
+        for run in chain(self._runs, self._runs_in_cut):
+            rows += [HeldRow(run.first + number, 0, run.due_ms) for number in range(min(run.count, limit))]
+        known = {row.sequence for row in rows} | self._in_cut.keys() | self._changed.keys()
+        if self._pages is not None and self._out_count:
+            rows += self._some_out(known, (now_ms, inf) if deferred else BEFORE_ALL, limit)
+        rows.sort(key=_key)
+        return [row for row in rows if (row.due_ms > now_ms) == deferred][:limit]
+
+    # -- saving
+
+    def changes(self, saved: SavedCursor) -> None:
+        """Put into a cut what changed since the last call."""
+        for sequence in self._changed:
+            row = self._rows.get(sequence)
+            if row is None:
+                saved.dropped_rows.append(sequence)
+            else:
+                saved.held.append(HeldRow(sequence, *row))
+        saved.runs = self._runs
+        saved.held_count = self.count
+        saved.emptied, saved.forgotten_from = self._emptied, self._forgotten_from
+        self._in_cut, self._changed = self._changed, {}
+        self._runs_in_cut, self._runs = self._runs, []
+        self._emptied = False
+        self._is_saving = True
+
+    def end_of_save(self, saved: SavedCursor, *, failed: bool) -> None:
+        """What `changes` gave last is saved; or it `failed`, and the next cut must have it."""
+        in_cut, self._in_cut = self._in_cut, {}
+        runs, self._runs_in_cut = self._runs_in_cut, []
+        self._is_saving = self.is_blocked = False
+        if failed:
+            for sequence, may_be_saved in in_cut.items():
+                if may_be_saved or sequence in self._rows:
+                    self._changed[sequence] = may_be_saved
+                else:
+                    self._changed.pop(sequence, None)
+            self._runs = runs + self._runs
+            self._emptied = self._emptied or saved.emptied
+            self._count_unsaved()
+            return
+        if self._forgotten_from == saved.forgotten_from:
+            self._forgotten_from = None
+        for run in runs:
+            self._runs_count -= run.count
+            self._let_out(run.first, run.count, run.due_ms)
+        for sequence in self._beyond & in_cut.keys() - self._changed.keys():
+            self._beyond.remove(sequence)
+            self._let_out(sequence, 1, self._rows.pop(sequence)[1])
+        self._count_unsaved()
+
+    def restore(self, saved: SavedCursor) -> None:
+        """Become what was saved, none of which is read now."""
+        if saved.held_count:
+            self._border, self._out_count = BEFORE_ALL, saved.held_count
+        self._emptied = saved.emptied
+
+    # -- inside
+
+    def _put(self, sequence: int, attempts: int, due_ms: int) -> None:
+        if sequence not in self._changed:
+            self._changed[sequence] = sequence in self._rows
+        self._rows[sequence] = (attempts, due_ms)
+
+    def _let_out(self, first: int, count: int, due_ms: int) -> None:
+        """Rows behind the border are saved and not in memory any more."""
+        self._out_count += count
+        self._out_lowest = min(self._out_lowest, first)
+        if due_ms <= self._counted_ms:
+            self._due_out_count += count
+
+    def _make_room(self) -> None:
+        """Leave half of what may be in memory when it is too much."""
+        if len(self._soon) > 2 * self._page_rows and self._pages is not None:
+            self._soon.sort()
+            self._move_border_back(self._soon[self._page_rows - 1])
+
+    def _move_border_back(self, border: Key) -> None:
+        self._border = border
+        self._soon.sort()
+        while self._soon and self._soon[-1] > border:
+            due_ms, sequence = self._soon.pop()
+            if sequence in self._changed or sequence in self._in_cut:
+                self._beyond.add(sequence)
+            else:
+                del self._rows[sequence]
+                self._let_out(sequence, 1, due_ms)
+
+    def _take_rows(self, page: Iterable[HeldRow], border: Key) -> None:
+        """Take rows that were read, up to `border`."""
+        for row in page:
+            if _key(row) > border or self._is_known(row.sequence):
+                continue
+            self._rows[row.sequence] = (row.attempts, row.due_ms)
+            self._soon.append((row.due_ms, row.sequence))
+            self._out_count = max(0, self._out_count - 1)
+            if row.due_ms <= self._counted_ms:
+                self._due_out_count = max(0, self._due_out_count - 1)
+
+    def _take_beyond(self, border: Key) -> None:
+        for sequence in list(self._beyond):
+            due_ms = self._rows[sequence][1]
+            if (due_ms, sequence) <= border:
+                self._beyond.remove(sequence)
+                self._soon.append((due_ms, sequence))
+
+    def _take_runs(self, border: Key) -> Key:
+        """Spread unsaved runs into rows, up to `border` and at most a page. Returns how far that went."""
+        room = self._page_rows
+        left: list[HeldRun] = []
+        for run in sorted(self._runs, key=lambda run: (run.due_ms, run.first)):
+            count = 0
+            if (run.due_ms, run.first) <= border:
+                fits = run.count if run.due_ms < border[0] else int(min(run.count, border[1] + 1 - run.first))
+                count = min(fits, room)
+                if count < fits:
+                    border = (run.due_ms, run.first + count - 1)
+            for sequence in range(run.first, run.first + count):
+                self._put(sequence, 0, run.due_ms)
+                self._soon.append((run.due_ms, sequence))
+            room -= count
+            self._runs_count -= count
+            if count < run.count:
+                left.append(evolve(run, first=run.first + count, count=run.count - count))
+        self._runs = left
+        return border
+
+    def _is_known(self, sequence: int) -> bool:
+        """Whether memory says what there is to say of a row that was read."""
+        if self._forgotten_from is not None and sequence >= self._forgotten_from:
+            return True
+        return sequence in self._rows or sequence in self._changed or sequence in self._in_cut
+
+    def _count_out(self, after: Key, until_ms: float, below: float = inf) -> int:
+        """
+        How many rows behind `after`, due at `until_ms` and under the sequence `below` are only in positions.db; `after`
+        is where everything starts, or not before the border. BackendError.
+        """
+        assert self._pages is not None
+        count = self._pages.count(after, until_ms, below)
+        if after[0] > 0:  # of what is saved behind the border memory knows at most what is not deferred
+            return count
+        unchanged = (sequence for sequence in self._rows if sequence not in self._changed)
+        changed = (sequence for sequence, was_saved in self._changed.items() if was_saved)
+        return max(0, count - sum(after < (0, sequence) and sequence < below for sequence in chain(unchanged, changed)))
+
+    def _count_unsaved(self) -> None:
+        """Count what is due behind the border and not saved yet, as far as it can be had now."""
+        now_ms = self._counted_ms
+        self._due_unsaved_count = 0
+        if self._border[0] <= now_ms and not self._runs_in_cut:
+            runs = sum(run.count for run in self._runs if run.due_ms <= now_ms)
+            self._due_unsaved_count = runs + sum(self._rows[sequence][1] <= now_ms for sequence in self._beyond)
+
+    def _some_out(self, known: set[int], after: Key, limit: int) -> Iterator[HeldRow]:
+        """Rows that are only in positions.db."""
+        assert self._pages is not None
+        found = 0
+        after = max(after, self._border)
+        while found < limit and (page := self._pages.read(after, self._page_rows)):
+            for row in page:
+                if row.sequence not in known and not self._is_known(row.sequence):
+                    found += 1
+                    yield row
+            after = _key(page[-1])
+
+
+def _key(row: HeldRow) -> Key:
+    return row.due_ms, row.sequence

@@ -1,0 +1,56 @@
+"""
+How many topics and channels there may be, and how many topics may be born in one turn.
+
+Theory of operation. What was stored is always loaded: the caps hold from the end of loading on, for what clients ask
+for. A birth costs as much as a hundred publishes, and one read may ask for thousands of them; who is told that the
+turn `is_full` leaves the rest of what it read for the next one, so that others have their turn in between.
+"""
+
+from __future__ import annotations
+
+from nsqtw.errors import CapReached, InvalidName
+from nsqtw.names import is_valid_name
+from nsqtw.options.broker import Options
+
+BIRTHS_PER_TURN = 32
+
+
+class Caps:
+    """Those of one broker."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._births = 0
+        self.channel_count = 0
+        """Channels of all topics."""
+        self.are_on = False
+
+    def check_topic(self, name: str, topic_count: int) -> None:
+        """Before the birth of a topic. InvalidName, CapReached."""
+        _check_name(name)
+        limit = self._options.max_topics
+        if self.are_on and limit and topic_count >= limit:
+            raise CapReached("topics", limit)
+        self._births += 1
+
+    def check_channel(self, name: str) -> None:
+        """Before the birth of a channel. InvalidName, CapReached."""
+        _check_name(name)
+        limit = self._options.max_channels
+        if self.are_on and limit and self.channel_count >= limit:
+            raise CapReached("channels", limit)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the turn has had all the births it may have."""
+        return self._births >= BIRTHS_PER_TURN
+
+    def begin_turn(self) -> None:
+        """Another turn begins."""
+        self._births = 0
+
+
+def _check_name(name: str) -> None:
+    """A protocol should have looked; whatever it lets through, nothing is stored under a name that is none."""
+    if not is_valid_name(name):
+        raise InvalidName

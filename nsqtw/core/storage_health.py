@@ -1,0 +1,95 @@
+"""
+Whether what has to be stored can be stored: what /ping says.
+
+It says how the last attempt went, of messages and of positions. While it went wrong somebody may keep publishers away
+because of that, and then no publish would ever show that the disk is well again. So once a second a commit of nothing
+is tried, and the first that goes well ends it. Positions are tried again in the same rhythm anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nsqtw.core.timers import Due
+from nsqtw.errors import BackendError, BackendFull
+from nsqtw.interfaces import OperatorLog
+
+if TYPE_CHECKING:
+    from nsqtw.core.broker import Broker
+
+PROBE_SECONDS = 1.0
+
+
+class Health(Due):
+    """Of the storage of `broker`."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__()
+        self._broker = broker
+        self._commit_error: BackendError | None = None
+        self._save_error: BackendError | None = None
+        self._is_watching = False
+        """From the first failure until somebody has seen that it is over."""
+        self._has_waited = False
+        self._probe_is_due = False
+
+    def __str__(self) -> str:
+        """`OK`, or `NOK - ` and why."""
+        error = self._commit_error or self._save_error
+        return "OK" if error is None else f"NOK - {error}"
+
+    @property
+    def is_good(self) -> bool:
+        return self._commit_error is None and self._save_error is None
+
+    @property
+    def cannot_save(self) -> bool:
+        """Positions could not be stored the last time."""
+        return self._save_error is not None
+
+    def note_commit(self, error: BackendError | None) -> None:
+        """How the last attempt to store messages went. The operator is told when that changes."""
+        if error is None and self._commit_error is None:
+            return
+        _tell(self._broker.log, "messages", self._commit_error, error)
+        if isinstance(error, BackendFull) and not isinstance(self._commit_error, BackendFull):
+            # Trim also looks at what it left alone while there was space.
+            for topic in self._broker.topics.values():
+                topic.touch()
+        self._commit_error = error
+        if error is not None and not self._is_watching:
+            self._is_watching, self._has_waited = True, False
+            self._broker.agenda.at(0.0, self)
+
+    def note_save(self, error: BackendError | None) -> None:
+        """The same of positions."""
+        _tell(self._broker.log, "positions", self._save_error, error)
+        self._save_error = error
+
+    def fall_due(self, now: float) -> float | None:
+        if self._commit_error is None:
+            self._is_watching = False
+            return None
+        if not self._has_waited:
+            self._has_waited = True
+            return now + PROBE_SECONDS
+        self._probe_is_due = True
+        return None
+
+    def take_probe(self) -> bool:
+        """Whether it is time to try to store nothing; whoever does says with `probed` how it went."""
+        is_due, self._probe_is_due = self._probe_is_due, False
+        return is_due
+
+    def probed(self, error: BackendError | None, now: float) -> None:
+        """How storing nothing went."""
+        if error is None and self._commit_error is not None:
+            self.note_commit(None)
+        self._broker.agenda.at(now + PROBE_SECONDS, self)
+
+
+def _tell(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:
+    if now is not None and str(now) != str(before):
+        log("error", "NSQ: {what} cannot be stored - {error}", what=what, error=now)
+    elif now is None and before is not None:
+        log("info", "NSQ: {what} are stored again", what=what)

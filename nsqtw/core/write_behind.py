@@ -1,0 +1,112 @@
+"""
+Durability class `memory`: the same log, committed late.
+
+What is published is released at once. It reaches the backend within a second, or when a topic has more of it waiting
+than a memory queue holds, or all have LATE_BYTES; what every durable channel has finished by then is left out. When
+that commit fails it is tried again, and publishes fail only once LATE_BYTES wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nsqtw.core.group_commit import commit_to
+from nsqtw.core.segment import Segment
+from nsqtw.core.timers import Due
+from nsqtw.errors import BackendError
+from nsqtw.interfaces import IBackend, IBackendQueue
+
+if TYPE_CHECKING:
+    from nsqtw.core.broker import Broker
+    from nsqtw.core.topic import Topic
+
+LATE_SECONDS = 1.0
+LATE_BYTES = 8 * 1024 * 1024
+STOP_ATTEMPTS = 3
+"""How often a stop tries to commit what waits: it is the last chance, and a medium may fail once."""
+
+
+class LateCommit(Due):
+    """What waits to be committed, of all topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__()
+        self._broker = broker
+        self._segments: dict[Topic, list[Segment]] = {}
+        self._counts: dict[Topic, int] = {}
+        self._bytes = 0
+        self.error = BackendError("")
+        """Why the last commit failed."""
+
+    def has_room(self) -> bool:
+        """Whether more may be added: not when so much waits and cannot be committed."""
+        if self._bytes >= LATE_BYTES:
+            self.flush()
+        return self._bytes < LATE_BYTES
+
+    def owes(self, topic: Topic) -> bool:
+        """Whether something of the topic is not stored yet."""
+        return topic in self._segments
+
+    def add(self, topic: Topic, segments: list[Segment], now: float) -> None:
+        """Take segments that the topic releases now."""
+        self._segments.setdefault(topic, []).extend(segments)
+        self._bytes += sum(len(segment.frames) for segment in segments)
+        self._counts[topic] = self._counts.get(topic, 0) + sum(segment.count for segment in segments)
+        is_full = self._counts[topic] > topic.mem_queue_size
+        self._broker.agenda.at(now if is_full else now + LATE_SECONDS, self)
+
+    def fall_due(self, now: float) -> float | None:
+        self.flush()
+        return now + LATE_SECONDS if self._segments else None
+
+    def flush(self) -> None:
+        """Commit what is still unfinished. What fails stays."""
+        waiting, self._segments, self._bytes = self._segments, {}, 0
+        self._counts.clear()
+        writes = {topic: self._unfinished(topic, segments) for topic, segments in waiting.items() if not topic.exiting}
+        failed: dict[IBackendQueue, BackendError] = {}
+        by_backend: dict[IBackend, list[Topic]] = {}
+        for topic, segments in writes.items():
+            if segments:
+                by_backend.setdefault(topic.log.backend, []).append(topic)
+        for backend, topics in by_backend.items():
+            of_backend = [(topic.log.queue, writes[topic]) for topic in topics]
+            failed.update(commit_to(backend, of_backend, False, self._broker.log))
+        for topic in writes:
+            if topic.log.queue in failed:
+                self._segments[topic] = waiting[topic]
+                self._bytes += sum(len(segment.frames) for segment in waiting[topic])
+            else:
+                topic.log.committed(waiting[topic])
+                topic.reading.tell()
+        if failed:
+            self.error = next(iter(failed.values()))
+            self._broker.health.note_commit(self.error)
+        elif by_backend:
+            self._broker.health.note_commit(None)
+
+    def stop(self) -> None:
+        """The broker stops: commit what waits, and say how much it is."""
+        for topic, segments in self._segments.items():
+            count = sum(segment.count for segment in segments)
+            text = "TOPIC({topic}): flushing {count} memory messages to backend"
+            self._broker.log("info", text, topic=topic.name, count=count)
+        for _ in range(STOP_ATTEMPTS):
+            self.flush()
+            if not self._segments:
+                return
+        for topic, segments in self._segments.items():
+            count = sum(segment.count for segment in segments)
+            text = "TOPIC({topic}): {count} memory messages could not be stored - {error}"
+            self._broker.log("error", text, topic=topic.name, count=count, error=self.error)
+
+    def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
+        """The segments that some durable channel, or the first one to come, still wants; all when they are retained."""
+        if topic.reading.retained.is_on:
+            return segments
+        cursors = [channel for channel in topic.channels.values() if channel.cursor is not None]
+        if not cursors:
+            return [segment for segment in segments if segment.end > topic.released]
+        finished_below = min(channel.finished_below() for channel in cursors)
+        return [segment for segment in segments if segment.end > finished_below]

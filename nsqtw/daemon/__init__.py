@@ -1,0 +1,1 @@
+"""Processes: command line, pidfile, data path, log lines."""

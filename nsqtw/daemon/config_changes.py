@@ -1,0 +1,47 @@
+"""
+The options that a restart would change, said on SIGHUP.
+
+SIGHUP reads certificates, grants and secrets again, and no options. An operator who has edited the config file is told
+which of its keys wait for a restart, or that the file would not survive one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from twisted.logger import Logger
+
+from nsqtw.errors import OptionError
+from nsqtw.options.command_line import Resolved
+from nsqtw.options.fields import OptionTable
+
+_log = Logger()
+
+
+class ConfigChanges:
+    """Compares the options of the start, `started`, with what `resolve` reads now from the same sources."""
+
+    def __init__(self, table: OptionTable[Any], started: Any, resolve: Callable[[], Resolved[Any]]) -> None:
+        self._table = table
+        self._started = copy.copy(started)  # a running daemon changes its own
+        self._resolve = resolve
+
+    def report(self) -> None:
+        """Log what a restart would change, if anything."""
+        try:
+            found = self._resolve()
+            self._table.check(found.options)
+        except OptionError as mistake:
+            _log.error("SIGHUP: a restart would fail - {mistake}", mistake=str(mistake))
+            return
+        changed = [
+            option.key
+            for option in self._table
+            if getattr(found.options, option.name) != getattr(self._started, option.name)
+        ]
+        if self._table.has_rules and found.options.topic_rules != self._started.topic_rules:
+            changed.append("[topic]")
+        if changed:
+            _log.warn("SIGHUP: changed, and need a restart: {keys}", keys=", ".join(changed))

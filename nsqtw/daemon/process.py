@@ -1,0 +1,148 @@
+"""
+The process of a daemon, `nsqd` or another: its log, its signals, its exit codes (nsqd specification 6.5).
+
+    SIGTERM, SIGINT   a clean stop; what comes during the stop changes nothing
+    SIGHUP            certificates, grants and secrets are read again, and options that need a restart are named;
+                      NSQ's daemons die of it without a clean stop
+    SIGQUIT           the stacks of all threads on stderr and exit code 2, without a clean stop
+    SIGUSR1, SIGUSR2  nothing
+
+A handler only passes the word on to the reactor: it runs in the middle of whatever the daemon does.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.logger import FileLogObserver, Logger, globalLogBeginner
+
+from nsqtw.daemon.config_changes import ConfigChanges
+from nsqtw.daemon.logs import LogOptions, log_format, start_up_failure, start_up_line
+from nsqtw.errors import NsqtwError, UnfitValue
+from nsqtw.runtime.memory import Garbage
+
+STOPPED = 0
+CANNOT_START = 1
+CRASHED = 2
+
+_log = Logger()
+
+
+class Daemon(Protocol):
+    """What is run."""
+
+    def startService(self) -> None:
+        """NsqtwError, with the line for the user, when it cannot start."""
+
+    def stopService(self) -> Deferred[None]: ...
+
+    def reload(self) -> None:
+        """Read again what may change."""
+
+
+class MakeDaemon(Protocol):
+    """Makes what is run: a class of services."""
+
+    def __call__(self, options: Any, reactor: Any, warnings: Iterable[str]) -> Daemon: ...
+
+
+def serve(
+    make: MakeDaemon,
+    reactor: Any,
+    options: LogOptions,
+    warnings: Iterable[str],
+    program: str,
+    changes: ConfigChanges,
+) -> int:
+    """
+    Run what `make` makes until it is told to stop; `changes` are reported on SIGHUP. The exit code; what is wrong is
+    said on stderr.
+    """
+    globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
+    service = make(options, reactor, warnings)
+    _listen_to_signals(reactor, service, changes)
+    codes = [STOPPED]
+
+    async def stop() -> None:
+        try:
+            await service.stopService()
+        except Exception:
+            _log.failure("NSQ: the stop failed")
+            codes.append(CRASHED)
+
+    try:
+        service.startService()
+    except NsqtwError as mistake:
+        return cannot_start(mistake, options, program)
+    except Exception:
+        _log.failure("NSQ: the start failed")
+        return CRASHED
+    Garbage(reactor).start()
+    reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromCoroutine(stop()))
+    reactor.run(installSignalHandlers=False)
+    return codes[-1]
+
+
+def daemon_reactor() -> Any:
+    """The reactor of this process: the one it has (`twistd --reactor`), else ours; without epoll Twisted's choice."""
+    if "twisted.internet.reactor" not in sys.modules and hasattr(select, "epoll"):
+        from nsqtw.runtime.epoll import install
+
+        install()
+    from twisted.internet import reactor
+
+    return reactor
+
+
+def cannot_start(mistake: NsqtwError, options: LogOptions | None = None, program: str = "nsqd") -> int:
+    """Say on stderr why `program` does not run; `options` once they are known. The exit code."""
+    # twistd turns sys.stderr into its log.
+    stderr = sys.__stderr__ or sys.stderr
+    stderr.write(why_not(mistake, options, program))
+    return CANNOT_START
+
+
+def why_not(mistake: NsqtwError, options: LogOptions | None = None, program: str = "nsqd") -> str:
+    """The line that says why `program` does not run; `options` once they are known."""
+    if isinstance(mistake, UnfitValue):
+        return start_up_line("", str(mistake), time.time())
+    return start_up_failure(str(mistake), time.time(), options, program)
+
+
+def reload_on_hang_up(reactor: Any, service: Daemon, changes: ConfigChanges) -> None:
+    """From now on SIGHUP has the service read again what may change, and says which options may not."""
+
+    def reload() -> None:
+        service.reload()
+        changes.report()
+
+    signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(reload))
+
+
+def _listen_to_signals(reactor: Any, service: Daemon, changes: ConfigChanges) -> None:
+    """From now on signals do what is said above. `reactor.stop` is the clean stop."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        reactor.callFromThread(reactor.stop)
+
+    def crash(number: int, frame: object) -> None:
+        os._exit(CRASHED)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    reload_on_hang_up(reactor, service, changes)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    signal.signal(signal.SIGQUIT, crash)
+    # Dumps at once, even while no Python code gets a turn, and then passes on to the handler above.
+    faulthandler.register(signal.SIGQUIT, all_threads=True, chain=True)

@@ -1,0 +1,195 @@
+"""
+How a daemon is started: its console script, and `twistd` with its name.
+
+Both take the same words, NSQ's flags in Go's style, and the same environment variables, read by
+`nsqtw.options.command_line`. The script logs to stderr in NSQ's format and ends with NSQ's exit codes: 0 after a clean
+stop, 1 when it cannot start, 2 for a wrong flag. Under twistd, twistd's own options decide where the log goes, about
+daemons and about signals.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+
+from nsqtw.daemon import lazy_imports  # isort: split
+
+import attrs
+from twisted.python.usage import Options as TwistdOptions
+
+from nsqtw.errors import FlagError, NsqtwError, OptionError
+from nsqtw.options.command_line import OptionReader, Resolved
+from nsqtw.version import version_line
+
+if TYPE_CHECKING:
+    from twisted.application.service import IService
+
+    from nsqtw.daemon.config_changes import ConfigChanges
+    from nsqtw.daemon.process import MakeDaemon
+
+_WRONG_FLAG = 2
+
+
+def _print(text: str, stream: TextIO | None) -> None:
+    """Write to stdout or stderr. Its reader may be gone (`nsqd --version | true`), and it may be closed."""
+    if stream is None:
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # Python flushes once more when it ends, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _nothing_more(line: Any) -> str | None:
+    return None
+
+
+@attrs.frozen
+class Program:
+    """
+    A daemon's start. `load` imports the class of its service, when it is certain that one is going to run, and
+    `needs_tls` says of the options whether that uses OpenSSL from the first moment on. `answer` is what the program's
+    own flags ask for instead of a start, None for nothing. `twistd_name` is what twistd calls it.
+    """
+
+    reader: OptionReader[Any, Any]
+    twistd_name: str
+    load: Callable[[], MakeDaemon]
+    needs_tls: Callable[[Any], object]
+    answer: Callable[[Any], str | None] = _nothing_more
+
+    @property
+    def name(self) -> str:
+        """That of the console script."""
+        return self.reader.table.program
+
+    def main(self) -> None:
+        """The console script."""
+        # Until there is a daemon that can stop, an interrupt ends the process without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        sys.exit(self.run(sys.argv[1:]))
+
+    def run(self, words: Sequence[str]) -> int:
+        """Run a daemon until it is told to stop. The exit code."""
+        try:
+            line = self.read(words)
+            if line.help:
+                _print(self.usage(self.name), sys.stderr)
+                return 0
+            answer = self.answered(line)
+            if answer is not None:
+                _print(answer, sys.stdout)
+                return 0
+            found = self.resolve(line)
+        except FlagError as mistake:
+            return self.wrong_flag(mistake, self.name)
+        except NsqtwError as mistake:
+            from nsqtw.daemon.process import cannot_start
+
+            return cannot_start(mistake, program=self.name)
+        with self.lean(found.options):
+            from nsqtw.daemon.process import daemon_reactor, serve
+
+            reactor, make = daemon_reactor(), self.load()
+        return serve(make, reactor, found.options, found.warnings, self.name, self.changes(line, found))
+
+    def read(self, words: Sequence[str]) -> Any:
+        """A command line. FlagError, UnfitValue."""
+        return self.reader.read_command_line(words, os.environ)
+
+    def wrong_flag(self, mistake: FlagError, program: str) -> int:
+        """Say on stderr why the command line of `program` cannot be used. The exit code."""
+        from nsqtw.daemon.logs import one_line
+
+        _print(f"{one_line(str(mistake))}\n{program} --help lists every flag\n", sys.stderr)
+        return _WRONG_FLAG
+
+    def answered(self, line: Any) -> str | None:
+        """What is to be printed instead of starting, if anything. OptionError, PluginError."""
+        if line.version:
+            return f"{version_line(self.name)}\n"
+        answer = self.answer(line)
+        if answer is not None or not line.print_config:
+            return answer
+        from nsqtw.daemon.logs import start_up_line
+        from nsqtw.options.files import config_text
+
+        found = self.resolve(line)
+        for warning in found.warnings:
+            sys.stderr.write(start_up_line("WARNING", warning, time.time(), self.name))
+        return config_text(found.options, found.sources, self.reader.table)
+
+    def resolve(self, line: Any) -> Resolved[Any]:
+        """The options of a start. OptionError."""
+        return self.reader.resolve(line, os.environ)
+
+    def changes(self, line: Any, found: Resolved[Any]) -> ConfigChanges:
+        """What says, while the program runs, which options of the config file need a restart."""
+        from nsqtw.daemon.config_changes import ConfigChanges
+
+        # twistd goes to another directory.
+        named = self.reader.config_path(line, os.environ)
+        there = attrs.evolve(line, config=os.path.abspath(named) if named else "")
+        return ConfigChanges(self.reader.table, found.options, partial(self.resolve, there))
+
+    def usage(self, program: str) -> str:
+        """What --help prints."""
+        # A daemon that starts has no use for the pages.
+        from nsqtw.options.help import usage
+
+        return usage(program, self.reader)
+
+    def lean(self, options: Any) -> AbstractContextManager[None]:
+        """While what runs is imported."""
+        return lazy_imports.without_tls(not self.needs_tls(options))
+
+    def service(self, config: TwistdWords) -> IService:
+        """The service that twistd runs. Ends the process with one line when the options are wrong."""
+        from nsqtw.daemon.process import cannot_start, daemon_reactor
+        from nsqtw.daemon.twistd import TwistdService
+
+        try:
+            found = self.resolve(config.line)
+        except FlagError as mistake:
+            raise SystemExit(self.wrong_flag(mistake, f"twistd {self.twistd_name}")) from mistake
+        except OptionError as mistake:
+            raise SystemExit(cannot_start(mistake, program=self.name)) from mistake
+        changes = self.changes(config.line, found)
+        return TwistdService(
+            self.load(), found.options, daemon_reactor(), found.warnings, config.parent, self.name, changes
+        )
+
+
+class TwistdWords(TwistdOptions):
+    """The words behind `twistd` and the name of a program."""
+
+    program: ClassVar[Program]
+    line: Any
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Read `options` as the program does. Ends the process where the program would end."""
+        try:
+            self.line = self.program.read(sys.argv[1:] if options is None else options)
+            answer = str(self) if self.line.help else self.program.answered(self.line)
+        except FlagError as mistake:
+            # For a UsageError twistd would print all of its own flags and ours before the cause.
+            name = f"twistd {self.program.twistd_name}"
+            raise SystemExit(self.program.wrong_flag(mistake, name)) from mistake
+        except NsqtwError as mistake:
+            from nsqtw.daemon.process import cannot_start
+
+            raise SystemExit(cannot_start(mistake, program=self.program.name)) from mistake
+        if answer is not None:
+            _print(answer, sys.stdout)
+            raise SystemExit(0)
+
+    def __str__(self) -> str:
+        return self.program.usage(f"twistd {self.program.twistd_name}")

@@ -1,0 +1,138 @@
+"""
+A daemon in a process of twistd's: its log, and its end when it cannot start.
+
+The log has NSQ's lines or JSON, where twistd's own options say (`--logfile`, `--nodaemon`). twistd takes the observer
+it finds on the application, and otherwise makes one. The one it would have made knows the file and how it is rotated
+(SIGUSR1), so that one is taken and only told how to format; twistd has no public door to it. `--logger` and `--syslog`
+are other logs, with formats of their own.
+
+A daemon that cannot start has no terminal any more. twistd's first process has it, waits for the outcome at the end of
+a pipe, and would print the first hundred bytes of it as Python shows bytes. It is made to print the whole line instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.logger import FileLogObserver, ILogObserver, Logger
+from twisted.scripts._twistd_unix import UnixApplicationRunner, UnixAppLogger
+
+from nsqtw.daemon.config_changes import ConfigChanges
+from nsqtw.daemon.logs import LogOptions, log_format
+from nsqtw.daemon.process import CANNOT_START, MakeDaemon, cannot_start, reload_on_hang_up, why_not
+from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.runtime.memory import Garbage
+
+_WHOLE = b"= "
+"""The line of a daemon that cannot start begins with it in the pipe; twistd itself writes `0`, or `1 ` and an error."""
+_MOST_BYTES = 4096
+"""In the pipe, which takes so many with one call."""
+
+_log = Logger()
+
+
+class TwistdService(Service):
+    """
+    What `make` makes, for `program`. `given` are twistd's options, None when there is no twistd. Ends the process with
+    one line when it cannot start, where twistd would print a traceback; a daemon has it in its log, too. `changes` are
+    reported on SIGHUP.
+    """
+
+    def __init__(
+        self,
+        make: MakeDaemon,
+        options: LogOptions,
+        reactor: Any,
+        warnings: Iterable[str],
+        given: Mapping[str, Any] | None,
+        program: str,
+        changes: ConfigChanges,
+    ) -> None:
+        self._daemon = make(options, reactor, warnings)
+        self._options = options
+        self._reactor = reactor
+        self._given = given
+        self._program = program
+        self._changes = changes
+        if self._is_daemon:
+            _show_failures_whole()
+
+    @property
+    def _is_daemon(self) -> bool:
+        """Whether twistd puts the process into the background before it starts this."""
+        return self._given is not None and not (self._given.get("nodaemon", True) or self._given.get("debug"))
+
+    def setServiceParent(self, parent: Any) -> None:
+        if self._given is not None:
+            try:
+                _use_format(parent, self._given, self._options)
+            except OptionError as mistake:
+                raise SystemExit(cannot_start(mistake, self._options, self._program)) from mistake
+        super().setServiceParent(parent)  # type: ignore[no-untyped-call]
+
+    def startService(self) -> None:
+        try:
+            self._daemon.startService()
+        except NsqtwError as mistake:
+            if self._is_daemon:
+                self._fail(mistake)
+            raise SystemExit(cannot_start(mistake, self._options, self._program)) from mistake
+        super().startService()  # type: ignore[no-untyped-call]
+        if self._given is not None:
+            Garbage(self._reactor).start()
+            reload_on_hang_up(self._reactor, self._daemon, self._changes)
+
+    def _fail(self, mistake: NsqtwError) -> NoReturn:
+        """End a daemon that cannot start: its log and the terminal it was started from have the line."""
+        assert self._given is not None
+        _log.critical("{error}", error=str(mistake))
+        pipe, pidfile = self._given.get("statusPipe"), self._given.get("pidfile")
+        if pidfile:  # first: what waits at the pipe may start the next daemon
+            with suppress(OSError):
+                os.unlink(pidfile)
+        if pipe is not None:
+            line = why_not(mistake, self._options, self._program)
+            os.write(pipe, _WHOLE + line.encode("utf-8", "backslashreplace")[: _MOST_BYTES - len(_WHOLE)])
+            os.close(pipe)
+        # Of any other exception twistd would write a traceback to the log.
+        raise SystemExit(CANNOT_START) from mistake
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()  # type: ignore[no-untyped-call]
+        return self._daemon.stopService()
+
+
+def _show_failures_whole() -> None:
+    """Have twistd's first process print the line of a daemon that cannot start as it is."""
+    UnixApplicationRunner._waitForStart = _wait_for_start  # type: ignore[method-assign, assignment]
+
+
+def _wait_for_start(runner: UnixApplicationRunner, pipe: int) -> int:
+    """In the place of twistd's method, which reads a hundred bytes and shows them as Python does. The exit code."""
+    # To read up to the end would take for ever: twistd leaves the other end of the pipe open in this process, too.
+    said = os.read(pipe, _MOST_BYTES)
+    if said == b"0":
+        return 0
+    stderr = sys.__stderr__ or sys.stderr
+    if said.startswith(_WHOLE):
+        stderr.write(said.removeprefix(_WHOLE).decode("utf-8", "replace"))
+    else:
+        stderr.write(f"the daemon ended before it served: {said[2:].decode('utf-8', 'replace')} (see its log)\n")
+    stderr.flush()
+    return CANNOT_START
+
+
+def _use_format(application: Any, given: Mapping[str, Any], options: LogOptions) -> None:
+    if given.get("logger") or given.get("syslog"):
+        if options.log_format != "text":
+            raise OptionError(f"--log-format={options.log_format} is not for twistd's --logger and --syslog")
+        return
+    observer: FileLogObserver = UnixAppLogger(given)._getLogObserver()  # type: ignore[no-untyped-call]
+    observer.formatEvent = log_format(options)
+    application.setComponent(ILogObserver, observer)

@@ -1,0 +1,137 @@
+"""
+The channels a new topic has elsewhere, made before its first message goes out (nsqd specification 2.1).
+
+    born ─▶ held ─▶ every nsqlookupd is asked ─▶ channels are made ─▶ start
+                       at most --http-client-request-timeout, then with what came by then
+
+Theory of operation. While a topic is held, what is published to it is stored and answered as ever, but goes on to no
+channel. An nsqlookupd that is being connected to for the first time is waited for as well; one that is known to be away
+is not. An ephemeral topic is asked about and not held, as in memory there is no room for what it would have to keep;
+only while its channels are made it is, so that what it has kept goes to all of them.
+
+Each nsqlookupd is asked MOST_QUERIES questions at a time: one that does not answer takes the turns of no other.
+
+nsqd asks while it creates the topic: its publisher waits, and with it everybody who publishes to that topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredList, DeferredSemaphore
+from twisted.internet.error import ConnectingCancelledError
+from twisted.logger import Logger
+
+from nsqtw.core.broker import Broker
+from nsqtw.core.topic import Topic
+from nsqtw.discovery.addresses import Place
+from nsqtw.discovery.peer import Link
+from nsqtw.errors import BackendError, CapReached, Exiting
+from nsqtw.runtime.pump import Pump
+from nsqtw.runtime.waiting import in_time
+
+MOST_QUERIES = 32
+"""Questions that one nsqlookupd is asked at the same time; more wait for their turn."""
+
+Links = Callable[[], Coroutine[Any, Any, Mapping[Place, Link]]]
+"""The connections there are, once it is known which."""
+Ask = Callable[[str, str, str], Coroutine[Any, Any, list[str]]]
+"""The channels that the nsqlookupd at an address over HTTP knows of a topic; its certificate is for the name."""
+
+_GIVEN_UP = (CancelledError, ConnectingCancelledError)
+
+_log = Logger()
+
+
+class Starts:
+    """Those of the topics of `broker`."""
+
+    def __init__(self, reactor: Any, broker: Broker, pump: Pump, links: Links, ask: Ask) -> None:
+        self._reactor = reactor
+        self._broker = broker
+        self._pump = pump
+        self._links = links
+        self._ask = ask
+        self._turns: dict[str, DeferredSemaphore] = {}
+        """By the address over HTTP."""
+        self._starting: dict[Topic, Deferred[None]] = {}
+        self._is_over = False
+
+    def begin(self, topic: Topic) -> None:
+        """Ask about a topic, hold it as long as that takes, and let it start in any case."""
+        if not topic.ephemeral:
+            topic.hold()
+        self._starting[topic] = starting = Deferred.fromCoroutine(self._start(topic))
+        starting.addBoth(self._started, topic)
+
+    def stop(self) -> None:
+        """Ask no more. Topics that are held stay so, and are held again by the next process."""
+        self._is_over = True
+        for starting in list(self._starting.values()):
+            starting.cancel()
+
+    # -- inside
+
+    async def _start(self, topic: Topic) -> None:
+        """Make the channels that the topic has elsewhere."""
+        found: set[str] = set()
+        failures: list[str] = []
+        asking = Deferred.fromCoroutine(self._ask_all(topic.name, found, failures))
+        try:
+            await in_time(asking, self._broker.options.http_client_request_timeout, self._reactor)
+        except TimeoutError as late:
+            failures.append(str(late))
+        if failures:
+            text = "failed to query nsqlookupd for channels to pre-create for topic {topic} - {error}"
+            _log.warn(text, topic=topic.name, error="; ".join(failures))
+        topic.hold()
+        for channel in sorted(found):
+            if topic.exiting or self._broker.stopping or self._is_over:
+                return
+            try:
+                topic.channel(channel, self._pump.now())
+            except (CapReached, Exiting, BackendError) as error:
+                text = "TOPIC({topic}): nsqlookupd knows channel {channel}, which cannot be made - {error}"
+                _log.error(text, topic=topic.name, channel=channel, error=str(error))
+
+    def _started(self, outcome: Any, topic: Topic) -> Any:
+        """The topic has its channels, or something kept it from them."""
+        del self._starting[topic]
+        if self._is_over:
+            return None
+        if not topic.exiting:
+            topic.start(self._pump.now())
+            self._pump.wake()
+        return outcome
+
+    async def _ask_all(self, topic: str, found: set[str], failures: list[str]) -> None:
+        """Add the channels of a topic to those found, as answers come."""
+        links = dict(await self._links())
+        asked: set[str] = set()
+        asking = [
+            Deferred.fromCoroutine(self._ask_one(place, link, asked, topic, found)) for place, link in links.items()
+        ]
+        answers: list[tuple[bool, Any]] = await DeferredList(asking, consumeErrors=True)
+        for place, (went_well, failure) in zip(links, answers, strict=True):
+            if not went_well and not isinstance(failure.value, _GIVEN_UP):
+                failures.append(f"{place}: {failure.getErrorMessage()}")
+        if not asked:
+            text = "no available nsqlookupd to query for channels to pre-create for topic {topic}"
+            _log.error(text, topic=topic)
+
+    async def _ask_one(self, place: Place, link: Link, asked: set[str], topic: str, found: set[str]) -> None:
+        """As `_ask_all`, unless this nsqlookupd is among those `asked`, at another place."""
+        await link.settled.wait()
+        address = link.lookupd.http_address if link.lookupd is not None else ""
+        if not address or address in asked:
+            return
+        asked.add(address)
+        turns = self._turns.setdefault(address, DeferredSemaphore(MOST_QUERIES))
+        await turns.acquire()
+        try:
+            found.update(await self._ask(address, topic, place.name))
+        finally:
+            turns.release()
+            if turns.tokens == turns.limit:
+                self._turns.pop(address, None)

@@ -1,0 +1,218 @@
+"""
+All nsqlookupds of a broker: each is told what topics and channels there are, and asked for the channels of a new topic.
+
+    --lookupd-tcp-address ─▶ places (addresses) ─▶ a Link each (peer) ─▶ a Dialogue each (protocol)
+    PUT /config/...            looked up again            made again                  bytes
+
+Theory of operation. Every nsqlookupd has a connection of its own, and none waits for another. The broker says what
+comes and goes (`core.directory`); that costs the turn a dictionary entry for each connection, and one write to each
+before its publishes are answered. The broker never waits for an nsqlookupd. A new topic is a matter of
+`new_topics`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+
+from nsqtw import NSQ_VERSION
+from nsqtw.core.broker import Broker
+from nsqtw.core.topic import Topic
+from nsqtw.discovery.addresses import Expansion, Names, Place, fixed_place, is_looked_up
+from nsqtw.discovery.channels import ChannelQuery
+from nsqtw.discovery.new_topics import Starts
+from nsqtw.discovery.peer import CONNECT_SECONDS, Link
+from nsqtw.discovery.protocol import ANSWER_SECONDS, Dialogue, Introduction, Name
+from nsqtw.discovery.tls import SECRET_FLAG, endpoint_to
+from nsqtw.errors import OptionError
+from nsqtw.interfaces import OperatorLog
+from nsqtw.options.broker import Options, hostname
+from nsqtw.options.secret_file import read_secret
+from nsqtw.runtime.pump import Pump
+
+TLS_ANSWER_SECONDS = 5.0
+"""For the first answer when there is a handshake before it."""
+
+_log = Logger()
+
+
+class Network:
+    """What reaches nsqlookupds, as the options of an nsqd say."""
+
+    def __init__(self, reactor: Any, options: Options) -> None:
+        self._reactor = reactor
+        self._options = options
+        self._names = Names(reactor)
+        self._query = ChannelQuery(reactor, options)
+
+    def connect(self, place: Place, factory: Factory) -> Deferred[Any]:
+        """Connects a protocol of the factory to one of them. Any error."""
+        try:
+            endpoint = endpoint_to(self._reactor, self._options, place, CONNECT_SECONDS)
+        except Exception:  # a file that is gone, a name that is none, whatever OpenSSL says
+            return fail()
+        connecting: Deferred[Any] = endpoint.connect(factory)
+        return connecting
+
+    async def places(self, address: str) -> list[Place]:
+        """As Names.places."""
+        return await self._names.places(address)
+
+    async def ask(self, http_address: str, topic: str, name: str, secret: str) -> list[str]:
+        """As ChannelQuery.ask."""
+        return await self._query.ask(http_address, topic, name, secret)
+
+
+class LookupPeers:
+    """Those of `broker`, as its options name them, once it is started."""
+
+    def __init__(
+        self, reactor: Any, broker: Broker, pump: Pump, log: OperatorLog, network: Network | None = None
+    ) -> None:
+        self._reactor = reactor
+        self._broker = broker
+        self._before_answers = pump.before_answers
+        self._say = log
+        self._network = network or Network(reactor, broker.options)
+        self._starts = Starts(reactor, broker, pump, self._settled_links, self._ask)
+        self._random = random.SystemRandom().random
+        self._addresses: tuple[str, ...] = ()
+        self._expansions: dict[str, Expansion] = {}
+        self._links: dict[Place, Link] = {}
+        self._secret = ""
+
+    def start(self) -> None:
+        """From now on the broker is listed. Topics that are held from before are asked about."""
+        self._broker.directory = self
+        self.follow()
+        for topic in [topic for topic in self._broker.topics.values() if topic.is_held]:
+            self._starts.begin(topic)
+
+    def follow(self) -> None:
+        """The addresses in the options may be others than before."""
+        self._addresses = tuple(dict.fromkeys(self._broker.options.lookupd_tcp_address))
+        for address in set(self._expansions) - set(self._addresses):
+            self._expansions.pop(address).stop()
+        new = [one for one in self._addresses if is_looked_up(one) and one not in self._expansions]
+        for one in new:
+            self._expansions[one] = Expansion(
+                self._reactor, one, self._network.places, self._random, self._follow_places
+            )
+        self._follow_places()
+        for one in new:
+            self._expansions[one].start()
+
+    def stop(self) -> None:
+        """Leave all of them."""
+        self._starts.stop()
+        for expansion in self._expansions.values():
+            expansion.stop()
+        for link in self._links.values():
+            link.stop()
+        self._links.clear()
+        _log.info("LOOKUP: closing")
+
+    # -- Directory API
+
+    def born(self, topic: Topic) -> None:
+        """Directory API."""
+        self._tell(Name(topic.name))
+        if self._addresses and not self._broker.stopping:
+            self._starts.begin(topic)
+
+    def came(self, topic: str, channel: str) -> None:
+        """Directory API."""
+        self._tell(Name(topic, channel))
+
+    def gone(self, topic: str, channel: str = "") -> None:
+        """Directory API."""
+        for link in self._links.values():
+            link.gone(Name(topic, channel))
+
+    # -- the connections
+
+    def _tell(self, name: Name) -> None:
+        for link in self._links.values():
+            link.came(name)
+
+    def _follow_places(self) -> None:
+        """Have a link to each place there is, and to no other."""
+        wanted = dict.fromkeys(self._places())
+        for place in [place for place in self._links if place not in wanted]:
+            _log.info("LOOKUP({lookupd}): removing peer", lookupd=str(place))
+            self._links.pop(place).stop()
+        for place in wanted:
+            if place not in self._links:
+                link = self._links[place] = Link(
+                    self._reactor,
+                    str(place),
+                    partial(self._network.connect, place),
+                    partial(self._speak, str(place)),
+                    self._listed,
+                    self._random,
+                    self._before_answers,
+                )
+                link.start()
+
+    def _places(self) -> Iterator[Place]:
+        for address in self._addresses:
+            if address in self._expansions:
+                yield from self._expansions[address].places
+            elif place := fixed_place(address):
+                yield place
+            else:
+                _log.error("LOOKUP({lookupd}): it is no host:port", lookupd=address)
+
+    async def _settled_links(self) -> Mapping[Place, Link]:
+        """The connections there are, when every name has been looked up once."""
+        for expansion in list(self._expansions.values()):
+            await expansion.settled.wait()
+        return self._links
+
+    async def _ask(self, http_address: str, topic: str, name: str) -> list[str]:
+        return await self._network.ask(http_address, topic, name, self._secret)
+
+    def _listed(self) -> Iterator[Name]:
+        """Everything an nsqlookupd is told of at first: to name a channel is to name its topic."""
+        for topic in self._broker.topics.values():
+            if not topic.channels:
+                yield Name(topic.name)
+            for channel in topic.channels:
+                yield Name(topic.name, channel)
+
+    def _speak(self, address: str, names: Iterable[Name], now: float) -> Dialogue:
+        options = self._broker.options
+        introduction = Introduction(
+            broadcast_address=options.broadcast_address,
+            hostname=hostname(),
+            http_port=options.broadcast_http_port,
+            tcp_port=options.broadcast_tcp_port,
+            topology_region=options.topology_region,
+            topology_zone=options.topology_zone,
+            version=NSQ_VERSION,
+            secret=self._secret_now(),
+        )
+        first_answer_seconds = TLS_ANSWER_SECONDS if options.lookupd_tls else ANSWER_SECONDS
+        return Dialogue(
+            address,
+            introduction,
+            names,
+            self._say,
+            most_answer_bytes=options.max_body_size,
+            now=now,
+            first_answer_seconds=first_answer_seconds,
+        )
+
+    def _secret_now(self) -> str:
+        """What the file has; while it cannot be read, what it had."""
+        try:
+            self._secret = read_secret(self._broker.options.lookupd_secret_file, SECRET_FLAG)
+        except OptionError as mistake:
+            _log.error("LOOKUP: the secret stays as it was - {error}", error=str(mistake))
+        return self._secret

@@ -1,0 +1,1 @@
+"""Texts and values as Go prints and reads them."""

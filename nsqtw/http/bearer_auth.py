@@ -1,0 +1,122 @@
+"""
+Credentials over HTTP: `Authorization: Bearer SECRET`, with the secret that AUTH takes.
+
+Theory of operation. A connection sends many requests, and an authorizer may take long. So what a credential is worth is
+remembered while its rights last, for a minute at most, under a keyed digest of everything that is said of the
+applicant; requests that come while it is being asked wait for the one answer. Only what is good is remembered, so that
+nobody can fill the memory with guesses.
+
+    401  no credential, or one that is worth nothing          403  it has not got the permission
+    503  the authorizer cannot tell
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from secrets import token_bytes
+
+from twisted.logger import Logger
+
+from nsqtw.errors import AuthError, AuthRefused
+from nsqtw.http.responses import Answer, failure
+from nsqtw.http.routes import ANY_RIGHT, Decided
+from nsqtw.rights import MAX_SECRET_BYTES, Applicant, Door, Rights
+
+REMEMBERED = 1024
+"""Credentials whose rights are remembered."""
+
+MOST_ASKED = 1024
+"""Credentials that may be asked about at the same time."""
+
+LONGEST_SECONDS = 60.0
+
+_CHALLENGE = (b"WWW-Authenticate", b'Bearer realm="nsqd"')
+_BEARER = b"bearer"
+_NO_CREDENTIAL = failure(401, "CREDENTIAL_REQUIRED", _CHALLENGE)
+_BAD_CREDENTIAL = failure(401, "CREDENTIAL_REFUSED", (_CHALLENGE[0], _CHALLENGE[1] + b', error="invalid_token"'))
+_FORBIDDEN = failure(403, "FORBIDDEN")
+_CANNOT_TELL = failure(503, "AUTH_FAILED")
+
+_Told = Callable[["Rights | AuthError"], None]
+
+_log = Logger()
+
+
+class HttpDoor:
+    """Lets requests in by what `door` says."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._key = token_bytes(32)
+        self._known: dict[bytes, tuple[Rights, float]] = {}
+        self._asked: dict[bytes, list[_Told]] = {}
+        door.enter(self)
+
+    def reconsider(self) -> None:
+        """Guest API: forget what was granted, and what is being asked."""
+        self._known = {}
+        self._asked = {}
+
+    def knock(self, applicant: Applicant | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
+        """
+        A request with the credential of `applicant` needs something for a topic, a channel (both named) or the whole
+        broker (neither). `decided` may be called before this returns.
+        """
+        if applicant is None or len(applicant.secret) > MAX_SECRET_BYTES:
+            decided(_NO_CREDENTIAL if applicant is None else _BAD_CREDENTIAL, "")
+            return
+
+        def told(outcome: Rights | AuthError) -> None:
+            identity = "" if isinstance(outcome, AuthError) else str(outcome.identity)
+            decided(self._verdict(outcome, needs, topic, channel), identity)
+
+        digest = self._digest(applicant)
+        rights, until = self._known.get(digest, (None, 0.0))
+        if rights is not None and self._door.now() < until:
+            told(rights)
+        elif digest in self._asked:
+            self._asked[digest].append(told)
+        elif len(self._asked) >= MOST_ASKED:
+            decided(_CANNOT_TELL, "")
+        else:
+            self._ask(digest, applicant, told)
+
+    # -- inside
+
+    def _ask(self, digest: bytes, applicant: Applicant, told: _Told) -> None:
+        known, asked = self._known, self._asked
+        waiting = asked[digest] = [told]
+
+        def answered(outcome: Rights | AuthError) -> None:
+            asked.pop(digest)
+            if isinstance(outcome, AuthError):
+                _log.warn("HTTP: ({client}) AUTH failed {error}", client=applicant.remote_ip, error=str(outcome))
+            else:
+                seconds = LONGEST_SECONDS if outcome.ttl is None else min(outcome.ttl, LONGEST_SECONDS)
+                known.pop(digest, None)
+                known[digest] = (outcome, self._door.now() + seconds)
+                if len(known) > REMEMBERED:
+                    del known[next(iter(known))]
+            for one in waiting:
+                one(outcome)
+
+        self._door.ask(applicant, answered)
+
+    def _verdict(self, outcome: Rights | AuthError, needs: str, topic: str, channel: str) -> Answer | None:
+        if isinstance(outcome, AuthError):
+            return _BAD_CREDENTIAL if isinstance(outcome, AuthRefused) else _CANNOT_TELL
+        if needs == ANY_RIGHT:
+            return None if outcome.count else _FORBIDDEN
+        return None if self._door.allows(outcome, needs, topic, channel) else _FORBIDDEN
+
+    def _digest(self, applicant: Applicant) -> bytes:
+        """Names an applicant without saying its secret."""
+        facts = f"{applicant.is_tls} {applicant.remote_ip} {len(applicant.secret)} {applicant.common_name} "
+        return hmac.digest(self._key, facts.encode("utf-8", "replace") + applicant.secret, "sha256")
+
+
+def secret_in(field: bytes | None) -> bytes | None:
+    """The secret in an Authorization field; None when there is none."""
+    scheme, _, secret = (field or b"").partition(b" ")
+    return secret.strip(b" ") or None if scheme.lower() == _BEARER else None

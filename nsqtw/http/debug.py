@@ -1,0 +1,187 @@
+"""
+/debug/...: looking into a running broker, on the paths where nsqd has Go's profiles (nsqd specification 3.10).
+
+    /debug/pprof/               a page that lists the others
+    /debug/pprof/goroutine      the stack of every thread, and the reactor's pending calls
+    /debug/pprof/heap           objects by type, with the garbage collector's counts
+    /debug/pprof/threadcreate   the threads
+    /debug/pprof/block          what the reactor waits for
+    /debug/pprof/profile        where the time goes in the next ?seconds= (profile)
+    /debug/pprof/cmdline        the words that started it
+    /debug/pprof/symbol         nothing: addresses have no meaning here
+
+All are texts, also where Go's tool would read a binary profile. A handler runs in the reactor thread, so what it shows
+does not change while it looks.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from nsqtw.gocompat.text import quoted
+from nsqtw.http.profile import Profiler
+from nsqtw.http.query import parameters
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import Answer, Refused, failure, page, plain, report
+from nsqtw.http.routes import Route
+from nsqtw.options.redaction import shown_words
+from nsqtw.runtime.memory import all_objects, look_at_all
+
+_PPROF = "/debug/pprof/"
+_DEFAULT_SECONDS = 30
+_TYPES_SHOWN = 100
+_INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
+_INT64 = range(-(2**63), 2**63)
+_INT64_DIGITS = 19
+
+_MEANINGS = {
+    "block": "what the reactor waits for",
+    "cmdline": "the words that started this process",
+    "goroutine": "the stack of every thread, and the calls the reactor is going to make",
+    "heap": "objects by type, and what the garbage collector counts",
+    "profile": "where the time goes from now on, in ?seconds= (30): lines for a flame graph",
+    "symbol": "nothing: addresses have no meaning here",
+    "threadcreate": "the threads",
+}
+_INDEX = page(
+    "<html><head><title>/debug/pprof/</title></head><body><h1>/debug/pprof/</h1><dl>\n"
+    + "".join(f'<dt><a href="{name}">{name}</a></dt><dd>{meaning}</dd>\n' for name, meaning in _MEANINGS.items())
+    + "</dl></body></html>\n"
+)
+_NO_SYMBOLS = report("num_symbols: 1\n")
+_DONE = failure(500, "INTERNAL_ERROR", detail="Done. nsqd answers this with an error, too.")
+_IN_USE = report("Could not enable CPU profiling: cpu profiling already in use\n", status=500)
+
+
+class Debugging:
+    """Shows what goes on in the process that runs `reactor`."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._profiler = Profiler(lambda call: reactor.callFromThread(call))
+
+    def routes(self) -> list[Route]:
+        """All of /debug. What only looks makes no line in the log."""
+        reports: dict[str, Callable[[], str]] = {
+            "block": partial(waited_for, self._reactor),
+            "cmdline": lambda: "\0".join(shown_words(sys.argv)),
+            "goroutine": partial(stacks, self._reactor),
+            "heap": objects,
+            "threadcreate": threads,
+        }
+        return [
+            _look("", lambda request: _INDEX),
+            *[_look(name, partial(_reported, make)) for name, make in reports.items()],
+            _look("profile", self._profile),
+            _look("symbol", lambda request: _NO_SYMBOLS),
+            _look("symbol", lambda request: _NO_SYMBOLS, b"POST"),
+            Route(b"PUT", b"/debug/setblockrate", _set_block_rate),
+            Route(b"POST", b"/debug/freememory", _free_memory),
+        ]
+
+    def _profile(self, request: HttpRequest) -> Answer | None:
+        try:
+            seconds = _integer(parameters(request.query).get("seconds", ""))
+        except ValueError:
+            seconds = 0
+        has_begun = self._profiler.start(
+            seconds if seconds > 0 else _DEFAULT_SECONDS,
+            lambda: request.is_patient,
+            lambda found: request.answer_later(report(found)),
+        )
+        return None if has_begun else _IN_USE
+
+
+def stacks(reactor: Any) -> str:
+    """The stack of every thread, innermost call last, and the reactor's pending calls, the next one first."""
+    frames = sys._current_frames()
+    lines = []
+    for thread in threading.enumerate():
+        lines.append(f"{_thread_text(thread)}\n")
+        if thread.ident in frames:
+            lines += traceback.format_stack(frames[thread.ident])
+        lines.append("\n")
+    lines.append(f"{type(reactor).__name__}, pending calls:\n")
+    for call in sorted(reactor.getDelayedCalls(), key=lambda call: call.getTime()):
+        name = getattr(call.func, "__qualname__", repr(call.func))
+        lines.append(f"  in {call.getTime() - reactor.seconds():.3f} s: {name}\n")
+    return "".join(lines)
+
+
+def objects() -> str:
+    """The objects the garbage collector knows, by type, those with the most bytes first; and its counts."""
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for one in all_objects():
+        name = f"{type(one).__module__}.{type(one).__qualname__}"
+        counts[name] += 1
+        sizes[name] += sys.getsizeof(one)
+    lines = [
+        f"{counts.total()} objects of {sizes.total()} bytes, without what they refer to; no texts, bytes and numbers",
+        *[f"generation {number}: {counted}" for number, counted in enumerate(gc.get_stats())],
+        "",
+        f"{'count':>10} {'bytes':>12} type",
+        *[f"{counts[name]:>10} {size:>12} {name}" for name, size in sizes.most_common(_TYPES_SHOWN)],
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def threads() -> str:
+    """The threads, a line each."""
+    return "".join(f"{_thread_text(thread)}\n" for thread in threading.enumerate())
+
+
+def waited_for(reactor: Any) -> str:
+    """What the reactor waits to read from and to write to, a line each."""
+    waiting = [("read", reactor.getReaders()), ("write", reactor.getWriters())]
+    return "".join(f"{what} {one!r}\n" for what, selectables in waiting for one in selectables)
+
+
+def _look(name: str, handler: Callable[[HttpRequest], Answer | None], method: bytes = b"GET") -> Route:
+    return Route(method, f"{_PPROF}{name}".encode(), handler, logged=False)
+
+
+def _reported(make: Callable[[], str], request: HttpRequest) -> Answer:
+    return report(make())
+
+
+def _thread_text(thread: threading.Thread) -> str:
+    return f"thread {thread.name}, {thread.native_id}{', daemon' if thread.daemon else ''}"
+
+
+def _set_block_rate(request: HttpRequest) -> Answer:
+    """There is no such rate. The answer to a good one is an error, as nsqd's is."""
+    try:
+        rate = parameters(request.query).get("rate", "")
+    except Refused:
+        rate = ""  # nsqd does not look at what it could not read
+    try:
+        _integer(rate)
+    except ValueError as mistake:
+        shown = quoted(rate.encode("utf-8", "surrogateescape"))
+        return plain(400, f"invalid block rate : strconv.Atoi: parsing {shown}: {mistake}")
+    return _DONE
+
+
+def _free_memory(request: HttpRequest) -> Answer:
+    """Collect garbage. The answer is an error, as nsqd's is."""
+    look_at_all()
+    return _DONE
+
+
+def _integer(text: str) -> int:
+    """A decimal 64-bit integer. ValueError, in the words of nsqd."""
+    found = _INTEGER.fullmatch(text)
+    if found is None:
+        raise ValueError("invalid syntax")
+    if len(found[2]) > _INT64_DIGITS or int(text) not in _INT64:
+        raise ValueError("value out of range")
+    return int(text)

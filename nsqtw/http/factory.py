@@ -1,0 +1,72 @@
+"""Accepts HTTP connections, of whichever daemon."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from twisted.web.http import HTTPFactory
+
+from nsqtw.http.connection import HttpConnection
+from nsqtw.http.head_cache import KnownHeads
+from nsqtw.http.responses import TOO_MANY_CONNECTIONS
+from nsqtw.http.routes import Decided, OneAnswer, Routes
+from nsqtw.net.descriptors import HTTP_RESERVE
+from nsqtw.net.limits import Limits
+from nsqtw.net.line_budget import LineBudget
+from nsqtw.rights import Applicant
+from nsqtw.runtime.chunks import keep_chunks_on_the_heap
+from nsqtw.runtime.turns import Turns
+
+
+class Doorkeeper(Protocol):
+    """Lets requests in, or not."""
+
+    def knock(self, applicant: Applicant | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
+        """
+        A request with the credential of `applicant` needs something for a topic, a channel (both named) or the whole
+        daemon (neither). `decided` may be called before this returns.
+        """
+
+
+class HttpFactory(HTTPFactory):
+    """
+    Accepts HTTP connections. Of twisted.web's own it is the factory below `server.Site`: what Site adds, sessions
+    and resources, is not used, and importing it would cost a starting daemon 40 ms.
+    """
+
+    noisy = False
+    protocol = HttpConnection  # type: ignore[assignment]
+
+    def __init__(
+        self, routes: Routes | OneAnswer, pump: Turns, limits: Limits, door: Doorkeeper | None, is_local: bool
+    ) -> None:
+        super().__init__(timeout=None)  # type: ignore[arg-type]
+        self.routes = routes
+        self.pump = pump
+        self.limits = limits
+        self.door = door
+        self.is_local = is_local
+        self.heads = KnownHeads()
+        self.refusals = LineBudget(pump.now)
+        """For the lines of refused requests on routes that leave no line otherwise, as publishes."""
+        self.connections: set[HttpConnection] = set()
+        keep_chunks_on_the_heap()
+
+    def buildProtocol(self, addr: Any) -> Any:
+        if not self.limits.gate.enter(addr, HTTP_RESERVE):
+            answer = TOO_MANY_CONNECTIONS.encode(b"HTTP/1.1", kept=False)
+            return self.limits.gate.refusal(self.pump.reactor, answer)
+        connection: Any = super().buildProtocol(addr)
+        connection.address = addr
+        return connection
+
+    def disconnect_all(self) -> None:
+        """The daemon stops: who waits for an answer gets it, and every client sees the end of its connection."""
+        for connection in list(self.connections):
+            connection.stop()
+
+    def startFactory(self) -> None:
+        """Without the access log of twisted.web and its timer."""
+
+    def stopFactory(self) -> None:
+        """Nothing was started."""

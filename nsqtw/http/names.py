@@ -1,0 +1,81 @@
+"""
+Which topic and channel a request is about. Words and order of the refusals are nsqd's, also where /topic and /channel
+have different ones for the same mistake (nsqd specification 3.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from nsqtw.http.responses import Refused, failure
+from nsqtw.names import is_valid_name
+
+if TYPE_CHECKING:
+    # An nsqlookupd has names, and no broker to load.
+    from nsqtw.core.broker import Broker
+    from nsqtw.core.channel import Channel
+    from nsqtw.core.topic import Topic
+
+_MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
+_MISSING_CHANNEL = failure(400, "MISSING_ARG_CHANNEL")
+_INVALID_TOPIC = failure(400, "INVALID_TOPIC")
+_INVALID_ARG_TOPIC = failure(400, "INVALID_ARG_TOPIC")
+_INVALID_ARG_CHANNEL = failure(400, "INVALID_ARG_CHANNEL")
+_TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
+_CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
+_EPHEMERAL_TOPIC = failure(400, "EPHEMERAL_TOPIC")
+
+Parameters = Mapping[str, str]
+
+
+def topic_name(given: Parameters) -> str:
+    """As it is given. Refused when it is not."""
+    if "topic" not in given:
+        raise Refused(_MISSING_TOPIC)
+    return given["topic"]
+
+
+def valid_topic_name(given: Parameters) -> str:
+    """The name for a topic that may have to be made. Refused."""
+    name = topic_name(given)
+    if not is_valid_name(name):
+        raise Refused(_INVALID_TOPIC)
+    return name
+
+
+def names(given: Parameters) -> tuple[str, str]:
+    """The names of a topic and a channel. Refused."""
+    topic = topic_name(given)
+    if not is_valid_name(topic):
+        raise Refused(_INVALID_ARG_TOPIC)
+    if "channel" not in given:
+        raise Refused(_MISSING_CHANNEL)
+    if not is_valid_name(given["channel"]):
+        raise Refused(_INVALID_ARG_CHANNEL)
+    return topic, given["channel"]
+
+
+def topic_named(broker: Broker, name: str) -> Topic:
+    """The topic of that name. Refused when there is none."""
+    topic = broker.topics.get(name)
+    if topic is None:
+        raise Refused(_TOPIC_NOT_FOUND)
+    return topic
+
+
+def durable_topic(broker: Broker, given: Parameters) -> Topic:
+    """The topic a request is about, which must have a log. Refused."""
+    topic = topic_named(broker, topic_name(given))
+    if topic.ephemeral:
+        raise Refused(_EPHEMERAL_TOPIC)
+    return topic
+
+
+def channel_named(broker: Broker, given: Parameters) -> Channel:
+    """The channel a request is about. Refused."""
+    topic, name = names(given)
+    channel = topic_named(broker, topic).channels.get(name)
+    if channel is None:
+        raise Refused(_CHANNEL_NOT_FOUND)
+    return channel

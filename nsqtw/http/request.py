@@ -1,0 +1,398 @@
+"""
+One HTTP request: its body comes in, its handler is called once, an answer goes out.
+
+    begin             the headers are there        a dead end, no right or too large a body: answered at once
+    handleContentChunk                             kept up to the route's limit; what is beyond is dropped
+    requestReceived   the body is there            the handler is called, and answers now or later
+    repeat            all of that at once          for a head that was read before
+    flush             the pump's turn ends         what was answered later is written
+
+Theory of operation. A request that is answered before its body was read keeps its connection: the rest of the body is
+read and dropped, so that a client that sends first and reads afterwards gets its answer and not a reset. A chunked
+body says its length only at the end, so the handler is called as soon as it is longer than it may be.
+
+What is answered later is written at the end of a turn and not in the middle of the broker's steps: the next request
+of the connection may start in the same moment, and change topics that a step is walking over.
+
+twisted.web's connection asks of its requests the methods in camel case and `requestHeaders`. Twisted's own Request
+offers a great deal more (cookies, forms, sessions, addresses), which would cost more than all the rest of a publish.
+
+This module is hot, once per request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote_to_bytes
+
+import attrs
+from twisted.logger import Logger, LogLevel
+from twisted.python.failure import Failure
+
+from nsqtw.gocompat.time import duration_text
+from nsqtw.http.bearer_auth import secret_in
+from nsqtw.http.head_cache import Head
+from nsqtw.http.origin import sent_by_a_page
+from nsqtw.http.query import parameters
+from nsqtw.http.responses import EMPTY, INTERNAL_ERROR, MALFORMED, Answer, Refused, stream_head
+from nsqtw.http.routes import BODY_IGNORED, FREE, Route
+from nsqtw.interfaces import Waiter
+from nsqtw.net.addresses import address_text
+from nsqtw.rights import Applicant
+
+if TYPE_CHECKING:
+    from nsqtw.http.connection import HttpConnection
+
+_ONLY_LOOKING = (b"GET", b"HEAD", b"OPTIONS")
+REFUSED = 400
+"""The lowest status of an error."""
+
+_log = Logger()
+
+
+class Streamer(Protocol):
+    """What has more and more to say to one client. A push producer of Twisted's, and told when it is over."""
+
+    def pauseProducing(self) -> None:
+        """The client has enough to read."""
+
+    def resumeProducing(self) -> None:
+        """It has read most of it."""
+
+    def stopProducing(self) -> None:
+        """The connection is closing."""
+
+    def ended(self) -> None:
+        """Nobody is there any more."""
+
+
+class HttpRequest:
+    """A request on `connection`, made when its first line arrives."""
+
+    target = query = b""
+    """What follows the method, and what in it follows the `?`."""
+    is_complete = False
+    """Whether all of it was read."""
+    is_answered = False
+    size = 0
+    """Bytes of the body that were kept."""
+    is_overlong = False
+    """Whether the body is longer than the route allows."""
+    is_broken = False
+    """Whether the body ended before its end."""
+    is_held = False
+    """Whether it is not known yet if the request may be served."""
+    _is_due = False
+    """Whether the handler waits for that."""
+    _method = b""
+    _version = b"HTTP/1.1"
+    _route: Route | None = None
+    _limit = BODY_IGNORED
+    _body: bytes | bytearray = b""
+    _began = 0.0
+    _is_logged = False
+    _identity = ""
+    """Whose credential the request shows; empty without one."""
+    _later: Answer | None = None
+    _if_failed: Answer | None = None
+    _streamer: Streamer | None = None
+
+    def __init__(self, connection: HttpConnection, queued: int = 0) -> None:
+        self._connection: HttpConnection | None = connection
+        self._pump = connection.factory.pump
+        self.requestHeaders: dict[bytes, bytes] = {}
+        """The header fields by their canonical name, repeated ones as one list."""
+
+    # -- from the connection
+
+    def begin(self, method: bytes, target: bytes, version: bytes, length: int | None) -> Answer | None:
+        """
+        The headers are there, and say that the body has `length` bytes, None for a chunked one. Returns the answer
+        when it is certain already.
+        """
+        self._method, self.target, self._version = method, target, version
+        self.query = target.partition(b"?")[2]
+        self._began = self._pump.now()
+        found = self._connection.factory.routes.find(method, target) if self._connection else None
+        if found is None:
+            return MALFORMED
+        self._is_logged = found.logged
+        if not isinstance(found, Route):
+            return found.answer
+        self._route = found
+        refusal = self._cross_origin() or self._knock(found)
+        if refusal is not None:
+            return refusal
+        if found.too_big is not None and length is not None and length > found.limit:
+            return found.too_big
+        if self.is_held and self._connection is not None:
+            self._connection.hold()
+        self._limit = found.limit
+        return None
+
+    def repeat(self, head: Head, body: bytes) -> None:
+        """All of the request is there, and its head is one that `begin` found good before."""
+        self._method, self.target, self.query, self._version, self.requestHeaders, route = head
+        self._route = route
+        self._body, self.size, self.is_complete = body, len(body), True
+        refusal = self._knock(route)
+        if refusal is None and route.too_big is not None and self.size > route.limit:
+            refusal = route.too_big
+        if refusal is not None:
+            self.answer(refusal)
+            return
+        if self.is_held and self._connection is not None:
+            self._connection.hold()
+        self._run()
+
+    @property
+    def head(self) -> Head | None:
+        """What `repeat` may be given when the same head comes again; None when its route is not for that."""
+        if self._route is None or not self._route.repeats:
+            return None
+        return Head(self._method, self.target, self.query, self._version, self.requestHeaders, self._route)
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """A part of the body."""
+        if self.size <= self._limit:
+            if not self.size:
+                self._body = data
+            else:
+                if isinstance(self._body, bytes):
+                    self._body = bytearray(self._body)
+                self._body += data
+            self.size += len(data)
+            if self.size > self._limit:
+                self.is_overlong = True
+                self._run()
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        """All of the request is there."""
+        self.is_complete = True
+        if not (self.is_answered or self.is_overlong):
+            self._run()
+        elif self.is_answered and self._connection is not None:
+            self._connection.requestDone(self)
+
+    def gotLength(self, length: int | None) -> None:
+        """Said to `begin`."""
+
+    def parseCookies(self) -> None:
+        """There are none."""
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Nobody is there to be answered any more."""
+        self._connection = None
+        streamer, self._streamer = self._streamer, None
+        if streamer is not None:
+            streamer.ended()
+
+    def break_off(self) -> None:
+        """The body ends before its end, or is no HTTP: answer as far as that is possible."""
+        assert self._route is not None, "a request without a route is answered in `begin`"
+        self.is_complete = self.is_broken = True
+        if self._route.broken is None:
+            self._run()
+        else:
+            self.answer(self._route.broken)
+
+    @property
+    def awaits_body(self) -> bool:
+        """Whether more of the body is expected, and what it says matters."""
+        return self._route is not None and not (self.is_complete or self.is_answered or self.is_overlong)
+
+    # -- for handlers
+
+    @property
+    def last_part(self) -> bytes:
+        """Of the path, what follows the last slash."""
+        return unquote_to_bytes(self.target.partition(b"?")[0]).rpartition(b"/")[2]
+
+    @property
+    def body(self) -> bytes:
+        """The body; of one that is overlong, one byte or more beyond what the route allows."""
+        return bytes(self._body)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of it in memory."""
+        return len(self._body)
+
+    def forget(self) -> None:
+        """Keep nothing more of the body."""
+        self._body, self._limit = b"", BODY_IGNORED
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its answer has no end."""
+        return self._streamer is not None
+
+    @property
+    def client(self) -> str:
+        """Where it comes from, for people; empty when nobody is there any more."""
+        return "" if self._connection is None else self._connection.remote
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether the client waits with an open connection: one that has ended its side may be gone."""
+        return self._connection is not None and not self._connection.peer_is_done
+
+    def answer(self, answer: Answer) -> None:
+        """Send the answer, if there is still somebody to be answered."""
+        connection = self._connection
+        if connection is None:
+            return
+        self.is_answered = True
+        connection.send(answer.encode(self._version, bool(connection.persistent), self._method == b"HEAD"))
+        if self._is_logged:
+            self._log_access(answer, connection)
+        elif answer.status >= REFUSED and self._route is not None and connection.factory.refusals.admit():
+            self._log_access(answer, connection)
+        if self.is_complete:
+            connection.requestDone(self)
+
+    def answer_later(self, answer: Answer) -> None:
+        """Send the answer at the end of the turn."""
+        self._later = answer
+        self._pump.changed(self)
+
+    def stream(self, content_type: bytes, streamer: Streamer) -> None:
+        """Begin an answer of that type that goes on, with `send`, until `finish` or the end of the connection."""
+        connection = self._connection
+        if connection is None:
+            streamer.ended()
+            return
+        self.is_answered = True
+        self._streamer = streamer
+        connection.persistent = False
+        connection.send(stream_head(self._version, content_type))
+        connection.registerProducer(streamer, True)  # type: ignore[no-untyped-call]
+        self._log_access(EMPTY, connection)
+
+    def send(self, data: bytes) -> None:
+        """More of a stream."""
+        if self._connection is not None:
+            self._connection.send(data)
+
+    def finish(self) -> None:
+        """The end of a stream. The streamer is told nothing."""
+        connection, self._streamer = self._connection, None
+        if connection is not None:
+            connection.unregisterProducer()  # type: ignore[no-untyped-call]
+            connection.requestDone(self)
+
+    def waiter(self, done: Answer, failed: Answer) -> Waiter:
+        """For what is going to be told to the broker: it then answers one or the other."""
+        self._later, self._if_failed = done, failed
+        return self._told
+
+    # -- from the pump
+
+    def flush(self, now: float) -> None:
+        """Connection API of the pump."""
+        if self._later is not None:
+            self.answer(self._later)
+
+    def abort(self) -> None:
+        """Connection API of the pump."""
+        if self._connection is not None:
+            self._connection.transport.abortConnection()
+
+    # -- inside
+
+    def _told(self, error: Exception | None) -> None:
+        if error is not None:
+            self._later = self._if_failed
+        self._pump.changed(self)
+
+    def _cross_origin(self) -> Answer | None:
+        """What is answered when another web page sends this."""
+        if self._method in _ONLY_LOOKING or self._connection is None:
+            return None
+        return sent_by_a_page(self.requestHeaders, is_local=self._connection.factory.is_local)
+
+    def _knock(self, route: Route) -> Answer | None:
+        """What is answered when the request may not be served, if that is known at once."""
+        connection = self._connection
+        assert connection is not None, "a request begins while its connection is there"
+        factory = connection.factory
+        if factory.door is None or route.needs == FREE:
+            return None
+        said: list[Answer | None] = []
+        has_begun = False
+
+        def decided(refusal: Answer | None, identity: str) -> None:
+            self.is_held = False
+            self._identity = identity
+            if not has_begun:
+                said.append(refusal)
+                return
+            if self._connection is not None:
+                self._connection.go_on()
+            if not self.is_answered:
+                self._admit(refusal)
+
+        self.is_held = True
+        factory.door.knock(self._applicant(connection), route.needs, *self._names(route), decided)
+        has_begun = True
+        return said[0] if said else None
+
+    def _admit(self, refusal: Answer | None) -> None:
+        """It is known now whether the request may be served."""
+        if refusal is not None:
+            self.answer(refusal)
+        elif self._is_due and self._connection is not None:
+            self._run()
+
+    def _applicant(self, connection: HttpConnection) -> Applicant | None:
+        secret = secret_in(self.requestHeaders.get(b"Authorization"))
+        return None if secret is None else attrs.evolve(connection.stranger, secret=secret)
+
+    def _names(self, route: Route) -> tuple[str, str]:
+        """The topic and the channel the request is about."""
+        if not route.about:
+            return "", ""
+        try:
+            given = parameters(self.query)
+        except Refused:  # which the handler finds, too
+            given = {}
+        # Bytes that are no UTF-8 are in no name, and patterns are not for them.
+        names = (given.get(name, "").encode("utf-8", "replace").decode() for name in route.about)
+        topic, channel = (*names, "")[:2]
+        return topic, channel
+
+    def _run(self) -> None:
+        assert self._route is not None, "a request without a route is answered in `begin`"
+        if self.is_held:
+            self._is_due = True
+            return
+        answer: Answer | None
+        try:
+            answer = self._route.handler(self)
+        except Refused as refused:
+            answer = refused.answer
+        except Exception as unforeseen:  # one request fails, and not the connection or the broker
+            text = "panic in HTTP handler - {unforeseen}"
+            _log.failure(text, level=LogLevel.error, unforeseen=f"{type(unforeseen).__name__}: {unforeseen}")
+            answer = INTERNAL_ERROR
+        if answer is not None:
+            self.answer(answer)
+
+    def _log_access(self, answer: Answer, connection: HttpConnection) -> None:
+        text = "{status} {method} {target} ({client}) {elapsed}"
+        more = {}
+        if answer.word and not self._is_logged:
+            text += " - {error}"
+            more["error"] = answer.word
+        if self._identity:
+            text += " (identity {identity})"
+            more["identity"] = self._identity
+        _log.info(
+            text,
+            status=answer.status,
+            method=self._method.decode("latin-1"),
+            target=self.target.decode("latin-1"),
+            client=address_text(connection.transport.getPeer()),
+            elapsed=duration_text(int((self._pump.now() - self._began) * 1e9) if self._began else 0),
+            **more,
+        )

@@ -1,0 +1,71 @@
+"""
+How long an HTTP client may take for the parts of a request, and for reading its answers.
+
+    head      http-header-timeout    from the connection, or the first byte behind the request before, to its end
+    body      body-timeout           or longer, as long as min-body-rate goes on arriving; not for one that is dropped
+    idle      http-idle-timeout      between two requests
+    answer    any time               it is us who take long
+    reading   write-timeout          in which the client took nothing of what waits for it
+
+Theory of operation. Requests note nothing for it: in every round (`rounds`) the stage of the connection is looked up,
+and if it is the one of the round before, the client had the time in between for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nsqtw.http.responses import TIMED_OUT
+from nsqtw.net.limits import Limits
+from nsqtw.net.stalls import Stall
+from nsqtw.protocols.body_rate import Arrival
+
+if TYPE_CHECKING:
+    from nsqtw.http.connection import HttpConnection
+
+HEAD, BODY, DROPPED, IDLE, ANSWER = range(5)
+
+
+class Patience:
+    """That of `limits` with one connection, from `now` on."""
+
+    def __init__(self, connection: HttpConnection, limits: Limits, now: float) -> None:
+        self._connection = connection
+        self._limits = limits
+        self._stall = Stall()
+        self._arrival = Arrival(limits.options.min_body_rate)
+        self._stage = (HEAD, 0)
+        self._since = now
+
+    def look(self, now: float) -> None:
+        """End the connection if something takes too long."""
+        connection, options = self._connection, self._limits.options
+        if options.write_timeout and self._stall.lasts(connection.transport, now) >= options.write_timeout:
+            self._note("write-timeout")
+            connection.abort()
+            return
+        stage = connection.stage
+        if stage != self._stage:
+            self._stage, self._since = stage, now
+        elapsed = now - self._since
+        if stage[0] == HEAD and 0 < options.http_header_timeout <= elapsed:
+            self._end("http-header-timeout")
+        elif stage[0] == IDLE and 0 < options.http_idle_timeout <= elapsed:
+            connection.leave()
+        elif stage[0] in (BODY, DROPPED) and 0 < options.body_timeout <= elapsed:
+            self._look_at_body(stage[0], now)
+
+    def _look_at_body(self, part: int, now: float) -> None:
+        patience = self._limits.options.body_timeout
+        received = self._connection.received_bytes
+        if now >= self._arrival.until and (
+            part == DROPPED or not self._arrival.goes_on(self._since, received, now, patience)
+        ):
+            self._end("body-timeout")
+
+    def _end(self, limit: str) -> None:
+        self._note(limit)
+        self._connection.refuse(TIMED_OUT)
+
+    def _note(self, limit: str) -> None:
+        self._limits.turned_away.note(limit, self._connection.remote)

@@ -1,0 +1,218 @@
+"""
+What the HTTP edge answers, as bytes.
+
+    HTTP/1.1 200 OK                                status: all but the version is prepared with the Answer
+    Content-Type: text/plain; charset=utf-8        none for an empty body
+    X-Nsq-Content-Type: nsq; version=1.0           not on plain answers
+    Content-Length: 2
+    Date: Sat, 21 Nov 2026 09:00:00 GMT            made once a second
+    Connection: close                              where it is not what the version does by itself
+
+    OK
+
+Every answer has its length, so a connection can always be kept. See nsqd specification 3.1.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from twisted.web.http import datetimeToString
+
+from nsqtw.errors import CapReached, NsqtwError
+from nsqtw.gocompat.text import json_text
+from nsqtw.http.errors import DETAILS
+
+_TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
+_HTML = (b"Content-Type", b"text/html; charset=utf-8")
+_JSON = (b"Content-Type", b"application/json; charset=utf-8")
+_AS_SAID = (b"X-Content-Type-Options", b"nosniff")
+_NSQ = (b"X-Nsq-Content-Type", b"nsq; version=1.0")
+
+_REASONS = {
+    200: b"OK",
+    301: b"Moved Permanently",
+    307: b"Temporary Redirect",
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    403: b"Forbidden",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    408: b"Request Timeout",
+    413: b"Request Entity Too Large",
+    417: b"Expectation Failed",
+    431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
+    503: b"Service Unavailable",
+}
+
+_KEEP_ALIVE = b"\r\nConnection: keep-alive"
+_CLOSE = b"\r\nConnection: close"
+
+
+class Answer:
+    """A whole response, but for what the request and the moment add. May be given any number of times."""
+
+    __slots__ = ("_head", "_usual", "_usual_second", "body", "status", "word")
+
+    def __init__(self, status: int, body: bytes = b"", *headers: tuple[bytes, bytes], word: str = "") -> None:
+        self.status = status
+        self.word = word
+        """Of an error, NSQ's word for it."""
+        self.body = body
+        lines = [b" %d %s" % (status, _REASONS[status])]
+        lines += [b"%s: %s" % header for header in headers]
+        lines += [b"Content-Length: %d" % len(body), b"Date: "]
+        self._head = b"\r\n".join(lines)
+        self._usual, self._usual_second = b"", 0
+
+    def encode(self, version: bytes, kept: bool, headless: bool = False) -> bytes:
+        """
+        The bytes to send for a request of that HTTP version. `kept`: more requests may follow on the connection;
+        `headless`: the request was HEAD, which gets no body.
+        """
+        if kept and not headless and version == b"HTTP/1.1":
+            second = int(time.time())
+            if second != self._usual_second:
+                self._usual = b"".join((version, self._head, _date(), b"\r\n\r\n", self.body))
+                self._usual_second = second
+            return self._usual
+        connection = b""
+        if version == b"HTTP/1.0":
+            connection = _KEEP_ALIVE if kept else b""
+        elif not kept:
+            connection = _CLOSE
+        body = b"" if headless else self.body
+        return b"".join((version, self._head, _date(), connection, b"\r\n\r\n", body))
+
+
+class Refused(NsqtwError):
+    """A request cannot be served; `answer` says why."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status, answer.body)
+        self.answer = answer
+
+
+def stream_head(version: bytes, content_type: bytes) -> bytes:
+    """
+    The head of an answer that has no end but that of its connection, in that HTTP version. Nobody on the way is to
+    keep it.
+    """
+    lines = (
+        version + b" 200 OK",
+        b"Content-Type: " + content_type,
+        b"Cache-Control: no-store",
+        b"%b: %b" % _NSQ,
+        b"Date: " + _date(),
+    )
+    return b"\r\n".join(lines) + _CLOSE + b"\r\n\r\n"
+
+
+def text(body: bytes, *headers: tuple[bytes, bytes]) -> Answer:
+    """Success, as text."""
+    return Answer(200, body, *([_TEXT] if body else []), _NSQ, *headers)
+
+
+def document(value: Any, *headers: tuple[bytes, bytes]) -> Answer:
+    """Success, as JSON."""
+    return Answer(200, json_text(value), _JSON, _NSQ, *headers)
+
+
+def written(body: bytes) -> Answer:
+    """Success, as JSON that is there already."""
+    return Answer(200, body, _JSON, _NSQ)
+
+
+def binary(body: bytes, content_type: bytes, *headers: tuple[bytes, bytes]) -> Answer:
+    """Success, as bytes of some format."""
+    return Answer(200, body, (b"Content-Type", content_type), _NSQ, *headers)
+
+
+def failure(status: int, message: str, *headers: tuple[bytes, bytes], detail: str = "") -> Answer:
+    """
+    An error that is one word: `{"message":"..."}`. A header field has its sentence of `DETAILS`, unless `detail` is
+    given. KeyError for a word without a sentence.
+    """
+    sentence = _detail(message, detail)
+    return Answer(status, json_text({"message": message}), *headers, _JSON, _NSQ, sentence, word=message)
+
+
+def _detail(word: str, sentence: str = "") -> tuple[bytes, bytes]:
+    """The header field with a sentence for people."""
+    return (b"X-Nsqtw-Detail", (sentence or DETAILS[word]).encode())
+
+
+def cap_reached(error: CapReached) -> Answer:
+    """The broker takes no more of these."""
+    return failure(503, f"TOO_MANY_{error.what.upper()}")
+
+
+def plain(status: int, message: str) -> Answer:
+    """A text without a sign of NSQ, success or error."""
+    return Answer(status, message.encode("utf-8", "replace"), _TEXT)
+
+
+def report(shown: str, status: int = 200) -> Answer:
+    """A text about the process, which a browser shows as one."""
+    return Answer(status, shown.encode("utf-8", "replace"), _TEXT, _AS_SAID)
+
+
+def page(shown: str) -> Answer:
+    """HTML about the process."""
+    return Answer(200, shown.encode(), _HTML, _AS_SAID)
+
+
+def tls_required(https_port: int) -> Answer:
+    """Not without TLS. The one document of nsqd's that is written with spaces."""
+    body = b'{"message": "TLS_REQUIRED", "https_port": %d}' % https_port
+    return Answer(403, body, _JSON, _NSQ, _detail("TLS_REQUIRED"), word="TLS_REQUIRED")
+
+
+def not_allowed(methods: bytes) -> Answer:
+    """The path is known, the method is not one of `methods`."""
+    return failure(405, "METHOD_NOT_ALLOWED", (b"Allow", methods))
+
+
+def allowed(methods: bytes) -> Answer:
+    """The answer to OPTIONS."""
+    return Answer(200, b"", (b"Allow", methods))
+
+
+def moved(location: bytes, *, is_get: bool) -> Answer:
+    """The path is known under another spelling. A body only for GET."""
+    where = (b"Location", location)
+    if not is_get:
+        return Answer(307, b"", where)
+    shown = location.replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;").replace(b'"', b"&#34;")
+    return Answer(301, b'<a href="%s">Moved Permanently</a>.\n\n' % shown, _HTML, where)
+
+
+OK = text(b"OK")
+DONE = text(b"")
+EMPTY = Answer(200)
+EXITING = failure(503, "EXITING")
+INTERNAL_ERROR = failure(500, "INTERNAL_ERROR")
+INVALID_REQUEST = failure(400, "INVALID_REQUEST")
+NOT_FOUND = failure(404, "NOT_FOUND")
+MALFORMED = plain(400, "400 Bad Request")
+NO_HOST = plain(400, "400 Bad Request: missing required Host header")
+BAD_HOST = plain(400, "400 Bad Request: malformed Host header")
+UNEXPECTED = Answer(417)
+TIMED_OUT = failure(408, "REQUEST_TIMEOUT")
+TOO_MUCH_UNFINISHED = failure(503, "TOO_MANY_UNFINISHED_REQUESTS")
+TOO_MANY_CONNECTIONS = failure(503, "TOO_MANY_CONNECTIONS")
+HEADERS_TOO_LARGE = plain(431, "431 Request Header Fields Too Large")
+
+_date_second = 0
+_date_text = b""
+
+
+def _date() -> bytes:
+    """The time of day as HTTP writes it. Writing it takes longer than all the rest of an answer."""
+    global _date_second, _date_text
+    second = int(time.time())
+    if second != _date_second:
+        _date_second, _date_text = second, datetimeToString(second)  # type: ignore[no-untyped-call]
+    return _date_text

@@ -1,0 +1,158 @@
+"""
+Which handler a method and a path lead to, and what is answered when there is none.
+
+The rules for paths that are almost right are those of the router nsqd uses (nsqd specification 3.1): an exact path
+with another method is 405, one that only differs by slashes, dots or letter case is a redirect, the rest is 404.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote_to_bytes
+
+from attrs import frozen
+
+from nsqtw.http.query import is_escaped
+from nsqtw.http.responses import EMPTY, INVALID_REQUEST, NOT_FOUND, Answer, allowed, moved, not_allowed
+from nsqtw.rights import ADMIN
+
+if TYPE_CHECKING:
+    from nsqtw.http.request import HttpRequest
+
+BODY_IGNORED = -1
+FREE, ANY_RIGHT = "", "any"
+"""Beside a permission's name, what a route may need: nothing, or a credential that is good for something."""
+_SAFE_IN_PATH = "/$&+,:;=@"
+
+Decided = Callable[["Answer | None", str], None]
+"""
+Called once, with what is answered to a request that may not be served, None when it may, and the identity of its
+credential, empty if that is not known.
+"""
+
+Handler = Callable[["HttpRequest"], "Answer | None"]
+"""Serves a request whose body is there. Returns None when the request is going to be answered later. Refused."""
+
+
+@frozen
+class Route:
+    """
+    One method and path; a path may end with `/:opt` or the like, which stands for any last part. Of the body, `limit`
+    bytes are kept, for BODY_IGNORED none; a request that announces more is answered `too_big` before its body is read.
+    `broken` answers a body that ends before its end, or whose chunks are none; with None the handler is called with
+    what there is of it.
+    """
+
+    method: bytes
+    path: bytes
+    handler: Handler
+    limit: int = BODY_IGNORED
+    too_big: Answer | None = None
+    broken: Answer | None = INVALID_REQUEST
+    logged: bool = True
+    """Whether each request leaves a line in the log. One that is refused does so in any case, within bounds."""
+    needs: str = ADMIN
+    """With an authorizer: the permission a credential must have, FREE or ANY_RIGHT."""
+    about: tuple[str, ...] = ()
+    """
+    What it must have it for: the parameters of the query that name a topic, and a channel; none for the whole broker.
+    """
+    repeats: bool = False
+    """Whether clients send the same head here again and again, so that it is worth remembering (head_cache)."""
+
+
+@frozen
+class DeadEnd:
+    """A method and path that lead to no handler: what is answered, and whether that is logged."""
+
+    answer: Answer
+    logged: bool
+
+
+class Routes:
+    """All routes."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._routes = {(route.method, route.path): route for route in routes}
+        self._open: dict[bytes, bytes] = {}
+        """The paths that end with any last part, by what stands before it."""
+        self._methods: dict[bytes, list[bytes]] = {}
+        for method, path in self._routes:
+            self._methods.setdefault(path, [b"OPTIONS"]).append(method)
+            if b"/:" in path:
+                self._open[_start(path)] = path
+
+    def find(self, method: bytes, target: bytes) -> Route | DeadEnd | None:
+        """What `target`, a path and perhaps a query, leads to. None when it is no valid one."""
+        path, _, query = target.partition(b"?")
+        return self._routes.get((method, path)) or self._search(method, path, query)
+
+    def _search(self, method: bytes, path: bytes, query: bytes) -> Route | DeadEnd | None:
+        if path == b"*":
+            return self._whole_server(method)
+        path = _without_host(path)
+        if not (path.startswith(b"/") and is_escaped(path)):
+            return None
+        path = unquote_to_bytes(path)
+        route = self._routes.get((method, self._known(path)))
+        if route is not None:
+            return route
+        respelled = self._respelled(method, path)
+        if respelled is not None:
+            location = quote(respelled, safe=_SAFE_IN_PATH).encode() + (b"?" + query if query else b"")
+            return DeadEnd(moved(location, is_get=method == b"GET"), logged=False)
+        methods = self._methods.get(self._known(path))
+        if methods is None:
+            return DeadEnd(NOT_FOUND, logged=True)
+        listed = b", ".join(sorted(methods))
+        if method == b"OPTIONS":
+            return DeadEnd(allowed(listed), logged=False)
+        return DeadEnd(not_allowed(listed), logged=True)
+
+    def _whole_server(self, method: bytes) -> DeadEnd:
+        """For `*`, which is no path: it can be asked for OPTIONS, and then has none."""
+        if method == b"OPTIONS":
+            return DeadEnd(EMPTY, logged=False)
+        methods = {b"OPTIONS", *(method for method, _ in self._routes)}
+        return DeadEnd(not_allowed(b", ".join(sorted(methods))), logged=True)
+
+    def _known(self, path: bytes) -> bytes:
+        """`path` as it stands in the table if it does: /config/:opt for /config/id."""
+        start = _start(path)
+        return path if start == path else self._open.get(start, path)
+
+    def _respelled(self, method: bytes, path: bytes) -> bytes | None:
+        """The path of this method that was probably meant."""
+        cleaned = posixpath.normpath(b"/" + path.lstrip(b"/"))
+        start = _start(cleaned)
+        for meant in (start.lower() + cleaned[len(start) :], cleaned.lower(), cleaned.lower() + b"/"):
+            if (method, self._known(meant)) in self._routes:
+                return meant
+        return None
+
+
+class OneAnswer:
+    """Where all routes lead to the same answer."""
+
+    def __init__(self, routes: Routes, answer: Answer) -> None:
+        self._routes = routes
+        self._end = DeadEnd(answer, logged=False)
+
+    def find(self, method: bytes, target: bytes) -> DeadEnd | None:
+        """As Routes.find."""
+        return None if self._routes.find(method, target) is None else self._end
+
+
+def _start(path: bytes) -> bytes:
+    """All of a path but its last part."""
+    return path[: path.rfind(b"/") + 1]
+
+
+def _without_host(target: bytes) -> bytes:
+    """The path of a target that names a host too, as requests through a proxy do."""
+    scheme, found, rest = target.partition(b"://")
+    if not found or not scheme.isalpha():
+        return target
+    return b"/" + rest.partition(b"/")[2]

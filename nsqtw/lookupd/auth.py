@@ -1,0 +1,31 @@
+"""
+The one secret of an nsqlookupd: in IDENTIFY, and over HTTP as `Authorization: Bearer SECRET`.
+
+It is the content of --peer-secret-file without the white space around it, and read again on SIGHUP.
+"""
+
+from __future__ import annotations
+
+import hmac
+
+from nsqtw.http.responses import failure
+from nsqtw.http.routes import Decided
+from nsqtw.rights import Applicant
+
+_CHALLENGE = (b"WWW-Authenticate", b'Bearer realm="nsqlookupd"')
+_NO_CREDENTIAL = failure(401, "CREDENTIAL_REQUIRED", _CHALLENGE)
+_BAD_CREDENTIAL = failure(401, "CREDENTIAL_REFUSED", (_CHALLENGE[0], _CHALLENGE[1] + b', error="invalid_token"'))
+
+
+class SecretDoor:
+    """Lets requests in that show the secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.secret = secret
+
+    def knock(self, applicant: Applicant | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
+        """Doorkeeper API"""
+        if applicant is None:
+            decided(_NO_CREDENTIAL, "")
+        else:
+            decided(None if hmac.compare_digest(applicant.secret, self.secret) else _BAD_CREDENTIAL, "")

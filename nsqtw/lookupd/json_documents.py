@@ -1,0 +1,89 @@
+"""
+The registrations as JSON: the bodies of /topics, /channels, /lookup, /nodes and /debug (suite specification 1.5).
+
+    {"producers":[{"remote_address":...,"topology_region":...,"tombstones":[false,...],"topics":["t",...]},...]}
+
+Names are put together by hand, in a fifth of the time that `json` takes: a valid name has nothing to escape. What an
+nsqd says of itself is escaped, once. What tells of all topics is in pieces, because 100,000 registrations in one turn
+would keep everybody else waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from nsqtw.gocompat.text import json_text
+from nsqtw.lookupd.entries import Lookup, Node
+from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.queries import TOPICS_AT_ONCE
+
+_BOOLEANS = ("false", "true")
+
+
+def topic_pieces(topics: Iterable[str]) -> Iterator[bytes]:
+    """Of /topics."""
+    before = b'{"topics":['
+    names = iter(topics)
+    while some := list(islice(names, TOPICS_AT_ONCE)):
+        yield before + _quoted(some)
+        before = b","
+    yield b"]}" if before == b"," else before + b"]}"
+
+
+def channels_document(channels: Iterable[str]) -> bytes:
+    """Of /channels."""
+    return f'{{"channels":{_names(channels)}}}'.encode()
+
+
+def lookup_document(found: Lookup) -> bytes:
+    """Of /lookup."""
+    producers = b",".join([producer.document for producer in found.producers])
+    return b'{"channels":%b,"producers":[%b]}' % (_names(found.channels).encode(), producers)
+
+
+def lookup_pieces(parts: Iterable[Lookup]) -> Iterator[bytes]:
+    """Of /lookup, when what is found comes in parts."""
+    found: dict[int, Producer] = {}
+    before = b'{"channels":['
+    for part in parts:
+        found.update({producer.peer_id: producer for producer in part.producers})
+        if part.channels:
+            yield before + _quoted(part.channels)
+            before = b","
+        else:
+            yield b""
+    yield b"" if before == b"," else before
+    yield b'],"producers":[%b]}' % b",".join([producer.document for producer in found.values()])
+
+
+def node_pieces(nodes: Iterable[Node]) -> Iterator[bytes]:
+    """Of /nodes: a piece for each node."""
+    before = b'{"producers":['
+    for node in nodes:
+        is_hidden = True in node.tombstones
+        hidden = [_BOOLEANS[one] for one in node.tombstones] if is_hidden else ["false"] * len(node.tombstones)
+        own = f',"tombstones":[{",".join(hidden)}],"topics":{_names(node.topics)}}}'
+        yield before + node.producer.document[:-1] + own.encode()
+        before = b","
+    yield b"]}" if before == b"," else before + b"]}"
+
+
+def debug_pieces(entries: Iterable[tuple[str, list[dict[str, Any]]]]) -> Iterator[bytes]:
+    """Of /debug: a piece for each key."""
+    before = b"{"
+    for key, producers in entries:
+        yield b'%b"%b":%b' % (before, key.encode(), json_text(producers))
+        before = b","
+    yield b"}" if before == b"," else b"{}"
+
+
+def _names(names: Iterable[str]) -> str:
+    joined = '","'.join(names)
+    return f'["{joined}"]' if joined else "[]"
+
+
+def _quoted(names: Iterable[str]) -> bytes:
+    joined = '","'.join(names)
+    return f'"{joined}"'.encode()

@@ -1,0 +1,139 @@
+"""
+Who is let in: connections in all, connections from one address, and none for which there is no file descriptor left.
+
+TCP, HTTP and HTTPS share one gate. Of IPv6 the first 64 bits are an address, because whoever has one of these has all
+that follow. Clients of unix sockets have none.
+
+Who is not let in is told why in the words of the protocol of the port, and given a moment to read it. When descriptors
+run short there is no such moment: the connection is closed before the next one is accepted, because those that come in
+one turn could be more than there are descriptors left.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Protocol
+
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.internet.protocol import Protocol as TwistedProtocol
+from twisted.internet.tcp import Connection as SocketConnection
+from zope.interface import implementer
+
+from nsqtw.net.addresses import IPV4_MAPPED, address_text
+from nsqtw.net.descriptors import Descriptors
+from nsqtw.net.rejections import TurnedAway
+
+READING_SECONDS = 1.0
+"""Time to read why."""
+MOST_READING = 64
+"""How many have it at a time."""
+_NETWORK_BYTES = 8
+
+
+class GateOptions(Protocol):
+    """What the options say about who is let in."""
+
+    max_connections: int
+    max_connections_per_address: int
+
+
+class Gate:
+    """Counts those who are in. `descriptors` is None where nobody counts them."""
+
+    def __init__(self, options: GateOptions, turned_away: TurnedAway, descriptors: Descriptors | None) -> None:
+        self._options = options
+        self._turned_away = turned_away
+        self._descriptors = descriptors
+        self.count = 0
+        self.by_address: dict[str, int] = {}
+        self.reading_count = 0
+        """Refused connections that are still there."""
+
+    def enter(self, address: Any, reserve: int = 0) -> bool:
+        """
+        Whether a new connection from `address` may stay; then `leave` when it is gone. It may have one of `reserve`
+        descriptors that others may not have.
+        """
+        source = _source(address)
+        limit = self._reached(source, reserve)
+        if limit:
+            self._turned_away.note(limit, address_text(address))
+            return False
+        self.count += 1
+        if source:
+            self.by_address[source] = self.by_address.get(source, 0) + 1
+        return True
+
+    def leave(self, address: Any) -> None:
+        """A connection that was let in is gone."""
+        source = _source(address)
+        self.count -= 1
+        if source:
+            left = self.by_address.pop(source) - 1
+            if left:
+                self.by_address[source] = left
+
+    def refusal(self, reactor: Any, answer: bytes) -> Refusal | None:
+        """For one who is not let in: what gives him time to read `answer`; None when there is none."""
+        is_short = self._descriptors is not None and self._descriptors.are_short()
+        return None if is_short or self.reading_count >= MOST_READING else Refusal(self, reactor, answer)
+
+    def _reached(self, source: str, reserve: int) -> str:
+        """The option whose limit keeps another connection from `source` out; empty for none."""
+        options = self._options
+        if options.max_connections and self.count >= options.max_connections:
+            return "max-connections"
+        of_one = options.max_connections_per_address
+        if of_one and source and self.by_address.get(source, 0) >= of_one:
+            return "max-connections-per-address"
+        if self._descriptors is not None and self._descriptors.are_short(reserve):
+            return "max-connections"
+        return ""
+
+
+@implementer(IHalfCloseableProtocol)
+class Refusal(TwistedProtocol):
+    """A connection that is not let in by `gate`. Over TLS it just ends: nobody makes a handshake to be refused."""
+
+    transport: Any
+
+    def __init__(self, gate: Gate, reactor: Any, answer: bytes) -> None:
+        self._gate = gate
+        self._reactor = reactor
+        self._answer = answer
+        self._end: Any = None
+
+    def connectionMade(self) -> None:
+        is_plain = isinstance(self.transport, SocketConnection)
+        if not is_plain:
+            self.transport.abortConnection()
+            return
+        self._gate.reading_count += 1
+        self._end = self._reactor.callLater(READING_SECONDS, self.transport.abortConnection)
+        self.transport.write(self._answer)
+        self.transport.loseWriteConnection()
+
+    def readConnectionLost(self) -> None:
+        self.transport.loseConnection()
+
+    def writeConnectionLost(self) -> None:
+        """What had to be said is said; what the client still sends is read, or closing would take the answer back."""
+
+    def connectionLost(self, reason: Any = None) -> None:
+        if self._end is not None:
+            self._gate.reading_count -= 1
+            if self._end.active():
+                self._end.cancel()
+
+
+def _source(address: Any) -> str:
+    if isinstance(address, IPv4Address):
+        return address.host
+    if isinstance(address, IPv6Address):
+        host = address.host.partition("%")[0]
+        if host.startswith(IPV4_MAPPED):
+            return host.removeprefix(IPV4_MAPPED)
+        network = socket.inet_pton(socket.AF_INET6, host)[:_NETWORK_BYTES]
+        return socket.inet_ntop(socket.AF_INET6, network + bytes(_NETWORK_BYTES))
+    return ""

@@ -1,0 +1,217 @@
+"""The parts of a broker and how they are put together: storage, broker, writer thread, pump, TCP edge."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import attrs
+from twisted.logger import Logger
+
+from nsqtw import nsqd_import
+from nsqtw.auth.authorization import Door
+from nsqtw.backends.files import Files, remove_temporaries
+from nsqtw.backends.manifest import MANIFEST_FILE, check_backend
+from nsqtw.backends.positions.store import Positions
+from nsqtw.core.broker import Broker
+from nsqtw.core.checkpoint import NamedTopic, Saved
+from nsqtw.core.latency import Measure
+from nsqtw.core.recovery import load
+from nsqtw.daemon.operator_log import log
+from nsqtw.errors import AuthError, BackendError, OptionError
+from nsqtw.interfaces import IAuthorizer, IBackend, IPositions, IProtocolFactory, IReleasingBackend
+from nsqtw.net.descriptors import Descriptors
+from nsqtw.net.limits import Limits
+from nsqtw.net.tcp_factory import BrokerFactory
+from nsqtw.nsqd import nsqd_dat
+from nsqtw.options.broker import Options
+from nsqtw.plugins import backend_description, find_authorizer, find_backend, find_protocols
+from nsqtw.runtime.pump import Pump
+from nsqtw.runtime.storage_thread import WriterThread
+
+POSITIONS_FILE = "positions.db"
+LATENCY_ACCURACY = 0.01
+"""How far a percentile of latencies may be off, as a part of it."""
+
+_log = Logger()
+
+
+@attrs.frozen
+class Storage:
+    """Everything of a broker that holds files, under the data path `directory`."""
+
+    directory: str
+    positions: IPositions
+    backend: IBackend
+    memory_backend: IBackend
+
+    @property
+    def metadata_path(self) -> str:
+        """Where the names of topics and channels are."""
+        return os.path.join(self.directory, nsqd_dat.METADATA_FILE)
+
+    def close(self, clean: bool) -> None:
+        """Close all of it; `clean` says that everything is stored."""
+        self.backend.close()
+        self.memory_backend.close()
+        try:
+            self.positions.close(clean)
+        except BackendError as error:
+            log("error", "NSQ: the next start will take this for a crash - {error}", error=error)
+
+
+@attrs.frozen
+class Parts:
+    """A broker and what drives it."""
+
+    storage: Storage
+    broker: Broker
+    writer: WriterThread
+    pump: Pump
+    clients: BrokerFactory
+    door: Door | None
+    """Where rights are asked for, when there is an authorizer."""
+    limits: Limits
+
+
+def open_authorizer(options: Options) -> IAuthorizer | None:
+    """What says who may do what; None when nothing does. OptionError, PluginError."""
+    if not options.authorizer:
+        return None
+    factory, argument = find_authorizer(options.authorizer)
+    if options.auth_http_address and factory.name != "http":
+        raise OptionError(f"--auth-http-address is for --auth=http, and not for --auth={factory.name}")
+    try:
+        return factory.open(argument, options, log)
+    except AuthError as mistake:
+        raise OptionError(f"--auth={factory.name} cannot be used - {mistake}") from mistake
+
+
+def open_storage(options: Options, directory: str) -> Storage:
+    """Open what is stored under a data path, which is locked. BackendError, PluginError."""
+    factory, argument = find_backend(options.backend)
+    memory_factory, _ = find_backend("dummy")
+    for name in (nsqd_dat.METADATA_FILE, MANIFEST_FILE):
+        remove_temporaries(Files(), os.path.join(directory, name))
+    warning = check_backend(directory, backend_description(options.backend))
+    if warning:
+        log("warn", "NSQ: {warning}", warning=warning)
+    with ExitStack() as undo:
+        positions = Positions(os.path.join(directory, POSITIONS_FILE))
+        undo.callback(positions.close, False)
+        backend = factory.open(argument, directory, options, report)
+        undo.callback(backend.close)
+        memory_backend = memory_factory.open("", directory, options, report)
+        undo.pop_all()
+    return Storage(directory, positions, backend, memory_backend)
+
+
+def assemble(
+    reactor: Any,
+    options: Options,
+    storage: Storage,
+    authorizer: IAuthorizer | None = None,
+    protocols: Mapping[bytes, IProtocolFactory] | None = None,
+) -> Parts:
+    """
+    Put a broker together and load what is stored into it, what an nsqd left in the data path included. `protocols` are
+    those that the options name, if they are known already. NsqtwError.
+    """
+    positions, backend = storage.positions, storage.backend
+    named = nsqd_dat.read(storage.metadata_path, log) or []
+    path = os.path.join(storage.directory, POSITIONS_FILE)
+    how_gone = _how_gone(path)
+    saved = positions.load()
+    for odd in saved.odd:
+        log("error", f"NSQ: {POSITIONS_FILE} - {odd}")
+    stored = backend.topics()
+    if saved.lost:
+        how_gone = f"was damaged: {saved.lost_how or 'it was set aside'}"
+    if saved.lost or (how_gone and stored and not nsqd_import.is_due(storage.directory)):
+        log("error", "NSQ: {path} {how} - channels start at the oldest message kept", path=path, how=how_gone)
+    broker = Broker(
+        options,
+        backend,
+        storage.memory_backend,
+        positions=positions,
+        log=log,
+        start_time=int(time.time()),
+        measure=measure(options),
+    )
+    writer = WriterThread(reactor, positions, log, partial(write_names, storage.metadata_path))
+    pump = Pump(reactor, broker, writer)
+    if nsqd_import.is_due(storage.directory):
+        from nsqtw.nsqd_import.importer import take_over
+
+        take_over(storage.directory, named, broker, positions, saved, stored)
+    load(broker, saved, stored, pump.now(), named)
+    if not saved.clean_stop and (saved.topics or stored):
+        log("info", "NSQ: {recovered}", recovered=_recovered(broker, saved))
+    door = None if authorizer is None else Door(reactor, authorizer, pump.now)
+    broker.door = door
+    release = backend.release_descriptors if IReleasingBackend.providedBy(backend) else lambda: False
+    limits = Limits(options, reactor, pump.now, Descriptors(release))
+    clients = BrokerFactory(reactor, broker, pump, protocols or find_protocols(options.protocol), limits)
+    return Parts(storage, broker, writer, pump, clients, door, limits)
+
+
+def _recovered(broker: Broker, saved: Saved) -> str:
+    """What a start after an unclean stop found, in a line."""
+    known = {topic.name: topic.put_total for topic in saved.topics}
+    more = sum(max(0, topic.message_count - known.get(name, 0)) for name, topic in broker.topics.items())
+    depth = sum(channel.depth for topic in broker.topics.values() for channel in topic.channels.values())
+    return (
+        f"recovered from an unclean stop: {len(broker.topics)} topics, depth of all channels {depth};"
+        f" {more} messages were stored after {POSITIONS_FILE} was saved last; messages that were finished or in flight"
+        " in that second may come again"
+    )
+
+
+def _how_gone(path: str) -> str:
+    """What an operator is told of a file that is not there; "" when it is."""
+    try:
+        return "" if os.path.getsize(path) else "is empty"
+    except OSError:
+        return "is missing"
+
+
+def write_names(path: str, topics: Iterable[NamedTopic]) -> None:
+    """Let `nsqd.dat` name these topics. From any thread. BackendError."""
+    log("info", f"NSQ: persisting topic/channel metadata to {path}")
+    nsqd_dat.write(path, topics)
+
+
+def measure(options: Options) -> Measure | None:
+    """The latencies the options ask for; None when they ask for none, and then nothing is loaded for it."""
+    if not options.e2e_processing_latency_percentile:
+        return None
+    from ddsketch import DDSketch
+
+    return Measure(
+        options.e2e_processing_latency_percentile,
+        options.e2e_processing_latency_window_time,
+        partial(DDSketch, LATENCY_ACCURACY),
+    )
+
+
+def report(topic: str, where: str, first: int, last: int, why: str) -> None:
+    """Tell the operator of stored messages that cannot be read, and what else was found there. From any thread."""
+    if not topic:
+        what = "messages of a topic that cannot be told are lost: " if first <= last else ""
+        log("error", "NSQ: {where}: {what}{why}", where=where, what=what, why=why)
+        return
+    if last < first:
+        log("warn", "TOPIC({topic}): {where}: {why}", topic=topic, where=where, why=why)
+        return
+    _log.error(
+        "TOPIC({topic}): messages {first} to {last} in {where} are lost: {why}",
+        topic=topic,
+        first=first,
+        last=last,
+        where=where,
+        why=why,
+    )

@@ -1,0 +1,316 @@
+"""
+A whole broker as a Twisted service: locks its data path, binds, opens what is stored, serves, and stops cleanly.
+
+The order of the steps and the texts are nsqd's (nsqd specification 4.3, 6.5). Sockets are bound before what is
+stored is read: clients that come in between wait.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
+from twisted.internet.interfaces import IListeningPort
+from twisted.logger import Logger
+
+from nsqtw.daemon.data_path import lock_data_path
+from nsqtw.daemon.operator_log import log
+from nsqtw.errors import MetadataError, NsqtwError, OptionError
+from nsqtw.net.descriptors import LOW_LIMIT, raise_limit
+from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
+from nsqtw.net.tcp import V2_MAGIC
+from nsqtw.nsqd.build import Parts, assemble, open_authorizer, open_storage, write_names
+from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
+from nsqtw.options.protection import tls_protection
+from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
+from nsqtw.plugins import find_protocols
+from nsqtw.runtime.monotonic import keep_steady
+from nsqtw.runtime.resolver_threads import look_up_apart
+from nsqtw.version import version_line
+
+if TYPE_CHECKING:
+    from nsqtw.discovery.peers import LookupPeers
+    from nsqtw.net.tls_settings import TlsSettings
+    from nsqtw.stats.statsd import Statsd
+
+_log = Logger()
+
+
+def unserved(options: Options) -> list[str]:
+    """A warning for each option that is set and has no effect, or not the one it seems to have."""
+    warnings = []
+    policy = options.tls_client_auth_policy
+    if policy not in CLIENT_AUTH_POLICIES:
+        known = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
+        text = f"--tls-client-auth-policy={policy} asks for no client certificate: known are {known}"
+        warnings.append(text)
+    return warnings
+
+
+def protection(options: Options) -> str:
+    """What protects the broker, and which protocols it speaks, in a line for its log."""
+    auth = "off"
+    if options.authorizer:
+        http = "HTTP is open" if options.http_is_open else "HTTP too"
+        auth = f"on ({options.authorizer.partition(':')[0]}, {http})"
+    return f"{tls_protection(options)}; AUTH is {auth}; protocols: {', '.join(dict.fromkeys(options.protocol))}"
+
+
+def open_to_all(options: Options, tcp: Listener, http: Listener | None, https: Listener | None) -> list[str]:
+    """
+    A warning for addresses where whoever reaches them needs neither a credential nor a certificate, and others than
+    this machine can.
+    """
+    if options.tls_client_auth_policy == REQUIRE_VERIFY:
+        return []
+    lines = []
+    if not options.authorizer and not tcp.is_local:
+        lines.append(
+            f"TCP on {tcp.address} is open: without --auth whoever reaches it may publish to and read every topic"
+        )
+    if not options.http_is_open:
+        return lines
+    cure = "--http-auth=on" if options.authorizer else "--auth"
+    served = {"HTTP": http if options.tls_required != TLS_REQUIRED["true"] else None, "HTTPS": https}
+    for name, listener in served.items():
+        if listener is not None and not listener.is_local:
+            lines.append(
+                f"{name} on {listener.address} is open: without {cure} whoever reaches it may publish, delete topics"
+                " and change the configuration"
+            )
+    return lines
+
+
+def fill_in(options: Options, tcp_port: int, http_port: int) -> None:
+    """
+    Set what was left open until the real ports were known: the ports that are broadcast and the statsd prefix.
+    A port is 0 for none and UNIX_PORT for a unix socket.
+    """
+    if options.broadcast_tcp_port == 0 and tcp_port != UNIX_PORT:
+        options.broadcast_tcp_port = tcp_port
+    if options.broadcast_http_port == 0 and http_port != UNIX_PORT:
+        options.broadcast_http_port = http_port
+    if options.statsd_prefix:
+        host = join_host_port(options.broadcast_address, options.broadcast_http_port)
+        prefix = options.statsd_prefix.replace("%s", host.replace(".", "_").replace(":", "_"))
+        options.statsd_prefix = prefix if prefix.endswith(".") else f"{prefix}."
+
+
+class BrokerService(Service):
+    """
+    One broker, from the lock on its data path to "NSQ: bye". `warnings` are logged at the start.
+
+    `options` change: what was left open is filled in when the real ports are known.
+    """
+
+    def __init__(self, options: Options, reactor: Any, warnings: Iterable[str] = ()) -> None:
+        self._options = options
+        self._reactor = reactor
+        self._warnings = list(warnings)
+        self._directory = options.data_path or os.getcwd()
+        self._lock = -1
+        self._parts: Parts
+        self._ports: list[tuple[str, str, IListeningPort, Any]] = []
+        self._statsd: Statsd | None = None
+        self._lookups: LookupPeers | None = None
+        self._tls: TlsSettings | None = None
+
+    def startService(self) -> None:
+        """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
+        keep_steady(self._reactor)
+        look_up_apart(self._reactor)
+        limit = raise_limit()
+        if limit < LOW_LIMIT:
+            text = "LIMIT: this process may have {limit} open files, and each connection takes one: raise 'ulimit -n'"
+            _log.warn(text, limit=limit)
+        with ExitStack() as undo:
+            try:
+                tcp, http, https = self._prepare(undo)
+                authorizer = open_authorizer(self._options)
+                if authorizer is not None:
+                    undo.callback(authorizer.close)
+                protocols = find_protocols(self._options.protocol)
+                storage = open_storage(self._options, self._directory)
+                undo.callback(storage.close, False)
+            except NsqtwError as mistake:
+                raise NsqtwError(f"failed to instantiate nsqd - {mistake}") from mistake
+            fill_in(self._options, tcp.port, http.port if http else 0)
+            try:
+                self._parts = assemble(self._reactor, self._options, storage, authorizer, protocols)
+            except MetadataError as mistake:
+                remedy = f"restore it, or let 'nsqtw fsck --repair {self._directory}' set it aside"
+                raise NsqtwError(f"failed to load metadata - {mistake}; {remedy}") from mistake
+            except NsqtwError as mistake:
+                raise NsqtwError(f"failed to load metadata - {mistake}") from mistake
+            try:
+                write_names(storage.metadata_path, self._parts.broker.naming.names())
+            except NsqtwError as mistake:
+                raise NsqtwError(f"failed to persist metadata - {mistake}") from mistake
+            undo.pop_all()
+        self._serve(tcp, http, https)
+        super().startService()  # type: ignore[no-untyped-call]
+
+    def stopService(self) -> Deferred[None]:
+        """Fires when everything is stored and closed."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        return Deferred.fromCoroutine(self._stop())
+
+    def reload(self) -> None:
+        """Read again what may change while the broker runs. What cannot be used is said, and stays as it was."""
+        door = self._parts.door if self.running else None
+        if self._tls is None and door is None:
+            _log.info("SIGHUP: there is nothing to reload")
+        if self._tls is not None:
+            _reload_certificates(self._tls)
+        if door is not None:
+            door.reload()
+
+    def _prepare(self, undo: ExitStack) -> tuple[Listener, Listener | None, Listener | None]:
+        """Everything that can be wrong with the options: the data path, bounds, addresses."""
+        options = self._options
+        self._lock = lock_data_path(self._directory)
+        undo.callback(os.close, self._lock)
+        check(options, CHECKS_BEFORE_TLS)
+        if options.tls_required or options.tls_cert or options.tls_key or options.tls_root_ca_file:
+            # Only who asks for TLS waits for it.
+            from nsqtw.net.certificates import check_certificates
+
+            check_certificates(options)
+        if options.tls_cert:
+            from nsqtw.net.tls_settings import TlsSettings
+            from nsqtw.options.secret_file import exposures
+
+            self._tls = TlsSettings(options, self._reactor)
+            self._warnings += exposures({"--tls-key": options.tls_key})
+        check(options, CHECKS_AFTER_TLS)
+        warnings = self._warnings + unserved(options)
+        if options.lookupd_tls or options.lookupd_secret_file or options.lookupd_tcp_address:
+            from nsqtw.discovery.tls import check_lookupd
+
+            warnings += check_lookupd(options)
+        _log.info("{version}", version=version_line())
+        _log.info("ID: {node_id}", node_id=options.node_id)
+        for warning in warnings:
+            _log.warn("{warning}", warning=warning)
+        tcp = _listener(options.tcp_address, undo)
+        http = _listener(options.http_address, undo) if options.http_address else None
+        https = _listener(options.https_address, undo) if self._tls is not None and options.https_address else None
+        for warning in open_to_all(options, tcp, http, https):
+            _log.warn("{warning}", warning=warning)
+        return tcp, http, https
+
+    def _serve(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
+        parts = self._parts
+        parts.pump.wake()  # what became due meanwhile does not wait for a client
+        parts.clients.tls = self._tls
+        self._follow_options()
+        _log.info("NSQ: {protection}", protection=protection(self._options))
+        self._listen("TCP", tcp, self._tcp_clients())
+        if http is not None or https is not None:
+            self._serve_http(tcp, http, https)
+        if self._options.statsd_address:
+            from nsqtw.stats.statsd import Statsd
+
+            self._statsd = Statsd(self._reactor, parts.broker, parts.pump.now)
+            self._statsd.start()
+
+    def _tcp_clients(self) -> Any:
+        """What accepts TCP connections. Those of other protocols than V2 may begin with a TLS handshake."""
+        clients = self._parts.clients
+        if self._tls is None or set(clients.protocols) <= {V2_MAGIC}:
+            return clients
+        from nsqtw.net.https import TlsFactory
+
+        return TlsFactory(clients, self._tls, lambda head: b"", name="tcp", plain_limits=self._parts.limits)
+
+    def _serve_http(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
+        from nsqtw.api.site import broker_site, refusing_site
+
+        parts = self._parts
+        site = broker_site(
+            parts.broker,
+            parts.pump,
+            tcp_port=tcp.port,
+            http_port=http.port if http is not None else 0,
+            version_line=version_line(),
+            is_local=all(one.is_local for one in (http, https) if one is not None),
+            limits=parts.limits,
+            reconfigured=self._follow_options,
+        )
+        if http is not None:
+            is_refused = self._options.tls_required == TLS_REQUIRED["true"]
+            https_port = https.port if https is not None else 0
+            self._listen("HTTP", http, refusing_site(site, https_port) if is_refused else site)
+        if https is not None and self._tls is not None:
+            from nsqtw.net.https import TlsFactory
+
+            self._listen("HTTPS", https, TlsFactory(site, self._tls))
+
+    def _follow_options(self) -> None:
+        """Options may have changed that are not looked at each time they are used."""
+        if self._lookups is not None:
+            self._lookups.follow()
+        elif self._options.lookupd_tcp_address:
+            # Only a broker with an nsqlookupd waits for what that takes.
+            from nsqtw.discovery.peers import LookupPeers
+
+            self._lookups = LookupPeers(self._reactor, self._parts.broker, self._parts.pump, log)
+            self._lookups.start()
+
+    def _listen(self, name: str, listener: Listener, factory: Any) -> None:
+        self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
+        _log.info("{server}: listening on {address}", server=name, address=listener.address)
+
+    async def _stop(self) -> None:
+        parts = self._parts
+        if self._lookups is not None:
+            self._lookups.stop()
+        for name, address, port, factory in self._ports:
+            _log.info("{server}: closing {address}", server=name, address=address)
+            await maybeDeferred(port.stopListening)
+            factory.disconnect_all()
+        if parts.door is not None:
+            parts.door.close()
+        _log.info("NSQ: closing topics")
+        await self._store_all()
+        _log.info("NSQ: stopping subsystems")
+        if self._statsd is not None:
+            await self._statsd.stop()
+        parts.limits.close()
+        _log.info("QUEUESCAN: closing")
+        os.close(self._lock)
+        _log.info("NSQ: bye")
+
+    async def _store_all(self) -> None:
+        """Save everything and close the files. A disk that does not answer is not waited for for ever."""
+        stored = Deferred.fromCoroutine(self._store())
+        if self._options.stop_timeout:
+            stored.addTimeout(self._options.stop_timeout, self._reactor)
+        try:
+            await stored
+        except TimeoutError:
+            _log.error("NSQ: the disk takes longer than --stop-timeout - the next start takes this for a crash")
+
+    async def _store(self) -> None:
+        parts = self._parts
+        await parts.pump.stop()
+        await parts.writer.finish(lambda: parts.storage.close(parts.broker.health.is_good))
+
+
+def _reload_certificates(tls: TlsSettings) -> None:
+    try:
+        tls.reload()
+    except OptionError as mistake:
+        _log.error("SIGHUP: the certificates stay as they were - {mistake}", mistake=str(mistake))
+    else:
+        _log.info("SIGHUP: certificates are reloaded")
+
+
+def _listener(address: str, undo: ExitStack) -> Listener:
+    listener = Listener(address)
+    undo.callback(listener.close)
+    return listener

@@ -1,0 +1,84 @@
+"""
+What an import has begun: `import.db` in the data path, there as long as an import is not finished.
+
+A row for each topic is on stable storage before its first message goes to the log, and gone when the old files are
+put away. `written` is noted between the last message and the saving of the cursors: so a topic whose saved end is
+there or beyond was saved by the import, and needs nothing but its files put away, if they are still what was read.
+What any other topic with a row has in its log beyond `log_end` is half an import, and must not reach a channel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import suppress
+
+from attrs import evolve, field, frozen
+
+from nsqtw.backends.files import create_private
+from nsqtw.nsqd_import import JOURNAL_FILE
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS begun (
+    topic TEXT PRIMARY KEY,
+    log_end INTEGER NOT NULL,
+    was_empty INTEGER NOT NULL,
+    written INTEGER,
+    files TEXT NOT NULL                 -- JSON object: name of a file that was read -> what it was like
+) WITHOUT ROWID
+"""
+
+
+@frozen
+class Begun:
+    """
+    A topic being imported: where its log ended before, whether it had nothing kept, the end with the import, and the
+    `files` that are in there then (see `LeftTopic.files`).
+    """
+
+    topic: str
+    log_end: int
+    was_empty: bool
+    written: int | None = None
+    files: Mapping[str, str] = field(factory=dict)
+
+
+class Journal:
+    """The journal in a data path. sqlite3.Error from any method; a change is on stable storage when it returns."""
+
+    def __init__(self, directory: str) -> None:
+        self._path = os.path.join(directory, JOURNAL_FILE)
+        create_private(self._path)
+        self._connection = sqlite3.connect(self._path, isolation_level=None)
+        self._connection.execute("PRAGMA synchronous = EXTRA")
+        self._connection.execute(_SCHEMA)
+        rows = self._connection.execute("SELECT * FROM begun").fetchall()
+        self.begun = {row[0]: Begun(row[0], row[1], bool(row[2]), row[3], json.loads(row[4])) for row in rows}
+        """By topic."""
+
+    def begin(self, topic: str, log_end: int, *, was_empty: bool) -> Begun:
+        """Note that messages of a topic are about to be written."""
+        self._connection.execute("INSERT INTO begun VALUES (?, ?, ?, NULL, '{}')", (topic, log_end, was_empty))
+        begun = self.begun[topic] = Begun(topic, log_end, was_empty)
+        return begun
+
+    def note_written(self, topic: str, end: int, files: Mapping[str, str]) -> None:
+        """Note that all messages of a topic are in its log, which ends there, and in which files they were."""
+        row = (end, json.dumps(files), topic)
+        self._connection.execute("UPDATE begun SET written = ?, files = ? WHERE topic = ?", row)
+        self.begun[topic] = evolve(self.begun[topic], written=end, files=files)
+
+    def finish(self, topic: str) -> None:
+        """Nothing is left to do for a topic."""
+        self._connection.execute("DELETE FROM begun WHERE topic = ?", (topic,))
+        del self.begun[topic]
+
+    def close(self) -> None:
+        """Let go of it. It stays for the next start when something is left to do."""
+        self._connection.close()
+        if not self.begun:
+            for suffix in ("", "-journal"):
+                with suppress(FileNotFoundError):
+                    os.unlink(self._path + suffix)

@@ -1,0 +1,224 @@
+"""
+The messages of one topic, from the scratch database to its log, and the cursors that go with them.
+
+What the log and its cursors become, lowest sequences first:
+
+    old, read by cursors | old, not released; half an import | handed to channels | old, not released | for all channels
+    as it was            | dropped                           | see `order`        | written again     | released at load
+                                                                                  ^ released
+
+A topic that is new to this data path has only the third and the last part. In one that was used before, what it had
+not released is written again behind what comes in, because channels read up to `released` and nothing beyond: so a
+paused topic goes on holding back what it held back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from attrs import define, field
+
+from nsqtw.core.checkpoint import HeldRow, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.segment import BODY_AT, Segment
+from nsqtw.interfaces import IBackendQueue
+from nsqtw.nsqd_import.bodies import Bodies
+from nsqtw.nsqd_import.diskqueue import HEAD
+from nsqtw.nsqd_import.log_copy import LogCopy
+from nsqtw.nsqd_import.ordering import ODD, Kind, Order, arrange, count
+from nsqtw.nsqd_import.records import TOPIC, Message, Records
+
+MOST_RETRIED = 1_000_000
+"""A channel with more messages that were delivered before gets them as new ones: each would need a held row."""
+_READ_BYTES = 1 << 20
+
+
+class Wishes:
+    """Who wants a message. Channels are their numbers, of which there are `channels`."""
+
+    def __init__(self, channels: int, retried: dict[int, int]) -> None:
+        self._nobody_had_it = dict.fromkeys(range(channels), 0)
+        self.forgiven = {queue for queue, messages in retried.items() if messages > MOST_RETRIED}
+        """Channels whose attempts are not taken over."""
+
+    def of(self, message: Message) -> dict[int, int] | None:
+        """The attempts so far of each channel that wants it; None when no channel was given it yet."""
+        wanted = message.wanted
+        if TOPIC in wanted:
+            if len(wanted) == 1:
+                return None
+            # Only after a crash of nsqd. Who it was given to is not known then, so everybody gets it.
+            wanted = {**self._nobody_had_it, **wanted}
+            del wanted[TOPIC]
+        if self.forgiven:
+            wanted = {channel: 0 if channel in self.forgiven else attempts for channel, attempts in wanted.items()}
+        return wanted
+
+    def kind(self, wanted: dict[int, int]) -> Kind:
+        """The kind of a message that is wanted so."""
+        return tuple([channel for channel, attempts in wanted.items() if not attempts]) or ODD
+
+
+class Unreleased(NamedTuple):
+    """A message of before that the topic had not released."""
+
+    timestamp_ns: int
+    body: bytes
+    delay_ms: int
+
+
+@define
+class _Handed:
+    """Where the messages are that channels had been given: the first of each rank, their number, the rows."""
+
+    firsts: dict[int, int] = field(factory=dict)
+    count: int = 0
+    rows: dict[int, list[HeldRow]] = field(factory=dict)
+
+
+class Figures(NamedTuple):
+    """How many distinct messages were imported: handed to channels before, and of the topic's own queue."""
+
+    handed: int
+    own: int
+
+
+class TopicImport:
+    """
+    Brings `records` into the log `queue`, and lets `state` say so. `log_end` is where the log ended before an
+    import was begun: what it has beyond never reaches a channel.
+    """
+
+    def __init__(self, state: SavedTopic, queue: IBackendQueue, log_end: int, records: Records, bodies: Bodies) -> None:
+        self._state = state
+        self._queue = queue
+        self._log_end = log_end
+        self._records = records
+        self._bodies = bodies
+        self._unread = {
+            number: max(0, state.released_total - cursor.taken_total) for number, cursor in enumerate(state.cursors)
+        }
+        self.wishes = Wishes(len(state.cursors), records.retried())
+
+    def write(self, copy: LogCopy) -> Figures:
+        """Do it; the state is then the caller's to save. BackendError, OSError, sqlite3.Error."""
+        state, behind = self._state, self._queue.end
+        order = arrange(count(kind for kind, _ in self._handed_out()), self._unread)
+        unread_rows = {number: self._unread_rows(cursor) for number, cursor in self._moved(order)}
+        handed = self._write_handed(copy, order)
+        state.waiting.clear()
+        first_unreleased, unreleased = _first_and_count(self._write_unreleased(copy))
+        first_own, own = _first_and_count(self._write_own(copy))
+        state.end = copy.end_of_log()
+        if behind > state.released:
+            state.dropped.append((state.released, behind))
+        state.released = next(first for first in (first_unreleased, first_own, state.end) if first is not None)
+        state.released_total += handed.count
+        state.put_total = state.released_total + unreleased + own
+        for number, cursor in self._moved(order):
+            whole = [first for rank, first in handed.firsts.items() if rank >= order.whole_from[number]]
+            cursor.next = min(whole, default=state.released)
+            cursor.taken_total = state.released_total - order.left(number)
+            cursor.held += unread_rows[number]
+        for number, rows in handed.rows.items():
+            state.cursors[number].held += rows
+        return Figures(handed.count, own)
+
+    def _moved(self, order: Order) -> Iterator[tuple[int, SavedCursor]]:
+        """The cursors that do not simply go on from where they are."""
+        for number, cursor in enumerate(self._state.cursors):
+            if order.whole_from[number] or not self._unread[number]:
+                yield number, cursor
+
+    def _handed_out(self) -> Iterator[tuple[Kind, Message]]:
+        """The messages that were given to channels, with their kinds."""
+        for message in self._records.messages():
+            wanted = self.wishes.of(message)
+            if wanted is not None:
+                yield self.wishes.kind(wanted), message
+
+    def _in_order(self, order: Order) -> Iterator[tuple[int, Message]]:
+        """The same with their ranks, in the order in which they are to stand in the log."""
+        # Most messages are of one rank as a rule: these need no second sorting.
+        largest = order.counts.index(max(order.counts))
+        if sum(order.counts) > order.counts[largest]:
+            ranked = ((order.rank(kind), message.key) for kind, message in self._handed_out())
+            self._records.place((rank, key) for rank, key in ranked if rank != largest)
+        for rank in range(len(order.counts)):
+            if rank != largest:
+                yield from ((rank, message) for message in self._records.placed(rank))
+            elif order.counts[rank]:
+                yield from ((rank, message) for kind, message in self._handed_out() if order.rank(kind) == rank)
+
+    def _write_handed(self, copy: LogCopy, order: Order) -> _Handed:
+        handed = _Handed(rows={number: [] for number in self._unread})
+        for rank, message in self._in_order(order):
+            sequence = self._copy(copy, message)
+            handed.firsts.setdefault(rank, sequence)
+            handed.count += 1
+            for number, attempts in (self.wishes.of(message) or {}).items():
+                if attempts or rank < order.whole_from[number]:
+                    handed.rows[number].append(HeldRow(sequence, attempts, 0))
+        return handed
+
+    def _copy(self, copy: LogCopy, message: Message) -> int:
+        payload = self._bodies.payload(message)
+        return copy.add(HEAD.unpack_from(payload)[0], payload[HEAD.size :])
+
+    def _write_own(self, copy: LogCopy) -> Iterator[int]:
+        """Write what no channel was given yet; the sequences."""
+        messages = self._records.messages() if self._records.has_own else iter(())
+        return (self._copy(copy, message) for message in messages if self.wishes.of(message) is None)
+
+    def _write_unreleased(self, copy: LogCopy) -> Iterator[int]:
+        """Write again what the topic had not released; the sequences."""
+        for timestamp_ns, body, delay_ms in self._unreleased():
+            sequence = copy.add(timestamp_ns, body, delay_ms)
+            if delay_ms:
+                _extend(self._state.waiting, sequence, delay_ms)
+            yield sequence
+
+    def _unreleased(self) -> Iterator[Unreleased]:
+        for segment, start, stop in _parts(self._queue, self._state.released, self._log_end):
+            for index in range(start, stop):
+                frame = segment.cut(index, index + 1)
+                yield Unreleased(_timestamp_ns(frame), frame[BODY_AT:], segment.delay_ms)
+
+    def _unread_rows(self, cursor: SavedCursor) -> list[HeldRow]:
+        """A row for each message that a cursor had still to read of what was there before."""
+        dropped = self._state.dropped
+        return [
+            HeldRow(sequence, 0, 0)
+            for segment, start, stop in _parts(self._queue, cursor.next, self._state.released)
+            if not segment.delay_ms
+            for sequence in range(segment.first + start, segment.first + stop)
+            if not any(first <= sequence < end for first, end in dropped)
+        ]
+
+
+def _parts(queue: IBackendQueue, start: int, stop: int) -> Iterator[tuple[Segment, int, int]]:
+    """What the log has of the sequences from `start` to `stop`: segments, each with the indexes that are meant."""
+    while start < stop and (segments := queue.read(start, _READ_BYTES)):
+        for segment in segments:
+            if segment.first < stop:
+                yield segment, max(0, start - segment.first), min(segment.count, stop - segment.first)
+        start = segments[-1].end
+
+
+def _first_and_count(sequences: Iterable[int]) -> tuple[int | None, int]:
+    """The first of ascending sequences, and how many there are."""
+    iterator = iter(sequences)
+    first = next(iterator, None)
+    return first, sum(1 for _ in iterator) + (first is not None)
+
+
+def _timestamp_ns(frame: bytes) -> int:
+    return Segment(0, 1, 0, frame).timestamp_ns
+
+
+def _extend(waiting: list[Waiting], sequence: int, delay_ms: int) -> None:
+    last = waiting[-1] if waiting else None
+    if last is not None and last.delay_ms == delay_ms and last.first + last.count == sequence:
+        waiting[-1] = Waiting(last.first, last.count + 1, delay_ms)
+    else:
+        waiting.append(Waiting(sequence, 1, delay_ms))

@@ -1,0 +1,537 @@
+"""
+Every option of the broker, said once: `Options`.
+
+Flags, environment variables, config keys, defaults, bounds, help, pages of documentation and what GET /config
+answers all come from this table. Names, defaults and meanings are nsqd's (nsqd specification 4.2); the last
+group is ours. Durations are seconds, as floats.
+
+`nsqtw.options.fields` says what an option is, `nsqtw.options.command_line` reads the options of a start,
+`nsqtw.options.help` shows the table to people, single values are read by `nsqtw.options.types`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+from typing import Any
+
+import attrs
+
+from nsqtw.gocompat.values import quoted, shown
+from nsqtw.options.addresses import is_host_port, is_listen_address, is_lookupd_address
+from nsqtw.options.fields import (
+    ABOVE_ZERO,
+    EVERY_STEP,
+    NOT_NEGATIVE,
+    OURS_ABOVE_ZERO,
+    OURS_NOT_NEGATIVE,
+    Limit,
+    OptionTable,
+    option,
+)
+from nsqtw.options.suggestions import did_you_mean
+from nsqtw.options.topics import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
+from nsqtw.options.types import (
+    ADDRESSES,
+    AUTHORIZER,
+    BOOLEAN,
+    CLIENT_AUTH_POLICIES,
+    DURATION,
+    FRACTIONS,
+    INTEGER,
+    LEVEL,
+    LEVELS,
+    NAMES,
+    SIZE,
+    TEXT,
+    TEXTS,
+    TLS_MIN,
+    TLS_REQUIRED,
+    TLS_REQUIREMENT,
+    TLS_VERSION,
+    TLS_VERSIONS,
+    choice,
+)
+
+CHECKS_BEFORE_TLS = range(3, 5)
+CHECKS_AFTER_TLS = range(8, 20)
+
+
+def hostname() -> str:
+    """What the operating system calls this machine."""
+    return os.uname().nodename
+
+
+def default_node_id() -> int:
+    """CRC-32 of the MD5 of the host name, modulo 1024: nsqd's own choice, so ids look the same on a host."""
+    from hashlib import md5
+    from zlib import crc32
+
+    return crc32(md5(hostname().encode(), usedforsecurity=False).digest()) % 1024
+
+
+NSQ_COMPAT: dict[str, Any] = {
+    "durability": "memory",
+    "keep_deferred": False,
+    "tls_min_version": TLS_VERSIONS["tls1.0"],
+}
+"""What --nsq-compat puts in the place of the defaults. An option that was given keeps what was given."""
+
+
+def _not_an_address(value: str) -> str:
+    return f"{quoted(value)} is no address" if ":" in value else f"{quoted(value)} has no port"
+
+
+def _lookupd_complaint(values: tuple[str, ...]) -> str:
+    return _not_an_address(next(value for value in values if not is_lookupd_address(value)))
+
+
+def _policy_complaint(value: str) -> str:
+    return f"unknown policy {quoted(value)}{did_you_mean(value.lower(), CLIENT_AUTH_POLICIES)}"
+
+
+def _experiment_complaint(values: tuple[str, ...]) -> str:
+    unknown = next(value for value in values if value not in ("", EXPERIMENT))
+    return f"unknown experiment {quoted(unknown)}"
+
+
+EXPERIMENT = "topology-aware-consumption"
+PORT = Limit("0 to 65535", lambda value: 0 <= value <= 65535, is_ours=True)
+_LISTEN_TEXT = "host:port, or the path of a unix socket, which has a /"
+LISTEN_ADDRESS = Limit(_LISTEN_TEXT, is_listen_address, complaint=_not_an_address)
+OPTIONAL_LISTEN_ADDRESS = attrs.evolve(
+    LISTEN_ADDRESS, text=f"{_LISTEN_TEXT}, or empty", allows=lambda value: not value or is_listen_address(value)
+)
+
+
+def _is_percentile(value: float) -> bool:
+    return 0 < value <= 1
+
+
+def _percentile_complaint(values: tuple[float, ...]) -> str:
+    wrong = next(value for value in values if not _is_percentile(value))
+    return f"invalid E2E processing latency percentile: {shown(wrong)}"
+
+
+@attrs.define(kw_only=True)
+class Options:
+    """
+    The options of one broker; without arguments, nsqd's defaults.
+
+    Values that were read are taken as they are: `check` says whether a broker can run with them. A running
+    broker changes some of them (`log_level`, `lookupd_tcp_address`, the broadcast ports once they are known).
+    """
+
+    # Who we are
+    node_id: int = option(
+        INTEGER,
+        attrs.Factory(default_node_id),
+        "unique part of message ids; unless given, from the host name",
+        key="id",
+        limit=Limit("[0,1024)", lambda value: 0 <= value < 1024, step=4),
+    )
+    log_level: int = option(LEVEL, LEVELS["info"], "lowest level to log: debug, info, warn, error or fatal")
+    log_prefix: str = option(TEXT, "[nsqd] ", "what every log line starts with")
+
+    # Where we are reached
+    tcp_address: str = option(
+        TEXT,
+        "0.0.0.0:4150",
+        "address for TCP clients",
+        limit=LISTEN_ADDRESS,
+    )
+    http_address: str = option(
+        TEXT, "0.0.0.0:4151", "address for HTTP clients; empty for no HTTP", limit=OPTIONAL_LISTEN_ADDRESS
+    )
+    https_address: str = option(
+        TEXT,
+        "0.0.0.0:4152",
+        "address for HTTPS clients, used when there is a certificate; empty for no HTTPS",
+        limit=OPTIONAL_LISTEN_ADDRESS,
+    )
+    broadcast_address: str = option(
+        TEXT, attrs.Factory(hostname), "address told to nsqlookupd; unless given, the host name"
+    )
+    broadcast_tcp_port: int = option(INTEGER, 0, "TCP port told to nsqlookupd; 0 for the real one", limit=PORT)
+    broadcast_http_port: int = option(INTEGER, 0, "HTTP port told to nsqlookupd; 0 for the real one", limit=PORT)
+    lookupd_tcp_address: tuple[str, ...] = option(
+        TEXTS,
+        (),
+        "address of an nsqlookupd, or with dns:// of one at each address of a name, with dns+srv:// of one for each of "
+        "its SRV records; may be repeated",
+        key="nsqlookupd_tcp_addresses",
+        limit=Limit(
+            "host:port, dns://host:port or dns+srv://name",
+            lambda values: all(map(is_lookupd_address, values)),
+            complaint=_lookupd_complaint,
+            is_ours=True,
+        ),
+    )
+    lookupd_tls: bool = option(BOOLEAN, False, "speak TLS, from the first byte on, to every nsqlookupd")
+    lookupd_tls_root_ca_file: str = option(
+        TEXT, "", "certificate authorities for nsqlookupd (PEM); empty for those of the system"
+    )
+    lookupd_tls_cert: str = option(TEXT, "", "certificate shown to nsqlookupd (PEM)")
+    lookupd_tls_key: str = option(TEXT, "", "key of that certificate (PEM)")
+    lookupd_secret_file: str = option(TEXT, "", "file with the secret an nsqlookupd asks for; empty for none")
+    auth_http_address: tuple[str, ...] = option(
+        ADDRESSES, (), "host:port or URL of an auth server, for --auth=http; may be repeated", key="auth_http_addresses"
+    )
+    auth_http_request_method: str = option(
+        TEXT,
+        "get",
+        "HTTP method for the auth server",
+        limit=Limit("post or get", lambda value: value in ("post", "get"), step=8),
+    )
+    http_client_connect_timeout: float = option(
+        DURATION, 2.0, "for connecting to nsqlookupd and auth servers over HTTP", limit=OURS_NOT_NEGATIVE
+    )
+    http_client_request_timeout: float = option(
+        DURATION, 5.0, "for a whole HTTP request to nsqlookupd and auth servers", limit=OURS_NOT_NEGATIVE
+    )
+    topology_region: str = option(TEXT, "", "region of this broker, for topology-aware consumption")
+    topology_zone: str = option(TEXT, "", "zone of this broker, for topology-aware consumption")
+
+    # Where messages are kept
+    data_path: str = option(TEXT, "", "directory for everything that is stored; empty for the current one")
+    mem_queue_size: int = option(
+        INTEGER,
+        10_000,
+        "messages of a topic or channel counted as in memory, and kept of an ephemeral one",
+        limit=NOT_NEGATIVE,
+    )
+    max_bytes_per_file: int = option(
+        SIZE, 104_857_600, "size at which a log file is closed and the next begun", limit=OURS_ABOVE_ZERO
+    )
+    sync_every: int = option(
+        INTEGER, 2_500, "accepted; what is stored is synced every --sync-timeout", limit=OURS_NOT_NEGATIVE
+    )
+    sync_timeout: float = option(DURATION, 2.0, "longest time between syncs of stored files", limit=ABOVE_ZERO)
+    queue_scan_selection_count: int = option(
+        INTEGER, 20, "accepted; every due timeout is noticed in time", limit=NOT_NEGATIVE
+    )
+    queue_scan_worker_pool_max: int = option(
+        INTEGER, 4, "accepted; every due timeout is noticed in time", limit=OURS_NOT_NEGATIVE
+    )
+
+    # Messages and commands
+    msg_timeout: float = option(
+        DURATION, 60.0, "time a consumer has for a message unless it asks for another", limit=OURS_ABOVE_ZERO
+    )
+    max_msg_timeout: float = option(
+        DURATION, 900.0, "longest msg_timeout a consumer may ask for, and TOUCH may reach", limit=OURS_ABOVE_ZERO
+    )
+    max_msg_size: int = option(SIZE, 1_048_576, "bytes of the largest message", limit=OURS_ABOVE_ZERO)
+    max_body_size: int = option(
+        SIZE,
+        5_242_880,
+        "bytes of the largest command body (MPUB, IDENTIFY, AUTH)",
+        limit=Limit(
+            "greater than 0 and at least --max-msg-size",
+            lambda value: value > 0,
+            not_below="max_msg_size",
+            is_ours=True,
+        ),
+    )
+    max_req_timeout: float = option(
+        DURATION, 3_600.0, "longest delay of REQ, and of DPUB unless that has its own", limit=OURS_NOT_NEGATIVE
+    )
+
+    # What a client may ask for
+    max_heartbeat_interval: float = option(
+        DURATION, 60.0, "longest heartbeat interval a client may ask for", limit=OURS_NOT_NEGATIVE
+    )
+    max_rdy_count: int = option(INTEGER, 2_500, "largest RDY count of a client", limit=OURS_NOT_NEGATIVE)
+    max_output_buffer_size: int = option(
+        SIZE, 65_536, "largest output buffer, in bytes, a client may ask for", limit=OURS_NOT_NEGATIVE
+    )
+    max_output_buffer_timeout: float = option(
+        DURATION,
+        30.0,
+        "longest time between flushes of the output buffer a client may ask for",
+        limit=OURS_NOT_NEGATIVE,
+    )
+    min_output_buffer_timeout: float = option(
+        DURATION,
+        0.025,
+        "shortest time between flushes of the output buffer a client may ask for",
+        limit=OURS_NOT_NEGATIVE,
+    )
+    output_buffer_timeout: float = option(
+        DURATION,
+        0.25,
+        "time between flushes of the output buffer unless a client asks for another",
+        limit=ABOVE_ZERO,
+    )
+    max_channel_consumers: int = option(
+        INTEGER, 0, "consumers of one channel; 0 for any number", limit=OURS_NOT_NEGATIVE
+    )
+
+    # What all clients together may take, and how long one may (ours)
+    max_topics: int = option(
+        INTEGER, 0, "topics clients may make the broker have; 0 for any number", limit=NOT_NEGATIVE
+    )
+    max_channels: int = option(
+        INTEGER, 0, "channels, of all topics, clients may make the broker have; 0 for any number", limit=NOT_NEGATIVE
+    )
+    max_connections: int = option(
+        INTEGER,
+        0,
+        "connections over TCP, HTTP and HTTPS together; 0 for as many as open files allow",
+        limit=NOT_NEGATIVE,
+    )
+    max_connections_per_address: int = option(
+        INTEGER, 0, "connections, of any kind, of one IP address; 0 for any number", limit=NOT_NEGATIVE
+    )
+    max_unfinished_size: int = option(
+        SIZE,
+        268_435_456,
+        "bytes kept of commands and requests that have come in part, over all connections; 0 for any number",
+        limit=NOT_NEGATIVE,
+    )
+    max_idle_commands: int = option(
+        INTEGER,
+        10_000,
+        "commands without effect (NOP, RDY, failed FIN) in a row after which a client is slowed, and after twice as "
+        "many disconnected; 0 for any number",
+        limit=NOT_NEGATIVE,
+    )
+    magic_timeout: float = option(
+        DURATION, 10.0, "time a TCP client has to say which protocol it speaks; 0 for any", limit=NOT_NEGATIVE
+    )
+    http_header_timeout: float = option(
+        DURATION, 10.0, "time for the head of an HTTP request; 0 for any", limit=NOT_NEGATIVE
+    )
+    http_idle_timeout: float = option(
+        DURATION, 600.0, "time between two HTTP requests on a connection; 0 for any", limit=NOT_NEGATIVE
+    )
+    body_timeout: float = option(
+        DURATION,
+        30.0,
+        "time in which a body must arrive, or --min-body-rate go on arriving; 0 for any",
+        limit=NOT_NEGATIVE,
+    )
+    min_body_rate: int = option(
+        SIZE, 256, "bytes a second of a body that are enough to go on waiting for it", limit=ABOVE_ZERO
+    )
+    write_timeout: float = option(
+        DURATION,
+        120.0,
+        "time in which a client must read something of what waits for it; 0 for any",
+        limit=NOT_NEGATIVE,
+    )
+    stop_timeout: float = option(
+        DURATION,
+        4.0,
+        "time a stop waits for the disk; what is not stored then comes again, as after a crash; 0 for any",
+        limit=NOT_NEGATIVE,
+    )
+
+    # Statistics
+    statsd_address: str = option(
+        TEXT,
+        "",
+        "address of a statsd, over UDP; empty for none",
+        limit=Limit(
+            "host:port", lambda value: not value or is_host_port(value), complaint=_not_an_address, is_ours=True
+        ),
+    )
+    statsd_prefix: str = option(TEXT, "nsq.%s", "prefix of statsd keys, %s standing for the host")
+    statsd_interval: float = option(
+        DURATION,
+        60.0,
+        "time between pushes to statsd",
+        limit=Limit("greater than 1s", lambda value: value > 1, only_with="statsd_address"),
+    )
+    statsd_mem_stats: bool = option(BOOLEAN, True, "push statistics of memory and garbage collection too")
+    statsd_udp_packet_size: int = option(
+        SIZE,
+        508,
+        "bytes of the largest packet to statsd",
+        limit=Limit("1 to 65507", lambda value: 1 <= value <= 65507, is_ours=True),
+    )
+    statsd_exclude_ephemeral: bool = option(BOOLEAN, False, "leave ephemeral topics and channels out")
+    e2e_processing_latency_window_time: float = option(
+        DURATION,
+        600.0,
+        "time that end-to-end latencies are computed over",
+        limit=attrs.evolve(ABOVE_ZERO, only_with="e2e_processing_latency_percentile"),
+    )
+    e2e_processing_latency_percentile: tuple[float, ...] = option(
+        FRACTIONS,
+        (),
+        "latency percentiles to compute; may be repeated or comma-separated",
+        key="e2e_processing_latency_percentiles",
+        limit=Limit(
+            "above 0 and at most 1",
+            lambda values: all(map(_is_percentile, values)),
+            step=9,
+            complaint=_percentile_complaint,
+        ),
+    )
+
+    # TLS and compression
+    tls_cert: str = option(TEXT, "", "certificate file (PEM)")
+    tls_key: str = option(TEXT, "", "key file (PEM)")
+    tls_client_auth_policy: str = option(
+        TEXT,
+        "",
+        "client certificates: require any, or require-verify, one that --tls-root-ca-file has signed; empty for none",
+        limit=Limit(
+            "require or require-verify",
+            CLIENT_AUTH_POLICIES.__contains__,
+            step=4,
+            complaint=_policy_complaint,
+            is_ours=True,
+        ),
+    )
+    tls_root_ca_file: str = option(TEXT, "", "certificate authorities for client certificates and auth servers (PEM)")
+    tls_required: int = option(
+        TLS_REQUIREMENT,
+        TLS_REQUIRED["false"],
+        "clients must use TLS: false, true, or tcp-https for all but HTTP",
+    )
+    tls_min_version: int = option(
+        TLS_VERSION, TLS_VERSIONS[TLS_MIN], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
+    )
+    deflate: bool = option(BOOLEAN, True, "allow deflate compression", field="DeflateEnabled")
+    max_deflate_level: int = option(
+        INTEGER,
+        6,
+        "highest deflate level a client may ask for",
+        limit=Limit("[1,9]", lambda value: 1 <= value <= 9, step=3),
+    )
+    snappy: bool = option(BOOLEAN, True, "allow snappy compression", field="SnappyEnabled")
+
+    enable_experiment: tuple[str, ...] = option(
+        TEXTS,
+        (),
+        "experiment to turn on; may be repeated",
+        field="Experiments",
+        limit=Limit(
+            EXPERIMENT,
+            lambda values: all(value in ("", EXPERIMENT) for value in values),
+            complaint=_experiment_complaint,
+            is_ours=True,
+        ),
+    )
+
+    # Ours
+    protocol: tuple[str, ...] = option(
+        NAMES,
+        ("V2",),
+        "protocols that TCP clients may speak, of those that --help-protocol names; may be repeated or comma-separated",
+        key="protocols",
+        limit=Limit("at least one name", bool),
+    )
+    backend: str = option(TEXT, "disk", "how messages are stored: NAME or NAME:ARGUMENT; see --help-backend")
+    durability: str = option(
+        choice(*DURABILITIES),
+        "os",
+        "what OK means: the operating system has the message (os), it is on stable storage (fsync), or, nsqd's way, "
+        "it may wait a second (memory)",
+    )
+    retention_time: float = option(
+        DURATION,
+        0.0,
+        "how long a topic keeps messages that are finished, for channels that are moved back and readers of its log; "
+        "0 for no limit by time, and with --retention-bytes 0 too, not at all",
+        limit=NOT_NEGATIVE,
+    )
+    retention_bytes: int = option(
+        SIZE, 0, "how many bytes of finished messages a topic keeps; 0 for no limit by size", limit=NOT_NEGATIVE
+    )
+    channel_start: str = option(
+        choice(*STARTS),
+        LATEST,
+        "where a new channel starts: at what no channel was given yet (latest), or at the oldest kept (earliest)",
+    )
+    keep_deferred: bool = option(
+        BOOLEAN, True, "deferred messages keep their time over a restart, and where nsqd would spill them to disk"
+    )
+    max_defer_timeout: float = option(
+        DURATION,
+        0.0,
+        "longest delay of DPUB and of /pub?defer=, which may be days (240h); 0 for --max-req-timeout",
+        limit=NOT_NEGATIVE,
+    )
+    requeue_on_disconnect: bool = option(
+        BOOLEAN, False, "what a consumer has in flight goes back to its channel at once when its connection ends"
+    )
+    nsq_compat: bool = option(
+        BOOLEAN,
+        False,
+        "be as lenient as nsqd: ignore unknown config keys and stray words, take any value it takes, and have its "
+        "defaults of " + ", ".join(f"--{n.replace('_', '-')}" for n in NSQ_COMPAT),
+    )
+    log_format: str = option(choice("text", "json"), "text", "log lines as text, nsqd's way, or as JSON objects")
+
+    auth: str = option(
+        AUTHORIZER, "", "who may do what: NAME or NAME:ARGUMENT, see --help-auth; empty for everybody everything"
+    )
+    http_auth: str = option(
+        choice("auto", "on", "off"),
+        "auto",
+        "whether HTTP needs a credential as TCP does: on, off, or auto, which is on with --auth, and off, nsqd's way, "
+        "with no more than --auth-http-address",
+    )
+
+    topic_rules: tuple[TopicRule, ...] = ()
+    """No option: what the file says of some topics, `[topic."orders.*"]`."""
+
+    @property
+    def longest_delay(self) -> float:
+        """Of a message that is published, in seconds."""
+        return self.max_defer_timeout or self.max_req_timeout
+
+    def durability_of(self, topic: str) -> str:
+        """The durability class of a topic, unless it was given another one while the broker ran."""
+        durability: str = chosen("durability", topic, self.topic_rules, self.durability)
+        return durability
+
+    def retention_of(self, topic: str) -> Retention:
+        """How long a topic keeps what is finished, unless something else was said while the broker ran."""
+        time = chosen("retention_time", topic, self.topic_rules, self.retention_time)
+        return Retention(time, chosen("retention_bytes", topic, self.topic_rules, self.retention_bytes))
+
+    def channel_start_of(self, topic: str) -> str:
+        """Where a new channel of a topic starts, unless who makes it says."""
+        start: str = chosen("channel_start", topic, self.topic_rules, self.channel_start)
+        return start
+
+    @property
+    def authorizer(self) -> str:
+        """--auth with what stands for it: `http` when there is only --auth-http-address. Empty for none."""
+        return self.auth or ("http" if self.auth_http_address else "")
+
+    @property
+    def http_is_open(self) -> bool:
+        """Whether HTTP needs no credential."""
+        return not self.authorizer or self.http_auth == "off" or (self.http_auth == "auto" and not self.auth)
+
+    def __attrs_post_init__(self) -> None:
+        # nsqd: asking for client certificates at all, in whatever words, requires TLS.
+        if self.tls_client_auth_policy and self.tls_required == TLS_REQUIRED["false"]:
+            self.tls_required = TLS_REQUIRED["true"]
+
+
+NSQD = OptionTable("nsqd", Options, has_rules=True, presets={"nsq_compat": NSQ_COMPAT})
+TABLE = tuple(NSQD)
+BY_FLAG, BY_KEY = NSQD.by_flag, NSQD.by_key
+
+
+def check(options: Options, steps: Container[int] = EVERY_STEP) -> None:
+    """
+    Raise OptionError, one line, for the first option a broker cannot run with, in nsqd's order; `steps` names the
+    checks of nsqd specification 4.3 to be made.
+    """
+    NSQD.check(options, steps)
+
+
+def config_value(options: Options, key: str) -> Any:
+    """
+    What GET /config/`key` answers: text as str, anything else to be sent as JSON; durations are whole
+    nanoseconds (nsqd specification 3.9). KeyError when no option has this config key.
+    """
+    found = BY_KEY[key]
+    return found.kind.config(getattr(options, found.name))

@@ -1,0 +1,160 @@
+"""
+What an option is, and the table of all options of one program.
+
+A program's options are an attrs class whose fields are made by `option`. Everything else that is to be known of them,
+flags, variables, config keys and checks, is read from it by `OptionTable`. Every program has an option `nsq_compat`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from nsqtw.errors import OptionError
+from nsqtw.options.types import Kind
+
+OURS_STEP = 19
+EVERY_STEP = range(OURS_STEP + 1)
+VARIABLE_PREFIXES = {"nsqd": "NSQTW_", "nsqlookupd": "NSQTW_NSQLOOKUPD_"}
+"""
+What the names of the environment variables of each program start with; the flag follows, in upper case with `_`. A
+name belongs to the longest of these that it starts with.
+"""
+
+_NO_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
+O = TypeVar("O")  # noqa: E741
+
+
+@attrs.frozen
+class Limit:
+    """
+    What an option's value must be. `text` ends the sentence "--flag must be ...". `step` says when it is looked
+    at: nsqd's checks have their numbers in nsqd specification 4.3, ours, of what nsqd crashes on later, come last.
+    `complaint` says what is wrong with a value where the flag and the text do not. Without the option `only_with` the
+    value is not used. `not_below` names an option whose value is the least this one may have. nsqd has no bound where
+    `is_ours`: with --nsq-compat such a limit does not hold.
+    """
+
+    text: str
+    allows: Callable[[Any], bool]
+    step: int = OURS_STEP
+    complaint: Callable[[Any], str] | None = None
+    only_with: str = ""
+    not_below: str = ""
+    is_ours: bool = False
+
+    def holds(self, options: Any, value: Any) -> bool:
+        """Whether `value` will do beside the other options."""
+        if (self.is_ours and options.nsq_compat) or (self.only_with and not getattr(options, self.only_with)):
+            return True
+        fits = self.allows(value) and (not self.not_below or value >= getattr(options, self.not_below))
+        return bool(fits)
+
+    def refusal(self, flag: str, value: Any) -> str:
+        """Why `value` will not do."""
+        sentence = f"--{flag} must be {self.text}"
+        return sentence if self.complaint is None else f"{self.complaint(value)}; {sentence}"
+
+
+ABOVE_ZERO = Limit("greater than 0", lambda value: value > 0)
+NOT_NEGATIVE = Limit("0 or more", lambda value: value >= 0)
+OURS_ABOVE_ZERO = attrs.evolve(ABOVE_ZERO, is_ours=True)
+OURS_NOT_NEGATIVE = attrs.evolve(NOT_NEGATIVE, is_ours=True)
+
+
+@attrs.frozen
+class Option:
+    """
+    One line of the table. `name` is the attribute of the options' class, `default` as a user would write it; it is
+    empty where the default is derived from the machine. `field` is NSQ's name for it in an error text, empty where
+    that follows from the key.
+    """
+
+    name: str
+    flag: str
+    variable: str
+    key: str
+    field: str
+    kind: Kind
+    help: str
+    limit: Limit | None
+    default: str
+    is_derived: bool
+
+
+def option(
+    kind: Kind,
+    default: Any,
+    text: str,
+    *,
+    key: str | None = None,
+    field: str = "",
+    limit: Limit | None = None,
+) -> Any:
+    """A field of a class of options. `text` is the help; `key` the config key where it is not the field's name."""
+    shown = "" if isinstance(default, attrs.Factory) else kind.show(default)  # type: ignore[arg-type]
+    return attrs.field(
+        default=default,
+        metadata={"kind": kind, "key": key, "field": field, "help": text, "limit": limit, "default": shown},
+    )
+
+
+def same(options: type[Any], name: str) -> Any:
+    """A field that is the same as in another class of options."""
+    found = getattr(attrs.fields(options), name)
+    return attrs.field(default=found.default, metadata=found.metadata)
+
+
+class OptionTable(Generic[O]):
+    """
+    The options of `program`, in the order they are declared in the attrs class `options`. `has_rules`: the config file
+    may have tables about topics. `presets`: options that, when they are set, give others another default.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        options: type[O],
+        *,
+        has_rules: bool = False,
+        presets: Mapping[str, Mapping[str, Any]] = _NO_PRESETS,
+    ) -> None:
+        self.program = program
+        self.options = options
+        self.prefix = VARIABLE_PREFIXES[program]
+        self.has_rules = has_rules
+        self.presets = presets
+        self._all = tuple(_read(field, self.prefix) for field in attrs.fields(options) if field.metadata)  # type: ignore[arg-type]
+        self.by_flag = {one.flag: one for one in self._all}
+        self.by_key = {one.key: one for one in self._all}
+        limited = [(one.limit, one) for one in self._all if one.limit is not None]
+        self._checks = sorted(limited, key=lambda check: check[0].step)
+
+    def __iter__(self) -> Iterator[Option]:
+        return iter(self._all)
+
+    def check(self, options: O, steps: Container[int] = EVERY_STEP) -> None:
+        """Raise OptionError, one line, for the first option the program cannot run with, of the checks of `steps`."""
+        for limit, one in self._checks:
+            value = getattr(options, one.name)
+            if limit.step in steps and not limit.holds(options, value):
+                raise OptionError(limit.refusal(one.flag, value))
+
+
+def _read(field: Any, prefix: str) -> Option:
+    return Option(
+        name=field.name,
+        flag=field.name.replace("_", "-"),
+        variable=prefix + field.name.upper(),
+        key=field.metadata["key"] or field.name,
+        field=field.metadata["field"],
+        kind=field.metadata["kind"],
+        help=field.metadata["help"],
+        limit=field.metadata["limit"],
+        default=field.metadata["default"],
+        is_derived=isinstance(field.default, attrs.Factory),  # type: ignore[arg-type]
+    )

@@ -1,0 +1,152 @@
+"""
+What the config file says of some topics only:
+
+    [topic."orders.*"]
+    durability = "fsync"
+    retention_time = "24h"
+    retention_bytes = 1073741824
+    channel_start = "earliest"
+
+The name of a table is a pattern (`*`, `?`, `[abc]`; case counts). Of several that match a topic the last one that sets
+a key wins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import attrs
+
+from nsqtw.errors import OptionError
+from nsqtw.options.suggestions import did_you_mean
+from nsqtw.options.types import DURATION, SIZE
+
+KEY = "topic"
+"""The name of the tables in the file."""
+DURABILITIES = ("memory", "os", "fsync")
+EARLIEST, LATEST = STARTS = ("earliest", "latest")
+"""Where a new channel starts: at the oldest message kept, or, as in nsqd, at what no channel was given yet."""
+
+_LONGEST_SECONDS = 2**63 / 10**9
+_MOST_BYTES = 2**63 - 1
+
+
+@attrs.frozen
+class Retention:
+    """For how long, and how many bytes of it, a topic keeps what is finished. 0 is no limit; both 0: not at all."""
+
+    time: float = 0.0
+    bytes: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.time or self.bytes)
+
+
+@attrs.frozen
+class TopicRule:
+    """What holds for the topics that match `pattern`; None: nothing is said."""
+
+    pattern: str
+    durability: str | None = None
+    retention_time: float | None = None
+    retention_bytes: int | None = None
+    channel_start: str | None = None
+
+
+@attrs.frozen
+class _Key:
+    """A key that a table may have: `check` gives the value, or None for one that is not `form`."""
+
+    name: str
+    form: str
+    check: Callable[[Any], Any]
+    text: Callable[[Any], str]
+
+
+def is_retention_time(seconds: float) -> bool:
+    """Whether a topic can keep its messages that long."""
+    return 0 <= seconds < _LONGEST_SECONDS
+
+
+def is_retention_bytes(size: int) -> bool:
+    """Whether a topic can keep so much."""
+    return 0 <= size <= _MOST_BYTES
+
+
+def chosen(name: str, topic: str, rules: Iterable[TopicRule], default: Any) -> Any:
+    """What holds for a topic of the key `name`."""
+    values = [getattr(rule, name) for rule in rules if fnmatchcase(topic, rule.pattern)]
+    return next((value for value in reversed(values) if value is not None), default)
+
+
+def read_rules(path: str, tables: object) -> tuple[TopicRule, ...]:
+    """The rules in a config file. OptionError, one line that names table and key."""
+    if not isinstance(tables, Mapping):
+        raise OptionError(f'config file {path}: topic must be tables, such as [topic."orders.*"]')
+    return tuple(_rule(path, pattern, table) for pattern, table in tables.items())
+
+
+def rules_text(rules: Iterable[TopicRule]) -> str:
+    """The tables that give these rules."""
+    lines = []
+    for rule in rules:
+        lines += ["", f"[{KEY}.{json.dumps(rule.pattern, ensure_ascii=False)}]"]
+        for key in _KEYS.values():
+            value = getattr(rule, key.name)
+            if value is not None:
+                lines.append(f"{key.name} = {key.text(value)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _rule(path: str, pattern: str, table: Any) -> TopicRule:
+    where = f'config file {path}: [{KEY}."{pattern}"]'
+    if not isinstance(table, Mapping):
+        raise OptionError(f"{where} must be a table")
+    found = {}
+    for name, raw in table.items():
+        key = _KEYS.get(name)
+        if key is None:
+            raise OptionError(f"{where} unknown key {name!r}{did_you_mean(name, _KEYS)}")
+        found[name] = key.check(raw)
+        if found[name] is None:
+            raise OptionError(f"{where} {name} must be {key.form}")
+    return TopicRule(pattern, **found)
+
+
+def _seconds(raw: Any) -> float | None:
+    try:
+        seconds: float = DURATION.coerce(raw)
+    except ValueError:
+        return None
+    return seconds if is_retention_time(seconds) else None
+
+
+def _size(raw: Any) -> int | None:
+    try:
+        size: int = SIZE.coerce(raw)
+    except ValueError:
+        return None
+    return size if is_retention_bytes(size) else None
+
+
+def _word_of(words: tuple[str, ...]) -> Callable[[Any], str | None]:
+    return lambda raw: raw if raw in words else None
+
+
+_KEYS = {
+    key.name: key
+    for key in (
+        _Key("durability", f"one of {', '.join(DURABILITIES)}", _word_of(DURABILITIES), json.dumps),
+        _Key(
+            "retention_time",
+            "a duration, 0 or more, such as 24h or 7d",
+            _seconds,
+            lambda seconds: json.dumps(DURATION.show(seconds), ensure_ascii=False),
+        ),
+        _Key("retention_bytes", "a number of bytes, 0 or more, such as 1048576 or 1GB", _size, str),
+        _Key("channel_start", f"one of {', '.join(STARTS)}", _word_of(STARTS), json.dumps),
+    )
+}

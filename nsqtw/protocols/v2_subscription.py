@@ -1,0 +1,112 @@
+"""
+What a client subscribes to, and what it says of its messages then: RDY, FIN, REQ and TOUCH, and that it wants no more.
+
+This module is hot, once per command or run of FINs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nsqtw.core.channel import Channel
+from nsqtw.core.consumer import Consumer
+from nsqtw.errors import ClientError
+from nsqtw.options.broker import Options
+from nsqtw.protocols.access import MessageAccess
+from nsqtw.protocols.fin_coalescing import Gathering
+from nsqtw.protocols.parameters import (
+    checked_name,
+    decimal,
+    duration_ns,
+    message_id_of,
+    need_names,
+    signed64,
+    unparsed,
+)
+from nsqtw.protocols.v2_codec import FIN_IN_ORDER, fin_count
+
+
+class Subscriber(MessageAccess):
+    """`consumer` of `channel`; `refuse` answers with an error, `log` writes a line about the client."""
+
+    __slots__ = ("_is_closing", "_log", "_refuse", "gathering")
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        channel: Channel,
+        options: Options,
+        refuse: Callable[[ClientError], None],
+        log: Callable[..., None],
+    ) -> None:
+        super().__init__(consumer, channel, options)
+        self._refuse = refuse
+        self._log = log
+        self._is_closing = False
+        self.gathering = Gathering()
+
+    def close(self) -> None:
+        """CLS: nothing is sent to it any more."""
+        self.channel.set_ready(self.consumer, 0)
+        self._is_closing = True
+
+    def ready(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """RDY. ClientError."""
+        if self._is_closing:
+            self._log("info", "PROTOCOL(V2): [{client}] ignoring RDY after CLS in state ClientStateV2Closing")
+            return
+        count = 1
+        if params:
+            number = decimal(params[0])
+            if number is None:
+                raise unparsed("RDY could not parse count", params[0])
+            count = signed64(number)
+        self.set_ready(count)
+
+    def finish(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """FIN, or a run of them. ClientError."""
+        ids = payload or [message_id_of(verb, params, 1)]
+        for error in self.finish_all(ids, now):
+            self._refuse(error)
+
+    def finish_in_order(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """FIN, or a run of them, for what `consumer.in_flight` said would be finished next."""
+        self.channel.finish_next(self.consumer, fin_count(payload[0]), now)
+
+    def requeue(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """REQ. ClientError."""
+        message_id = message_id_of(verb, params, 2)
+        number = decimal(params[1])
+        if number is None:
+            raise unparsed("REQ could not parse timeout", params[1])
+        asked_ns, longest_ns = duration_ns(number), round(self.options.max_req_timeout * 1e9)
+        delay_ns = min(max(asked_ns, 0), longest_ns)
+        if delay_ns != asked_ns:
+            text = "PROTOCOL(V2): [{client}] REQ timeout {asked_ns} out of range 0-{longest_ns}. Setting to {delay_ns}"
+            self._log("info", text, asked_ns=asked_ns, longest_ns=longest_ns, delay_ns=delay_ns)
+        error = self.requeue_one(message_id, delay_ns / 1e9, now)
+        if error is not None:
+            self._refuse(error)
+
+    def touch(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """TOUCH. ClientError."""
+        message_id = message_id_of(verb, params, 1)
+        error = self.touch_one(message_id, now)
+        if error is not None:
+            self._refuse(error)
+
+
+def subscribed_names(params: Sequence[bytes]) -> tuple[str, str]:
+    """Of which topic and channel SUB speaks. ClientError."""
+    need_names(b"SUB", params, 2)
+    topic = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
+    return topic, checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
+
+
+ABOUT_MESSAGES: dict[bytes, Callable[[Subscriber, bytes, Sequence[bytes], list[bytes], float], None]] = {
+    b"RDY": Subscriber.ready,
+    b"FIN": Subscriber.finish,
+    FIN_IN_ORDER: Subscriber.finish_in_order,
+    b"REQ": Subscriber.requeue,
+    b"TOUCH": Subscriber.touch,
+}

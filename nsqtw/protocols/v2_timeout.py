@@ -1,0 +1,43 @@
+"""
+How long a session waits for the next command, or for the rest of one that has begun.
+
+With heartbeats it is nsqd's way: two intervals, whatever comes meanwhile, but for one thing: a body that goes on
+arriving is waited for. Without heartbeats a client may be silent for ever, but not in the middle of a command.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from nsqtw.options.broker import Options
+from nsqtw.protocols.body_rate import Arrival
+from nsqtw.protocols.identify import Settings
+from nsqtw.protocols.v2_codec import V2Codec
+
+
+class Half:
+    """The command that `codec` may be in the middle of, of a client with `settings`."""
+
+    def __init__(self, codec: V2Codec, settings: Settings, options: Options) -> None:
+        self._codec = codec
+        self._settings = settings
+        self._options = options
+        self._arrival = Arrival(options.min_body_rate)
+
+    def deadline(self, last_command: float) -> float:
+        """When a client that has completed no command since `last_command` is silent for too long."""
+        patience = self._patience
+        return max(last_command + patience, self._arrival.until) if patience else inf
+
+    def still_comes(self, last_command: float, now: float) -> bool:
+        """Whether there is half a command, and the rest is on its way."""
+        received = self._codec.pending_bytes
+        return received > 0 and self._arrival.goes_on(last_command, received, now, self._patience)
+
+    @property
+    def _patience(self) -> float:
+        """How long a command may take; 0 for any time."""
+        interval = self._settings.heartbeat_interval
+        if interval:
+            return 2 * interval
+        return self._options.body_timeout if self._codec.is_inside else 0.0

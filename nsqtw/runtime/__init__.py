@@ -1,0 +1,1 @@
+"""The reactor, threads, turns and memory of a process."""

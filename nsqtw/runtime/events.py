@@ -1,0 +1,110 @@
+"""
+The events of a reactor's descriptors, a turn at a time: from the poll to the end.
+
+The theory is in `nsqtw.runtime.epoll`. That one inherits from Twisted's, with which it would gain nothing by being
+compiled, so what it does for each event is in here.
+
+This module is hot, once per event and turn.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.logger import Logger
+
+SPIN_SECONDS: Final = 30e-6
+SHORT_SECONDS: Final = 60e-6
+"""Of a wait in which both sides slept and were woken; without that it is half as long."""
+SHORT_WAITS: Final = 4
+"""So many in a row, and the next one is expected to be short, too. Of a consumer's FIN and the next message, which
+come in turn, one takes long."""
+FOR_EVER: Final = -1.0
+"""Seconds to wait, in epoll's words."""
+_READABLE: Final[int] = getattr(select, "EPOLLIN", 0)
+"""Elsewhere than on Linux there is no epoll, and this is only compiled."""
+
+_log = Logger()
+
+Poll = Callable[[float, int], list[tuple[Any, int]]]
+"""An epoll's: waits so many seconds, and gives descriptors and what is with them, so many at most."""
+
+
+class Events:
+    """Those of `reactor`, by `poll`. `now` is a clock, in seconds; `may_spin`: whether it may ask again and again."""
+
+    def __init__(self, reactor: Any, poll: Poll, now: Callable[[], float], may_spin: bool) -> None:
+        self._reactor = reactor
+        self._selectables: dict[Any, Any] = reactor._selectables
+        self._poll = poll
+        self._now = now
+        self._may_spin = may_spin
+        self._short_waits = 0
+        """How many waits in a row were short."""
+        self._ends: list[Callable[[], object]] = []
+
+    def at_end(self, call: Callable[[], object]) -> None:
+        """Call it once, when everything that can be read now has been read; from such a call: in the next turn."""
+        self._ends.append(call)
+
+    def turn(self, seconds: float) -> None:
+        """Wait so long for events, or FOR_EVER, and do what they ask. When something waits for the end, do not wait."""
+        events = self._poll_now() if self._ends or seconds == 0 else self._wait(seconds)
+        self._handle(events)
+        if self._ends:
+            if len(events) > 1:  # of many who wait for answers more have come by now, and a turn costs less for more
+                self._handle(self._poll_now())
+            self._end()
+
+    def _poll_now(self) -> list[tuple[Any, int]]:
+        return self._poll(0, len(self._selectables))
+
+    def _wait(self, seconds: float) -> list[tuple[Any, int]]:
+        """What there is, or comes before they are over."""
+        most = len(self._selectables)
+        began = self._now()
+        if self._short_waits >= SHORT_WAITS:
+            while self._now() - began <= SPIN_SECONDS:
+                if events := self._poll(0, most):
+                    return events
+            self._short_waits = 0
+            return self._poll(seconds, most)
+        events = self._poll(seconds, most)
+        is_short = self._may_spin and self._now() - began <= SHORT_SECONDS
+        self._short_waits = self._short_waits + 1 if is_short else 0
+        return events
+
+    def _handle(self, events: list[tuple[Any, int]]) -> None:
+        selectables = self._selectables
+        for descriptor, event in events:
+            selectable = selectables.get(descriptor)
+            if selectable is None:  # closed by one of those before it
+                continue
+            try:
+                if event == _READABLE:
+                    self._read(selectable)
+                else:
+                    self._reactor._doReadOrWrite(selectable, descriptor, event)
+            except BaseException:
+                _log.failure("the end of {selectable} failed", selectable=selectable)
+
+    def _read(self, selectable: Any) -> None:
+        """What fails in there ends this descriptor and nothing else, as in Twisted."""
+        try:
+            why = selectable.doRead()
+        except BaseException:
+            _log.failure("reading from {selectable} failed", selectable=selectable)
+            why = sys.exc_info()[1]
+        if why:
+            self._reactor._disconnectSelectable(selectable, why, True)
+
+    def _end(self) -> None:
+        ends, self._ends = self._ends, []
+        for end in ends:
+            try:
+                end()
+            except BaseException:  # of a timed call Twisted, too, lets nothing through
+                _log.failure("the end of a turn failed")

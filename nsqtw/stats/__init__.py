@@ -1,0 +1,1 @@
+"""Statistics of the broker, and their formats."""

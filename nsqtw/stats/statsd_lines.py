@@ -1,0 +1,126 @@
+r"""
+What is pushed to statsd, as text: lines, and lines packed into packets (nsqd specification 6.3).
+
+    line   := <prefix><name>:<integer>|<c or g>\n       c: what was counted since the last push, g: as it is now
+    packet := lines, as many as fit into its size; a line that is larger goes alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from nsqtw.stats.document import Found
+
+COUNTER, GAUGE = "c", "g"
+
+# Name here, name in /stats, kind.
+_TOPIC = (
+    ("message_count", "message_count", COUNTER),
+    ("message_bytes", "message_bytes", COUNTER),
+    ("depth", "depth", GAUGE),
+    ("backend_depth", "backend_depth", GAUGE),
+    ("lost_count", "lost_count", COUNTER),
+    ("damaged_count", "damaged_count", COUNTER),
+    ("set_aside_count", "set_aside_count", COUNTER),
+)
+_CHANNEL = (
+    ("message_count", "message_count", COUNTER),
+    ("depth", "depth", GAUGE),
+    ("backend_depth", "backend_depth", GAUGE),
+    ("in_flight_count", "in_flight_count", GAUGE),
+    ("deferred_count", "deferred_count", GAUGE),
+    ("requeue_count", "requeue_count", COUNTER),
+    ("timeout_count", "timeout_count", COUNTER),
+    ("clients", "client_count", GAUGE),
+    ("dropped_count", "dropped_count", COUNTER),
+)
+_MEMORY = (
+    ("heap_objects", "heap_objects", GAUGE),
+    ("heap_idle_bytes", "heap_idle_bytes", GAUGE),
+    ("heap_in_use_bytes", "heap_in_use_bytes", GAUGE),
+    ("heap_released_bytes", "heap_released_bytes", GAUGE),
+    ("gc_pause_usec_100", "gc_pause_usec_100", GAUGE),
+    ("gc_pause_usec_99", "gc_pause_usec_99", GAUGE),
+    ("gc_pause_usec_95", "gc_pause_usec_95", GAUGE),
+    ("next_gc_bytes", "next_gc_bytes", GAUGE),
+    ("gc_runs", "gc_total_runs", COUNTER),
+)
+_Table = tuple[tuple[str, str, str], ...]
+_Source = tuple[str, ...]
+"""Whose counters they are: a topic, a channel, or () for the process. Names may have dots: a line does not tell."""
+
+
+class Lines:
+    """
+    Turns numbers into lines, push after push. What a counter stood at is remembered from one push to the next: a
+    topic that is not in a push counts from 0 in the one after.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._last: dict[_Source, list[int]] = {}
+        self._current: dict[_Source, list[int]] = {}
+
+    def found(self, found: Found) -> Iterator[str]:
+        """The lines of a topic or a channel, its latencies behind the others."""
+        name = f"topic.{found.topic}"
+        if found.channel is None:
+            yield from self._lines(name, (found.topic,), _TOPIC, found.numbers)
+        else:
+            name += f".channel.{found.channel}"
+            yield from self._lines(name, (found.topic, found.channel), _CHANNEL, found.numbers)
+        for percentile in found.numbers["e2e_processing_latency"]["percentiles"] or ():
+            percent = f"{percentile['quantile'] * 100:.0f}"
+            yield self._line(f"{name}.e2e_processing_latency_{percent}", percentile["value"], GAUGE)
+
+    def memory(self, numbers: Mapping[str, int]) -> Iterator[str]:
+        """The lines of the `memory` block of /stats."""
+        return self._lines("mem", (), _MEMORY, numbers)
+
+    def end_push(self) -> None:
+        """Everything was told; the next push counts from here."""
+        self._last, self._current = self._current, {}
+
+    def _lines(self, name: str, source: _Source, table: _Table, numbers: Mapping[str, Any]) -> Iterator[str]:
+        """One line for each number of the table that /stats shows; it leaves out some that are 0."""
+        last = iter(self._last.get(source, ()))
+        current = self._current[source] = []
+        for here, there, kind in table:
+            value = numbers.get(there)
+            if kind == COUNTER:
+                current.append(value or 0)
+                previous = next(last, 0)
+                value = None if value is None else value - previous
+            if value is not None:
+                yield self._line(f"{name}.{here}", value, kind)
+
+    def _line(self, name: str, value: int, kind: str) -> str:
+        return f"{self._prefix}{name}:{value}|{kind}\n"
+
+
+class Packets:
+    """Packs lines into packets of at most `size` bytes, in order."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._open = bytearray()
+        self._closed: list[bytes] = []
+
+    def add(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            data = line.encode("utf-8", "surrogateescape")
+            if self._open and len(self._open) + len(data) > self._size:
+                self._close()
+            self._open += data
+
+    def take(self) -> list[bytes]:
+        """All packets; the last one may have room left."""
+        if self._open:
+            self._close()
+        closed, self._closed = self._closed, []
+        return closed
+
+    def _close(self) -> None:
+        self._closed.append(bytes(self._open))
+        self._open.clear()

@@ -1,0 +1,117 @@
+"""
+The console script `nsqtw`: what is done with a broker's files beside the broker.
+
+Exit codes: those of the command, and 2 when the words cannot be understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+from attrs import frozen
+
+from nsqtw.version import is_compiled, version_line
+
+_WRONG_WORDS = 2
+
+
+@frozen
+class Command:
+    """
+    A subcommand. `function` is the dotted name of its function, which gets a keyword argument for each of `arguments`
+    and returns the exit code; its module is imported when the command runs. `arguments` maps what argparse's
+    `add_argument` gets as names to its other arguments.
+    """
+
+    name: str
+    summary: str
+    description: str
+    function: str
+    arguments: Mapping[str, Mapping[str, Any]]
+
+
+COMMANDS = (
+    Command(
+        "fsck",
+        "check a data path, and mend it",
+        "Reads everything in a data path and says what is wrong: a line for each finding, then a summary."
+        " Exit code 0: nothing is wrong; 1: something is, or a broker uses the data path; 2: wrong words, or no data"
+        " path; 3: something was wrong, and all of it is repaired.",
+        "nsqtw.tools.fsck.command.run",
+        {
+            "directory": {"metavar": "DATA_PATH", "help": "what the broker has as --data-path"},
+            "--repair": {
+                "dest": "mend",
+                "action": "store_true",
+                "help": "mend what can be mended; what is taken away is kept",
+            },
+        },
+    ),
+    Command(
+        "hash-secret",
+        "make the line of a secret for a file of grants",
+        "Asks for a secret, or reads it from stdin, and prints its hash for the file of --auth=static.",
+        "nsqtw.tools.hash_secret.run",
+        {
+            "--generate": {"action": "store_true", "help": "make a new secret, and print it, too"},
+            "--salt-of": {"metavar": "FILE", "help": "hash it as the secrets in this file of grants are"},
+        },
+    ),
+    Command(
+        "migrate-backend",
+        "move the messages of a data path to another storage backend",
+        "Moves all messages of a data path from one storage backend to another, while no broker runs. Channels stay"
+        " where they are. A run that was interrupted is finished by the same command. FROM and TO are as for --backend."
+        " Exit code 0: all messages are in TO; 1: they are not, and stderr says why; 2: wrong words.",
+        "nsqtw.tools.migrate_backend.run",
+        {
+            "--data-path": {
+                "metavar": "PATH",
+                "default": ".",
+                "help": "what the broker has as --data-path; the working directory unless given",
+            },
+            "source": {"metavar": "FROM", "help": "the backend that has the messages: disk, sqlite, ..."},
+            "target": {"metavar": "TO", "help": "the backend that is to have them"},
+        },
+    ),
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_WRONG_WORDS, f"{self.prog}: {message} (try {self.prog} -h)\n")
+
+
+def main() -> None:
+    """The console script `nsqtw`."""
+    os.umask(0o077)  # what it copies holds messages
+    sys.exit(run_nsqtw(sys.argv[1:]))
+
+
+def run_nsqtw(words: Sequence[str]) -> int:
+    """Do what the words say. The exit code; SystemExit with it for -h and for wrong words."""
+    found = vars(_parser().parse_args(words))
+    module, _, function = found.pop("function").rpartition(".")
+    return int(getattr(import_module(module), function)(**found))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="nsqtw", description="Tools for a broker's files.", allow_abbrev=False)
+    version = version_line() + (", hot modules compiled" if is_compiled() else "")
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        one = commands.add_parser(
+            command.name, help=command.summary, description=command.description, allow_abbrev=False
+        )
+        one.set_defaults(function=command.function)
+        for name, options in command.arguments.items():
+            one.add_argument(name, **options)
+    return parser

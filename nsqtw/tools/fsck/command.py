@@ -1,0 +1,88 @@
+"""`nsqtw fsck DATA_PATH [--repair]`: the words, the lines on stdout, and the exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from nsqtw.daemon.data_path import lock_data_path
+from nsqtw.errors import NsqtwError
+from nsqtw.tools.fsck.data_path import DataPathCheck, check_data_path, is_data_path
+from nsqtw.tools.fsck.finding import Finding
+from nsqtw.tools.fsck.repair import repair
+
+CLEAN = 0
+FOUND = 1
+NO_DATA_PATH = 2
+REPAIRED = 3
+
+
+def run(directory: str, mend: bool) -> int:
+    """
+    Check a data path and print a line for each thing that is wrong and a summary; with `mend` repair what can be, and
+    check again. Returns the exit code.
+    """
+    directory = os.path.abspath(directory)
+    if not os.path.isdir(directory):
+        sys.stderr.write(f"nsqtw fsck: {directory} is no nsqtw data path: it is no directory\n")
+        return NO_DATA_PATH
+    if os.access(directory, os.R_OK) and not is_data_path(directory):
+        sys.stderr.write(f"nsqtw fsck: {directory} is no nsqtw data path: no broker has stored anything there\n")
+        return NO_DATA_PATH
+    try:
+        lock = lock_data_path(directory)
+        try:
+            return _run(directory, mend)
+        finally:
+            os.close(lock)
+    except NsqtwError as mistake:
+        sys.stderr.write(f"nsqtw fsck: {mistake}\n")
+        return FOUND
+
+
+def _run(directory: str, mend: bool) -> int:
+    check = check_data_path(directory)
+    findings = check.findings()
+    _print(findings)
+    if not (mend and findings):
+        print(f"{_counts(check)}; {_number(len(findings), 'finding')}")
+        return FOUND if findings else CLEAN
+    place, failures = repair(check)
+    for failure in failures:
+        print(f"not mended: {failure}")
+    again = check_data_path(directory)
+    left = again.findings()
+    if place is not None:
+        print(f"set aside: {place}")
+    if left:
+        print("left:")
+        _print(left)
+    print(f"{_counts(again)}; {_number(len(findings), 'finding')}, {len(left)} left")
+    return FOUND if left else REPAIRED
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        print(finding)
+
+
+def _counts(check: DataPathCheck) -> str:
+    """How much was looked at."""
+    log_files = [file for log in check.logs.values() for file in log.every_file]
+    rows, in_database, stored = 0, set[str](), 0
+    if check.messages is not None:
+        rows, in_database = check.messages.records, set(check.messages.logs)
+        stored = sum(len(log.at_once) + len(log.deferred) for log in check.messages.logs.values())
+    numbers = (
+        _number(len(in_database.union(check.logs)), "topic"),
+        _number(len(log_files), "log file"),
+        _number(sum(file.records for file in log_files) + rows, "good record"),
+        _number(sum(len(file.at_once) + len(file.deferred) for file in log_files) + stored, "message"),
+        _number(sum(file.size for file in log_files), "byte"),
+    )
+    return ", ".join(numbers)
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,190 @@
+"""
+One log file, read from front to back: every record with both checksums, as the broker's recovery and reader walk it.
+
+    last file     `below` is HIGHEST; behind the last good record is the tail, which a start cuts off
+    older files   `below` is the first sequence of the next file; what is bad at the end is lost, because the next
+                  file was only begun when this one was whole
+
+A record counts only if its sequences go on, so the rest of a file that was written over (see disk.format) ends it
+without damage.
+"""
+
+from __future__ import annotations
+
+import os
+
+from attrs import define, field
+
+from nsqtw.backends.disk.damage import Damage as FoundDamage
+from nsqtw.backends.disk.damage import examine, is_torn_write
+from nsqtw.backends.disk.format import (
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    HIGHEST,
+    RECORD_BYTES,
+    Entry,
+    Head,
+    Header,
+    decode_entries,
+    decode_head,
+    decode_header,
+)
+from nsqtw.backends.disk.open_files import Descriptor
+from nsqtw.backends.disk.scan import Scan
+from nsqtw.backends.files import FILE_MODE, Files
+from nsqtw.core.segment import Segment
+from nsqtw.tools.fsck.sequences import Sequences
+
+_BLOCK_BYTES = 1 << 20
+
+
+class ReadOnly(Files):
+    """Files that cannot be changed: what checks goes through these."""
+
+    def open(self, path: str, *, create: bool = False, mode: int = FILE_MODE) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+@define
+class Damage:
+    """Bytes of a file from `position` up to `stop` in which no good record is."""
+
+    position: int
+    stop: int
+    messages: tuple[int, int] | None
+    """First and last sequence that were, or may have been, there; None: none is missing."""
+    in_head: bool
+    """The place and number of its messages are not known exactly, because the head of the record is damaged too."""
+    lost: int = 0
+    """How many of them are lost, at most; the others can be kept."""
+    kept: list[Segment] = field(factory=list)
+    """What can be kept."""
+
+
+@define
+class LogFileCheck:
+    """What is in one log file."""
+
+    path: str
+    first: int
+    below: int
+    size: int = 0
+    header: Header | None = None
+    """None: damaged, or that of another file."""
+    runs: list[tuple[int, int]] = field(factory=list)
+    """Where good records are: from a position up to another."""
+    damage: list[Damage] = field(factory=list)
+    put_count: int = 0
+    """How many messages were put into it, as far as known."""
+    tail: Damage | None = None
+    """What is behind the last good record, and not damage before good ones."""
+    records: int = 0
+    end: int = 0
+    """One past its highest sequence."""
+    at_once: Sequences = field(factory=Sequences)
+    deferred: Sequences = field(factory=Sequences)
+    """Messages that were published with a delay."""
+    index: list[Entry] = field(factory=list)
+    wrong_index: bool = False
+
+    @property
+    def is_last(self) -> bool:
+        return self.below == HIGHEST
+
+    @property
+    def good_end(self) -> int:
+        """Where its last record ends that is good, or of which something can be kept."""
+        return max(
+            [
+                HEADER_BYTES,
+                *(stop for _, stop in self.runs[-1:]),
+                *(damage.stop for damage in self.damage[-1:]),
+            ]
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a header and good records and perhaps a tail."""
+        return self.header is not None and not self.damage and len(self.runs) <= 1
+
+
+def check_log_file(files: Files, path: str, first: int, below: int, index: bytes, known_end: int = 0) -> LogFileCheck:
+    """
+    Read a log file. `index` is what stands in its index file, b"" when there is none; positions.db knows the log up to
+    `known_end`. OSError.
+    """
+    found = LogFileCheck(path, first, below, files.size(path), end=first)
+    descriptor = Descriptor(files, files.open(path))
+    header = decode_header(descriptor.read(HEADER_BYTES, 0))
+    if header is not None and header.first == first:
+        found.header = header
+    entries = found.index = decode_entries(index)
+    known = {entry.position: entry.sequence for entry in entries}
+    scan = Scan(descriptor, Entry(first, HEADER_BYTES, 0), found.size, below, _BLOCK_BYTES)
+    while scan.position < scan.size:
+        head = scan.head()
+        if head is not None and scan.frames(head) is not None:
+            _take(found, scan, head, known)
+        elif not _pass_damage(descriptor, scan, found, known_end):
+            break
+    found.put_count = scan.put_total
+    found.wrong_index = bool(known) or len(entries) * ENTRY_BYTES != len(index)
+    return found
+
+
+def _take(found: LogFileCheck, scan: Scan, head: Head, known: dict[int, int]) -> None:
+    """Note a good record and go past it."""
+    start = scan.position
+    if known.get(start) == head.first:
+        del known[start]
+    if not head.is_tombstone:
+        (found.deferred if head.delay_ms else found.at_once).add(head.first, head.end)
+        found.records += 1
+    scan.skip(head)
+    found.end = head.end
+    if found.runs and found.runs[-1][1] == start:
+        found.runs[-1] = (found.runs[-1][0], scan.position)
+    else:
+        found.runs.append((start, scan.position))
+
+
+def _pass_damage(descriptor: Descriptor, scan: Scan, found: LogFileCheck, known_end: int) -> bool:
+    """Note what is no good record here and go to the next one. False when nothing that can be kept follows."""
+    place = scan.place()
+    foreign = scan.is_foreign()
+    damage = examine(descriptor, scan, found.index)
+    if found.is_last and damage.is_end and is_torn_write(damage, known_end):
+        begun = _begun(descriptor, damage.position, place.sequence)
+        messages = _messages(begun.first, begun.end) if begun is not None else None
+        found.tail = Damage(damage.position, found.size, messages, begun is None)
+        return False
+    messages = None if foreign and damage.is_end and damage.head is None else _messages_of(damage)
+    noted = Damage(
+        damage.position, damage.stop, messages, damage.head is None, damage.lost_count, list(damage.segments)
+    )
+    if messages is None and damage.is_end and damage.head is None:
+        found.tail = noted
+        return False
+    found.damage.append(noted)
+    for segment in damage.segments:
+        (found.deferred if segment.delay_ms else found.at_once).add(segment.first, segment.end)
+    if damage.head is not None:
+        found.end = damage.head.end
+    return not damage.is_end or scan.position < scan.size
+
+
+def _messages_of(damage: FoundDamage) -> tuple[int, int] | None:
+    """The first and the last sequence that are lost; those of the record when none is."""
+    if damage.lost:
+        return damage.lost[0][0], damage.lost[-1][1] - 1
+    return _messages(damage.head.first, damage.head.end) if damage.head is not None else None
+
+
+def _begun(descriptor: Descriptor, position: int, above: int) -> Head | None:
+    """The head of a record of which the rest was not written."""
+    head = decode_head(descriptor.read(RECORD_BYTES, position))
+    return head if head is not None and above <= head.first < head.end else None
+
+
+def _messages(first: int, end: int) -> tuple[int, int] | None:
+    return (first, end - 1) if first < end else None

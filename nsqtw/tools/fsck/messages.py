@@ -1,0 +1,141 @@
+"""
+messages.db, the storage of the backend sqlite: whether it is a database, and every row of it.
+
+It is read where it stands, through a second name of it beside a copy of its log of changes, so that nothing is written
+into the data path; where there can be no second name, through a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from tempfile import TemporaryDirectory
+
+from attrs import define, field
+
+from nsqtw.backends.disk.salvage import ONE_BIT
+from nsqtw.backends.sqlite.salvage import FRESH, FoundRow, Salvage, salvage
+from nsqtw.backends.sqlite.schema import FILE, connect_read_only, version_of
+from nsqtw.errors import BackendError
+from nsqtw.tools.fsck.finding import Finding
+from nsqtw.tools.fsck.topic_log import TopicLog
+
+_MOST_PROBLEMS = 10
+_ODD_VALUE = re.compile(r" value in (segment|topic)\.")
+_TAKES_OUT = "takes it out; the database is set aside as it was"
+_PUTS_RIGHT = "puts right what its frames tell; the database is set aside as it was"
+_ANEW = "writes all that can be read into a new one and sets the old one aside"
+
+
+@define
+class MessagesCheck:
+    """What messages.db is found like."""
+
+    path: str
+    logs: dict[str, TopicLog] = field(factory=dict)
+    """What each topic has in it."""
+    findings: list[Finding] = field(factory=list)
+    records: int = 0
+    """Good rows."""
+    is_foreign: bool = False
+    """It is no database: nothing can be read of it."""
+
+    @property
+    def can_be_mended(self) -> bool:
+        return any(finding.mend is not None for finding in self.findings)
+
+
+def check_messages(directory: str) -> MessagesCheck | None:
+    """Look into the messages.db of a data path; None when there is none. BackendError when that cannot be done."""
+    found = MessagesCheck(os.path.join(directory, FILE))
+    path = found.path
+    if not os.path.exists(path):
+        path += FRESH  # setting aside was interrupted, and the next start goes on with it
+    if not os.path.exists(path):
+        return None
+    with _read_only(path) as connection:
+        try:
+            if not version_of(connection):
+                return found
+            problems = _problems(connection)
+            _check_rows(found, salvage(connection))
+        except BackendError as refusal:
+            found.findings.append(Finding("newer format", found.path, f"{refusal}: a start fails"))
+            return found
+        except sqlite3.DatabaseError as error:
+            found.is_foreign = True
+            costs = f"{error}; a start fails, and all messages in it are lost"
+            found.findings.append(Finding("unreadable messages", found.path, costs, "sets it aside"))
+            return found
+    if problems:
+        costs = f"{'; '.join(problems)}; what of it costs messages is named here too"
+        found.findings.insert(0, Finding("damaged database", found.path, costs, _ANEW))
+    return found
+
+
+def _check_rows(found: MessagesCheck, content: Salvage) -> None:
+    for topic_id, why in content.odd_topics:
+        name = content.topics.get(topic_id, (None, 0))[0]
+        costs = f"topic {topic_id}: {why}"
+        costs += "; all its messages" if name is None else "; nothing"
+        found.findings.append(Finding("damaged topic", found.path, costs, _ANEW, name))
+    for topic_id in sorted(content.nameless):
+        costs = f"nothing: topic {topic_id} was being deleted; the next start goes on with it"
+        found.findings.append(Finding("leftover", found.path, costs))
+    for name, end in content.topics.values():
+        found.logs[name] = TopicLog(name, found.path, database_end=end)
+    for row in content.rows():
+        _take(found, content, row)
+
+
+def _take(found: MessagesCheck, content: Salvage, row: FoundRow) -> None:
+    name = content.topics[row.topic_id][0] if row.topic_id is not None else None
+    segment = row.segment
+    if segment is not None and name is not None:
+        log = found.logs[name]
+        (log.deferred if segment.delay_ms else log.at_once).add(segment.first, segment.end)
+        log.database_end = max(log.database_end, segment.end)
+        found.records += 1
+    if row.why:
+        costs = f"row {row.row_id}: {row.why}"
+        if segment is None:
+            costs += "; these messages"
+        elif row.why == ONE_BIT:
+            costs += ", by the broker at each read"
+        else:
+            costs += "; the broker passes them over"
+        messages = row.messages if segment is None else (segment.first, segment.end - 1)
+        mend = _TAKES_OUT if segment is None else _PUTS_RIGHT
+        found.findings.append(Finding("damaged record", found.path, costs, mend, name, messages=messages))
+
+
+def _problems(connection: sqlite3.Connection) -> list[str]:
+    """What SQLite's own check says, but for values that are odd: these are rows of ours."""
+    try:
+        rows = connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})").fetchall()
+    except sqlite3.DatabaseError as error:
+        return [str(error)]
+    said = [" ".join(str(row[0]).split()) for row in rows]
+    return [line for line in said if line != "ok" and not _ODD_VALUE.search(line)]
+
+
+@contextmanager
+def _read_only(path: str) -> Iterator[sqlite3.Connection]:
+    """A connection that changes nothing. BackendError."""
+    with TemporaryDirectory(prefix="nsqtw-fsck-") as scratch:
+        name = os.path.join(scratch, FILE)
+        try:
+            try:
+                os.link(path, name)
+            except OSError:
+                shutil.copyfile(path, name)
+            if os.path.exists(f"{path}-wal"):
+                shutil.copyfile(f"{path}-wal", f"{name}-wal")
+        except OSError as failure:
+            raise BackendError(f"copy of {path}: {(failure.strerror or str(failure)).lower()}") from failure
+        with closing(connect_read_only(name)) as connection:
+            yield connection

@@ -1,0 +1,170 @@
+"""
+positions.db: whether it can be used, and whether it and the logs speak of the same messages.
+
+A start loads it with the code used here, on a copy, because loading writes. Beyond what a start does, every page is
+checked. Three things are compared with each log:
+
+    topic      the messages nobody was given yet: counted when they were put
+    channel    the messages it has not come to: counted when the topic released them
+    channel    the messages that were in flight, requeued or deferred: each by its sequence
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from tempfile import TemporaryDirectory
+
+from attrs import define, field
+
+from nsqtw.backends.positions.store import Positions
+from nsqtw.core.checkpoint import Saved, SavedCursor, SavedTopic
+from nsqtw.core.pending import all_rows
+from nsqtw.errors import BackendError, BackendFull
+from nsqtw.nsqd.build import POSITIONS_FILE
+from nsqtw.tools.fsck.finding import Finding
+from nsqtw.tools.fsck.topic_log import TopicLog
+
+FRESH_FILE = f"{POSITIONS_FILE}.new"
+"""What an interrupted setting aside leaves: while there is no positions.db the next start takes it."""
+
+_MOST_PROBLEMS = 10
+
+
+@define
+class PositionsCheck:
+    """What positions.db is found like."""
+
+    path: str
+    saved: Saved | None = None
+    """What a start gets; None: nothing, or it would not start."""
+    is_there: bool = False
+    refusal: str = ""
+    """Why a start would fail: a newer nsqtw wrote it."""
+    problems: list[str] = field(factory=list)
+    """What SQLite's own check says."""
+    odd: list[str] = field(factory=list)
+    """What makes no sense in it, and what a start makes of that."""
+
+    def findings(self, has_logs: bool) -> Iterator[Finding]:
+        """What is wrong with the database itself. `has_logs`: some topic has messages."""
+        fresh = "channels start at the oldest message kept: messages come again, none is lost"
+        if not self.is_there:
+            if has_logs:
+                yield Finding("no positions", self.path, f"{fresh}; the next start makes a new one")
+        elif self.refusal:
+            yield Finding("newer format", self.path, f"{self.refusal}: a start fails")
+        elif self.saved is None:
+            costs = f"{'; '.join(self.problems) or 'it cannot be read'}; {fresh}"
+            yield Finding("damaged positions", self.path, costs, "sets it aside, as the next start would")
+        elif self.problems:
+            costs = f"{'; '.join(self.problems)}; all in it can still be read"
+            yield Finding("damaged positions", self.path, costs, "writes it anew and sets the old one aside")
+        for costs in self.odd:
+            yield Finding("odd positions", self.path, costs)
+
+
+def check_positions(directory: str) -> PositionsCheck:
+    """Look into the positions.db of a data path. BackendError when that cannot be done, here or by a broker."""
+    found = PositionsCheck(os.path.join(directory, POSITIONS_FILE))
+    found.is_there = os.path.exists(found.path) and os.path.getsize(found.path) > 0
+    if not found.is_there:
+        return found
+    with TemporaryDirectory(prefix="nsqtw-fsck-") as scratch:
+        copy = os.path.join(scratch, POSITIONS_FILE)
+        try:
+            for suffix in ("", "-wal"):
+                if os.path.exists(found.path + suffix):
+                    shutil.copyfile(found.path + suffix, copy + suffix)
+        except OSError as failure:
+            raise BackendError(f"copy of {found.path}: {(failure.strerror or str(failure)).lower()}") from failure
+        found.problems = _problems(copy)
+        positions = Positions(copy)
+        try:
+            saved = positions.load()
+        except BackendFull:
+            raise
+        except BackendError as refusal:
+            found.refusal = str(refusal)
+            return found
+        if not saved.lost:
+            found.saved = saved
+            found.odd = saved.odd
+            _read_held(positions, saved)
+        positions.close(False)
+    return found
+
+
+def compare(path: str, saved: Saved, logs: dict[str, TopicLog]) -> Iterator[Finding]:
+    """Where the positions, which are at `path`, and the logs do not agree."""
+    known = {topic.name for topic in saved.topics}
+    costs = "nothing: the next start makes the topic, and its channels start at the oldest message kept"
+    for name, log in logs.items():
+        if name not in known and log.is_known and log.end:
+            yield Finding("unknown topic", log.directory, costs, None, name)
+    for topic in saved.topics:
+        log = logs.get(topic.name, TopicLog(topic.name, ""))
+        if log.is_known:
+            yield from _compare_topic(path, topic, log)
+
+
+def _read_held(positions: Positions, saved: Saved) -> None:
+    """Fill in the held rows, all of them. BackendError."""
+    for topic in saved.topics:
+        for cursor in topic.cursors:
+            cursor.held = list(all_rows(positions, topic.name, cursor.name))
+            cursor.held_count = len(cursor.held)
+
+
+def _compare_topic(path: str, topic: SavedTopic, log: TopicLog) -> Iterator[Finding]:
+    """What a topic's positions say of its log."""
+    gone = topic.put_total - topic.released_total - _count(log, topic.released, topic.end)
+    if gone > 0:
+        costs = f"not in the log: {gone} of those that no channel was given yet"
+        yield Finding("missing messages", path, costs, None, topic.name)
+    of_channels = [finding for cursor in topic.cursors for finding in _compare_channel(path, topic, cursor, log)]
+    # Trim frees finished messages at the end of a log, too: a log that ends early and lacks nothing is as it should be.
+    if 0 < log.end < topic.end and (gone > 0 or of_channels):
+        beyond = [cursor.name for cursor in topic.cursors if cursor.next > log.end]
+        shown = f"channels beyond it: {', '.join(beyond)}" if beyond else "no channel is beyond it"
+        costs = f"the log ends at {log.end}, {shown}; the next start puts them right"
+        yield Finding("positions outside the log", path, costs, None, topic.name, messages=(log.end, topic.end - 1))
+    yield from of_channels
+
+
+def _compare_channel(path: str, topic: SavedTopic, cursor: SavedCursor, log: TopicLog) -> Iterator[Finding]:
+    gone = topic.released_total - cursor.taken_total - _unread(topic, cursor, log)
+    if gone > 0:
+        costs = f"not in the log: {gone} of those it has not come to; its depth is right when it has passed them"
+        yield Finding("missing messages", path, costs, None, topic.name, cursor.name)
+    unfinished = {*cursor.first_deliveries, *(row.sequence for row in cursor.held)}
+    lost = sorted(sequence for sequence in unfinished if not log.has(sequence))
+    if lost:
+        costs = f"not in the log: {len(lost)} of those in flight, requeued or deferred; it passes them over"
+        yield Finding("held without a record", path, costs, None, topic.name, cursor.name, messages=(lost[0], lost[-1]))
+
+
+def _count(log: TopicLog, low: int, high: int) -> int:
+    return log.at_once.count(low, high) + log.deferred.count(low, high)
+
+
+def _unread(topic: SavedTopic, cursor: SavedCursor, log: TopicLog) -> int:
+    """Released messages a cursor has not come to: dropped ones count as taken, and deferred ones but in a replay."""
+    unread = log.at_once.count(cursor.next, topic.released) + log.deferred.count(cursor.next, cursor.replays)
+    for first, stop in topic.dropped:
+        unread -= log.at_once.count(max(first, cursor.next), min(stop, topic.released))
+        unread -= log.deferred.count(max(first, cursor.next), min(stop, cursor.replays))
+    return unread
+
+
+def _problems(path: str) -> list[str]:
+    """What is wrong with a database, in SQLite's words; nothing when all is well."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            rows = connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})").fetchall()
+    except sqlite3.Error as error:
+        return [str(error)]
+    return [" ".join(str(row[0]).split()) for row in rows if row[0] != "ok"]

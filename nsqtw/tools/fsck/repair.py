@@ -1,0 +1,192 @@
+"""
+Mending what was found. Every step leaves a data path that a broker can start on, and of which it delivers at least
+what it would have delivered before; so a repair may be interrupted anywhere and be run again.
+
+    torn tail             copied, then cut off
+    damaged records       the good ones are copied into another file, byte by byte, and what can be kept of the others
+                          (`disk.repair`); synced; the old file gets a second name under damaged.d; the new one gets its
+                          name
+    files without record  moved to damaged.d, the very last first, as a start deletes them
+    messages.db, positions.db
+                          all that can be read of it is written into a new one; the old one is moved to damaged.d
+    foreign messages      moved to damaged.d, as is a manifest that cannot be read
+    nsqd.dat              moved to damaged.d if positions.db knows the names
+    strays                removed
+
+A topic of which a file cannot be read, or has a newer format, is left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from nsqtw.backends.disk.format import index_name
+from nsqtw.backends.disk.log import TEMPORARY
+from nsqtw.backends.disk.open_files import Descriptor, LogFile
+from nsqtw.backends.disk.repair import write_mended
+from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.positions.store import Positions
+from nsqtw.backends.quarantine import Aside
+from nsqtw.backends.sqlite.salvage import FRESH, rebuild
+from nsqtw.core.checkpoint import Cut, Saved
+from nsqtw.errors import BackendError, NsqtwError
+from nsqtw.tools.fsck.data_path import DataPathCheck
+from nsqtw.tools.fsck.log_file import LogFileCheck
+from nsqtw.tools.fsck.manifest import set_foreign_aside
+from nsqtw.tools.fsck.positions import FRESH_FILE
+from nsqtw.tools.fsck.topic_log import TopicLog
+
+
+def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
+    """
+    Mend what `check` found in a data path, which is locked. Where things were set aside, if any were, and a line for
+    each thing that could not be mended.
+    """
+    files = Files()
+    aside = Aside(check.directory, files)
+    failures: list[str] = []
+
+    def attempt(doing: str, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except OSError as failure:
+            failures.append(str(backend_error(failure, doing)))
+        except NsqtwError as failure:
+            failures.append(f"{doing}: {failure}")
+
+    attempt("repair of the manifest", lambda: set_foreign_aside(check.manifest, files, aside))
+    on_disk = {} if "disk" in check.manifest.foreign else check.logs
+    for log in on_disk.values():
+        if log.is_known:
+            attempt(f"repair of topic {log.topic}", lambda log=log: _repair_log(files, aside, log))  # type: ignore[misc]
+    if "sqlite" not in check.manifest.foreign:
+        attempt("repair of messages.db", lambda: _repair_messages(files, aside, check))
+    attempt("repair of positions.db", lambda: _repair_positions(files, aside, check))
+    if check.names.problem and check.positions.saved is not None:
+        attempt("repair of nsqd.dat", lambda: aside.move(check.names.path))
+    for path, _ in check.leftovers:
+        attempt(f"removal of {path}", lambda path=path: _remove(files, path))  # type: ignore[misc]
+    return (aside.directory if aside.is_used else None), failures
+
+
+def _repair_log(files: Files, aside: Aside, log: TopicLog) -> None:
+    for path in log.strays:
+        files.unlink(path)
+    for file in log.without_records:
+        _remove_index(files, file)
+        aside.move(file.path)
+    put_total = 0
+    for file in log.log_files:
+        put_total = max(put_total, file.header.put_total if file.header is not None else 0)
+        if file.wrong_index:
+            _remove_index(files, file)
+        if not file.is_whole:
+            _rewrite(files, aside, file, put_total)
+        elif file.tail is not None:
+            _cut(files, aside, file)
+        put_total += file.put_count
+
+
+def _cut(files: Files, aside: Aside, file: LogFileCheck) -> None:
+    """Cut off what is behind the last good record."""
+    aside.keep_part(file.path, file.good_end, file.size)
+    descriptor = Descriptor(files, files.open(file.path))
+    descriptor.truncate(file.good_end)
+    descriptor.sync()
+
+
+def _rewrite(files: Files, aside: Aside, file: LogFileCheck, put_total: int) -> None:
+    """Let a header, the good records and what can be kept of others be all there is in a file."""
+    temporary = file.path + TEMPORARY
+    old = Descriptor(files, files.open(file.path))
+    known = LogFile(file.path, file.first, file.good_end, put_total)
+    known.index = file.index
+    write_mended(files, old, known, file.good_end, file.below, temporary)
+    try:
+        aside.keep(file.path)
+        # Its places mean other bytes in the new file.
+        _remove_index(files, file)
+    except BaseException:
+        with suppress(OSError):
+            files.unlink(temporary)
+        raise
+    files.rename(temporary, file.path)
+    files.sync_directory(os.path.dirname(file.path))
+
+
+def _repair_messages(files: Files, aside: Aside, check: DataPathCheck) -> None:
+    """Put a damaged messages.db away, and one with all that can be read of it in its place."""
+    found = check.messages
+    if found is None or not found.can_be_mended:
+        return
+    fresh = found.path + FRESH
+    _remove_all(files, [fresh + suffix for suffix in ("-wal", "-shm", "")])
+    if not found.is_foreign:
+        try:
+            rebuild(found.path, fresh, lambda *damage: None)
+        except sqlite3.Error as error:
+            raise BackendError(str(error)) from error
+    # The database goes first: without its log of changes it would lack what is in there.
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            aside.move(found.path + suffix)
+    if not found.is_foreign:
+        files.rename(fresh, found.path)
+        files.sync_directory(check.directory)
+
+
+def _repair_positions(files: Files, aside: Aside, check: DataPathCheck) -> None:
+    """Put a damaged positions.db away, and one with all that can be read of it in its place."""
+    found = check.positions
+    if not found.is_there or found.refusal or (found.saved is not None and not found.problems):
+        return
+    fresh = os.path.join(check.directory, FRESH_FILE)
+    if found.saved is not None:
+        _remove_all(files, [fresh + suffix for suffix in ("-wal", "-shm", "")])
+        _write(found.saved, fresh)
+    # Its log of changes goes first: beside the new database it would be taken for that one's.
+    for suffix in ("-wal", "-shm", ""):
+        with suppress(FileNotFoundError):
+            aside.move(found.path + suffix)
+    if found.saved is not None:
+        files.rename(fresh, found.path)
+        files.sync_directory(check.directory)
+
+
+def _write(saved: Saved, path: str) -> None:
+    """A database with all that was saved. BackendError."""
+    positions = Positions(path)
+    positions.load()
+    try:
+        if saved.next_block is not None:
+            positions.reserve(saved.next_block)
+        positions.save(Cut(topics=saved.topics))
+        # A durable note: with it everything before is on stable storage.
+        positions.close(True)
+    except BaseException:
+        with suppress(BackendError):
+            positions.close(False)
+        raise
+
+
+def _remove_index(files: Files, file: LogFileCheck) -> None:
+    with suppress(FileNotFoundError):
+        files.unlink(os.path.join(os.path.dirname(file.path), index_name(file.first)))
+
+
+def _remove(files: Files, path: str) -> None:
+    """Remove a file, or a directory of files."""
+    if os.path.isdir(path):
+        _remove_all(files, [os.path.join(path, name) for name in files.names(path)])
+        files.remove_directory(path)
+    else:
+        files.unlink(path)
+
+
+def _remove_all(files: Files, paths: Iterable[str]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            files.unlink(path)

@@ -1,0 +1,222 @@
+"""A topic's log over HTTP: what its body is, where a reader goes on, and waiting for more."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import pytest
+
+from nsqtw.api.log import MOST_BYTES
+from nsqtw.api.log_body import CRC, LOST, MAGIC, MESSAGES, SECTION
+from tests.core.world import Message, messages
+from tests.http.broker_fixture import DONE, Log, Reply, Web, request
+
+
+class Section(NamedTuple):
+    """One section of a body, read as its module says."""
+
+    kind: int
+    first: int
+    count: int
+    delay_ms: int
+    due_ms: int
+    messages: list[Message]
+
+
+def sections(body: bytes) -> list[Section]:
+    found, offset = [], 0
+    while offset < len(body):
+        magic, kind, first, count, length, delay_ms, due_ms, crc = SECTION.unpack_from(body, offset)
+        head_end = offset + SECTION.size
+        assert magic == MAGIC
+        assert CRC.unpack_from(body, head_end) == (crc32(body[offset:head_end]),)
+        frames = body[head_end + CRC.size : head_end + CRC.size + length]
+        assert crc32(frames) == crc
+        found.append(Section(kind, first, count, delay_ms, due_ms, messages(frames)))
+        offset = head_end + CRC.size + length
+    return found
+
+
+def numbers(reply: Reply) -> dict[str, int]:
+    """Next, End, Earliest, Messages and Lost."""
+    prefix = "x-nsqtw-"
+    return {name.removeprefix(prefix): int(text) for name, text in reply.headers.items() if name.startswith(prefix)}
+
+
+def bodies(reply: Reply) -> list[bytes]:
+    assert reply.status == 200, reply.body
+    found = [message.body for section in sections(reply.body) for message in section.messages]
+    assert numbers(reply)["messages"] == len(found)
+    return found
+
+
+def web(**options: Any) -> Web:
+    found = Web(retention_time=3600.0, **options)
+    assert found.post("/topic/create?topic=t").outcome == DONE
+    return found
+
+
+def test_a_reader_goes_from_next_to_next() -> None:
+    one = web()
+    one.post("/mpub?topic=t", b"a\nb\nc")
+    first = one.get("/v2/topic/log?topic=t&from=earliest&limit=1")
+    assert bodies(first) == [b"a", b"b", b"c"], "a segment at the least"
+    assert first.headers["content-type"] == "application/vnd.nsqtw.log; version=1"
+    found = numbers(first)
+    assert found["next"] == found["end"] == found["earliest"] + 3
+    one.post("/pub?topic=t", b"d")
+    second = one.get(f"/v2/topic/log?topic=t&from={found['next']}")
+    assert bodies(second) == [b"d"]
+    third = one.get(f"/v2/topic/log?topic=t&from={numbers(second)['next']}")
+    assert bodies(third) == []
+    assert numbers(third)["next"] == numbers(third)["end"] == numbers(second)["next"]
+    assert bodies(one.get(f"/v2/topic/log?topic=t&from={found['earliest'] + 1}")) == [b"b", b"c", b"d"]
+    assert bodies(one.get("/v2/topic/log?topic=t&from=latest")) == []
+    assert bodies(one.get("/v2/topic/log?topic=t")) == [b"a", b"b", b"c", b"d"], "all when nothing is said"
+
+
+def test_messages_are_as_a_consumer_gets_them() -> None:
+    one = web()
+    one.post("/pub?topic=t", b"a")
+    ((_, first, _, _, _, (message,)),) = sections(one.get("/v2/topic/log?topic=t").body)
+    (given,) = one.world.reader().read()
+    assert (message.id, message.attempts, message.timestamp_ns) == (given.id, 1, given.timestamp_ns)
+    assert int(message.id, 16) & ((1 << 53) - 1) == first, "its position is a part of its id"
+
+
+def test_deferred_messages_say_when_they_are_due() -> None:
+    one = web(max_req_timeout=60.0)
+    one.post("/pub?topic=t&defer=5000", b"a")
+    one.post("/pub?topic=t", b"b")
+    found = sections(one.get("/v2/topic/log?topic=t").body)
+    published_ms = found[0].messages[0].timestamp_ns // 10**6
+    assert [(section.delay_ms, section.due_ms) for section in found] == [(5000, published_ms + 5000), (0, 0)]
+
+
+def test_lost_messages_have_a_section_of_their_own() -> None:
+    one = web()
+    for body in (b"a", b"b", b"c"):
+        one.post("/pub?topic=t", body)
+    one.crash()
+    del one.world.backend.queue("t")._segments[1]
+    reply = one.get("/v2/topic/log?topic=t")
+    found = sections(reply.body)
+    assert [(section.kind, section.count) for section in found] == [(MESSAGES, 1), (LOST, 1), (MESSAGES, 1)]
+    assert found[1].first == found[0].first + 1
+    assert numbers(reply)["lost"] == 1
+
+
+def test_positions_of_a_time() -> None:
+    one = web()
+    times = []
+    for body in (b"a", b"b", b"c"):
+        one.post("/pub?topic=t", body)
+        one.world.wait(10.0)
+    for section in sections(one.get("/v2/topic/log?topic=t").body):
+        times += [message.timestamp_ns // 10**6 for message in section.messages]
+    earliest = numbers(one.get("/v2/topic/log?topic=t"))["earliest"]
+
+    def found(query: str) -> tuple[int, int]:
+        answer = one.get(f"/v2/topic/log/range?topic=t{query}").json
+        assert (answer["earliest"], answer["latest"]) == (earliest, earliest + 3)
+        return answer["first"] - earliest, answer["end"] - earliest
+
+    assert found("") == (0, 3)
+    assert found(f"&start={times[0] + 1}") == (1, 3)
+    assert found(f"&start={times[0]}&end={times[1]}") == (0, 1), "the end is not part of it"
+    assert found(f"&start={times[1] + 1}&end={times[0]}") == (2, 2), "never less than nothing"
+    assert found(f"&start={times[2] + 1}&end={times[2] + 70_000}") == (3, 3)
+
+
+def test_who_waits_is_answered_when_there_is_something() -> None:
+    one = web()
+    reader = one.connect()
+    reader.send(request("GET", "/v2/topic/log?topic=t&wait=30000"))
+    assert reader.read() == []
+    one.post("/pub?topic=t", b"a")
+    (reply,) = reader.read()
+    assert bodies(reply) == [b"a"]
+    assert all(call.getTime() < 30 for call in one.clock.getDelayedCalls())
+    assert bodies(reader.ask("GET", "/v2/topic/log?topic=t&wait=30000")) == [b"a"], "at once when there is something"
+
+
+def test_it_leaves_a_line_in_the_access_log_as_others() -> None:
+    one = web()
+    targets = ("/v2/topic/log?topic=t", "/v2/topic/log/range?topic=t", "/v2/topic/log?topic=t&wait=10", "/v2/topic/log")
+    with Log() as lines:
+        for target in targets:
+            reader = one.connect()
+            reader.send(request("GET", target))
+            one.clock.advance(1)
+            reader.read()
+    assert [line.partition(" (")[0] for line in lines] == [
+        *(f"info: 200 GET {target}" for target in targets[:3]),
+        f"info: 400 GET {targets[3]}",
+    ]
+
+
+def test_who_waits_in_vain_is_answered_too() -> None:
+    one = web()
+    reader = one.connect()
+    reader.send(request("GET", "/v2/topic/log?topic=t&from=latest&wait=2000"))
+    assert reader.read() == []
+    one.clock.advance(2.0)
+    (reply,) = reader.read()
+    assert bodies(reply) == []
+
+
+def test_nobody_waits_for_a_client_that_is_gone_or_a_topic_that_is_deleted() -> None:
+    one = web()
+    gone, waiting = one.connect(), one.connect()
+    for reader in (gone, waiting):
+        reader.send(request("GET", "/v2/topic/log?topic=t&wait=60000"))
+    gone.lose()
+    one.post("/topic/delete?topic=t")
+    (reply,) = waiting.read()
+    assert reply.outcome == (404, "TOPIC_NOT_FOUND")
+    assert all(call.getTime() < 60 for call in one.clock.getDelayedCalls())
+
+
+def test_who_waits_for_class_memory_is_answered_when_it_is_stored() -> None:
+    one = web(durability="memory")
+    reader = one.connect()
+    reader.send(request("GET", "/v2/topic/log?topic=t&wait=60000"))
+    one.post("/pub?topic=t", b"a")
+    assert reader.read() == []
+    one.world.wait(2.0)
+    (reply,) = reader.read()
+    assert bodies(reply) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "outcome"),
+    [
+        ("", (400, "MISSING_ARG_TOPIC")),
+        ("topic=unknown", (404, "TOPIC_NOT_FOUND")),
+        ("topic=e%23ephemeral", (400, "EPHEMERAL_TOPIC")),
+        ("topic=t&from=-1", (400, "INVALID_FROM")),
+        ("topic=t&from=first", (400, "INVALID_FROM")),
+        ("topic=t&from=" + "9" * 5000, (400, "INVALID_FROM")),
+        ("topic=t&limit=0", (400, "INVALID_LIMIT")),
+        ("topic=t&limit=x", (400, "INVALID_LIMIT")),
+        ("topic=t&wait=-5", (400, "INVALID_WAIT")),
+    ],
+)
+def test_refusals(query: str, outcome: tuple[int, str]) -> None:
+    one = web()
+    one.post("/topic/create?topic=e%23ephemeral")
+    assert one.get(f"/v2/topic/log?{query}").outcome == outcome
+
+
+@pytest.mark.parametrize(("query", "word"), [("start=x", "INVALID_START"), ("end=2026-01-01", "INVALID_END")])
+def test_refusals_of_a_range(query: str, word: str) -> None:
+    assert web().get(f"/v2/topic/log/range?topic=t&{query}").outcome == (400, word)
+
+
+def test_an_answer_has_a_bound() -> None:
+    one = web(max_msg_size=1 << 20, max_body_size=1 << 23)
+    for _ in range(6):
+        one.post("/pub?topic=t", b"x" * (1 << 20))
+    reply = one.get(f"/v2/topic/log?topic=t&limit={1 << 40}")
+    assert MOST_BYTES <= len(reply.body) < MOST_BYTES + (1 << 21)

@@ -1,0 +1,154 @@
+"""POST /mpub: many messages, as lines or with sizes (nsqd specification 3.7)."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqtw.api.publish import binary_messages, text_messages
+from nsqtw.http.responses import Refused
+from nsqtw.options.broker import Options
+from tests.http.broker_fixture import LIMITS, OK, Log, Web, chunked
+
+pytestmark = pytest.mark.usefixtures("heads")
+
+SMALL = Options(**LIMITS)
+
+
+def sized(*messages: bytes) -> bytes:
+    """A binary body."""
+    return struct.pack(">i", len(messages)) + b"".join(struct.pack(">i", len(one)) + one for one in messages)
+
+
+@pytest.mark.parametrize(
+    ("body", "messages"),
+    [
+        (b"a\nb\nc", [b"a", b"b", b"c"]),
+        (b"a\nb\n", [b"a", b"b"]),
+        (b"\n\na\n\n\nb", [b"a", b"b"]),
+        (b"a\r\nb\r\n", [b"a\r", b"b\r"]),
+        (b"one", [b"one"]),
+        (b"\n\n\n", []),
+        (b"", []),
+        (b"0123456789\n0123456789\n", [b"0123456789", b"0123456789"]),
+        (b"0123456789\n" * 3 + b"0123456", [b"0123456789"] * 3 + [b"0123456"]),
+    ],
+)
+def test_text_is_split_at_newlines(body: bytes, messages: list[bytes]) -> None:
+    web = Web(**LIMITS)
+    assert web.post("/mpub?topic=t", body).outcome == OK
+    assert web.bodies() == messages
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "outcome", "creates"),
+    [
+        ("/mpub", b"x", (400, "MISSING_ARG_TOPIC"), False),
+        ("/mpub", b"", (400, "MISSING_ARG_TOPIC"), False),
+        ("/mpub?topic=", b"x", (400, "INVALID_TOPIC"), False),
+        ("/mpub?topic=%", b"x", (400, "INVALID_REQUEST"), False),
+        ("/mpub?topic=!", b"x" * 41, (413, "BODY_TOO_BIG"), False),
+        ("/mpub?topic=!", b"x" * 11, (400, "INVALID_TOPIC"), False),
+        ("/mpub?topic=t", b"ok\n" + b"x" * 11, (413, "MSG_TOO_BIG"), True),
+        ("/mpub?topic=t&binary=true", b"", (413, "BAD_BODY"), True),
+        ("/mpub?topic=t&binary=true", b"\0\0\0", (413, "BAD_BODY"), True),
+        ("/mpub?topic=t&binary=true", sized(), (413, "BAD_BODY"), True),
+        ("/mpub?topic=t&binary=true", b"\xff\xff\xff\xff", (413, "BAD_BODY"), True),
+        ("/mpub?topic=t&binary=true", struct.pack(">i", 8), (413, "BAD_BODY"), True),
+        ("/mpub?topic=t&binary=true", struct.pack(">i", 7), (413, "BAD_MESSAGE"), True),
+        ("/mpub?topic=t&binary=true", sized(b"a", b""), (413, "BAD_MESSAGE"), True),
+        ("/mpub?topic=t&binary=true", sized(b"a") + b"\0\0", OK, True),
+        ("/mpub?topic=t&binary=true", b"\0\0\0\2" + sized(b"a")[4:] + b"\0\0", (413, "BAD_MESSAGE"), True),
+        ("/mpub?topic=t&binary=true", sized(b"a", b"-")[:-1], (413, "BAD_MESSAGE"), True),
+        ("/mpub?topic=t&binary=true", b"\0\0\0\1\xff\xff\xff\xffx", (413, "BAD_MESSAGE"), True),
+        ("/mpub?topic=t&binary=true", sized(b"a", b"x" * 11), (413, "BAD_MESSAGE"), True),
+        ("/mpub?topic=t&binary=true", sized(b"x" * 11), (413, "BAD_MESSAGE"), True),
+        ("/mpub?topic=t&defer=nonsense", b"a", OK, True),
+    ],
+)
+def test_what_is_checked_and_when_the_topic_is_created(
+    target: str, body: bytes, outcome: tuple[int, str], creates: bool
+) -> None:
+    web = Web(**LIMITS)
+    assert web.post(target, body).outcome == outcome
+    assert list(web.broker.topics) == (["t"] if creates else [])
+    assert sum(topic.message_count for topic in web.broker.topics.values()) == (outcome == OK)
+
+
+@pytest.mark.parametrize(
+    ("value", "messages", "warning"),
+    [
+        ("=true", [b"a"], []),
+        ("=1", [b"a"], []),
+        ("=false", [sized(b"a")], []),
+        ("=0", [sized(b"a")], []),
+        ("=True", [b"a"], ["warn: deprecated value 'True' used for /mpub binary param"]),
+        ("=no", [b"a"], ["warn: deprecated value 'no' used for /mpub binary param"]),
+        ("=", [b"a"], ["warn: deprecated value '' used for /mpub binary param"]),
+        ("", [b"a"], ["warn: deprecated value '' used for /mpub binary param"]),
+    ],
+)
+def test_the_binary_parameter(value: str, messages: list[bytes], warning: list[str]) -> None:
+    web = Web()
+    with Log() as lines:
+        assert web.post(f"/mpub?topic=t&binary{value}", sized(b"a")).outcome == OK
+    assert (web.bodies(), lines) == (messages, warning)
+
+
+def test_what_follows_the_last_sized_message_is_ignored() -> None:
+    web = Web()
+    assert web.post("/mpub?topic=t&binary=1", sized(b"a", b"bc") + b"trailing").outcome == OK
+    assert web.bodies() == [b"a", b"bc"]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "outcome"),
+    [
+        ([b"012345678\n"] * 4, OK),
+        ([b"012345678\n"] * 5, (413, "BODY_TOO_BIG")),
+        ([b"0123456789a\n"] * 5, (413, "MSG_TOO_BIG")),
+        ([b"012345678\n"] * 4 + [b"0123456789a"], (413, "BODY_TOO_BIG")),
+        ([b"x" * 50], (413, "BODY_TOO_BIG")),
+    ],
+)
+def test_a_chunked_text_is_refused_for_what_is_met_first(chunks: list[bytes], outcome: tuple[int, str]) -> None:
+    web = Web(**LIMITS)
+    browser = web.connect()
+    browser.send(chunked("POST", "/mpub?topic=t", *chunks))
+    assert [reply.outcome for reply in browser.read()] == [outcome]
+    assert browser.ask("GET", "/ping").outcome == OK
+    assert web.broker.topics["t"].message_count == (4 if outcome == OK else 0)
+
+
+def test_a_chunked_binary_body_has_the_bound_of_any_other() -> None:
+    web = Web(**LIMITS)
+    browser = web.connect()
+    browser.send(chunked("POST", "/mpub?topic=t&binary=1", sized(*[b"0123456789"] * 3)))
+    assert [reply.outcome for reply in browser.read()] == [(413, "BODY_TOO_BIG")]
+
+
+def test_what_is_behind_the_messages_of_a_chunked_body_may_be_long() -> None:
+    web = Web(**LIMITS)
+    browser = web.connect()
+    browser.send(chunked("POST", "/mpub?topic=t&binary=1", sized(b"1"), b"x" * 100, b"y" * 100))
+    assert [reply.outcome for reply in browser.read()] == [OK]
+    assert web.broker.topics["t"].message_count == 1
+
+
+@given(st.lists(st.binary(min_size=1, max_size=10), min_size=1, max_size=7), st.binary(max_size=8))
+def test_sized_messages_come_out_as_they_went_in(messages: list[bytes], trailing: bytes) -> None:
+    assert binary_messages(sized(*messages) + trailing, Options(max_msg_size=10, max_body_size=200)) == messages
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_messages_or_refused(body: bytes) -> None:
+    for parse in (binary_messages, text_messages):
+        try:
+            messages = parse(body, SMALL)
+        except Refused as refused:
+            assert refused.answer.status == 413
+        else:
+            assert all(0 < len(message) <= SMALL.max_msg_size for message in messages)

@@ -1,0 +1,297 @@
+"""Moving a channel in its topic's log, and looking at messages without consuming them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.http.broker_fixture import DONE, Web, request
+
+
+def web(**options: Any) -> Web:
+    found = Web(retention_time=3600.0, **options)
+    assert found.post("/topic/create?topic=t").outcome == DONE
+    assert found.post("/channel/create?topic=t&channel=c").outcome == DONE
+    return found
+
+
+def publish(one: Web, *bodies: bytes) -> None:
+    for body in bodies:
+        one.post("/pub?topic=t", body)
+
+
+def ids(one: Web) -> dict[str, str]:
+    """The ids of what waits, by the body."""
+    found = one.get("/v2/channel/messages?topic=t&channel=c&limit=1000").json["messages"]
+    return {message["body"]: message["id"] for message in found}
+
+
+def consume(one: Web, *, finish: bool = True) -> list[bytes]:
+    reader = one.world.reader()
+    messages = reader.read()
+    if finish:
+        reader.finish(*(message.id for message in messages))
+    reader.leave()
+    return [message.body for message in messages]
+
+
+def seek(one: Web, to: str) -> dict[str, int]:
+    reply = one.post(f"/v2/channel/seek?topic=t&channel=c&to={to}")
+    assert reply.status == 200, reply.body
+    moved: dict[str, int] = reply.json
+    return {name: moved[name] for name in ("skipped", "replayed", "depth")}
+
+
+def counts(one: Web) -> tuple[int, int]:
+    """Depth and message_count of the channel."""
+    (topic,) = one.get("/stats?format=json&topic=t").json["topics"]
+    (channel,) = topic["channels"]
+    return channel["depth"], channel["message_count"]
+
+
+# -- seek
+
+
+def test_what_was_finished_comes_again() -> None:
+    one = web()
+    publish(one, b"a", b"b", b"c")
+    assert consume(one) == [b"a", b"b", b"c"]
+    assert seek(one, "earliest") == {"skipped": 0, "replayed": 3, "depth": 3}
+    assert counts(one) == (3, 6)
+    assert consume(one) == [b"a", b"b", b"c"]
+
+
+def test_what_is_skipped_is_said() -> None:
+    one = web()
+    publish(one, b"a", b"b", b"c")
+    assert seek(one, "latest") == {"skipped": 3, "replayed": 0, "depth": 0}
+    assert counts(one) == (0, 3)
+    publish(one, b"d")
+    assert consume(one) == [b"d"]
+
+
+def test_a_channel_goes_on_at_a_message() -> None:
+    one = web()
+    publish(one, b"a", b"b", b"c")
+    known = ids(one)
+    consume(one)
+    assert seek(one, known["b"]) == {"skipped": 0, "replayed": 2, "depth": 2}
+    assert consume(one) == [b"b", b"c"]
+    publish(one, b"d", b"e")
+    assert seek(one, ids(one)["e"].upper()) == {"skipped": 1, "replayed": 0, "depth": 1}
+
+
+def test_a_channel_goes_on_at_a_time() -> None:
+    one = web()
+    publish(one, b"a")
+    one.world.wait(10.0)
+    one.clock.advance(0)
+    publish(one, b"b")
+    times = [m["timestamp"] for m in one.get("/v2/channel/messages?topic=t&channel=c").json["messages"]]
+    consume(one)
+    assert seek(one, str(times[0] // 10**6 + 1))["replayed"] == 1
+    assert consume(one) == [b"b"]
+    assert seek(one, "2001-01-01T00:00:00Z")["replayed"] == 2
+    assert seek(one, "2999-01-01T00:00:00%2B02:00")["skipped"] == 2
+    assert seek(one, "0")["replayed"] == 2
+
+
+def test_what_is_in_flight_beyond_the_target_comes_again_and_cannot_be_finished_before() -> None:
+    one = web()
+    publish(one, b"a", b"b")
+    reader = one.world.reader()
+    first, second = reader.read()
+    reader.channel.set_ready(reader.consumer, 0)
+    assert seek(one, second.id.decode()) == {"skipped": 0, "replayed": 0, "depth": 1}
+    assert reader.finish(first.id) == [], "it is before the place, and still in flight"
+    assert reader.finish(second.id) == [(second.id, "ID not in flight")]
+    reader.channel.set_ready(reader.consumer, 1)
+    (again,) = reader.read()
+    assert (again.body, again.attempts) == (b"b", 1)
+    assert reader.finish(again.id) == []
+
+
+def test_a_move_backwards_keeps_what_is_unfinished_before_the_target() -> None:
+    one = web()
+    publish(one, b"a", b"b", b"c", b"d")
+    reader = one.world.reader(ready=3)
+    first, second, third = reader.read()
+    reader.requeue(first.id, 60.0)
+    reader.channel.set_ready(reader.consumer, 0)
+    reader.requeue(second.id)
+    assert seek(one, third.id.decode()) == {"skipped": 0, "replayed": 0, "depth": 3}
+    assert one.world.channel().deferred_count == 1
+    reader.channel.set_ready(reader.consumer, 100)
+    assert [(message.body, message.attempts) for message in reader.read()] == [(b"b", 2), (b"c", 1), (b"d", 1)]
+    one.world.wait(61.0)
+    assert b"a" in reader.bodies()
+
+
+def test_deferred_messages_of_a_replay_are_never_early() -> None:
+    one = web(max_req_timeout=600.0)
+    one.post("/pub?topic=t&defer=60000", b"late")
+    publish(one, b"a")
+    assert seek(one, "earliest") == {"skipped": 0, "replayed": 0, "depth": 2}
+    assert consume(one) == [b"a"]
+    assert (one.world.channel().depth, one.world.channel().deferred_count) == (0, 1)
+    one.world.wait(61.0)
+    assert consume(one) == [b"late"]
+
+
+def test_a_move_survives_a_crash() -> None:
+    one = web()
+    publish(one, b"a", b"b")
+    consume(one)
+    seek(one, "earliest")
+    one.world.crash()
+    assert one.world.reader().bodies() == [b"a", b"b"]
+
+
+def test_it_is_answered_when_it_is_saved() -> None:
+    one = web()
+    publish(one, b"a")
+    one.writer.is_held = True
+    browser = one.connect()
+    browser.send(request("POST", "/v2/channel/seek?topic=t&channel=c&to=latest"))
+    assert browser.read() == []
+    one.writer.is_held = False
+    (reply,) = browser.read()
+    assert reply.json["skipped"] == 1
+
+
+def test_a_channel_that_is_deleted_meanwhile() -> None:
+    one = web()
+    one.writer.is_held = True
+    browser = one.connect()
+    browser.send(request("POST", "/v2/channel/seek?topic=t&channel=c&to=latest"))
+    one.broker.topics["t"].delete_channel("c")
+    one.writer.is_held = False
+    (reply,) = browser.read()
+    assert reply.outcome == (404, "CHANNEL_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("query", "outcome"),
+    [
+        ("", (400, "MISSING_ARG_TOPIC")),
+        ("topic=t", (400, "MISSING_ARG_CHANNEL")),
+        ("topic=no&channel=c&to=latest", (404, "TOPIC_NOT_FOUND")),
+        ("topic=t&channel=no&to=latest", (404, "CHANNEL_NOT_FOUND")),
+        ("topic=t&channel=e%23ephemeral&to=latest", (400, "EPHEMERAL_CHANNEL")),
+        ("topic=t&channel=c", (400, "MISSING_ARG_TO")),
+        ("topic=t&channel=c&to=", (400, "INVALID_TO")),
+        ("topic=t&channel=c&to=yesterday", (400, "INVALID_TO")),
+        ("topic=t&channel=c&to=-5", (400, "INVALID_TO")),
+        ("topic=t&channel=c&to=2026-01-01T00:00:00", (400, "INVALID_TO")),
+        ("topic=t&channel=c&to=2026-13-01T00:00:00Z", (400, "INVALID_TO")),
+        ("topic=t&channel=c&to=0123456789abcdef", (404, "MESSAGE_NOT_FOUND")),
+    ],
+)
+def test_refusals(query: str, outcome: tuple[int, str]) -> None:
+    one = web()
+    one.post("/channel/create?topic=t&channel=e%23ephemeral")
+    assert one.post(f"/v2/channel/seek?{query}").outcome == outcome
+
+
+# -- where a new channel starts
+
+
+def test_a_new_channel_starts_at_the_oldest_message_kept() -> None:
+    one = web()
+    publish(one, b"a", b"b")
+    consume(one)
+    assert one.post("/channel/create?topic=t&channel=d&start=earliest").outcome == DONE
+    assert one.post("/channel/create?topic=t&channel=e&start=latest").outcome == DONE
+    one.world.crash()
+    assert one.world.reader("d").bodies() == [b"a", b"b"]
+    assert one.world.reader("e").bodies() == []
+
+
+def test_the_options_say_where_a_channel_starts_that_sub_makes() -> None:
+    one = web(channel_start="earliest")
+    publish(one, b"a")
+    consume(one)
+    assert one.world.reader("d").bodies() == [b"a"]
+    assert one.post("/channel/create?topic=t&channel=e&start=latest").outcome == DONE
+    assert one.world.reader("e").bodies() == []
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [("channel=d&start=first", "INVALID_START"), ("channel=d%23ephemeral&start=earliest", "EPHEMERAL_CHANNEL")],
+)
+def test_refusals_of_a_start(query: str, word: str) -> None:
+    assert web().post(f"/channel/create?topic=t&{query}").outcome == (400, word)
+
+
+# -- peek
+
+
+def peek(one: Web, state: str, **more: object) -> list[dict[str, Any]]:
+    query = "".join(f"&{name}={value}" for name, value in more.items())
+    reply = one.get(f"/v2/channel/messages?topic=t&channel=c&state={state}{query}")
+    assert reply.status == 200, reply.body
+    found: list[dict[str, Any]] = reply.json["messages"]
+    return found
+
+
+def test_looking_changes_nothing() -> None:
+    one = web(max_req_timeout=600.0)
+    one.post("/pub?topic=t&defer=60000", b"late")
+    publish(one, b"a", b"b", b"c", b"\xff")
+    reader = one.world.reader(ready=2)
+    first, second = reader.read()
+    reader.channel.set_ready(reader.consumer, 0)
+    reader.requeue(first.id)
+    before = (counts(one), one.world.channel().in_flight_count, one.world.channel().deferred_count)
+    for _ in range(2):
+        ready = [(found["body"], found["encoding"], found["attempts"]) for found in peek(one, "ready")]
+        assert ready == [("a", "text", 1), ("c", "text", 0), ("/w==", "base64", 0)]
+        (late,) = peek(one, "deferred")
+        assert (late["body"], late["attempts"]) == ("late", 0)
+        assert abs(late["due"] - late["timestamp"] - 60 * 10**9) < 2 * 10**9
+        (flying,) = peek(one, "in_flight")
+        assert (flying["id"], flying["body"], flying["attempts"]) == (second.id.decode(), "b", 1)
+        assert flying["deadline"] > flying["timestamp"]
+        assert flying["consumer"]["remote_address"] == "1.2.3.4:5"
+    assert before == (counts(one), one.world.channel().in_flight_count, one.world.channel().deferred_count)
+
+
+def test_an_answer_has_a_bound() -> None:
+    one = web(max_msg_size=1 << 20)
+    for _ in range(3):
+        one.post("/pub?topic=t", b"x" * 700_000)
+    reply = one.get("/v2/channel/messages?topic=t&channel=c&limit=1000")
+    assert (len(reply.json["messages"]), reply.json["more"]) == (2, True)
+    seek(one, "latest")
+    publish(one, *[b"y"] * 20)
+    reply = one.get("/v2/channel/messages?topic=t&channel=c")
+    assert (len(reply.json["messages"]), reply.json["more"]) == (10, True)
+
+
+def test_what_waits_in_a_topic() -> None:
+    one = Web()
+    one.post("/topic/create?topic=t")
+    publish(one, b"a", b"b")
+    reply = one.get("/v2/topic/messages?topic=t&limit=1").json
+    assert ([found["body"] for found in reply["messages"]], reply["more"]) == (["a"], True)
+    assert len(one.get("/v2/topic/messages?topic=t").json["messages"]) == 2
+    one.post("/channel/create?topic=t&channel=c")
+    assert one.get("/v2/topic/messages?topic=t").json == {"messages": [], "more": False}
+
+
+@pytest.mark.parametrize(
+    ("query", "outcome"),
+    [
+        ("topic=t", (400, "MISSING_ARG_CHANNEL")),
+        ("topic=t&channel=no", (404, "CHANNEL_NOT_FOUND")),
+        ("topic=t&channel=e%23ephemeral", (400, "EPHEMERAL_CHANNEL")),
+        ("topic=t&channel=c&state=all", (400, "INVALID_STATE")),
+        ("topic=t&channel=c&limit=0", (400, "INVALID_LIMIT")),
+    ],
+)
+def test_refusals_of_a_look(query: str, outcome: tuple[int, str]) -> None:
+    one = web()
+    one.post("/channel/create?topic=t&channel=e%23ephemeral")
+    assert one.get(f"/v2/channel/messages?{query}").outcome == outcome

@@ -1,0 +1,84 @@
+"""Bodies of responses: whole, too long, broken off and given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionLost
+from twisted.internet.testing import StringTransportWithDisconnection
+from twisted.python.failure import Failure
+from twisted.web.client import ResponseDone
+from twisted.web.http import PotentialDataLoss
+
+from nsqtw.errors import AuthError
+from nsqtw.http.client_body import read_body
+
+
+class Response:
+    """One whose body the test sends."""
+
+    def __init__(self) -> None:
+        self.transport = StringTransportWithDisconnection()
+        self.protocol: Any = None
+
+    def deliverBody(self, protocol: Any) -> None:
+        self.protocol = self.transport.protocol = protocol
+        protocol.makeConnection(self.transport)
+
+    def sends(self, pieces: Iterable[bytes]) -> None:
+        for piece in pieces:
+            self.protocol.dataReceived(piece)
+
+    def ends(self, reason: Exception) -> None:
+        self.protocol.connectionLost(Failure(reason))
+
+
+def reading(response: Response, limit: int = 5) -> tuple[Deferred[bytes], list[Any]]:
+    """What reads, and what comes of it."""
+    outcomes: list[Any] = []
+    body = read_body(response, limit, AuthError)
+    body.addCallbacks(outcomes.append, lambda failure: outcomes.append(failure.value))
+    return body, outcomes
+
+
+@pytest.mark.parametrize("end", [ResponseDone(), PotentialDataLoss()])
+def test_a_body_may_have_as_much_as_the_limit(end: Exception) -> None:
+    response = Response()
+    _, outcomes = reading(response)
+    response.sends([b"ab", b"", b"cde"])
+    assert outcomes == []
+    response.ends(end)
+    assert outcomes == [b"abcde"]
+    assert response.transport.connected
+
+
+def test_one_that_is_too_long_is_not_read_to_its_end() -> None:
+    response = Response()
+    _, outcomes = reading(response)
+    response.sends([b"ab", b"cdef"])
+    (error,) = outcomes
+    assert (type(error), str(error)) == (AuthError, "the answer has more than 5 bytes")
+    assert not response.transport.connected
+    response.sends([b"more", b"than", b"that"])
+    assert len(outcomes) == 1
+    assert not response.protocol._received
+
+
+def test_one_that_breaks_off_is_the_error_of_the_connection() -> None:
+    response = Response()
+    _, outcomes = reading(response)
+    response.sends([b"ab"])
+    response.ends(ConnectionLost())
+    assert [type(error) for error in outcomes] == [ConnectionLost]
+
+
+def test_one_that_nobody_waits_for_any_more_ends_the_connection() -> None:
+    response = Response()
+    body, outcomes = reading(response)
+    response.sends([b"ab"])
+    body.cancel()
+    assert not response.transport.connected
+    assert len(outcomes) == 1

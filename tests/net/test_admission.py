@@ -1,0 +1,174 @@
+"""Who is let in, and what is said to the others."""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import Any
+
+import pytest
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+
+from nsqtw.net.admission import Gate, Refusal
+from nsqtw.net.descriptors import HTTP_RESERVE, Descriptors, raise_limit
+from nsqtw.net.rejections import LINE_SECONDS, TurnedAway
+from nsqtw.net.tcp import BrokerConnection
+from nsqtw.options.broker import Options
+from tests.http.broker_fixture import Log
+from tests.net.test_tcp import Edge, SpyTransport, edge
+
+__all__ = ["edge"]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 5.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def address(host: str, port: int = 1) -> Any:
+    return IPv6Address("TCP", host, port) if ":" in host else IPv4Address("TCP", host, port)
+
+
+def gate(**options: Any) -> Gate:
+    return Gate(Options(node_id=1, **options), TurnedAway(Clock()), None)
+
+
+def test_without_limits_everybody_comes_in() -> None:
+    door = gate()
+    assert all(door.enter(address("1.2.3.4")) for _ in range(1000))
+    assert door.count == 1000
+
+
+def test_no_more_connections_than_there_may_be() -> None:
+    door = gate(max_connections=2)
+    assert [door.enter(address(f"1.2.3.{n}")) for n in range(4)] == [True, True, False, False]
+    door.leave(address("1.2.3.0"))
+    assert door.enter(address("1.2.3.9"))
+    assert not door.enter(UNIXAddress(None))
+
+
+@pytest.mark.parametrize(
+    ("one", "same", "another"),
+    [
+        ("1.2.3.4", "1.2.3.4", "1.2.3.5"),
+        ("1.2.3.4", "::ffff:1.2.3.4", "::ffff:1.2.3.5"),
+        ("2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"),
+        ("fe80::1%eth0", "fe80::2", "fe80:0:0:1::1"),
+    ],
+)
+def test_one_address_has_so_many(one: str, same: str, another: str) -> None:
+    door = gate(max_connections_per_address=1)
+    assert door.enter(address(one))
+    assert not door.enter(address(same, 2))
+    assert door.enter(address(another))
+    door.leave(address(one))
+    assert door.enter(address(same))
+    assert len(door.by_address) == 2
+    assert [door.enter(UNIXAddress(None)) for _ in range(3)] == [True] * 3
+
+
+def test_the_log_tells_of_a_flood_in_few_lines() -> None:
+    clock = Clock()
+    turned_away = TurnedAway(clock)
+    with Log() as lines:
+        for _ in range(1000):
+            turned_away.note("max-connections", "1.2.3.4:5")
+        turned_away.note("magic-timeout", "1.2.3.4:6")
+        clock.now += LINE_SECONDS
+        turned_away.note("max-connections", "1.2.3.4:7")
+    assert lines == [
+        "warn: LIMIT: client(1.2.3.4:5) is over --max-connections; 1 since the last such line",
+        "warn: LIMIT: client(1.2.3.4:6) is over --magic-timeout; 1 since the last such line",
+        "warn: LIMIT: client(1.2.3.4:7) is over --max-connections; 1000 since the last such line",
+    ]
+    assert turned_away.counts == {"max-connections": 1001, "magic-timeout": 1}
+
+
+def test_descriptors_are_short_while_there_are_some_left_for_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptors = Descriptors()
+    try:
+        assert not descriptors.are_short()
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        monkeypatch.setattr(descriptors, "for_connections", lowest_free + 1)
+        assert not descriptors.are_short()
+        one_more = os.dup(0)
+        assert descriptors.are_short()
+        os.close(one_more)
+        assert not descriptors.are_short()
+    finally:
+        descriptors.close()
+
+
+def test_who_comes_when_descriptors_are_short_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptors = Descriptors()
+    try:
+        door = Gate(Options(node_id=1), TurnedAway(Clock()), descriptors)
+        assert door.enter(address("1.2.3.4"))
+        monkeypatch.setattr(descriptors, "for_connections", 0)
+        assert not door.enter(address("1.2.3.4"))
+        assert door.refusal(Clock(), b"no") is None
+    finally:
+        descriptors.close()
+
+
+def test_files_are_closed_before_a_connection_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [os.dup(0) for _ in range(3)]
+    descriptors = Descriptors(lambda: bool(files) and os.close(files.pop()) is None)
+    try:
+        monkeypatch.setattr(descriptors, "for_connections", files[-1] + 1)
+        assert not descriptors.are_short()
+        assert len(files) == 2
+        monkeypatch.setattr(descriptors, "for_connections", 0)
+        assert descriptors.are_short()
+        assert files == []
+    finally:
+        descriptors.close()
+
+
+def test_http_has_a_reserve_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptors = Descriptors()
+    try:
+        gate = Gate(Options(node_id=1), TurnedAway(Clock()), descriptors)
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        monkeypatch.setattr(descriptors, "for_connections", lowest_free)
+        assert not gate.enter(address("1.2.3.4"))
+        assert gate.enter(address("1.2.3.4"), HTTP_RESERVE)
+        monkeypatch.setattr(descriptors, "for_connections", lowest_free - HTTP_RESERVE)
+        assert not gate.enter(address("1.2.3.4"), HTTP_RESERVE)
+    finally:
+        descriptors.close()
+
+
+def test_the_limit_is_what_the_system_allows() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        raise_limit()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert hard == before[1]
+        assert soft in (before[0], hard, 1_048_576)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_session_is_given_a_place_and_gives_it_back(edge: Edge) -> None:
+    edge.broker.options.max_connections = 1
+    connection, transport = edge.connect()
+    refused = edge.factory.buildProtocol(None)
+    assert isinstance(refused, Refusal)
+    connection.connectionLost()
+    assert isinstance(edge.factory.buildProtocol(None), BrokerConnection)
+
+
+def test_over_tls_a_refusal_is_the_end_at_once(edge: Edge) -> None:
+    edge.broker.options.max_connections = 1
+    edge.connect()
+    refused, transport = edge.factory.buildProtocol(None), SpyTransport()
+    refused.makeConnection(transport)
+    assert transport.aborting
+    refused.connectionLost()
+    assert edge.factory.limits.gate.reading_count == 0

@@ -1,0 +1,54 @@
+"""A pump whose time, writer and turns the test owns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.testing import MemoryReactorClock
+
+from nsqtw.core.checkpoint_job import Save
+from nsqtw.core.group_commit import Flight
+from nsqtw.errors import BackendError
+from nsqtw.runtime.pump import Pump
+from tests.core.world import World
+
+
+class MemoryWriter:
+    """Keeps saves until the test lets them be done."""
+
+    def __init__(self) -> None:
+        self.saves: list[tuple[Save, Callable[[Save, BackendError | None], None]]] = []
+        self.flights: list[tuple[Flight, Callable[..., None]]] = []
+
+    def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
+        self.saves.append((save, done))
+
+    def commit(self, flight: Flight, landed: Callable[..., None]) -> None:
+        self.flights.append((flight, landed))
+
+    def land(self) -> None:
+        flight, landed = self.flights.pop(0)
+        landed(flight, flight.commit(lambda level, text: None))
+
+    def finish(self, error: BackendError | None = None) -> Save:
+        save, done = self.saves.pop(0)
+        done(save, error)
+        return save
+
+
+class House:
+    """A pump on a reactor whose time the test owns."""
+
+    def __init__(self) -> None:
+        self.reactor = MemoryReactorClock()
+        self.world = World()
+        self.broker = self.world.broker
+        self.world.save()
+        self.writer = MemoryWriter()
+        self.pump = Pump(self.reactor, self.broker, self.writer, self._now)
+
+    def _now(self) -> float:
+        return self.world.now + self.reactor.seconds()
+
+    def turn(self) -> None:
+        self.reactor.advance(0)

@@ -1,0 +1,305 @@
+"""What /stats tells: the filters, what is null and what is empty, and the order of keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nsqtw.core.client import Client
+from nsqtw.errors import BackendError
+from nsqtw.stats.document import document, walk
+from tests.core.world import World
+
+LATENCY = {"count": 0, "percentiles": None}
+
+
+def stats(world: World, **filters: Any) -> dict[str, Any]:
+    return document(world.broker, "1.3.0", now=world.now, **filters)
+
+
+def producer(world: World, **counts: int) -> Client:
+    """A connected client that has published."""
+    client = Client("10.0.0.1:2000", 77, client_id="p", hostname="host", user_agent="agent/1")
+    for topic, count in counts.items():
+        client.published.add(topic, count)
+    world.broker.clients[id(client)] = client
+    return client
+
+
+def two_topics() -> World:
+    """Topic a with channels x and y, topic b with y, topic bare with none; a consumer on each y."""
+    world = World()
+    world.topic("bare")
+    world.reader("y", "b")
+    world.reader("y", "a")
+    world.channel("x", "a")
+    producer(world, a=3)
+    return world
+
+
+def test_a_broker_with_nothing_in_it() -> None:
+    assert stats(World()) == {
+        "version": "1.3.0",
+        "health": "OK",
+        "start_time": 1,
+        "topics": [],
+        "producers": None,
+    }
+
+
+def test_the_keys_stand_in_nsqds_order() -> None:
+    world = two_topics()
+    found = stats(world, memory={"heap_objects": 1})
+    assert list(found) == ["version", "health", "start_time", "topics", "memory", "producers"]
+    topic = found["topics"][0]
+    assert list(topic) == [
+        "topic_name",
+        "channels",
+        "depth",
+        "backend_depth",
+        "message_count",
+        "message_bytes",
+        "paused",
+        "e2e_processing_latency",
+    ]
+    assert list(topic["channels"][1]) == [
+        "channel_name",
+        "depth",
+        "backend_depth",
+        "in_flight_count",
+        "deferred_count",
+        "message_count",
+        "requeue_count",
+        "timeout_count",
+        "client_count",
+        "clients",
+        "paused",
+        "e2e_processing_latency",
+    ]
+    assert list(found["producers"][0]) == [
+        "client_id",
+        "hostname",
+        "version",
+        "remote_address",
+        "state",
+        "ready_count",
+        "in_flight_count",
+        "message_count",
+        "finish_count",
+        "requeue_count",
+        "connect_ts",
+        "sample_rate",
+        "deflate",
+        "snappy",
+        "user_agent",
+        "topology_zone",
+        "topology_region",
+        "pub_counts",
+        "tls",
+        "tls_cipher_suite",
+        "tls_version",
+        "tls_negotiated_protocol",
+        "tls_negotiated_protocol_is_mutual",
+    ]
+
+
+def shape(found: dict[str, Any]) -> dict[str, list[str]] | None:
+    """The names of channels by topic."""
+    if found["topics"] is None:
+        return None
+    return {
+        topic["topic_name"]: [channel["channel_name"] for channel in topic["channels"]] for topic in found["topics"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("filters", "names", "has_producers"),
+    [
+        ({}, {"a": ["x", "y"], "b": ["y"], "bare": []}, True),
+        ({"topic": "a"}, {"a": ["x", "y"]}, True),
+        ({"topic": "bare"}, {"bare": []}, True),
+        ({"topic": "unknown"}, None, False),
+        ({"topic": "unknown", "channel": "y"}, None, False),
+        ({"topic": "a", "channel": "unknown"}, {}, True),
+        ({"topic": "a", "channel": "x"}, {"a": ["x"]}, True),
+        ({"channel": "x"}, {"a": ["x"]}, True),
+        ({"channel": "y"}, {"a": ["y"], "b": ["y"]}, True),
+        ({"include_clients": False}, {"a": ["x", "y"], "b": ["y"], "bare": []}, False),
+    ],
+)
+def test_filters(filters: dict[str, Any], names: dict[str, list[str]] | None, has_producers: bool) -> None:
+    found = stats(two_topics(), **filters)
+    assert shape(found) == names
+    assert bool(found["producers"]) is has_producers
+    assert has_producers or found["producers"] is None
+
+
+def test_clients_are_an_empty_list_when_there_are_none_and_null_when_not_asked_for() -> None:
+    world = two_topics()
+    x, y = stats(world, topic="a")["topics"][0]["channels"]
+    assert (x["clients"], x["client_count"], len(y["clients"]), y["client_count"]) == ([], 0, 1, 1)
+    x, y = stats(world, topic="a", include_clients=False)["topics"][0]["channels"]
+    assert (x["clients"], x["client_count"], y["clients"], y["client_count"]) == (None, 0, None, 1)
+
+
+def test_names_are_sorted_as_bytes() -> None:
+    world = World()
+    for name in ("b", "a-", "Z", "a.", "a"):
+        world.channel(name, name)
+        world.channel("B", name)
+    found = shape(stats(world))
+    assert found is not None
+    assert list(found) == ["Z", "a", "a-", "a.", "b"]
+    assert found["b"] == ["B", "b"]
+    assert found["Z"] == ["B", "Z"]
+
+
+def test_the_counts_of_a_topic_and_its_channel() -> None:
+    world = World()
+    reader = world.reader(ready=3)
+    world.put(b"one", b"two", b"three", b"four")
+    message, again, _ = reader.read()
+    reader.finish(message.id)
+    reader.requeue(again.id, delay=60)
+    world.put(b"later", delay_ms=60_000)
+    world.channel().pause()
+    world.turn()
+    (topic,) = stats(world)["topics"]
+    (channel,) = topic.pop("channels")
+    assert topic == {
+        "topic_name": "t",
+        "depth": 0,
+        "backend_depth": 0,
+        "message_count": 5,
+        "message_bytes": 20,
+        "paused": False,
+        "e2e_processing_latency": LATENCY,
+    }
+    (client,) = channel.pop("clients")
+    assert channel == {
+        "channel_name": "c",
+        "depth": 1,
+        "backend_depth": 0,
+        "in_flight_count": 1,
+        "deferred_count": 2,
+        "message_count": 5,
+        "global_msg_count": 3,
+        "requeue_count": 1,
+        "timeout_count": 0,
+        "client_count": 1,
+        "paused": True,
+        "e2e_processing_latency": LATENCY,
+    }
+    shown = {name: client[name] for name in client if name.endswith("count")}
+    assert shown == {
+        "ready_count": 3,
+        "in_flight_count": 1,
+        "message_count": 3,
+        "finish_count": 1,
+        "requeue_count": 1,
+    }
+
+
+def test_a_client_is_shown_with_what_it_said_of_itself() -> None:
+    world = World()
+    client = producer(world, t=7)
+    client.sample_rate, client.topology_zone, client.topology_region = 10, "zone", "region"
+    (found,) = stats(world)["producers"]
+    assert found == {
+        "client_id": "p",
+        "hostname": "host",
+        "version": "V2",
+        "remote_address": "10.0.0.1:2000",
+        "state": 0,
+        "ready_count": 0,
+        "in_flight_count": 0,
+        "message_count": 0,
+        "finish_count": 0,
+        "requeue_count": 0,
+        "connect_ts": 77,
+        "sample_rate": 10,
+        "deflate": False,
+        "snappy": False,
+        "user_agent": "agent/1",
+        "topology_zone": "zone",
+        "topology_region": "region",
+        "pub_counts": [{"topic": "t", "count": 7}],
+        "tls": False,
+        "tls_cipher_suite": "",
+        "tls_version": "",
+        "tls_negotiated_protocol": "",
+        "tls_negotiated_protocol_is_mutual": False,
+    }
+
+
+def test_a_producer_shows_one_topic_under_a_filter_that_one() -> None:
+    world = World()
+    for name in ("first", "second", "third"):
+        world.topic(name)
+    producer(world, first=1, second=2)
+
+    def published(topic: str) -> Any:
+        (found,) = stats(world, topic=topic)["producers"]
+        return found.get("pub_counts")
+
+    assert published("") == [{"topic": "first", "count": 1}]
+    assert published("second") == [{"topic": "second", "count": 2}]
+    assert published("third") is None
+
+
+def test_a_client_that_never_published_is_no_producer() -> None:
+    world = World()
+    producer(world)
+    assert stats(world)["producers"] is None
+
+
+def test_a_consumer_that_publishes_stands_in_both_places() -> None:
+    world = World()
+    reader = world.reader()
+    reader.client.published.add("t", 1)
+    world.broker.clients[1] = reader.client
+    found = stats(world)
+    (channel,) = found["topics"][0]["channels"]
+    assert channel["clients"] == found["producers"]
+
+
+def test_health_tells_why_nothing_can_be_stored() -> None:
+    world = World()
+    world.save(BackendError("disk full"))
+    assert stats(world)["health"] == "NOK - disk full"
+
+
+def test_a_walk_tells_the_same_one_at_a_time() -> None:
+    world = two_topics()
+    topics = stats(world, include_clients=False)["topics"]
+    expected = []
+    for topic in topics:
+        expected.append((topic["topic_name"], None, {**topic, "channels": []}))
+        expected += [(topic["topic_name"], channel["channel_name"], channel) for channel in topic["channels"]]
+    assert list(walk(world.broker, world.now)) == expected
+
+
+def test_a_walk_has_a_step_for_each_channel_whose_latencies_it_merges() -> None:
+    world = World(e2e_processing_latency_percentile=(1.0,))
+    readers = [world.reader(name) for name in ("a", "b")]
+    world.put(b"x")
+    for reader in readers:
+        reader.finish(*[message.id for message in reader.read()])
+    steps = list(walk(world.broker, world.now))
+    assert steps[:2] == [None, None]
+    assert [(found.topic, found.channel) for found in steps[2:] if found] == [("t", None), ("t", "a"), ("t", "b")]
+    counts = [found.numbers["e2e_processing_latency"]["count"] for found in steps[2:] if found]
+    assert counts == [2, 1, 1]
+
+
+def test_a_walk_passes_over_what_was_deleted_since_its_last_step() -> None:
+    world = World()
+    for channel in ("a", "b"):
+        world.channel(channel)
+    world.topic("u")
+    steps = walk(world.broker, world.now)
+    next(steps)
+    world.topic().delete_channel("b")
+    world.broker.delete_topic("u")
+    assert [(found.topic, found.channel) for found in steps if found] == [("t", "a")]
