@@ -19,7 +19,7 @@ from zope.interface import Attribute, Interface
 if TYPE_CHECKING:
     from nsqtw.core.segment import Segment
     from nsqtw.errors import BackendError, ClientError
-    from nsqtw.rights import Answer, Applicant
+    from nsqtw.rights import Answer, Credentials
     from nsqtw.upgrades import Upgrade
 
 Waiter = Callable[["Exception | None"], None]
@@ -361,19 +361,19 @@ class IDamagedQueue(Interface):
 
 class IPositions(Interface):
     """
-    Where every cursor stands. One for a broker; written by the writer thread, one `Cut` at a time.
+    Where every cursor stands. One for a broker; written by the writer thread, one `Checkpoint` at a time.
     """
 
     def load() -> Any:
         """
-        The last saved state, a `nsqtw.core.checkpoint.Saved`, without the held rows of its cursors. Called once, first.
-        Must not take longer when there are more held rows. What makes no sense in what was saved is left out or mended,
-        and told in `Saved.odd`.
+        The last saved state, a `nsqtw.core.checkpoint.SavedState`, without the held rows of its cursors. Called once,
+        first. Must not take longer when there are more held rows. What makes no sense in what was saved is left out or
+        mended, and told in `Saved.odd`.
         """
 
     def held(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[Any]:
         """
-        By the last saved cut: the held rows (`nsqtw.core.checkpoint.HeldRow`) of a channel in the order of (due_ms,
+        By the last saved cut: the held rows (`nsqtw.core.checkpoint.PendingRow`) of a channel in the order of (due_ms,
         sequence), the first `limit` of those behind `after`; [] for an unknown channel. In the reactor thread, also
         while a save runs in the other, which it does not wait for: it takes a few milliseconds. BackendError.
         """
@@ -400,7 +400,7 @@ class IPositions(Interface):
         """
 
     def save(cut: Any) -> None:
-        """Make a `nsqtw.core.checkpoint.Cut` the saved state, all of it or nothing. BackendError if it cannot."""
+        """Make a `nsqtw.core.checkpoint.Checkpoint` the saved state, whole or not at all. BackendError if it cannot."""
 
     def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
         """
@@ -433,7 +433,7 @@ class IAuthorizer(Interface):
     requests over HTTP whose credential is not known. None of it may block: what takes long is answered later.
     """
 
-    def authorize(applicant: Applicant, answer: Answer) -> Any:
+    def authorize(applicant: Credentials, answer: Answer) -> Any:
         """
         What `applicant` may do, as `nsqtw.rights.Rights` (`nsqtw.auth.grants.Grants` are some), in one of three ways:
         return it; return a Deferred or a coroutine that gives it; or return None and call `answer` with it, once, from

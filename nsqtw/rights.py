@@ -25,7 +25,7 @@ MAX_SECRET_BYTES = 64 * 1024
 
 
 @attrs.frozen
-class Applicant:
+class Credentials:
     """A client that shows its secret, and what is known of its connection."""
 
     secret: bytes = attrs.field(repr=False)
@@ -65,10 +65,10 @@ Answer = Callable[["Rights | AuthError"], None]
 """Called once, with what an applicant may do, or why that cannot be said."""
 
 
-class Door(Protocol):
+class Authorizations(Protocol):
     """Where sessions ask for rights. The edge has one when the broker has an authorizer."""
 
-    def ask(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
+    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
         """
         Have `answer` called, perhaps before this returns, in the reactor's thread. The function returned is called when
         nobody wants to know any more.
@@ -80,14 +80,14 @@ class Door(Protocol):
     def now(self) -> float:
         """The moment, in the clock of `now` everywhere."""
 
-    def enter(self, guest: Guest) -> None:
+    def enter(self, guest: RightsListener) -> None:
         """Tell `guest` from now on when rights may have been withdrawn."""
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: RightsListener) -> None:
         """Tell it no more."""
 
 
-class Guest(Protocol):
+class RightsListener(Protocol):
     """Somebody who relies on rights for longer than one command."""
 
     def reconsider(self) -> None:

@@ -21,7 +21,7 @@ from twisted.logger import Logger
 from nsqtw.api.log_body import CONTENT_TYPE, encode
 from nsqtw.api.log_position import parse_time
 from nsqtw.core.broker import Broker
-from nsqtw.core.log_reader import Extract, Reading
+from nsqtw.core.log_reader import Extract, LogReader
 from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
@@ -157,7 +157,7 @@ def _answer(ask: _Ask, extract: Extract) -> Answer:
     return binary(encode(extract), CONTENT_TYPE, *headers)
 
 
-def _start(reading: Reading, text: str) -> int:
+def _start(reading: LogReader, text: str) -> int:
     """The position that `from` says. Refused."""
     if text == EARLIEST:
         return 0

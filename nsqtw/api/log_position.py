@@ -25,7 +25,7 @@ _SIGN_AT = -6
 
 
 @frozen
-class Moment:
+class LogPosition:
     """One of the three: a word, the id of a message, or milliseconds of Unix time."""
 
     word: str = ""
@@ -33,14 +33,14 @@ class Moment:
     wall_ms: int = 0
 
 
-def parse_moment(text: str) -> Moment | None:
+def parse_moment(text: str) -> LogPosition | None:
     """None when it is no moment."""
     if text in (EARLIEST, LATEST):
-        return Moment(text)
+        return LogPosition(text)
     if _ID.fullmatch(text):
-        return Moment(message_id=text.lower().encode())
+        return LogPosition(message_id=text.lower().encode())
     wall_ms = parse_time(text)
-    return None if wall_ms is None else Moment(wall_ms=wall_ms)
+    return None if wall_ms is None else LogPosition(wall_ms=wall_ms)
 
 
 def parse_time(text: str) -> int | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from nsqtw.api.log_position import Moment, parse_moment
+from nsqtw.api.log_position import LogPosition, parse_moment
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.peek import READY, STATES, Peek, Peeked, peek_channel, peek_topic
@@ -78,7 +78,7 @@ class Replay:
         self._pump.wake()
         return None
 
-    def _seek_now(self, request: HttpRequest, channel: Channel, moment: Moment, error: Exception | None) -> None:
+    def _seek_now(self, request: HttpRequest, channel: Channel, moment: LogPosition, error: Exception | None) -> None:
         """What is unfinished is saved, or that failed."""
         if error is not None:
             request.answer_later(_failed(error))
@@ -151,7 +151,7 @@ class Replay:
         return channel
 
 
-def _position(channel: Channel, moment: Moment) -> int:
+def _position(channel: Channel, moment: LogPosition) -> int:
     """Where in the log a moment is, within what is kept and released. Refused, BackendError."""
     topic = channel.topic
     earliest, latest = topic.reading.kept_from, topic.released

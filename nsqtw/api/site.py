@@ -41,7 +41,7 @@ from nsqtw.api.publish import Publishing
 from nsqtw.api.replay import Replay
 from nsqtw.api.stats import Identity, Inspection
 from nsqtw.core.broker import Broker
-from nsqtw.http.bearer_auth import HttpDoor
+from nsqtw.http.bearer_auth import BearerAuth
 from nsqtw.http.debug import Debugging
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.request import HttpRequest
@@ -67,7 +67,7 @@ def broker_site(
     the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has;
     `reconfigured` is called when an option has a new value.
     """
-    door = None if broker.door is None or broker.options.http_is_open else HttpDoor(broker.door)
+    door = None if broker.door is None or broker.options.http_is_open else BearerAuth(broker.door)
     limits = limits or Limits(broker.options, pump.reactor, pump.now)
     publishing = Publishing(broker, pump)
     inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port), limits)

@@ -9,7 +9,7 @@ from zope.interface import implementer, provider
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
-from nsqtw.rights import PERMISSIONS, Answer, Applicant
+from nsqtw.rights import PERMISSIONS, Answer, Credentials
 
 _EVERYTHING = Grants([Grant(topic=".*", channels=(".*",), permissions=PERMISSIONS)])
 
@@ -18,7 +18,7 @@ _EVERYTHING = Grants([Grant(topic=".*", channels=(".*",), permissions=PERMISSION
 class AllowAll:
     """Whoever shows any secret may do everything."""
 
-    def authorize(self, applicant: Applicant, answer: Answer) -> Grants:
+    def authorize(self, applicant: Credentials, answer: Answer) -> Grants:
         """IAuthorizer API."""
         return _EVERYTHING
 

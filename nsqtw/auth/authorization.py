@@ -22,7 +22,7 @@ from twisted.python.threadable import isInIOThread
 
 from nsqtw.errors import AuthError
 from nsqtw.interfaces import IAuthorizer
-from nsqtw.rights import Answer, Applicant, Guest, Rights
+from nsqtw.rights import Answer, Credentials, Rights, RightsListener
 
 PATIENCE_SECONDS = 60.0
 """How long an authorizer may take. The http one has bounds of its own."""
@@ -32,37 +32,37 @@ _LONGEST_TTL = 2**63
 _log = Logger()
 
 
-class Door:
-    """Asks `authorizer`. `now` is the broker's clock. See `nsqtw.rights.Door`."""
+class PluginAuthorizations:
+    """Asks `authorizer`. `now` is the broker's clock. See `nsqtw.rights.Authorizations`."""
 
     def __init__(self, reactor: Any, authorizer: IAuthorizer, now: Callable[[], float]) -> None:
         self.now = now
         self._reactor = reactor
         self._authorizer = authorizer
-        self._guests: dict[Guest, None] = {}
+        self._guests: dict[RightsListener, None] = {}
         self._open: dict[_Standing, None] = {}
         self._is_shut = False
 
-    def ask(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
-        """Door API."""
+    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
+        """Authorizations API."""
         standing = _Standing(self._put, self._open, applicant, answer)
         standing.ask()
         return standing.forget
 
     def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
-        """Door API."""
+        """Authorizations API."""
         try:
             return bool(rights.allows(permission, topic, channel))
         except Exception:
             _log.failure("AUTH: an authorizer's rights cannot be looked at")
             return False
 
-    def enter(self, guest: Guest) -> None:
-        """Door API."""
+    def enter(self, guest: RightsListener) -> None:
+        """Authorizations API."""
         self._guests[guest] = None
 
-    def leave(self, guest: Guest) -> None:
-        """Door API."""
+    def leave(self, guest: RightsListener) -> None:
+        """Authorizations API."""
         self._guests.pop(guest, None)
 
     def reload(self) -> None:
@@ -87,7 +87,7 @@ class Door:
         self._is_shut = True
         self._authorizer.close()
 
-    def _put(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
+    def _put(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
         """Ask once."""
         question = _Question(self._reactor, answer)
         if self._is_shut:
@@ -109,9 +109,9 @@ class _Standing:
 
     def __init__(
         self,
-        put: Callable[[Applicant, Answer], Callable[[], None]],
+        put: Callable[[Credentials, Answer], Callable[[], None]],
         standing: dict[_Standing, None],
-        applicant: Applicant,
+        applicant: Credentials,
         answer: Answer,
     ) -> None:
         self._put = put

@@ -34,7 +34,7 @@ from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.http.client_body import read_body
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.options.redaction import without_password
-from nsqtw.rights import Answer, Applicant
+from nsqtw.rights import Answer, Credentials
 
 MOST_REQUESTS = 256
 """Applicants that are asked about at the same time; more wait for their turn."""
@@ -71,7 +71,7 @@ class HttpAuthorizer:
         self._turns = DeferredSemaphore(MOST_REQUESTS)
         self._random = random.SystemRandom()
 
-    async def authorize(self, applicant: Applicant, answer: Answer) -> Grants:
+    async def authorize(self, applicant: Credentials, answer: Answer) -> Grants:
         """IAuthorizer API."""
         await self._turns.acquire()
         try:
@@ -88,7 +88,7 @@ class HttpAuthorizer:
 
     # -- inside
 
-    async def _ask_any(self, applicant: Applicant) -> Grants:
+    async def _ask_any(self, applicant: Credentials) -> Grants:
         said: list[str] = []
         is_refused = True
         start = self._random.randrange(len(self._addresses))
@@ -100,7 +100,7 @@ class HttpAuthorizer:
                 is_refused = is_refused and isinstance(error, AuthRefused)
         raise (AuthRefused if is_refused else AuthError)("; ".join(said))
 
-    async def _ask(self, address: str, applicant: Applicant) -> Grants:
+    async def _ask(self, address: str, applicant: Credentials) -> Grants:
         """What one server says. AuthError."""
         asking = Deferred.fromCoroutine(self._exchange(first_request(address, self._method, applicant)))
         asking.addTimeout(self._timeout, self._reactor, _too_late)
@@ -145,7 +145,7 @@ class HttpAuthorizer:
         return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, AuthError)
 
 
-def first_request(address: str, method: str, applicant: Applicant) -> Request:
+def first_request(address: str, method: str, applicant: Credentials) -> Request:
     """What is asked about an applicant. An address with `://` is a URL, any other a host and perhaps a port."""
     url = address if "://" in address else f"http://{address}/auth"
     fields: dict[str, str | bytes] = {
@@ -258,7 +258,7 @@ class HttpFactory:
         if not addresses:
             raise AuthError("--auth=http needs the address of an auth server: --auth=http:HOST:PORT")
         for address in addresses:
-            parts = _split(first_request(address, "post", Applicant(b"")).url)
+            parts = _split(first_request(address, "post", Credentials(b"")).url)
             if parts.scheme not in _SCHEMES or not parts.hostname:
                 raise AuthError(f"{without_password(address)!r} is no address of an auth server")
         agent = Agent(  # type: ignore[no-untyped-call]

@@ -29,7 +29,7 @@ from nsqtw.auth.grants_file import Line, Table, read_grants
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.options.secret_file import exposures
-from nsqtw.rights import Answer, Applicant
+from nsqtw.rights import Answer, Credentials
 
 MOST_WAITING = 256
 """Secrets that may wait to be hashed. With one recipe the last of them, if all are of one address, waits some 13 s."""
@@ -56,7 +56,7 @@ class StaticAuthorizer:
             raise AuthError(f"{path}: there is no client in it, so nobody could do anything; [[client]] makes one")
         self._thread = ThreadPoolExecutor(1, "nsqtw-auth")
 
-    def authorize(self, applicant: Applicant, answer: Answer) -> Grants | None:
+    def authorize(self, applicant: Credentials, answer: Answer) -> Grants | None:
         """IAuthorizer API."""
         digest = hmac.digest(self._key, applicant.secret, "sha256")
         with self._lock:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from secrets import randbits
 from typing import Final
@@ -22,7 +22,6 @@ from nsqtw.errors import BackendError, BackendFull
 
 _RANDOM_BITS = 63
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 _MOST_BUFFERS: Final = 1024  # what one system call takes (IOV_MAX)
 _TEMPORARY = re.compile(r"\.[0-9]+\.tmp")
 _sync = getattr(os, "fdatasync", os.fsync)
@@ -34,25 +33,11 @@ FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 # Where this is compiled (setup.py), tests and others still may inherit from it.
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Files:
-    """
-    Real files. Every method raises OSError as the operating system does. When there is no descriptor left,
-    `release_descriptors` is asked to close some; it returns whether it did, and then the call is repeated.
-    """
-
-    release_descriptors: Callable[[], bool] | None = None
+    """Real files. Every method raises OSError as the operating system does."""
 
     def open(self, path: str, *, create: bool = False, mode: int = FILE_MODE) -> int:
         """A descriptor for reading and writing; with `create` the file must not exist yet, and gets `mode`."""
-        return self._open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), mode)
-
-    def _open(self, path: str, flags: int, mode: int = FILE_MODE) -> int:
-        while True:
-            try:
-                return os.open(path, flags, mode)
-            except OSError as error:
-                release = self.release_descriptors
-                if error.errno not in _TOO_MANY_OPEN or release is None or not release():
-                    raise
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), mode)
 
     def close(self, fd: int) -> None:
         os.close(fd)
@@ -79,7 +64,7 @@ class Files:
 
     def sync_directory(self, path: str) -> None:
         """Return when the entries of a directory are on stable storage."""
-        fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:

@@ -22,7 +22,7 @@ BYTES_A_FILE = 256 * 1024
 """What a disk writes while one file is synced: 0.2 ms here, 10 ms on a disk that turns."""
 
 
-class Volume:
+class Filesystem:
     """
     The file system of `directory`, from now on: what could not be written since then is told. Used by one thread at a
     time.
@@ -61,3 +61,7 @@ class Volume:
         fd, self._fd = self._fd, None
         if fd is not None:
             self._files.close_volume(fd)
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            self.close()

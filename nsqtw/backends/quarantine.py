@@ -21,7 +21,7 @@ _DATABASE = re.compile(r"(messages|positions)\.db\.damaged\.[0-9]+")
 _COPY_BYTES = 1 << 20
 
 
-class Aside:
+class Quarantine:
     """
     The directory of one run of a broker, or of one repair. Nothing is made before it is needed. The methods return the
     path at which a file is kept, and raise OSError.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nsqtw.core.topic import Topic
 
 
-class Unreleased:
+class Backlog:
     """Of `topic`; `waiting` is what was saved of it."""
 
     def __init__(self, topic: Topic, waiting: Iterable[Waiting] = ()) -> None:

@@ -20,29 +20,29 @@ from __future__ import annotations
 from secrets import randbelow
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.checkpointer import Saves
+from nsqtw.core.checkpointer import Checkpointer
 from nsqtw.core.client import Client
 from nsqtw.core.damage import DamageLedger
-from nsqtw.core.group_commit import Flights, Sealed, Writes, commit_to
+from nsqtw.core.group_commit import GroupCommit, Sealed, Writes, commit_to
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Cache, Log
-from nsqtw.core.metadata_sync import Naming
+from nsqtw.core.metadata_sync import MetadataSync
 from nsqtw.core.pending import PAGE_ROWS, Pages
-from nsqtw.core.pending_clock import HeldClock
+from nsqtw.core.pending_clock import PendingClock
 from nsqtw.core.publish_buffer import BLOCK_SIZE
-from nsqtw.core.quotas import Caps
+from nsqtw.core.quotas import Quotas
 from nsqtw.core.segment import SEQUENCE_BITS
-from nsqtw.core.storage_health import Health
-from nsqtw.core.timers import Agenda
+from nsqtw.core.storage_health import StorageHealth
+from nsqtw.core.timers import TimerQueue
 from nsqtw.core.topic import Topic
-from nsqtw.core.topic_listener import Directory, Unlisted
-from nsqtw.core.wall_clock import Wall
-from nsqtw.core.write_behind import LateCommit
+from nsqtw.core.topic_listener import NullListener, TopicListener
+from nsqtw.core.wall_clock import WallClock
+from nsqtw.core.write_behind import WriteBehind
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import IBackend, IBackendQueue, IDamagedBackend, IPositions, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
-from nsqtw.rights import Door
+from nsqtw.rights import Authorizations
 
 RESERVED_BLOCKS = 1024
 RETRY_SECONDS = 1.0
@@ -73,33 +73,33 @@ class Broker:
         self.start_time = start_time
         self.measure = measure
         self.log = log
-        self.door: Door | None = None
+        self.door: Authorizations | None = None
         """Where rights are asked for; None: everybody may do everything."""
-        self.directory: Directory = Unlisted()
+        self.directory: TopicListener = NullListener()
         """Who is told what topics and channels there are."""
-        self.agenda = Agenda(lambda: log("critical", "NSQ: something that was due failed"))
-        self.naming = Naming(self)
-        self.caps = Caps(options)
+        self.agenda = TimerQueue(lambda: log("critical", "NSQ: something that was due failed"))
+        self.naming = MetadataSync(self)
+        self.caps = Quotas(options)
         self.topics: dict[str, Topic] = {}
         self.clients: dict[int, Client] = {}
         self.stopping = False
         self.wall_offset_ns = 0
         """Wall clock minus the clock of `now`; the edge keeps it right with `follow_wall`."""
-        self._wall = Wall()
+        self._wall = WallClock()
         self.to_commit: list[Topic] = []
         self.to_serve: dict[Channel, None] = {}
-        self.saves = Saves(self)
-        self.health = Health(self)
+        self.saves = Checkpointer(self)
+        self.health = StorageHealth(self)
         self.backend = backend
         self.damage: DamageLedger = backend.damage if IDamagedBackend.providedBy(backend) else DamageLedger()
         self.damage.on_lost = self._lost
         self._memory_backend = memory_backend
         self.positions = positions
         self.page_rows = page_rows
-        self.held_clock = HeldClock()
+        self.held_clock = PendingClock()
         self._cache = Cache()
-        self._late = LateCommit(self)
-        self.flights = Flights(self)
+        self._late = WriteBehind(self)
+        self.flights = GroupCommit(self)
         self._next_block = randbelow(_ALL_BLOCKS // 2) + 1
         self._reserved_blocks = self._next_block
 

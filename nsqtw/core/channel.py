@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
-from nsqtw.core.ephemeral_queue import Fleeting
+from nsqtw.core.ephemeral_queue import EphemeralQueue
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.latency import Latencies
 from nsqtw.core.position import Position
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
-from nsqtw.core.timers import Due
+from nsqtw.core.timers import Timer
 from nsqtw.errors import BackendError, ChannelFull, Exiting
 from nsqtw.names import is_ephemeral
 
@@ -50,7 +50,7 @@ class Moved(NamedTuple):
     replayed: int
 
 
-class Channel(Due):
+class Channel(Timer):
     """One channel of `topic`, created by it."""
 
     def __init__(self, topic: Topic, name: str) -> None:
@@ -65,7 +65,7 @@ class Channel(Due):
         self.consumers: list[Consumer] = []
         self.departed: list[Consumer] = []
         self.cursor = None if self.ephemeral else Cursor(topic, topic.pages(name), self._look_at)
-        self.position: Position = self.cursor or Fleeting(topic.mem_queue_size, self._room)
+        self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room)
         self.joined_total = topic.released_total
         self.requeue_count = 0
         self.timeout_count = 0

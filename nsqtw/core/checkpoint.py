@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 
 @define(frozen=True)
-class HeldRow:
+class PendingRow:
     """One unfinished message below `next` that is not in its first flight."""
 
     sequence: int
@@ -26,7 +26,7 @@ class HeldRow:
 
 
 @define(frozen=True)
-class HeldRun:
+class PendingRun:
     """Held rows of consecutive sequences that were never delivered and are due together."""
 
     first: int
@@ -35,7 +35,7 @@ class HeldRun:
 
 
 @define
-class SavedCursor:
+class CursorState:
     """
     A channel as it is saved. In a cut `held` and `runs` are the rows to write; when loaded there are none: they stay
     in positions.db until they are asked for.
@@ -47,8 +47,8 @@ class SavedCursor:
     taken_total: int = 0
     first_deliveries: list[int] = field(factory=list)
     """Sequences in flight on their first delivery, in any order."""
-    held: list[HeldRow] = field(factory=list)
-    runs: list[HeldRun] = field(factory=list)
+    held: list[PendingRow] = field(factory=list)
+    runs: list[PendingRun] = field(factory=list)
     held_count: int = 0
     """How many held rows there are in all, with those of this cut."""
     dropped_rows: list[int] = field(factory=list)
@@ -71,7 +71,7 @@ class Waiting:
 
 
 @define
-class SavedTopic:
+class TopicState:
     """A topic as it is saved. In a cut `cursors` are those that changed; when loaded, all there are."""
 
     name: str
@@ -97,17 +97,17 @@ class SavedTopic:
     marks: list[tuple[int, int, int]] = field(factory=list)
     """See `core.retention.Ages.saved`."""
     runs: list[tuple[int, int]] = field(factory=list)
-    """See `core.runs.Runs.saved`."""
-    cursors: list[SavedCursor] = field(factory=list)
+    """See `core.sequence_ranges.SequenceRanges.saved`."""
+    cursors: list[CursorState] = field(factory=list)
 
 
 @define
-class Cut:
+class Checkpoint:
     """Everything that changed since the last cut. Deletions come first: a name may be deleted and born again."""
 
     deleted_topics: list[str] = field(factory=list)
     deleted_channels: list[tuple[str, str]] = field(factory=list)
-    topics: list[SavedTopic] = field(factory=list)
+    topics: list[TopicState] = field(factory=list)
     durable: bool = False
     """Whether it has to be on stable storage when it is saved."""
     wall_shift_ms: int | None = None
@@ -119,13 +119,13 @@ class Cut:
 
 
 @define
-class Saved:
+class SavedState:
     """What `IPositions.load` finds."""
 
     next_block: int | None = None
     """The lowest block of sequences never handed out; None in a new data path or when that is not known."""
     clean_stop: bool = False
-    topics: list[SavedTopic] = field(factory=list)
+    topics: list[TopicState] = field(factory=list)
     lost: bool = False
     """The saved state was there and could not be used: it was set aside."""
     wall_shift_ms: int = 0

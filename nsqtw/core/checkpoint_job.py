@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from nsqtw.core.checkpoint import Cut, NamedTopic
+from nsqtw.core.checkpoint import Checkpoint, NamedTopic
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue, Waiter
 
 
 @define
-class Save:
+class CheckpointJob:
     """One job for the writer thread, in this order: reserve, save the cut, write names, delete queues, trim queues."""
 
-    cut: Cut
+    cut: Checkpoint
     reserve: int | None
     """Reserve blocks up to this one."""
     names: tuple[NamedTopic, ...] | None = None

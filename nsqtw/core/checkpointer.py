@@ -15,8 +15,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from nsqtw.core.checkpoint import Cut, NamedTopic
-from nsqtw.core.checkpoint_job import Save
+from nsqtw.core.checkpoint import Checkpoint, NamedTopic
+from nsqtw.core.checkpoint_job import CheckpointJob
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue, IFreeingQueue, Waiter
 
@@ -28,7 +28,7 @@ SAVED_AT_ONCE = 100
 """Topics and channels that go into one part of a cut, about: each takes up to 40 us of a turn."""
 
 
-class Saves:
+class Checkpointer:
     """What of `broker` is not saved yet, and who waits for it."""
 
     def __init__(self, broker: Broker) -> None:
@@ -103,13 +103,13 @@ class Saves:
 
     # -- how
 
-    def begin(self, now: float) -> Save:
+    def begin(self, now: float) -> CheckpointJob:
         """
         What changed since the last time, as a job for the writer thread, as much as a turn has time for; then `end`.
         One at a time. If it breaks, that is raised, and the save has failed: who waits is told so, and all is there for
         the next one.
         """
-        save = Save(Cut(), None)
+        save = CheckpointJob(Checkpoint(), None)
         try:
             self._collect(save, now)
         except Exception as error:
@@ -119,7 +119,7 @@ class Saves:
             raise
         return save
 
-    def end(self, save: Save, error: BackendError | None) -> None:
+    def end(self, save: CheckpointJob, error: BackendError | None) -> None:
         """The job is done, or failed with `error` and left the saved state as it was."""
         broker = self._broker
         broker.health.note_save(error)
@@ -147,7 +147,7 @@ class Saves:
 
     # -- inside
 
-    def _collect(self, save: Save, now: float) -> None:
+    def _collect(self, save: CheckpointJob, now: float) -> None:
         if not self._left or (self._waiters and not self._part_waiters):
             self._begin_cut(now)
         is_waited_for = bool(self._part_waiters)
@@ -178,7 +178,7 @@ class Saves:
         self._part_waiters += self._waiters
         self._waiters = []
 
-    def _take_last_part(self, save: Save) -> None:
+    def _take_last_part(self, save: CheckpointJob) -> None:
         """With this the cut is saved, or nothing more of it will be."""
         if self._part_names is not None:
             save.names, self._part_names = self._part_names, None
@@ -211,7 +211,7 @@ class Saves:
         return self._broker.held_clock.shift_to_save(self._broker.wall_offset_ns)
 
 
-def _collect_topic(topic: Topic, save: Save, now: float) -> None:
+def _collect_topic(topic: Topic, save: CheckpointJob, now: float) -> None:
     if topic.log.is_in_memory:
         topic.log.queue.trim(*topic.unfinished())
     elif topic.ephemeral:

@@ -6,7 +6,7 @@ from collections.abc import Sized
 
 from attrs import define, field
 
-from nsqtw.core.publish_counts import Published
+from nsqtw.core.publish_counts import PublishCounts
 
 
 @define(eq=False)
@@ -44,7 +44,7 @@ class Client:
     authed: bool = False
     auth_identity: str = ""
     auth_identity_url: str = ""
-    published: Published = field(factory=Published)
+    published: PublishCounts = field(factory=PublishCounts)
     in_flight: Sized = ()
     """What its consumer has in flight; nothing before it subscribes."""
 

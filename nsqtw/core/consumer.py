@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from nsqtw.core.client import Client
 from nsqtw.core.in_flight import Delivery, InFlight
 from nsqtw.core.segment import Segment
-from nsqtw.core.timers import Agenda, Due
+from nsqtw.core.timers import Timer, TimerQueue
 
 if TYPE_CHECKING:
     from nsqtw.core.channel import Channel
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TICKS_PER_SECOND = 16
 
 
-class Consumer(Due):
+class Consumer(Timer):
     """
     One subscriber of a channel.
 
@@ -58,7 +58,7 @@ class Consumer(Due):
     def __init__(
         self,
         client: Client,
-        agenda: Agenda,
+        agenda: TimerQueue,
         deliver: Callable[[bytes], None],
         disconnect: Callable[[], None],
         msg_timeout: float,

@@ -31,10 +31,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nsqtw.core.checkpoint import HeldRow, SavedCursor
+from nsqtw.core.checkpoint import CursorState, PendingRow
 from nsqtw.core.in_flight import FIRST, Delivery
-from nsqtw.core.pending import Held, Pages
-from nsqtw.core.position import Again
+from nsqtw.core.pending import Pages, PendingStore
+from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span, sequence_of
 from nsqtw.errors import BackendError
 
@@ -62,7 +62,7 @@ class Cursor:
         self.touched = True
         """Something changed since the last saved cut."""
         self._ahead: list[Segment] = []
-        self._held = Held(pages, self._page_rows)
+        self._held = PendingStore(pages, self._page_rows)
         self._requeued: deque[tuple[int, int]] = deque()  # mark, sequence
         self._is_restored = False  # and has not looked yet at what has become due since it was saved
         self._restored_count = 0  # how many of the oldest requeued ones nsqd would have read from disk
@@ -163,7 +163,7 @@ class Cursor:
             self._ahead.pop()  # a cursor that has nothing to do keeps no segment in memory
         self._touch()
 
-    def next_again(self) -> Again | None:
+    def next_again(self) -> Redelivery | None:
         if self._held.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
             self._held.read_on()
             self._join_queue(self._held.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
@@ -174,12 +174,12 @@ class Cursor:
             if self._restored_count:
                 self._restored_count -= 1
             if found is not None:
-                return Again(sequence, self._held.attempts(sequence), *found)
+                return Redelivery(sequence, self._held.attempts(sequence), *found)
             self._topic.lost(sequence)
             self.finish(sequence)
         return None
 
-    def redelivered(self, again: Again) -> None:
+    def redelivered(self, again: Redelivery) -> None:
         self._held.hold(again.sequence, again.attempts + 1)
         self._touch()
 
@@ -246,14 +246,14 @@ class Cursor:
         self._ahead.clear()
         self._touch()
 
-    def held_rows(self, now: float, *, deferred: bool, limit: int) -> list[HeldRow]:
+    def held_rows(self, now: float, *, deferred: bool, limit: int) -> list[PendingRow]:
         """
         Some of the held rows, by when they are due, for looking at: deferred ones, or those that are ready and those in
         flight again. BackendError.
         """
         return self._held.some(self._clock.ms_at(now), deferred=deferred, limit=limit)
 
-    def due_at(self, row: HeldRow) -> float:
+    def due_at(self, row: PendingRow) -> float:
         """When a deferred row is due, in the clock of `now`."""
         return self._clock.moment(row.due_ms)
 
@@ -271,23 +271,23 @@ class Cursor:
         """Under it nothing is unfinished but first deliveries, and what was there when the process started."""
         return int(min(self.next, self._held.lowest))
 
-    def changes(self, name: str, first_deliveries: list[int]) -> SavedCursor:
+    def changes(self, name: str, first_deliveries: list[int]) -> CursorState:
         """What changed since the last call, to be saved."""
         taken_total = min(self.taken_total, self._topic.released_total)
-        saved = SavedCursor(name, next=self.next, taken_total=taken_total)
+        saved = CursorState(name, next=self.next, taken_total=taken_total)
         saved.first_deliveries = first_deliveries
         saved.replays = self._replays if self.next < self._replays else 0
         self._held.changes(saved)
         self.touched = False
         return saved
 
-    def end_of_save(self, saved: SavedCursor, *, failed: bool) -> None:
+    def end_of_save(self, saved: CursorState, *, failed: bool) -> None:
         """What `changes` gave last is saved; or it `failed`, and the next cut must have it."""
         self._held.end_of_save(saved, failed=failed)
         if failed:
             self._touch()
 
-    def restore(self, saved: SavedCursor) -> None:
+    def restore(self, saved: CursorState) -> None:
         """
         Become what was saved. What was in flight comes back first. `emptied` says that the held rows that are saved are
         void.

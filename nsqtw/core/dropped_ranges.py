@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 
-class Dropped:
+class DroppedRanges:
     """Ranges (first, one past the last), ascending and apart."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:

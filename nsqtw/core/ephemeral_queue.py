@@ -15,11 +15,11 @@ from heapq import heappop, heappush
 from itertools import count
 
 from nsqtw.core.in_flight import FIRST, Delivery
-from nsqtw.core.position import Again
+from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span, sequence_of
 
 
-class Fleeting:
+class EphemeralQueue:
     """The position of one ephemeral channel. `room` tells how many messages its ready consumers could take now."""
 
     backend_depth = 0
@@ -33,8 +33,8 @@ class Fleeting:
         self._unread: deque[Span] = deque()
         self._unread_count = 0
         self._taken_total = 0
-        self._again: deque[tuple[int, Again]] = deque()  # how many unread ones are taken first, in all
-        self._deferred: list[tuple[float, int, Again]] = []
+        self._again: deque[tuple[int, Redelivery]] = deque()  # how many unread ones are taken first, in all
+        self._deferred: list[tuple[float, int, Redelivery]] = []
         self._tie = count()
 
     @property
@@ -54,7 +54,7 @@ class Fleeting:
             if segment.delay_ms:
                 due = now + segment.delay_ms / 1000
                 for index in range(segment.count):
-                    self._defer(Again(segment.first + index, 0, segment, index), due)
+                    self._defer(Redelivery(segment.first + index, 0, segment, index), due)
             else:
                 fitting = max(0, min(segment.count, self._free()))
                 if fitting:
@@ -78,12 +78,12 @@ class Fleeting:
         self._unread_count -= count
         self._taken_total += count
 
-    def next_again(self) -> Again | None:
+    def next_again(self) -> Redelivery | None:
         if self._again and self._again[0][0] <= self._taken_total:
             return self._again.popleft()[1]
         return None
 
-    def redelivered(self, again: Again) -> None:
+    def redelivered(self, again: Redelivery) -> None:
         """Its Delivery knows all there is to know."""
 
     def finish(self, sequence: int) -> None:
@@ -112,13 +112,13 @@ class Fleeting:
     def _free(self) -> int:
         return (self._mem_queue_size or self._room()) - self.depth
 
-    def _requeue(self, again: Again) -> None:
+    def _requeue(self, again: Redelivery) -> None:
         if self._free() > 0:
             self._again.append((self._taken_total + self._unread_count, again))
         else:
             self.dropped_count += 1
 
-    def _defer(self, again: Again, due: float) -> None:
+    def _defer(self, again: Redelivery, due: float) -> None:
         heappush(self._deferred, (due, next(self._tie), again))
 
 
@@ -127,8 +127,8 @@ def _no_room() -> int:
     return 0
 
 
-def _again(message_id: bytes, delivery: Delivery) -> Again:
+def _again(message_id: bytes, delivery: Delivery) -> Redelivery:
     segment = delivery.segment
     assert segment is not None, "a fleeting channel's deliveries name their segment"
     sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
-    return Again(sequence, delivery.attempts, segment, sequence - segment.first)
+    return Redelivery(sequence, delivery.attempts, segment, sequence - segment.first)

@@ -6,7 +6,8 @@ and leaves with the next flight, so the slower the medium, the more publishers s
 before the flight has landed: then it is released or its publishers are told what failed, as at the end of a turn.
 
 Who waits for each answer publishes again at once. On a slow medium the next flight lets them come on board: else there
-would be two groups, each of which waits for the other one's flight, and half of the publishers in each (`Gathering`).
+would be two groups, each of which waits for the other one's flight, and half of the publishers in each
+(`CommitWindow`).
 
 A flight without passengers only syncs: what class os has written reaches stable storage `sync_timeout` seconds after
 it was written. Not more often: a write to a file that is being synced waits for the medium, in the reactor.
@@ -20,7 +21,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from nsqtw.core.segment import Segment
-from nsqtw.core.timers import Agenda, Due
+from nsqtw.core.timers import Timer, TimerQueue
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
 
@@ -45,7 +46,7 @@ FLIGHTS_WITHOUT = 16
 _NOT_SYNCED = "NSQ: what was stored may not survive a power loss - {error}"
 
 
-class Flight:
+class CommitBatch:
     """One commit on its way. `commit` may be called from any thread."""
 
     def __init__(
@@ -76,14 +77,14 @@ class Flight:
         return failed
 
 
-class Gathering(Due):
+class CommitWindow(Timer):
     """
     From the landing of a slow flight until all who were on it are back, and those who waited already, though for no
     longer than a part of what it took. When they were not, because they have nothing more to say or the machine is too
     busy for that, it is not tried again for a while.
     """
 
-    def __init__(self, agenda: Agenda) -> None:
+    def __init__(self, agenda: TimerQueue) -> None:
         super().__init__()
         self._agenda = agenda
         self._until = -inf
@@ -111,7 +112,7 @@ class Gathering(Due):
         return self._until if now < self._until else None
 
 
-class Flights(Due):
+class GroupCommit(Timer):
     """What waits for the next flight of `broker`."""
 
     def __init__(self, broker: Broker) -> None:
@@ -120,7 +121,7 @@ class Flights(Due):
         self._waiting: dict[Topic, None] = {}
         self._out: set[Topic] = set()
         self._sync_is_due = False
-        self._gathering = Gathering(broker.agenda)
+        self._gathering = CommitWindow(broker.agenda)
 
     def take(self, topic: Topic) -> bool:
         """Whether what the topic took leaves with a flight; then it will."""
@@ -137,13 +138,13 @@ class Flights(Due):
         self._sync_is_due = True
         return None
 
-    def begin(self, now: float) -> Flight | None:
+    def begin(self, now: float) -> CommitBatch | None:
         """The next flight, if there is one; then `end`. One at a time."""
         if self._waiting:
             if not (self._broker.stopping or self._gathering.is_over(now, self._waiter_count)):
                 return None
             waiting, self._waiting = self._waiting, {}
-            flight = Flight(self._broker.seal(list(waiting), now))
+            flight = CommitBatch(self._broker.seal(list(waiting), now))
             flight.began = now
             for topic, segments, _ in flight.sealed:
                 self._out.add(topic)
@@ -152,13 +153,13 @@ class Flights(Due):
                     flight.writes.setdefault(key, []).append((topic.log.queue, segments))
             return flight
         if self._broker.health.take_probe() and not self._broker.stopping:
-            return Flight([], {(self._broker.backend, True): []}, is_probe=True)
+            return CommitBatch([], {(self._broker.backend, True): []}, is_probe=True)
         if self._sync_is_due and not self._broker.stopping:
             self._sync_is_due = False
-            return Flight([], {(self._broker.backend, True): []})
+            return CommitBatch([], {(self._broker.backend, True): []})
         return None
 
-    def end(self, flight: Flight, failed: dict[IBackendQueue, BackendError], now: float) -> None:
+    def end(self, flight: CommitBatch, failed: dict[IBackendQueue, BackendError], now: float) -> None:
         """The flight has landed."""
         self._out.clear()
         if flight.is_probe:

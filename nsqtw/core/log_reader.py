@@ -7,7 +7,8 @@ the present ones, and a channel is never moved below. So this is where *earliest
 not beyond what is committed, nor beyond what is released. A topic without a channel releases nothing; when it retains
 messages it can be read all the same, so that a topic that is only read by position needs no channel.
 
-`Runs` tell what a hole in the log means. Between two runs no message ever was; within one it is lost, and said so.
+`SequenceRanges` tell what a hole in the log means. Between two runs no message ever was; within one it is lost, and
+said so.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from nsqtw.core.checkpoint import SavedTopic
-from nsqtw.core.retention import Mark, Retained
+from nsqtw.core.checkpoint import TopicState
+from nsqtw.core.retention import Mark, RetentionPolicy
 from nsqtw.core.segment import Segment, timestamp_ns_of
-from nsqtw.core.sequence_ranges import Runs
+from nsqtw.core.sequence_ranges import SequenceRanges
 from nsqtw.errors import BackendError
 
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ class Extract(NamedTuple):
     """Ascending: the messages, and the sequences of those that are lost."""
 
 
-class Reading:
+class LogReader:
     """What can be read of `topic`."""
 
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
-        self._runs = Runs(topic.log.end)
-        self.retained = Retained(topic)
+        self._runs = SequenceRanges(topic.log.end)
+        self.retained = RetentionPolicy(topic)
         self._watchers: dict[Callable[[], None], None] = {}
 
     # -- what happens to the topic
@@ -56,7 +57,7 @@ class Reading:
             if self.retained.is_on:
                 self.retained.took(segments, now)
 
-    def save_into(self, saved: SavedTopic, wall_ms: int) -> None:
+    def save_into(self, saved: TopicState, wall_ms: int) -> None:
         """What must outlive the process. Moves the floor, and forgets what nobody can ask for any more."""
         self.retained.expire(wall_ms)
         self._runs.forget_below(self.kept_from)
@@ -65,9 +66,9 @@ class Reading:
         saved.marks = [*self.retained.saved()]
         saved.runs = self._runs.saved()
 
-    def restore(self, saved: SavedTopic, now: float) -> None:
+    def restore(self, saved: TopicState, now: float) -> None:
         """Become what was saved; after the channels."""
-        self._runs = Runs(saved.end, saved.runs)
+        self._runs = SequenceRanges(saved.end, saved.runs)
         self.retained.restore((saved.retention_time, saved.retention_bytes), map(Mark._make, saved.marks))
         self.retained.begin(now)
 

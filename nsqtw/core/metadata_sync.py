@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nsqtw.core.checkpoint import NamedTopic
-from nsqtw.core.timers import Due
+from nsqtw.core.timers import Timer
 from nsqtw.errors import BackendError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ DELAY_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 
 
-class Naming(Due):
+class MetadataSync(Timer):
     """
     What the file must be told of the topics of `broker`. While something is to be written, a save is asked for or
     under way, or this is on the agenda.

@@ -31,7 +31,7 @@ from math import inf
 
 from attrs import evolve, frozen
 
-from nsqtw.core.checkpoint import HeldRow, HeldRun, SavedCursor
+from nsqtw.core.checkpoint import CursorState, PendingRow, PendingRun
 from nsqtw.interfaces import IPositions
 
 PAGE_ROWS = 1024
@@ -54,9 +54,9 @@ class Pages:
     _topic: str
     _channel: str
 
-    def read(self, after: Key, limit: int) -> list[HeldRow]:
+    def read(self, after: Key, limit: int) -> list[PendingRow]:
         """The next ones behind `after`. BackendError."""
-        found: list[HeldRow] = self._positions.held(self._topic, self._channel, after, limit)
+        found: list[PendingRow] = self._positions.held(self._topic, self._channel, after, limit)
         return found
 
     def count(self, after: Key, until_ms: float, below: float) -> int:
@@ -65,7 +65,7 @@ class Pages:
         return found
 
 
-def all_rows(positions: IPositions, topic: str, channel: str) -> Iterator[HeldRow]:
+def all_rows(positions: IPositions, topic: str, channel: str) -> Iterator[PendingRow]:
     """All held rows that are saved of a channel, in the order of their keys. BackendError."""
     pages = Pages(positions, topic, channel)
     after = BEFORE_ALL
@@ -74,7 +74,7 @@ def all_rows(positions: IPositions, topic: str, channel: str) -> Iterator[HeldRo
         after = _key(page[-1])
 
 
-class Held:
+class PendingStore:
     """
     The held rows of one cursor. Without `pages` all of them stay in memory; otherwise about `page_rows` to twice as
     many deferred ones do.
@@ -87,8 +87,8 @@ class Held:
         self._soon: list[tuple[int, int]] = []
         self._border: Key = _BEHIND_ALL
         self._beyond: set[int] = set()
-        self._runs: list[HeldRun] = []
-        self._runs_in_cut: list[HeldRun] = []
+        self._runs: list[PendingRun] = []
+        self._runs_in_cut: list[PendingRun] = []
         self._runs_count = 0  # messages in both
         self._out_count = 0
         self._due_out_count = 0
@@ -158,7 +158,7 @@ class Held:
         if key <= self._border and count > self._page_rows and self._pages is not None:
             self._move_border_back((due_ms, first - 1))
         if key > self._border:
-            self._runs.append(HeldRun(first, count, due_ms))
+            self._runs.append(PendingRun(first, count, due_ms))
             self._runs_count += count
             return
         row = (0, due_ms)
@@ -268,14 +268,14 @@ class Held:
         self._count_unsaved()
         self._forgotten_from = start if self._forgotten_from is None else min(start, self._forgotten_from)
 
-    def some(self, now_ms: int, *, deferred: bool, limit: int) -> list[HeldRow]:
+    def some(self, now_ms: int, *, deferred: bool, limit: int) -> list[PendingRow]:
         """
         At most `limit` rows, for looking at: deferred ones, or those that are ready and those in flight again, by when
         they are due. Of runs that are not saved yet only those that fit. BackendError.
         """
-        rows = [HeldRow(sequence, attempts, due) for sequence, (attempts, due) in self._rows.items()]
+        rows = [PendingRow(sequence, attempts, due) for sequence, (attempts, due) in self._rows.items()]
         for run in chain(self._runs, self._runs_in_cut):
-            rows += [HeldRow(run.first + number, 0, run.due_ms) for number in range(min(run.count, limit))]
+            rows += [PendingRow(run.first + number, 0, run.due_ms) for number in range(min(run.count, limit))]
         known = {row.sequence for row in rows} | self._in_cut.keys() | self._changed.keys()
         if self._pages is not None and self._out_count:
             rows += self._some_out(known, (now_ms, inf) if deferred else BEFORE_ALL, limit)
@@ -284,14 +284,14 @@ class Held:
 
     # -- saving
 
-    def changes(self, saved: SavedCursor) -> None:
+    def changes(self, saved: CursorState) -> None:
         """Put into a cut what changed since the last call."""
         for sequence in self._changed:
             row = self._rows.get(sequence)
             if row is None:
                 saved.dropped_rows.append(sequence)
             else:
-                saved.held.append(HeldRow(sequence, *row))
+                saved.held.append(PendingRow(sequence, *row))
         saved.runs = self._runs
         saved.held_count = self.count
         saved.emptied, saved.forgotten_from = self._emptied, self._forgotten_from
@@ -300,7 +300,7 @@ class Held:
         self._emptied = False
         self._is_saving = True
 
-    def end_of_save(self, saved: SavedCursor, *, failed: bool) -> None:
+    def end_of_save(self, saved: CursorState, *, failed: bool) -> None:
         """What `changes` gave last is saved; or it `failed`, and the next cut must have it."""
         in_cut, self._in_cut = self._in_cut, {}
         runs, self._runs_in_cut = self._runs_in_cut, []
@@ -325,7 +325,7 @@ class Held:
             self._let_out(sequence, 1, self._rows.pop(sequence)[1])
         self._count_unsaved()
 
-    def restore(self, saved: SavedCursor) -> None:
+    def restore(self, saved: CursorState) -> None:
         """Become what was saved, none of which is read now."""
         if saved.held_count:
             self._border, self._out_count = BEFORE_ALL, saved.held_count
@@ -362,7 +362,7 @@ class Held:
                 del self._rows[sequence]
                 self._let_out(sequence, 1, due_ms)
 
-    def _take_rows(self, page: Iterable[HeldRow], border: Key) -> None:
+    def _take_rows(self, page: Iterable[PendingRow], border: Key) -> None:
         """Take rows that were read, up to `border`."""
         for row in page:
             if _key(row) > border or self._is_known(row.sequence):
@@ -383,7 +383,7 @@ class Held:
     def _take_runs(self, border: Key) -> Key:
         """Spread unsaved runs into rows, up to `border` and at most a page. Returns how far that went."""
         room = self._page_rows
-        left: list[HeldRun] = []
+        left: list[PendingRun] = []
         for run in sorted(self._runs, key=lambda run: (run.due_ms, run.first)):
             count = 0
             if (run.due_ms, run.first) <= border:
@@ -428,7 +428,7 @@ class Held:
             runs = sum(run.count for run in self._runs if run.due_ms <= now_ms)
             self._due_unsaved_count = runs + sum(self._rows[sequence][1] <= now_ms for sequence in self._beyond)
 
-    def _some_out(self, known: set[int], after: Key, limit: int) -> Iterator[HeldRow]:
+    def _some_out(self, known: set[int], after: Key, limit: int) -> Iterator[PendingRow]:
         """Rows that are only in positions.db."""
         assert self._pages is not None
         found = 0
@@ -441,5 +441,5 @@ class Held:
             after = _key(page[-1])
 
 
-def _key(row: HeldRow) -> Key:
+def _key(row: PendingRow) -> Key:
     return row.due_ms, row.sequence

@@ -16,7 +16,7 @@ _DIGITS = 3
 """A float's own rounding, under a microsecond, neither makes a message late by a millisecond nor early."""
 
 
-class HeldClock:
+class PendingClock:
     """Moments are seconds in the clock of `now`."""
 
     def __init__(self) -> None:

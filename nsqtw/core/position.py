@@ -1,9 +1,9 @@
 """
 Where a channel is in its topic's log: the interface of the two kinds, and what they have in common.
 
-A durable channel has a `cursor.Cursor`, an ephemeral one a `fleeting.Fleeting`. A channel asks either for the
-next unread run (`peek`, `advance`) and for messages that are due for another delivery (`next_again`), and tells it
-what became of those it handed out.
+A durable channel has a `cursor.Cursor`, an ephemeral one an `ephemeral_queue.EphemeralQueue`. A channel asks either
+for the next unread run (`peek`, `advance`) and for messages that are due for another delivery (`next_again`), and
+tells it what became of those it handed out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nsqtw.core.in_flight import Delivery
 from nsqtw.core.segment import Segment, Span
 
 
-class Again(NamedTuple):
+class Redelivery(NamedTuple):
     """A message to be delivered on its own. `attempts` counts the deliveries so far."""
 
     sequence: int
@@ -68,10 +68,10 @@ class Position(Protocol):
     def advance(self, count: int) -> None:
         """That many of what `peek` returned were taken."""
 
-    def next_again(self) -> Again | None:
+    def next_again(self) -> Redelivery | None:
         """Take the requeued message whose turn has come, if any. BackendError."""
 
-    def redelivered(self, again: Again) -> None:
+    def redelivered(self, again: Redelivery) -> None:
         """It is on its way again."""
 
     def finish(self, sequence: int) -> None:

@@ -22,7 +22,7 @@ BLOCK_SIZE: Final = 1 << 20
 """Sequences a topic takes from the broker at a time."""
 
 
-class Intake:
+class PublishBuffer:
     """The publishes of one topic of `broker`."""
 
     def __init__(self, broker: Broker) -> None:

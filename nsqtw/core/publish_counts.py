@@ -7,7 +7,7 @@ This module is hot, once per publish command.
 from __future__ import annotations
 
 
-class Published:
+class PublishCounts:
     """Messages by topic. Who publishes does so to one topic, mostly, which is counted beside the others."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from nsqtw.options.broker import Options
 BIRTHS_PER_TURN = 32
 
 
-class Caps:
+class Quotas:
     """Those of one broker."""
 
     def __init__(self, options: Options) -> None:

@@ -20,13 +20,13 @@ from collections.abc import Iterable
 from attrs import evolve
 
 from nsqtw.core.broker import Broker
-from nsqtw.core.checkpoint import Cut, NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.checkpoint import Checkpoint, CursorState, NamedTopic, SavedState, TopicState, Waiting
 from nsqtw.core.log import Log
 from nsqtw.core.pending import all_rows
 from nsqtw.core.publish_buffer import BLOCK_SIZE
 from nsqtw.core.retention import Ages, Mark, limits_of
 from nsqtw.core.segment import SEQUENCE_MASK, Segment
-from nsqtw.core.sequence_ranges import Runs
+from nsqtw.core.sequence_ranges import SequenceRanges
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import ICountedQueue, IDamagedBackend, IDamagedQueue, IPositions
 from nsqtw.names import is_ephemeral
@@ -35,7 +35,7 @@ from nsqtw.options.broker import Options
 _READ_BYTES = 1 << 20
 
 
-def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Iterable[NamedTopic] = ()) -> None:
+def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named: Iterable[NamedTopic] = ()) -> None:
     """
     Make the topics of `broker`: those that were saved, those in `stored`, the names its backend has something of, and
     those that `nsqd.dat` has `named`. BackendError when a log cannot be opened or read.
@@ -56,7 +56,7 @@ def load(broker: Broker, saved: Saved, stored: list[str], now: float, named: Ite
         if name not in known:
             broker.log("info", f"TOPIC({name}): created")
         asked = wanted.get(name, NamedTopic(name))
-        state = known.get(name) or SavedTopic(name, asked.paused, released=log.queue.first, end=log.queue.first)
+        state = known.get(name) or TopicState(name, asked.paused, released=log.queue.first, end=log.queue.first)
         if not _is_possible(state, saved.next_block):
             broker.log(
                 "error", f"TOPIC({name}): what was saved of it makes no sense - starts at the oldest message kept"
@@ -92,7 +92,7 @@ def _union(named: Iterable[NamedTopic], others: Iterable[NamedTopic]) -> dict[st
     return found
 
 
-def _is_possible(state: SavedTopic, next_block: int | None) -> bool:
+def _is_possible(state: TopicState, next_block: int | None) -> bool:
     """
     Whether numbers that were saved together go together. No sequence can be in a block nobody was given; after a power
     loss a cursor may well be beyond what is released.
@@ -105,19 +105,19 @@ def _is_possible(state: SavedTopic, next_block: int | None) -> bool:
     )
 
 
-def _from_the_oldest(state: SavedTopic, log: Log) -> SavedTopic:
+def _from_the_oldest(state: TopicState, log: Log) -> TopicState:
     """The same topic with its channels, which have read nothing."""
     first = log.queue.first
-    cursors = [SavedCursor(cursor.name, cursor.paused, next=first, emptied=True) for cursor in state.cursors]
-    return SavedTopic(state.name, state.paused, released=first, end=first, durability=state.durability, cursors=cursors)
+    cursors = [CursorState(cursor.name, cursor.paused, next=first, emptied=True) for cursor in state.cursors]
+    return TopicState(state.name, state.paused, released=first, end=first, durability=state.durability, cursors=cursors)
 
 
-def _add_channels(broker: Broker, state: SavedTopic, asked: NamedTopic) -> None:
+def _add_channels(broker: Broker, state: TopicState, asked: NamedTopic) -> None:
     """Add to `state` the durable channels that it lacks, at the place where a topic's first channel starts."""
     known = {cursor.name for cursor in state.cursors}
     for channel in asked.channels:
         if channel.name not in known and not is_ephemeral(channel.name):
-            cursor = SavedCursor(channel.name, channel.paused, state.released, state.released_total)
+            cursor = CursorState(channel.name, channel.paused, state.released, state.released_total)
             state.cursors.append(cursor)
             broker.log("info", f"TOPIC({state.name}): new channel({channel.name})")
 
@@ -134,7 +134,7 @@ def _add_ephemeral(broker: Broker, asked: NamedTopic, now: float) -> None:
                 channel.pause()
 
 
-def mend(state: SavedTopic, log: Log, positions: IPositions) -> None:
+def mend(state: TopicState, log: Log, positions: IPositions) -> None:
     """Let `state` refer to nothing that its log has not got. BackendError when that cannot be read."""
     if log.queue.first == log.queue.end:
         _forget_messages(state, log)
@@ -148,12 +148,12 @@ def mend(state: SavedTopic, log: Log, positions: IPositions) -> None:
         _count_unread(state, log)
 
 
-def _start(state: SavedTopic) -> int:
+def _start(state: TopicState) -> int:
     """Where the slowest channel is."""
     return min((cursor.next for cursor in state.cursors), default=state.released)
 
 
-def _owed(state: SavedTopic) -> int:
+def _owed(state: TopicState) -> int:
     """How many messages the channel that has most to read should still find in the log; deferred ones do not count."""
     unread = max((state.released_total - cursor.taken_total for cursor in state.cursors), default=0)
     return unread + state.put_total - state.released_total
@@ -168,10 +168,10 @@ def _tell_loss(broker: Broker, topic: str, log: Log, saved_end: int, count: int)
     broker.log(level, text, topic=topic, end=log.end, saved_end=saved_end, count=count)
 
 
-def _count_beyond(state: SavedTopic, log: Log, options: Options) -> None:
+def _count_beyond(state: TopicState, log: Log, options: Options) -> None:
     """Add to `state` what the log has beyond the end that was saved."""
     limits = limits_of(state.name, (state.retention_time, state.retention_bytes), options)
-    runs, ages = Runs(state.end, state.runs), Ages(limits, state.end, map(Mark._make, state.marks))
+    runs, ages = SequenceRanges(state.end, state.runs), Ages(limits, state.end, map(Mark._make, state.marks))
     runs.cut(log.end)
     ages.cut(log.end)
     while read := log.queue.read(state.end, _READ_BYTES):
@@ -184,12 +184,12 @@ def _count_beyond(state: SavedTopic, log: Log, options: Options) -> None:
     state.runs, state.marks = runs.saved(), [*ages.saved()]
 
 
-def _forget_delays(state: SavedTopic) -> None:
+def _forget_delays(state: TopicState) -> None:
     """What was deferred is to be delivered at once."""
     state.waiting = [evolve(waiting, delay_ms=0) for waiting in state.waiting]
 
 
-def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
+def _count_again(state: TopicState, log: Log, positions: IPositions) -> None:
     """
     Take the counts from the log, up to the end that was saved. Where the log ends before that, what is gone is not
     counted, and nobody waits for it.
@@ -207,7 +207,7 @@ def _count_again(state: SavedTopic, log: Log, positions: IPositions) -> None:
     _count_unread(state, log)
 
 
-def _forget_lost_rows(state: SavedTopic, log: Log, positions: IPositions) -> None:
+def _forget_lost_rows(state: TopicState, log: Log, positions: IPositions) -> None:
     """Remove what is saved of messages that are not stored any more: nobody waits for them, and no depth has them."""
     firsts: list[int] = []
     ends: list[int] = []
@@ -231,12 +231,12 @@ def _forget_lost_rows(state: SavedTopic, log: Log, positions: IPositions) -> Non
         cursor.dropped_rows = [row.sequence for row in rows if not is_stored(row.sequence)]
         cursor.held_count = max(0, cursor.held_count - len(cursor.dropped_rows))
     if any(cursor.dropped_rows for cursor in state.cursors):
-        positions.save(Cut(topics=[state]))
+        positions.save(Checkpoint(topics=[state]))
     for cursor in state.cursors:
         cursor.dropped_rows = []
 
 
-def _count_unread(state: SavedTopic, log: Log) -> None:
+def _count_unread(state: TopicState, log: Log) -> None:
     """Count what is stored from where the slowest channel is, up to the end that was saved."""
     state.put_total = state.released_total
     for cursor in state.cursors:
@@ -251,14 +251,14 @@ def _count_unread(state: SavedTopic, log: Log) -> None:
                 cursor.taken_total -= _unread(segment, cursor.next, stop, state)
 
 
-def _unread(segment: Segment, start: int, stop: int, state: SavedTopic) -> int:
+def _unread(segment: Segment, start: int, stop: int, state: TopicState) -> int:
     """How many messages of a segment a cursor at `start` still has to read up to `stop`."""
     low, high = max(segment.first, start), min(segment.end, stop)
     dropped = sum(max(0, min(high, stop) - max(low, first)) for first, stop in state.dropped)
     return max(0, high - low) - dropped
 
 
-def _forget_messages(state: SavedTopic, log: Log) -> None:
+def _forget_messages(state: TopicState, log: Log) -> None:
     """The log is empty: so is the topic, and so are its channels. The counters go on."""
     state.put_total = state.released_total = max(state.put_total, state.released_total)
     state.released = state.end = log.end

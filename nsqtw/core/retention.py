@@ -10,7 +10,8 @@ time and bytes are counted from the floor's mark, and a clock that was set back 
 With both limits, what either of them gives up is given up. What was there when retention was switched on counts as
 published at that moment.
 
-`Retained` keeps the ages of one topic right, also when nobody publishes: it is called when the floor moves with time.
+`RetentionPolicy` keeps the ages of one topic right, also when nobody publishes: it is called when the floor moves with
+time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from nsqtw.core.segment import Segment
-from nsqtw.core.timers import Due
+from nsqtw.core.timers import Timer
 from nsqtw.options.broker import Options
 from nsqtw.options.topics import Retention
 
@@ -126,7 +127,7 @@ class Ages:
         return bool(limits.bytes) and self._end.size - mark.size >= limits.bytes
 
 
-class Retained(Due):
+class RetentionPolicy(Timer):
     """What `topic` keeps of what is finished."""
 
     def __init__(self, topic: Topic) -> None:
@@ -180,7 +181,7 @@ class Retained(Due):
             self._ask(now, self._topic.broker.timestamp_ns(now) // 10**6)
 
     def fall_due(self, now: float) -> float | None:
-        """Due API: the floor moves, and the next cut lets the log be trimmed."""
+        """Timer API: the floor moves, and the next cut lets the log be trimmed."""
         wall_ms = self._topic.broker.timestamp_ns(now) // 10**6
         if not self._topic.exiting and self.expire(wall_ms):
             self._topic.touch()

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 
-class Runs:
+class SequenceRanges:
     """The runs up to `end`, from what `saved` gave, or from nothing."""
 
     def __init__(self, end: int, saved: Iterable[tuple[int, int]] = ()) -> None:

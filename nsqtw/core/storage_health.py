@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nsqtw.core.timers import Due
+from nsqtw.core.timers import Timer
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import OperatorLog
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PROBE_SECONDS = 1.0
 
 
-class Health(Due):
+class StorageHealth(Timer):
     """Of the storage of `broker`."""
 
     def __init__(self, broker: Broker) -> None:

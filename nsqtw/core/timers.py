@@ -1,7 +1,7 @@
 """
 What falls due, and when: one heap for the whole broker.
 
-An entry (`Due`) knows the earliest moment it asked for in `due_at`; asking for a later one costs nothing, asking
+An entry (`Timer`) knows the earliest moment it asked for in `due_at`; asking for a later one costs nothing, asking
 for an earlier one leaves a stale heap item behind that is skipped when its time comes. So whoever moves its
 moment forward all the time, like a consumer whose messages are finished long before they time out, is in the
 heap once. A stale item refers to nobody, so an entry that is cancelled is freed at once. When most of the heap is
@@ -22,14 +22,14 @@ _MOST_STALE = 64
 
 # Where this is compiled (setup.py), classes of others still may inherit from it.
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Due:
+class Timer:
     """Somebody who can have something to do at a moment."""
 
     __slots__ = ("due_at", "item")
 
     def __init__(self) -> None:
         self.due_at = inf
-        self.item: Item | None = None
+        self.item: TimerItem | None = None
         """What refers to it on the heap. For the agenda only."""
 
     def fall_due(self, now: float) -> float | None:
@@ -37,43 +37,43 @@ class Due:
         raise NotImplementedError
 
 
-class Item:
+class TimerItem:
     """What the heap has of `due`; None once it is stale."""
 
     __slots__ = ("due",)
 
-    def __init__(self, due: Due) -> None:
-        self.due: Due | None = due
+    def __init__(self, due: Timer) -> None:
+        self.due: Timer | None = due
 
 
-class Agenda:
+class TimerQueue:
     """
-    The heap. Moments are seconds in the clock of `now`. `failed` is called while an exception of a Due is handled.
+    The heap. Moments are seconds in the clock of `now`. `failed` is called while an exception of a Timer is handled.
     """
 
     def __init__(self, failed: Callable[[], None]) -> None:
         self._failed = failed
-        self._heap: list[tuple[float, int, Item]] = []
+        self._heap: list[tuple[float, int, TimerItem]] = []
         self._tie = count()
         self._stale_count = 0
 
-    def at(self, when: float, due: Due) -> None:
+    def at(self, when: float, due: Timer) -> None:
         """Have `due.fall_due` called at `when`, unless it will be called earlier anyway."""
         if when < due.due_at:
             if due.item is not None:
                 self._make_stale(due.item)
-            item = Item(due)
+            item = TimerItem(due)
             due.due_at, due.item = when, item
             heappush(self._heap, (when, next(self._tie), item))
 
-    def cancel(self, due: Due) -> None:
+    def cancel(self, due: Timer) -> None:
         """Never call `due.fall_due` again, whatever is asked for later, and keep no reference to it."""
         due.due_at = 0.0  # no moment is earlier
         item, due.item = due.item, None
         if item is not None:
             self._make_stale(item)
 
-    def _make_stale(self, item: Item) -> None:
+    def _make_stale(self, item: TimerItem) -> None:
         item.due = None
         self._stale_count += 1
         if self._stale_count > _MOST_STALE + len(self._heap) // 2:

@@ -7,7 +7,7 @@ messages, or hands the error to the waiters. Nothing is visible before it is com
 
 `released` is the topic's one cursor: channels read up to there, and a new channel starts there. It stands still while
 the topic is paused, held or has no channel; topic depth is what lies above it, and what becomes of that is for
-`Unreleased`. A new topic is held until it has the channels that others know for it (`Directory`), so that each of them
+`Backlog`. A new topic is held until it has the channels that others know for it (`TopicListener`), so that each of them
 gets its first message.
 
 This module is hot, once per publish command and per segment.
@@ -18,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nsqtw.core.backlog import Unreleased
+from nsqtw.core.backlog import Backlog
 from nsqtw.core.channel import Channel
-from nsqtw.core.checkpoint import NamedChannel, NamedTopic, SavedCursor, SavedTopic
-from nsqtw.core.dropped_ranges import Dropped
+from nsqtw.core.checkpoint import CursorState, NamedChannel, NamedTopic, TopicState
+from nsqtw.core.dropped_ranges import DroppedRanges
 from nsqtw.core.log import Log
-from nsqtw.core.log_reader import Reading
+from nsqtw.core.log_reader import LogReader
 from nsqtw.core.pending import Pages
-from nsqtw.core.publish_buffer import Intake
+from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import Waiter
@@ -61,12 +61,12 @@ class Topic:
         self.message_bytes = 0
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""
-        self.reading = Reading(self)
-        self._intake = Intake(broker)
-        self._unreleased = Unreleased(self)
-        self.dropped = Dropped()
+        self.reading = LogReader(self)
+        self._intake = PublishBuffer(broker)
+        self._unreleased = Backlog(self)
+        self.dropped = DroppedRanges()
         self._hungry: dict[Channel, None] = {}
-        self._in_cut: list[tuple[Channel, SavedCursor]] = []
+        self._in_cut: list[tuple[Channel, CursorState]] = []
         self._named: NamedTopic | None = None
 
     # -- what /stats shows
@@ -285,7 +285,7 @@ class Topic:
         self.broker.saves.touch(self)
 
     def change_names(self, *, at_once: bool = False) -> None:
-        """This topic, or a durable channel of it, is new or gone, or its pause changed (see `Naming.change`)."""
+        """This topic, or a durable channel of it, is new or gone, or its pause changed (see `MetadataSync.change`)."""
         self._named = None
         if not self.ephemeral:
             self.broker.naming.change(at_once=at_once)
@@ -343,9 +343,9 @@ class Topic:
                 keep.update(channel.cursor.held_in_memory(), channel.first_deliveries())
         return below, sorted(keep)
 
-    def saved(self, now: float) -> SavedTopic:
+    def saved(self, now: float) -> TopicState:
         """What changed since the last cut."""
-        saved = SavedTopic(
+        saved = TopicState(
             self.name,
             paused=self.paused,
             released=self.released,
@@ -377,7 +377,7 @@ class Topic:
         if failed:
             self.touch()
 
-    def restore(self, saved: SavedTopic, now: float) -> None:
+    def restore(self, saved: TopicState, now: float) -> None:
         """
         Become what was saved. What was put and not released goes to the channels now, deferred messages counted
         from their publish time.
@@ -387,8 +387,8 @@ class Topic:
         self.durability = saved.durability or self.durability
         self.released, self.released_total = saved.released, saved.released_total
         self.put_total = saved.put_total
-        self.dropped = Dropped(saved.dropped)
-        self._unreleased = Unreleased(self, saved.waiting)
+        self.dropped = DroppedRanges(saved.dropped)
+        self._unreleased = Backlog(self, saved.waiting)
         for cursor in saved.cursors:
             channel = self.channels[cursor.name] = Channel(self, cursor.name)
             channel.paused = cursor.paused

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from nsqtw.core.topic import Topic
 
 
-class Directory(Protocol):
+class TopicListener(Protocol):
     """Told by a broker in the middle of a turn; what takes time is for later. None of it may raise."""
 
     def born(self, topic: Topic) -> None:
@@ -21,14 +21,14 @@ class Directory(Protocol):
         """A channel is deleted, or "": a topic, of whose channels this was said before."""
 
 
-class Unlisted:
+class NullListener:
     """The directory of a broker that nobody looks for."""
 
     def born(self, topic: Topic) -> None:
-        """Directory API."""
+        """TopicListener API."""
 
     def came(self, topic: str, channel: str) -> None:
-        """Directory API."""
+        """TopicListener API."""
 
     def gone(self, topic: str, channel: str = "") -> None:
-        """Directory API."""
+        """TopicListener API."""

@@ -18,7 +18,7 @@ JUMP_NS: Final = 1_000_000_000
 _MOST_ERAS: Final = 16
 
 
-class Wall:
+class WallClock:
     """The eras between jumps: since when, in the clock of `now`, and how far the wall clock is ahead of that."""
 
     def __init__(self) -> None:

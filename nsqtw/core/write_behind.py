@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nsqtw.core.group_commit import commit_to
 from nsqtw.core.segment import Segment
-from nsqtw.core.timers import Due
+from nsqtw.core.timers import Timer
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IBackendQueue
 
@@ -26,7 +26,7 @@ STOP_ATTEMPTS = 3
 """How often a stop tries to commit what waits: it is the last chance, and a medium may fail once."""
 
 
-class LateCommit(Due):
+class WriteBehind(Timer):
     """What waits to be committed, of all topics."""
 
     def __init__(self, broker: Broker) -> None:

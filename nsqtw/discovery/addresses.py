@@ -24,7 +24,7 @@ from nsqtw.net.listen import join_host_port
 from nsqtw.options.addresses import LOOKED_UP_HOST, LOOKED_UP_SERVICE, is_host_port, split_host_port
 from nsqtw.runtime.backoff import Backoff
 from nsqtw.runtime.resolver import resolve_all
-from nsqtw.runtime.waiting import Settled, in_time
+from nsqtw.runtime.waiting import ReadyEvent, in_time
 
 RESOLVE_SECONDS = 30.0
 ANSWER_SECONDS = 5.0
@@ -35,7 +35,7 @@ _log = Logger()
 
 
 @attrs.frozen
-class Place:
+class LookupdAddress:
     """Where one nsqlookupd is. `name` is what its certificate must be for."""
 
     host: str
@@ -46,13 +46,13 @@ class Place:
         return join_host_port(self.host, self.port)
 
 
-def fixed_place(address: str) -> Place | None:
+def fixed_place(address: str) -> LookupdAddress | None:
     """Where `host:port` is; None for what is not that."""
     parts = split_host_port(address)
     if parts is None or not is_host_port(address):
         return None
     host = parts[0] or "localhost"
-    return Place(host, int(parts[1]), host)
+    return LookupdAddress(host, int(parts[1]), host)
 
 
 def is_looked_up(address: str) -> bool:
@@ -67,7 +67,7 @@ class Names:
         self._reactor = reactor
         self._services = services
 
-    async def places(self, address: str) -> list[Place]:
+    async def places(self, address: str) -> list[LookupdAddress]:
         """Where an address that `is_looked_up` is now. Any error when that cannot be said."""
         if address.startswith(LOOKED_UP_SERVICE):
             return await self._of_service(address.removeprefix(LOOKED_UP_SERVICE))
@@ -79,7 +79,7 @@ class Names:
         is_v6 = ":" in hosts[0]
         return [attrs.evolve(place, host=host) for host in sorted(hosts) if (":" in host) == is_v6]
 
-    async def _of_service(self, name: str) -> list[Place]:
+    async def _of_service(self, name: str) -> list[LookupdAddress]:
         from twisted.names import dns
         from twisted.names.client import Resolver
         from twisted.names.error import DNSNameError, DomainError
@@ -93,10 +93,10 @@ class Names:
             raise ValueError("no such name" if is_unknown else type(failure).__name__) from None
         records = [answer.payload for answer in answers if answer.type == dns.SRV]
         found = {(str(record.target), record.port) for record in records}
-        return [Place(host, port, host) for host, port in sorted(found) if host and port]
+        return [LookupdAddress(host, port, host) for host, port in sorted(found) if host and port]
 
 
-LookUp = Callable[[str], Coroutine[Any, Any, list[Place]]]
+LookUp = Callable[[str], Coroutine[Any, Any, list[LookupdAddress]]]
 """As Names.places."""
 
 
@@ -109,8 +109,8 @@ class Expansion:
     def __init__(
         self, reactor: Any, address: str, look_up: LookUp, random: Callable[[], float], changed: Callable[[], None]
     ) -> None:
-        self.places: list[Place] = []
-        self.settled = Settled()
+        self.places: list[LookupdAddress] = []
+        self.settled = ReadyEvent()
         self._reactor = reactor
         self._address = address
         self._look_up = look_up

@@ -17,7 +17,7 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
-from nsqtw.discovery.addresses import Place
+from nsqtw.discovery.addresses import LookupdAddress
 from nsqtw.discovery.tls import endpoint_to
 from nsqtw.gocompat.json import read_object
 from nsqtw.http.client_body import read_body
@@ -76,7 +76,7 @@ class _Endpoints:
 
     def endpointForURI(self, uri: Any) -> Any:
         """IAgentEndpointFactory API."""
-        place = Place(uri.host.decode("ascii").strip("[]"), uri.port, self._name)
+        place = LookupdAddress(uri.host.decode("ascii").strip("[]"), uri.port, self._name)
         return endpoint_to(self._reactor, self._options, place, self._options.http_client_connect_timeout)
 
 

@@ -25,8 +25,8 @@ from twisted.logger import Logger
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.topic import Topic
-from nsqtw.discovery.addresses import Place
-from nsqtw.discovery.peer import Link
+from nsqtw.discovery.addresses import LookupdAddress
+from nsqtw.discovery.peer import LookupdPeer
 from nsqtw.errors import BackendError, CapReached, Exiting
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.waiting import in_time
@@ -34,7 +34,7 @@ from nsqtw.runtime.waiting import in_time
 MOST_QUERIES = 32
 """Questions that one nsqlookupd is asked at the same time; more wait for their turn."""
 
-Links = Callable[[], Coroutine[Any, Any, Mapping[Place, Link]]]
+Links = Callable[[], Coroutine[Any, Any, Mapping[LookupdAddress, LookupdPeer]]]
 """The connections there are, once it is known which."""
 Ask = Callable[[str, str, str], Coroutine[Any, Any, list[str]]]
 """The channels that the nsqlookupd at an address over HTTP knows of a topic; its certificate is for the name."""
@@ -44,7 +44,7 @@ _GIVEN_UP = (CancelledError, ConnectingCancelledError)
 _log = Logger()
 
 
-class Starts:
+class NewTopics:
     """Those of the topics of `broker`."""
 
     def __init__(self, reactor: Any, broker: Broker, pump: Pump, links: Links, ask: Ask) -> None:
@@ -120,7 +120,9 @@ class Starts:
             text = "no available nsqlookupd to query for channels to pre-create for topic {topic}"
             _log.error(text, topic=topic)
 
-    async def _ask_one(self, place: Place, link: Link, asked: set[str], topic: str, found: set[str]) -> None:
+    async def _ask_one(
+        self, place: LookupdAddress, link: LookupdPeer, asked: set[str], topic: str, found: set[str]
+    ) -> None:
         """As `_ask_all`, unless this nsqlookupd is among those `asked`, at another place."""
         await link.settled.wait()
         address = link.lookupd.http_address if link.lookupd is not None else ""

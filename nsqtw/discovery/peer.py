@@ -5,9 +5,9 @@ The connection to one nsqlookupd: made, kept, and made again.
         ▲            │                      │  lost, or ended for a `failure`
         └── waiting ◀┴──────────────────────┘
 
-Theory of operation. What is said is the business of a Dialogue, a new one for each connection; the link gives it bytes
-and the time. Registrations of all topics created in a turn are one write, which reaches the socket before the turn's
-publishes are answered: a client that looks up a new topic after its OK finds it. To connect may take
+Theory of operation. What is said is the business of a LookupdProtocol, a new one for each connection; the link gives
+it bytes and the time. Registrations of all topics created in a turn are one write, which reaches the socket before the
+turn's publishes are answered: a client that looks up a new topic after its OK finds it. To connect may take
 CONNECT_SECONDS, names and all. Between attempts the link waits from FIRST_RETRY_SECONDS up to LONGEST_RETRY_SECONDS,
 longer each time, until a connection has lived for the time of a ping.
 
@@ -27,9 +27,9 @@ from twisted.logger import Logger
 from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.failure import Failure
 
-from nsqtw.discovery.protocol import PING_SECONDS, Dialogue, Lookupd, Name
+from nsqtw.discovery.protocol import PING_SECONDS, Lookupd, LookupdProtocol, Name
 from nsqtw.runtime.backoff import Backoff
-from nsqtw.runtime.waiting import Settled, in_time
+from nsqtw.runtime.waiting import ReadyEvent, in_time
 
 CONNECT_SECONDS = 1.0
 FIRST_RETRY_SECONDS = 0.25
@@ -40,13 +40,13 @@ Connect = Callable[[Factory], Deferred[Any]]
 """Connects a protocol of the factory, as an endpoint does. Any error when that cannot be."""
 BeforeAnswers = Callable[[Callable[[], None]], object]
 """Calls something once, in this turn of the reactor, before the turn's answers are written."""
-Speak = Callable[[Iterable[Name], float], Dialogue]
+Speak = Callable[[Iterable[Name], float], LookupdProtocol]
 """Makes the dialogue of a new connection, with the names there are, at a moment."""
 
 _log = Logger()
 
 
-class Link:
+class LookupdPeer:
     """
     To the nsqlookupd that is called `address` in the log. `names` gives the topics and channels there are, `random`
     numbers from 0 up to 1.
@@ -62,7 +62,7 @@ class Link:
         random: Callable[[], float],
         before_answers: BeforeAnswers,
     ) -> None:
-        self.settled = Settled()
+        self.settled = ReadyEvent()
         """Known is whether it can be spoken to, `lookupd` then says with whom."""
         self._reactor = reactor
         self._address = address
@@ -71,7 +71,7 @@ class Link:
         self._names = names
         self._before_answers = before_answers
         self._backoff = Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, random)
-        self._dialogue: Dialogue | None = None
+        self._dialogue: LookupdProtocol | None = None
         self._transport: Any = None
         self._attempt: Deferred[Any] | None = None
         self._timer: Any = None
@@ -240,7 +240,7 @@ def _write_now(transport: Any, data: bytes) -> None:
 class _Connection(Protocol):
     """Hands over what comes."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: LookupdPeer) -> None:
         self._link = link
 
     def connectionMade(self) -> None:
@@ -261,7 +261,7 @@ class _Factory(Factory):
 
     noisy = False
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: LookupdPeer) -> None:
         self._link = link
 
     def buildProtocol(self, addr: Any) -> Any:

@@ -1,7 +1,7 @@
 """
 All nsqlookupds of a broker: each is told what topics and channels there are, and asked for the channels of a new topic.
 
-    --lookupd-tcp-address ─▶ places (addresses) ─▶ a Link each (peer) ─▶ a Dialogue each (protocol)
+    --lookupd-tcp-address ─▶ places (addresses) ─▶ a LookupdPeer each (peer) ─▶ a LookupdProtocol each
     PUT /config/...            looked up again            made again                  bytes
 
 Theory of operation. Every nsqlookupd has a connection of its own, and none waits for another. The broker says what
@@ -24,11 +24,11 @@ from twisted.logger import Logger
 from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
 from nsqtw.core.topic import Topic
-from nsqtw.discovery.addresses import Expansion, Names, Place, fixed_place, is_looked_up
+from nsqtw.discovery.addresses import Expansion, LookupdAddress, Names, fixed_place, is_looked_up
 from nsqtw.discovery.channels import ChannelQuery
-from nsqtw.discovery.new_topics import Starts
-from nsqtw.discovery.peer import CONNECT_SECONDS, Link
-from nsqtw.discovery.protocol import ANSWER_SECONDS, Dialogue, Introduction, Name
+from nsqtw.discovery.new_topics import NewTopics
+from nsqtw.discovery.peer import CONNECT_SECONDS, LookupdPeer
+from nsqtw.discovery.protocol import ANSWER_SECONDS, IdentifyPayload, LookupdProtocol, Name
 from nsqtw.discovery.tls import SECRET_FLAG, endpoint_to
 from nsqtw.errors import OptionError
 from nsqtw.interfaces import OperatorLog
@@ -42,7 +42,7 @@ TLS_ANSWER_SECONDS = 5.0
 _log = Logger()
 
 
-class Network:
+class LookupdConnector:
     """What reaches nsqlookupds, as the options of an nsqd say."""
 
     def __init__(self, reactor: Any, options: Options) -> None:
@@ -51,7 +51,7 @@ class Network:
         self._names = Names(reactor)
         self._query = ChannelQuery(reactor, options)
 
-    def connect(self, place: Place, factory: Factory) -> Deferred[Any]:
+    def connect(self, place: LookupdAddress, factory: Factory) -> Deferred[Any]:
         """Connects a protocol of the factory to one of them. Any error."""
         try:
             endpoint = endpoint_to(self._reactor, self._options, place, CONNECT_SECONDS)
@@ -60,7 +60,7 @@ class Network:
         connecting: Deferred[Any] = endpoint.connect(factory)
         return connecting
 
-    async def places(self, address: str) -> list[Place]:
+    async def places(self, address: str) -> list[LookupdAddress]:
         """As Names.places."""
         return await self._names.places(address)
 
@@ -69,22 +69,22 @@ class Network:
         return await self._query.ask(http_address, topic, name, secret)
 
 
-class LookupPeers:
+class LookupdPeers:
     """Those of `broker`, as its options name them, once it is started."""
 
     def __init__(
-        self, reactor: Any, broker: Broker, pump: Pump, log: OperatorLog, network: Network | None = None
+        self, reactor: Any, broker: Broker, pump: Pump, log: OperatorLog, network: LookupdConnector | None = None
     ) -> None:
         self._reactor = reactor
         self._broker = broker
         self._before_answers = pump.before_answers
         self._say = log
-        self._network = network or Network(reactor, broker.options)
-        self._starts = Starts(reactor, broker, pump, self._settled_links, self._ask)
+        self._network = network or LookupdConnector(reactor, broker.options)
+        self._starts = NewTopics(reactor, broker, pump, self._settled_links, self._ask)
         self._random = random.SystemRandom().random
         self._addresses: tuple[str, ...] = ()
         self._expansions: dict[str, Expansion] = {}
-        self._links: dict[Place, Link] = {}
+        self._links: dict[LookupdAddress, LookupdPeer] = {}
         self._secret = ""
 
     def start(self) -> None:
@@ -118,20 +118,20 @@ class LookupPeers:
         self._links.clear()
         _log.info("LOOKUP: closing")
 
-    # -- Directory API
+    # -- TopicListener API
 
     def born(self, topic: Topic) -> None:
-        """Directory API."""
+        """TopicListener API."""
         self._tell(Name(topic.name))
         if self._addresses and not self._broker.stopping:
             self._starts.begin(topic)
 
     def came(self, topic: str, channel: str) -> None:
-        """Directory API."""
+        """TopicListener API."""
         self._tell(Name(topic, channel))
 
     def gone(self, topic: str, channel: str = "") -> None:
-        """Directory API."""
+        """TopicListener API."""
         for link in self._links.values():
             link.gone(Name(topic, channel))
 
@@ -149,7 +149,7 @@ class LookupPeers:
             self._links.pop(place).stop()
         for place in wanted:
             if place not in self._links:
-                link = self._links[place] = Link(
+                link = self._links[place] = LookupdPeer(
                     self._reactor,
                     str(place),
                     partial(self._network.connect, place),
@@ -160,7 +160,7 @@ class LookupPeers:
                 )
                 link.start()
 
-    def _places(self) -> Iterator[Place]:
+    def _places(self) -> Iterator[LookupdAddress]:
         for address in self._addresses:
             if address in self._expansions:
                 yield from self._expansions[address].places
@@ -169,7 +169,7 @@ class LookupPeers:
             else:
                 _log.error("LOOKUP({lookupd}): it is no host:port", lookupd=address)
 
-    async def _settled_links(self) -> Mapping[Place, Link]:
+    async def _settled_links(self) -> Mapping[LookupdAddress, LookupdPeer]:
         """The connections there are, when every name has been looked up once."""
         for expansion in list(self._expansions.values()):
             await expansion.settled.wait()
@@ -186,9 +186,9 @@ class LookupPeers:
             for channel in topic.channels:
                 yield Name(topic.name, channel)
 
-    def _speak(self, address: str, names: Iterable[Name], now: float) -> Dialogue:
+    def _speak(self, address: str, names: Iterable[Name], now: float) -> LookupdProtocol:
         options = self._broker.options
-        introduction = Introduction(
+        introduction = IdentifyPayload(
             broadcast_address=options.broadcast_address,
             hostname=hostname(),
             http_port=options.broadcast_http_port,
@@ -199,7 +199,7 @@ class LookupPeers:
             secret=self._secret_now(),
         )
         first_answer_seconds = TLS_ANSWER_SECONDS if options.lookupd_tls else ANSWER_SECONDS
-        return Dialogue(
+        return LookupdProtocol(
             address,
             introduction,
             names,

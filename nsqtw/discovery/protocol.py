@@ -33,7 +33,7 @@ from nsqtw.options.redaction import without_secret
 MAGIC = b"  V1"
 PING_SECONDS = 15.0
 LATEST_PING_SECONDS = 60.0
-"""When the first PING is due at the latest; until then it waits for everything to be told, see `Dialogue`."""
+"""When the first PING is due at the latest; until then it waits for everything to be told, see `LookupdProtocol`."""
 _AGAIN_SECONDS = 1.0
 ANSWER_SECONDS = 1.0
 MOST_UNANSWERED = 500
@@ -64,7 +64,7 @@ class _Command(NamedTuple):
 
 
 @attrs.frozen
-class Introduction:
+class IdentifyPayload:
     """What is said of this nsqd. `secret` is what an nsqlookupd may ask for; "" for none."""
 
     broadcast_address: str
@@ -106,7 +106,7 @@ class Lookupd:
         )
 
 
-class Dialogue:
+class LookupdProtocol:
     """
     One connection to the nsqlookupd at `address`, made at `now` (seconds). `names` are those there are. The first
     answer may take `first_answer_seconds`, no answer may have more than `most_answer_bytes`.
@@ -118,7 +118,7 @@ class Dialogue:
     def __init__(
         self,
         address: str,
-        introduction: Introduction,
+        introduction: IdentifyPayload,
         names: Iterable[Name],
         log: OperatorLog,
         *,

@@ -11,7 +11,7 @@ from typing import Any
 
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 
-from nsqtw.discovery.addresses import Place
+from nsqtw.discovery.addresses import LookupdAddress
 from nsqtw.net.certificates import certificates_in, check_lookupd_certificates
 from nsqtw.options.broker import Options
 from nsqtw.options.files import read_file
@@ -45,7 +45,7 @@ def check_lookupd(options: Options) -> list[str]:
     return warnings + exposures(files)
 
 
-def endpoint_to(reactor: Any, options: Options, place: Place, timeout: float) -> Any:
+def endpoint_to(reactor: Any, options: Options, place: LookupdAddress, timeout: float) -> Any:
     """An endpoint that connects to a place in so many seconds. Any error when the files or the name will not do."""
     endpoint: Any = HostnameEndpoint(reactor, place.host, place.port, timeout)
     return wrapClientTLS(_tls_to(place.name, options), endpoint) if options.lookupd_tls else endpoint

@@ -21,7 +21,7 @@ from twisted.logger import Logger
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.http.responses import Answer, failure
 from nsqtw.http.routes import ANY_RIGHT, Decided
-from nsqtw.rights import MAX_SECRET_BYTES, Applicant, Door, Rights
+from nsqtw.rights import MAX_SECRET_BYTES, Authorizations, Credentials, Rights
 
 REMEMBERED = 1024
 """Credentials whose rights are remembered."""
@@ -43,10 +43,10 @@ _Told = Callable[["Rights | AuthError"], None]
 _log = Logger()
 
 
-class HttpDoor:
+class BearerAuth:
     """Lets requests in by what `door` says."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Authorizations) -> None:
         self._door = door
         self._key = token_bytes(32)
         self._known: dict[bytes, tuple[Rights, float]] = {}
@@ -54,11 +54,11 @@ class HttpDoor:
         door.enter(self)
 
     def reconsider(self) -> None:
-        """Guest API: forget what was granted, and what is being asked."""
+        """RightsListener API: forget what was granted, and what is being asked."""
         self._known = {}
         self._asked = {}
 
-    def knock(self, applicant: Applicant | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
+    def knock(self, applicant: Credentials | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
         """
         A request with the credential of `applicant` needs something for a topic, a channel (both named) or the whole
         broker (neither). `decided` may be called before this returns.
@@ -84,7 +84,7 @@ class HttpDoor:
 
     # -- inside
 
-    def _ask(self, digest: bytes, applicant: Applicant, told: _Told) -> None:
+    def _ask(self, digest: bytes, applicant: Credentials, told: _Told) -> None:
         known, asked = self._known, self._asked
         waiting = asked[digest] = [told]
 
@@ -110,7 +110,7 @@ class HttpDoor:
             return None if outcome.count else _FORBIDDEN
         return None if self._door.allows(outcome, needs, topic, channel) else _FORBIDDEN
 
-    def _digest(self, applicant: Applicant) -> bytes:
+    def _digest(self, applicant: Credentials) -> bytes:
         """Names an applicant without saying its secret."""
         facts = f"{applicant.is_tls} {applicant.remote_ip} {len(applicant.secret)} {applicant.common_name} "
         return hmac.digest(self._key, facts.encode("utf-8", "replace") + applicant.secret, "sha256")

@@ -40,11 +40,11 @@ from zope.interface import implementer
 from nsqtw.http.head_cache import LONGEST
 from nsqtw.http.headers import is_field, mistake_in, persists, read_field
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.request_timeouts import ANSWER, BODY, DROPPED, HEAD, IDLE, Patience
+from nsqtw.http.request_timeouts import ANSWER, BODY, DROPPED, HEAD, IDLE, RequestTimeouts
 from nsqtw.http.responses import HEADERS_TOO_LARGE, MALFORMED, TOO_MUCH_UNFINISHED, Answer
 from nsqtw.net.addresses import address_text
 from nsqtw.net.partial_input import SMALL_BYTES
-from nsqtw.rights import Applicant
+from nsqtw.rights import Credentials
 from nsqtw.runtime.chunks import READ_BYTES
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class HttpConnection(HTTPChannel):
     """Whether the client sends no more. It may still read, or be gone."""
     address: Any = None
     """Where it comes from."""
-    _patience: Patience | None = None
+    _patience: RequestTimeouts | None = None
     _is_over = False
     """Whether nothing more is read. It is not `persistent` then."""
     _has_bare_lines = False
@@ -141,7 +141,7 @@ class HttpConnection(HTTPChannel):
         socket = getattr(self.transport, "socket", None)
         self._send_some = None if socket is None else socket.send
         limits = self.factory.limits
-        self._patience = Patience(self, limits, self.factory.pump.now())
+        self._patience = RequestTimeouts(self, limits, self.factory.pump.now())
         limits.rounds.join(self)
         self.factory.connections.add(self)
 
@@ -183,7 +183,7 @@ class HttpConnection(HTTPChannel):
     # -- from the limits
 
     def look(self, now: float) -> bool:
-        """Rounds API. There is always something that it may take too long for."""
+        """DeadlineSweeper API. There is always something that it may take too long for."""
         if self._patience is not None:
             self._patience.look(now)
         return True
@@ -208,7 +208,7 @@ class HttpConnection(HTTPChannel):
             self.leave()
 
     def give_up(self) -> None:
-        """Unfinished API"""
+        """PartialInput API"""
         self.factory.limits.turned_away.note("max-unfinished-size", self.remote)
         self.refuse(TOO_MUCH_UNFINISHED)
 
@@ -250,10 +250,10 @@ class HttpConnection(HTTPChannel):
     # -- from requests
 
     @cached_property
-    def stranger(self) -> Applicant:
+    def stranger(self) -> Credentials:
         """What is known of whoever has connected, without a secret."""
         secured: Secured | None = getattr(self.transport, "secured", None)
-        return Applicant(
+        return Credentials(
             b"",
             remote_ip=address_text(self.transport.getPeer()).rpartition(":")[0].strip("[]"),
             is_tls=secured is not None,

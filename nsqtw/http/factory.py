@@ -13,15 +13,15 @@ from nsqtw.http.routes import Decided, OneAnswer, Routes
 from nsqtw.net.descriptors import HTTP_RESERVE
 from nsqtw.net.limits import Limits
 from nsqtw.net.line_budget import LineBudget
-from nsqtw.rights import Applicant
+from nsqtw.rights import Credentials
 from nsqtw.runtime.chunks import keep_chunks_on_the_heap
 from nsqtw.runtime.turns import Turns
 
 
-class Doorkeeper(Protocol):
+class RequestAuthorizer(Protocol):
     """Lets requests in, or not."""
 
-    def knock(self, applicant: Applicant | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
+    def knock(self, applicant: Credentials | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
         """
         A request with the credential of `applicant` needs something for a topic, a channel (both named) or the whole
         daemon (neither). `decided` may be called before this returns.
@@ -38,7 +38,7 @@ class HttpFactory(HTTPFactory):
     protocol = HttpConnection  # type: ignore[assignment]
 
     def __init__(
-        self, routes: Routes | OneAnswer, pump: Turns, limits: Limits, door: Doorkeeper | None, is_local: bool
+        self, routes: Routes | OneAnswer, pump: Turns, limits: Limits, door: RequestAuthorizer | None, is_local: bool
     ) -> None:
         super().__init__(timeout=None)  # type: ignore[arg-type]
         self.routes = routes

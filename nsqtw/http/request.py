@@ -38,7 +38,7 @@ from nsqtw.http.responses import EMPTY, INTERNAL_ERROR, MALFORMED, Answer, Refus
 from nsqtw.http.routes import BODY_IGNORED, FREE, Route
 from nsqtw.interfaces import Waiter
 from nsqtw.net.addresses import address_text
-from nsqtw.rights import Applicant
+from nsqtw.rights import Credentials
 
 if TYPE_CHECKING:
     from nsqtw.http.connection import HttpConnection
@@ -344,7 +344,7 @@ class HttpRequest:
         elif self._is_due and self._connection is not None:
             self._run()
 
-    def _applicant(self, connection: HttpConnection) -> Applicant | None:
+    def _applicant(self, connection: HttpConnection) -> Credentials | None:
         secret = secret_in(self.requestHeaders.get(b"Authorization"))
         return None if secret is None else attrs.evolve(connection.stranger, secret=secret)
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from nsqtw.http.responses import TIMED_OUT
 from nsqtw.net.limits import Limits
-from nsqtw.net.stalls import Stall
-from nsqtw.protocols.body_rate import Arrival
+from nsqtw.net.stalls import StallDetector
+from nsqtw.protocols.body_rate import BodyRate
 
 if TYPE_CHECKING:
     from nsqtw.http.connection import HttpConnection
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 HEAD, BODY, DROPPED, IDLE, ANSWER = range(5)
 
 
-class Patience:
+class RequestTimeouts:
     """That of `limits` with one connection, from `now` on."""
 
     def __init__(self, connection: HttpConnection, limits: Limits, now: float) -> None:
         self._connection = connection
         self._limits = limits
-        self._stall = Stall()
-        self._arrival = Arrival(limits.options.min_body_rate)
+        self._stall = StallDetector()
+        self._arrival = BodyRate(limits.options.min_body_rate)
         self._stage = (HEAD, 0)
         self._since = now
 

@@ -10,20 +10,20 @@ import hmac
 
 from nsqtw.http.responses import failure
 from nsqtw.http.routes import Decided
-from nsqtw.rights import Applicant
+from nsqtw.rights import Credentials
 
 _CHALLENGE = (b"WWW-Authenticate", b'Bearer realm="nsqlookupd"')
 _NO_CREDENTIAL = failure(401, "CREDENTIAL_REQUIRED", _CHALLENGE)
 _BAD_CREDENTIAL = failure(401, "CREDENTIAL_REFUSED", (_CHALLENGE[0], _CHALLENGE[1] + b', error="invalid_token"'))
 
 
-class SecretDoor:
+class SecretAuth:
     """Lets requests in that show the secret."""
 
     def __init__(self, secret: bytes) -> None:
         self.secret = secret
 
-    def knock(self, applicant: Applicant | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
+    def knock(self, applicant: Credentials | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
         """Doorkeeper API"""
         if applicant is None:
             decided(_NO_CREDENTIAL, "")

@@ -48,7 +48,7 @@ class Node(NamedTuple):
 
 
 @frozen
-class RegistrationCaps:
+class RegistrationQuotas:
     """How much there may be; 0: any number. What a snapshot brings is taken in whatever they are."""
 
     topics: int = 0

@@ -29,7 +29,7 @@ TOPICS_AT_ONCE = 500
 """In one step of a walk through all of them: 0.3 ms."""
 
 
-class Directory:
+class RegistrationQueries:
     """What one nsqlookupd knows. See `Registrations`, which it is the readable side of."""
 
     def __init__(self, inactive_after_ns: int, tombstone_ns: int) -> None:

@@ -41,22 +41,22 @@ from nsqtw.lookupd.changes import (
     Unregistered,
     Watcher,
 )
-from nsqtw.lookupd.entries import CLIENT, NEVER_TOMBSTONED, Key, Lookup, Node, Peer, RegistrationCaps, Topic
+from nsqtw.lookupd.entries import CLIENT, NEVER_TOMBSTONED, Key, Lookup, Node, Peer, RegistrationQuotas, Topic
 from nsqtw.lookupd.members import add, discard, holds, no_members
 from nsqtw.lookupd.producer import Producer
-from nsqtw.lookupd.queries import ANY, Directory
+from nsqtw.lookupd.queries import ANY, RegistrationQueries
 from nsqtw.names import is_ephemeral
 
-__all__ = ["ANY", "NEVER_TOMBSTONED", "Key", "Lookup", "Node", "RegistrationCaps", "Registrations"]
+__all__ = ["ANY", "NEVER_TOMBSTONED", "Key", "Lookup", "Node", "RegistrationQuotas", "Registrations"]
 
 
-class Registrations(Directory):
+class Registrations(RegistrationQueries):
     """
     Those of one nsqlookupd. `inactive_after_ns`: how long after its last sign a producer is shown; `tombstone_ns`: how
     long a tombstone hides one.
     """
 
-    def __init__(self, inactive_after_ns: int, tombstone_ns: int, caps: RegistrationCaps) -> None:
+    def __init__(self, inactive_after_ns: int, tombstone_ns: int, caps: RegistrationQuotas) -> None:
         super().__init__(inactive_after_ns, tombstone_ns)
         self._caps = caps
         self._stale: dict[tuple[str, int], Peer] = {}

@@ -24,8 +24,8 @@ from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.routes import FREE, Routes
-from nsqtw.lookupd.auth import SecretDoor
-from nsqtw.lookupd.entries import RegistrationCaps
+from nsqtw.lookupd.auth import SecretAuth
+from nsqtw.lookupd.entries import RegistrationQuotas
 from nsqtw.lookupd.http import LookupApi
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.snapshot_file import SnapshotFile
@@ -68,7 +68,7 @@ class LookupdService(Service):
         self._turns = PlainTurns(reactor)
         self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._tls: TlsSettings | None = None
-        self._door: SecretDoor | None = None
+        self._door: SecretAuth | None = None
         self._limits: Limits
         self._watchers: Watchers
         self._snapshot: SnapshotFile | None = None
@@ -77,7 +77,7 @@ class LookupdService(Service):
         self.registrations = Registrations(
             round(options.inactive_producer_timeout * _NANOSECONDS),
             round(options.tombstone_lifetime * _NANOSECONDS),
-            RegistrationCaps(
+            RegistrationQuotas(
                 topics=options.max_topics,
                 channels=options.max_channels,
                 registrations=options.max_registrations,
@@ -139,7 +139,7 @@ class LookupdService(Service):
             self._tls = TlsSettings(options, self._reactor)
         self._warnings += exposures({"--tls-key": options.tls_key, SECRET_FLAG: options.peer_secret_file})
         if options.peer_secret_file:
-            self._door = SecretDoor(b"")
+            self._door = SecretAuth(b"")
             self._read_secret()
 
     def _read_secret(self) -> None:

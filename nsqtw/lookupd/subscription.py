@@ -33,7 +33,7 @@ from nsqtw.lookupd.registrations import Registrations
 LIMIT = 10_000
 
 
-class Watch:
+class Subscription:
     """
     One watcher of all topics, or of one. `wake` is called, in the middle of a change, when there is something to take
     after `take` had nothing.

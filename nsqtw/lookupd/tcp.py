@@ -21,9 +21,9 @@ from zope.interface import implementer
 
 from nsqtw.lookupd.v1 import V1Context, V1Session, response
 from nsqtw.net.addresses import address_text
-from nsqtw.net.admission import Refusal
+from nsqtw.net.admission import RejectedConnection
 from nsqtw.net.limits import Limits
-from nsqtw.net.stalls import Stall
+from nsqtw.net.stalls import StallDetector
 from nsqtw.options.lookupd import LookupdOptions
 from nsqtw.runtime.slices import Slices
 from nsqtw.runtime.turns import PlainTurns
@@ -62,7 +62,7 @@ class NsqdConnection(Protocol):
         self._since = 0.0
         """When it connected, or sent its last complete command."""
         self._command_count = 0
-        self._stall = Stall()
+        self._stall = StallDetector()
         self._end: Any = None
 
     # -- from the transport
@@ -133,7 +133,7 @@ class NsqdConnection(Protocol):
     # -- from the limits
 
     def look(self, now: float) -> bool:
-        """Rounds API"""
+        """DeadlineSweeper API"""
         if self._end is not None:
             return False
         options = self._factory.options
@@ -234,7 +234,7 @@ class NsqdFactory(Factory):
         self.connections: set[NsqdConnection] = set()
         self.next_peer_id = count().__next__
 
-    def buildProtocol(self, addr: Any) -> NsqdConnection | Refusal | None:
+    def buildProtocol(self, addr: Any) -> NsqdConnection | RejectedConnection | None:
         if not self.limits.gate.enter(addr):
             return self.limits.gate.refusal(self.turns.reactor, _TOO_MANY)
         return NsqdConnection(self, addr)

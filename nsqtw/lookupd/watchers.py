@@ -1,7 +1,7 @@
 """
 GET /v2/watch: a connection on which a client is told what happens, as server-sent events (`events`).
 
-Theory of operation. A `Watch` has the line of what a client is to be told; at the end of a turn a piece of it is
+Theory of operation. A `Subscription` has the line of what a client is to be told; at the end of a turn a piece of it is
 written, as long as the client reads. What waits for one that does not is bounded by the line, which starts over when
 it is too long, and by write-timeout, after which the connection ends. KEEP_ALIVE_SECONDS without anything else are
 ended by a comment, so that both sides notice when the other one is gone.
@@ -20,9 +20,9 @@ from nsqtw.http.responses import Answer, failure
 from nsqtw.http.routes import Route
 from nsqtw.lookupd.events import CONTENT_TYPE, KEEP_ALIVE, events
 from nsqtw.lookupd.registrations import Registrations
-from nsqtw.lookupd.subscription import Watch
+from nsqtw.lookupd.subscription import Subscription
 from nsqtw.names import is_valid_name
-from nsqtw.net.rejections import TurnedAway
+from nsqtw.net.rejections import Rejections
 from nsqtw.runtime.turns import PlainTurns
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -37,7 +37,7 @@ _TOO_MANY = failure(503, "TOO_MANY_WATCHERS")
 class Watchers:
     """All of one nsqlookupd, at most `limit`."""
 
-    def __init__(self, registrations: Registrations, turns: PlainTurns, limit: int, turned_away: TurnedAway) -> None:
+    def __init__(self, registrations: Registrations, turns: PlainTurns, limit: int, turned_away: Rejections) -> None:
         self.registrations = registrations
         self.turns = turns
         self._limit = limit
@@ -90,7 +90,7 @@ class Watcher:
     def __init__(self, watchers: Watchers, request: HttpRequest, topic: str | None) -> None:
         self._watchers = watchers
         self._request = request
-        self._watch = Watch(watchers.registrations, self._wake, topic, limit=MOST_WAITING)
+        self._watch = Subscription(watchers.registrations, self._wake, topic, limit=MOST_WAITING)
         self._is_paused = False
         self._is_over = False
         self._is_idle = False

@@ -22,7 +22,7 @@ from zope.interface import implementer
 
 from nsqtw.net.addresses import IPV4_MAPPED, address_text
 from nsqtw.net.descriptors import Descriptors
-from nsqtw.net.rejections import TurnedAway
+from nsqtw.net.rejections import Rejections
 
 READING_SECONDS = 1.0
 """Time to read why."""
@@ -31,17 +31,19 @@ MOST_READING = 64
 _NETWORK_BYTES = 8
 
 
-class GateOptions(Protocol):
+class ConnectionLimiterOptions(Protocol):
     """What the options say about who is let in."""
 
     max_connections: int
     max_connections_per_address: int
 
 
-class Gate:
+class ConnectionLimiter:
     """Counts those who are in. `descriptors` is None where nobody counts them."""
 
-    def __init__(self, options: GateOptions, turned_away: TurnedAway, descriptors: Descriptors | None) -> None:
+    def __init__(
+        self, options: ConnectionLimiterOptions, turned_away: Rejections, descriptors: Descriptors | None
+    ) -> None:
         self._options = options
         self._turned_away = turned_away
         self._descriptors = descriptors
@@ -74,10 +76,10 @@ class Gate:
             if left:
                 self.by_address[source] = left
 
-    def refusal(self, reactor: Any, answer: bytes) -> Refusal | None:
+    def refusal(self, reactor: Any, answer: bytes) -> RejectedConnection | None:
         """For one who is not let in: what gives him time to read `answer`; None when there is none."""
         is_short = self._descriptors is not None and self._descriptors.are_short()
-        return None if is_short or self.reading_count >= MOST_READING else Refusal(self, reactor, answer)
+        return None if is_short or self.reading_count >= MOST_READING else RejectedConnection(self, reactor, answer)
 
     def _reached(self, source: str, reserve: int) -> str:
         """The option whose limit keeps another connection from `source` out; empty for none."""
@@ -93,12 +95,12 @@ class Gate:
 
 
 @implementer(IHalfCloseableProtocol)
-class Refusal(TwistedProtocol):
+class RejectedConnection(TwistedProtocol):
     """A connection that is not let in by `gate`. Over TLS it just ends: nobody makes a handshake to be refused."""
 
     transport: Any
 
-    def __init__(self, gate: Gate, reactor: Any, answer: bytes) -> None:
+    def __init__(self, gate: ConnectionLimiter, reactor: Any, answer: bytes) -> None:
         self._gate = gate
         self._reactor = reactor
         self._answer = answer

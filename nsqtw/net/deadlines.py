@@ -23,7 +23,7 @@ LOOKS_PER_TURN = 500
 _log = Logger()
 
 
-class RoundsOptions(Protocol):
+class DeadlineOptions(Protocol):
     """The deadlines that connections are looked at for."""
 
     magic_timeout: float
@@ -43,10 +43,10 @@ class Watched(Protocol):
         """End at once: something in here is broken."""
 
 
-class Rounds:
+class DeadlineSweeper:
     """Looks at those who joined and did not leave, in the clock `now`."""
 
-    def __init__(self, reactor: Any, options: RoundsOptions, now: Callable[[], float]) -> None:
+    def __init__(self, reactor: Any, options: DeadlineOptions, now: Callable[[], float]) -> None:
         self._reactor = reactor
         self._now = now
         self._watched: dict[Watched, None] = {}

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from nsqtw.net.addresses import address_text
-from nsqtw.net.admission import Refusal
+from nsqtw.net.admission import RejectedConnection
 from nsqtw.net.limits import Limits
 from nsqtw.net.tls_names import NOT_TLS
 from nsqtw.net.tls_settings import TlsSettings
@@ -59,7 +59,7 @@ class TlsFactory(Factory):
 
     def buildProtocol(self, addr: Any) -> Any:
         connection = self._inner.buildProtocol(addr)
-        if connection is None or (self._plain_limits is not None and isinstance(connection, Refusal)):
+        if connection is None or (self._plain_limits is not None and isinstance(connection, RejectedConnection)):
             return connection
         if self._plain_limits is None:
             return self._transport(connection)
@@ -115,7 +115,7 @@ class Undecided(Protocol):
     # -- from the limits
 
     def look(self, now: float) -> bool:
-        """Rounds API"""
+        """DeadlineSweeper API"""
         if self._began < 0:
             self._began = now
         elif now - self._began >= HANDSHAKE_SECONDS:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from nsqtw.net.admission import Gate, GateOptions
-from nsqtw.net.deadlines import Rounds, RoundsOptions
+from nsqtw.net.admission import ConnectionLimiter, ConnectionLimiterOptions
+from nsqtw.net.deadlines import DeadlineOptions, DeadlineSweeper
 from nsqtw.net.descriptors import Descriptors
-from nsqtw.net.partial_input import Unfinished
-from nsqtw.net.rejections import TurnedAway
+from nsqtw.net.partial_input import PartialInput
+from nsqtw.net.rejections import Rejections
 from nsqtw.runtime.slices import Slices
 
 
-class LimitOptions(GateOptions, RoundsOptions, Protocol):
+class LimitOptions(ConnectionLimiterOptions, DeadlineOptions, Protocol):
     """What the options of a daemon say about it."""
 
     max_unfinished_size: int
@@ -32,11 +32,11 @@ class Limits:
     ) -> None:
         self.descriptors = descriptors
         self.options = options
-        self.turned_away = TurnedAway(now)
-        self.gate = Gate(options, self.turned_away, descriptors)
+        self.turned_away = Rejections(now)
+        self.gate = ConnectionLimiter(options, self.turned_away, descriptors)
         self.slices = Slices(reactor, now)
-        self.rounds = Rounds(reactor, options, now)
-        self.unfinished = Unfinished(options.max_unfinished_size)
+        self.rounds = DeadlineSweeper(reactor, options, now)
+        self.unfinished = PartialInput(options.max_unfinished_size)
 
     def close(self) -> None:
         """The daemon ends."""

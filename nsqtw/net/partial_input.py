@@ -22,7 +22,7 @@ class Holder(Protocol):
         """End, and keep nothing of it."""
 
 
-class Unfinished:
+class PartialInput:
     """At most `limit` bytes; 0 for any number."""
 
     def __init__(self, limit: int) -> None:

@@ -16,7 +16,7 @@ LINE_SECONDS = 10.0
 _log = Logger()
 
 
-class TurnedAway:
+class Rejections:
     """By the name of the option that says where the limit is. `now` is a clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:

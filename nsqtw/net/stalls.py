@@ -25,7 +25,7 @@ _ACKNOWLEDGED = struct.Struct("=120xQ")
 """`tcpi_bytes_acked` in Linux's struct tcp_info."""
 
 
-class Stall:
+class StallDetector:
     """One connection, looked at now and then."""
 
     __slots__ = ("_since", "_taken", "_waiting")

@@ -37,12 +37,12 @@ from nsqtw.errors import BrokenStream
 from nsqtw.interfaces import ICountedProtocol
 from nsqtw.net.addresses import address_text
 from nsqtw.net.partial_input import SMALL_BYTES
-from nsqtw.net.stalls import Stall
+from nsqtw.net.stalls import StallDetector
 from nsqtw.protocols.frames import ERROR, frame
 from nsqtw.protocols.guarded import ClientBroker
-from nsqtw.protocols.session import Foreign, Session, session_of
+from nsqtw.protocols.session import Session, SessionAdapter, session_of
 from nsqtw.runtime.chunks import READ_BYTES
-from nsqtw.runtime.flushable import Noted
+from nsqtw.runtime.flushable import Flushable
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ _STARTS_TLS_ITSELF: Final = b"E_INVALID V2 turns to TLS with IDENTIFY, not befor
 _log = Logger()
 
 
-class BrokerConnection(Noted):
+class BrokerConnection(Flushable):
     """
     One accepted connection: what Twisted's transports take for a protocol. It inherits nothing of Twisted's, with which
     it would gain nothing by being compiled.
@@ -104,7 +104,7 @@ class BrokerConnection(Noted):
         """True while the session is called in steps for commands that it is behind with."""
         self._end: Any = None
         self._began = 0.0
-        self._stall = Stall()
+        self._stall = StallDetector()
         self._is_watched = True
         """Whether the rounds look at it."""
         self._counted: Any = None
@@ -258,7 +258,7 @@ class BrokerConnection(Noted):
     # -- from the limits
 
     def look(self, now: float) -> bool:
-        """Rounds API. Of who has read everything nothing is expected; TLS writes by itself."""
+        """DeadlineSweeper API. Of who has read everything nothing is expected; TLS writes by itself."""
         options = self._limits.options
         if self._session is None and self._end is None:
             if 0 < options.magic_timeout <= now - self._began:
@@ -273,7 +273,7 @@ class BrokerConnection(Noted):
         return self._is_watched
 
     def give_up(self) -> None:
-        """Unfinished API"""
+        """PartialInput API"""
         self._holds = False
         if self._session is not None:
             self._limits.turned_away.note("max-unfinished-size", self._remote)
@@ -441,7 +441,7 @@ class BrokerConnection(Noted):
             except Exception:
                 guarded.leave()
                 raise
-            self._session = Foreign(made, guarded)
+            self._session = SessionAdapter(made, guarded)
         self._counted = made if ICountedProtocol.providedBy(made) else None
         return self._session
 

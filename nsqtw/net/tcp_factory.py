@@ -48,7 +48,7 @@ class BrokerFactory(Factory):
         keep_chunks_on_the_heap()
 
     def buildProtocol(self, addr: Any) -> Any:
-        """A BrokerConnection, a Refusal of one too many, or None."""
+        """A BrokerConnection, a RejectedConnection of one too many, or None."""
         if not self.limits.gate.enter(addr):
             return self.limits.gate.refusal(self.reactor, _TOO_MANY)
         return BrokerConnection(self, addr)

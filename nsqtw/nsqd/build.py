@@ -13,12 +13,12 @@ import attrs
 from twisted.logger import Logger
 
 from nsqtw import nsqd_import
-from nsqtw.auth.authorization import Door
+from nsqtw.auth.authorization import PluginAuthorizations
 from nsqtw.backends.files import Files, remove_temporaries
 from nsqtw.backends.manifest import MANIFEST_FILE, check_backend
 from nsqtw.backends.positions.store import Positions
 from nsqtw.core.broker import Broker
-from nsqtw.core.checkpoint import NamedTopic, Saved
+from nsqtw.core.checkpoint import NamedTopic, SavedState
 from nsqtw.core.latency import Measure
 from nsqtw.core.recovery import load
 from nsqtw.daemon.operator_log import log
@@ -31,7 +31,7 @@ from nsqtw.nsqd import nsqd_dat
 from nsqtw.options.broker import Options
 from nsqtw.plugins import backend_description, find_authorizer, find_backend, find_protocols
 from nsqtw.runtime.pump import Pump
-from nsqtw.runtime.storage_thread import WriterThread
+from nsqtw.runtime.storage_thread import StorageThread
 
 POSITIONS_FILE = "positions.db"
 LATENCY_ACCURACY = 0.01
@@ -70,10 +70,10 @@ class Parts:
 
     storage: Storage
     broker: Broker
-    writer: WriterThread
+    writer: StorageThread
     pump: Pump
     clients: BrokerFactory
-    door: Door | None
+    door: PluginAuthorizations | None
     """Where rights are asked for, when there is an authorizer."""
     limits: Limits
 
@@ -142,7 +142,7 @@ def assemble(
         start_time=int(time.time()),
         measure=measure(options),
     )
-    writer = WriterThread(reactor, positions, log, partial(write_names, storage.metadata_path))
+    writer = StorageThread(reactor, positions, log, partial(write_names, storage.metadata_path))
     pump = Pump(reactor, broker, writer)
     if nsqd_import.is_due(storage.directory):
         from nsqtw.nsqd_import.importer import take_over
@@ -151,7 +151,7 @@ def assemble(
     load(broker, saved, stored, pump.now(), named)
     if not saved.clean_stop and (saved.topics or stored):
         log("info", "NSQ: {recovered}", recovered=_recovered(broker, saved))
-    door = None if authorizer is None else Door(reactor, authorizer, pump.now)
+    door = None if authorizer is None else PluginAuthorizations(reactor, authorizer, pump.now)
     broker.door = door
     release = backend.release_descriptors if IReleasingBackend.providedBy(backend) else lambda: False
     limits = Limits(options, reactor, pump.now, Descriptors(release))
@@ -159,7 +159,7 @@ def assemble(
     return Parts(storage, broker, writer, pump, clients, door, limits)
 
 
-def _recovered(broker: Broker, saved: Saved) -> str:
+def _recovered(broker: Broker, saved: SavedState) -> str:
     """What a start after an unclean stop found, in a line."""
     known = {topic.name: topic.put_total for topic in saved.topics}
     more = sum(max(0, topic.message_count - known.get(name, 0)) for name, topic in broker.topics.items())

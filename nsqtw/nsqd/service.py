@@ -33,7 +33,7 @@ from nsqtw.runtime.resolver_threads import look_up_apart
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
-    from nsqtw.discovery.peers import LookupPeers
+    from nsqtw.discovery.peers import LookupdPeers
     from nsqtw.net.tls_settings import TlsSettings
     from nsqtw.stats.statsd import Statsd
 
@@ -116,7 +116,7 @@ class BrokerService(Service):
         self._parts: Parts
         self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._statsd: Statsd | None = None
-        self._lookups: LookupPeers | None = None
+        self._lookups: LookupdPeers | None = None
         self._tls: TlsSettings | None = None
 
     def startService(self) -> None:
@@ -256,9 +256,9 @@ class BrokerService(Service):
             self._lookups.follow()
         elif self._options.lookupd_tcp_address:
             # Only a broker with an nsqlookupd waits for what that takes.
-            from nsqtw.discovery.peers import LookupPeers
+            from nsqtw.discovery.peers import LookupdPeers
 
-            self._lookups = LookupPeers(self._reactor, self._parts.broker, self._parts.pump, log)
+            self._lookups = LookupdPeers(self._reactor, self._parts.broker, self._parts.pump, log)
             self._lookups.start()
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:

@@ -27,17 +27,17 @@ from itertools import count
 
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.core.broker import Broker
-from nsqtw.core.checkpoint import Cut, NamedTopic, Saved, SavedCursor, SavedTopic
+from nsqtw.core.checkpoint import Checkpoint, CursorState, NamedTopic, SavedState, TopicState
 from nsqtw.core.recovery import mend
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IPositions
 from nsqtw.nsqd_import.bodies import Bodies
 from nsqtw.nsqd_import.diskqueue import QueueFiles, QueueReader
-from nsqtw.nsqd_import.journal import Begun, Journal
+from nsqtw.nsqd_import.journal import Journal, JournalEntry
 from nsqtw.nsqd_import.log_copy import LogCopy
 from nsqtw.nsqd_import.records import TOPIC, Records, remove_scratch
-from nsqtw.nsqd_import.sources import LeftTopic, find_topics
-from nsqtw.nsqd_import.topic import MOST_RETRIED, Figures, TopicImport
+from nsqtw.nsqd_import.sources import SourceTopic, find_topics
+from nsqtw.nsqd_import.topic import MOST_RETRIED, Counts, TopicImport
 
 OLD_FILES = "nsqd.files"
 """Where the old files are moved to. No topic's directory has a dot in its name."""
@@ -48,7 +48,7 @@ def take_over(
     names: Sequence[NamedTopic],
     broker: Broker,
     positions: IPositions,
-    saved: Saved,
+    saved: SavedState,
     stored: Sequence[str],
 ) -> None:
     """
@@ -64,7 +64,7 @@ def take_over(
         found = find_topics(directory, names, broker.log)
         with closing(Journal(directory)) as journal:
             for name in journal.begun:
-                found[0].setdefault(name, LeftTopic(name))
+                found[0].setdefault(name, SourceTopic(name))
             for topics in filter(None, found):
                 broker.log("info", f"IMPORT: taking over {len(topics)} topics that an nsqd left in {directory}")
                 _Import(directory, broker, positions, saved, journal).run(list(topics.values()), stored)
@@ -74,7 +74,9 @@ def take_over(
 class _Import:
     """One run of it."""
 
-    def __init__(self, directory: str, broker: Broker, positions: IPositions, saved: Saved, journal: Journal) -> None:
+    def __init__(
+        self, directory: str, broker: Broker, positions: IPositions, saved: SavedState, journal: Journal
+    ) -> None:
         self._directory = directory
         self._broker = broker
         self._positions = positions
@@ -83,7 +85,7 @@ class _Import:
         self._files = Files()
         self._known = {state.name: state for state in saved.topics}
 
-    def run(self, topics: Sequence[LeftTopic], stored: Sequence[str]) -> None:
+    def run(self, topics: Sequence[SourceTopic], stored: Sequence[str]) -> None:
         broker = self._broker
         ends = [broker.backend.queue(name).end for name in {*stored, *self._known}]
         broker.start_blocks(self._saved.next_block, max(ends, default=0))
@@ -93,7 +95,7 @@ class _Import:
         self._saved.next_block = broker.take_blocks(1)
         broker.log("info", f"IMPORT: done; nsqd's files are in {os.path.join(self._directory, OLD_FILES)}")
 
-    def _import_messages(self, topic: LeftTopic) -> bool:
+    def _import_messages(self, topic: SourceTopic) -> bool:
         """All there is to do for a topic with messages. False for one without."""
         begun = self._journal.begun.get(topic.name)
         if begun is not None and self._is_saved(begun) and self._has_changed(topic, begun):
@@ -109,16 +111,16 @@ class _Import:
         self._journal.finish(topic.name)
         return True
 
-    def _is_saved(self, begun: Begun) -> bool:
+    def _is_saved(self, begun: JournalEntry) -> bool:
         """Whether positions have the topic as the import wrote it."""
         state = self._known.get(begun.topic)
         return state is not None and begun.written is not None and state.end >= begun.written
 
-    def _has_changed(self, topic: LeftTopic, begun: Begun) -> bool:
+    def _has_changed(self, topic: SourceTopic, begun: JournalEntry) -> bool:
         """Whether some file is not what the import read; those that are gone were put away."""
         return any(begun.files.get(name) != like for name, like in topic.files(self._directory).items())
 
-    def _import_records(self, topic: LeftTopic, begun: Begun | None, records: Records) -> bool:
+    def _import_records(self, topic: SourceTopic, begun: JournalEntry | None, records: Records) -> bool:
         """Bring the messages of a topic from its old files to its log. False when there is nothing to do."""
         started = time.monotonic()
         name = topic.name
@@ -156,16 +158,16 @@ class _Import:
     def _complain(self, file: str, position: int, why: str) -> None:
         self._broker.log("warn", f"IMPORT: {file} at {position}: {why}")
 
-    def _named(self, topic: LeftTopic) -> SavedTopic:
+    def _named(self, topic: SourceTopic) -> TopicState:
         """The state of a topic as it was saved, with all its channels, and paused where nsqd had it so."""
         state = self._known.get(topic.name)
         if state is None:
             first = self._broker.backend.queue(topic.name).first
-            state = SavedTopic(topic.name, released=first, end=first)
+            state = TopicState(topic.name, released=first, end=first)
         known = {cursor.name for cursor in state.cursors}
         # A new channel begins at `released`, as if it was created just now.
         state.cursors += [
-            SavedCursor(name, next=state.released, taken_total=state.released_total)
+            CursorState(name, next=state.released, taken_total=state.released_total)
             for name in topic.channels
             if name not in known
         ]
@@ -176,12 +178,12 @@ class _Import:
                 cursor.paused = paused.get(cursor.name, cursor.paused)
         return state
 
-    def _save(self, states: Sequence[SavedTopic]) -> None:
+    def _save(self, states: Sequence[TopicState]) -> None:
         """Save topics with their cursors, on stable storage when this returns."""
         for state in states:
             for cursor in state.cursors:
                 cursor.held_count += len(cursor.held)
-        self._positions.save(Cut(topics=list(states)))
+        self._positions.save(Checkpoint(topics=list(states)))
         # Reserving is durable, and with it what was saved before.
         self._positions.reserve(self._saved.next_block or 0)
         for state in states:
@@ -192,7 +194,7 @@ class _Import:
                 cursor.held.clear()
                 cursor.emptied = False
 
-    def _put_away(self, topics: Sequence[LeftTopic]) -> None:
+    def _put_away(self, topics: Sequence[SourceTopic]) -> None:
         """Move the old files of topics out of the way; none of them is ever replaced or removed."""
         names = [name for topic in topics for name in topic.file_names()]
         if not names:
@@ -208,7 +210,7 @@ class _Import:
         self._files.sync_directory(self._directory)
 
 
-def _numbered(topic: LeftTopic, state: SavedTopic) -> dict[int, QueueFiles]:
+def _numbered(topic: SourceTopic, state: TopicState) -> dict[int, QueueFiles]:
     """The queue files of a topic by the number of the queue, which is that of the cursor of its channel."""
     queues = {number: topic.channels.get(cursor.name) for number, cursor in enumerate(state.cursors)}
     queues[TOPIC] = topic.own
@@ -221,7 +223,7 @@ def _names_like(name: str) -> Iterator[str]:
     yield from (f"{name}.{number}" for number in count(1))
 
 
-def _told(figures: Figures, state: SavedTopic) -> str:
+def _told(figures: Counts, state: TopicState) -> str:
     """What was imported, for the log."""
     told = f"{figures.handed + figures.own} messages"
     if figures.own:

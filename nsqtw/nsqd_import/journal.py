@@ -32,10 +32,10 @@ CREATE TABLE IF NOT EXISTS begun (
 
 
 @frozen
-class Begun:
+class JournalEntry:
     """
     A topic being imported: where its log ended before, whether it had nothing kept, the end with the import, and the
-    `files` that are in there then (see `LeftTopic.files`).
+    `files` that are in there then (see `SourceTopic.files`).
     """
 
     topic: str
@@ -55,13 +55,13 @@ class Journal:
         self._connection.execute("PRAGMA synchronous = EXTRA")
         self._connection.execute(_SCHEMA)
         rows = self._connection.execute("SELECT * FROM begun").fetchall()
-        self.begun = {row[0]: Begun(row[0], row[1], bool(row[2]), row[3], json.loads(row[4])) for row in rows}
+        self.begun = {row[0]: JournalEntry(row[0], row[1], bool(row[2]), row[3], json.loads(row[4])) for row in rows}
         """By topic."""
 
-    def begin(self, topic: str, log_end: int, *, was_empty: bool) -> Begun:
+    def begin(self, topic: str, log_end: int, *, was_empty: bool) -> JournalEntry:
         """Note that messages of a topic are about to be written."""
         self._connection.execute("INSERT INTO begun VALUES (?, ?, ?, NULL, '{}')", (topic, log_end, was_empty))
-        begun = self.begun[topic] = Begun(topic, log_end, was_empty)
+        begun = self.begun[topic] = JournalEntry(topic, log_end, was_empty)
         return begun
 
     def note_written(self, topic: str, end: int, files: Mapping[str, str]) -> None:

@@ -19,7 +19,7 @@ _BETWEEN = re.compile("[:;]")  # nsqd writes a semicolon where a file name may h
 
 
 @define
-class LeftTopic:
+class SourceTopic:
     """
     One topic. `own` are the files of what no channel was given yet, `channels` those of each channel, None where it
     left nothing; `named` is what nsqd.dat says of it.
@@ -53,7 +53,7 @@ def _like(path: str) -> str:
     return str(os.path.getsize(path))
 
 
-def find_topics(directory: str, names: Sequence[NamedTopic], log: OperatorLog) -> list[dict[str, LeftTopic]]:
+def find_topics(directory: str, names: Sequence[NamedTopic], log: OperatorLog) -> list[dict[str, SourceTopic]]:
     """
     The topics of which a data path has queue files, by name; `names` are those of nsqd.dat. What has a name that no
     topic or channel may have is left alone, with a warning; so is what nsqd had given up. OSError.
@@ -64,7 +64,7 @@ def find_topics(directory: str, names: Sequence[NamedTopic], log: OperatorLog) -
     listing = find(os.listdir(directory))
     for name in listing.bad:
         log("warn", f"IMPORT: {name} was given up by nsqd as damaged, and is left alone")
-    found: list[dict[str, LeftTopic]] = [{}, {}]
+    found: list[dict[str, SourceTopic]] = [{}, {}]
     for queue in listing.queues.values():
         parts = _BETWEEN.split(queue.name, maxsplit=1)
         if not all(is_valid_name(part) and not is_ephemeral(part) for part in parts):
@@ -73,7 +73,7 @@ def find_topics(directory: str, names: Sequence[NamedTopic], log: OperatorLog) -
         usual_name = ":".join(parts)
         comes_second = queue.name != usual_name and usual_name in listing.queues
         topics = found[1 if comes_second else 0]
-        topic = topics.setdefault(parts[0], LeftTopic(parts[0]))
+        topic = topics.setdefault(parts[0], SourceTopic(parts[0]))
         if len(parts) == 1:
             topic.own = queue
         else:
@@ -83,7 +83,7 @@ def find_topics(directory: str, names: Sequence[NamedTopic], log: OperatorLog) -
     return found
 
 
-def _add_names(topics: dict[str, LeftTopic], names: Iterable[NamedTopic]) -> None:
+def _add_names(topics: dict[str, SourceTopic], names: Iterable[NamedTopic]) -> None:
     for named in names:
         if named.name in topics:
             topic = topics[named.name]

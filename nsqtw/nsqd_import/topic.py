@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from nsqtw.core.checkpoint import HeldRow, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.checkpoint import CursorState, PendingRow, TopicState, Waiting
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.interfaces import IBackendQueue
 from nsqtw.nsqd_import.bodies import Bodies
@@ -33,7 +33,7 @@ MOST_RETRIED = 1_000_000
 _READ_BYTES = 1 << 20
 
 
-class Wishes:
+class Deliveries:
     """Who wants a message. Channels are their numbers, of which there are `channels`."""
 
     def __init__(self, channels: int, retried: dict[int, int]) -> None:
@@ -73,10 +73,10 @@ class _Handed:
 
     firsts: dict[int, int] = field(factory=dict)
     count: int = 0
-    rows: dict[int, list[HeldRow]] = field(factory=dict)
+    rows: dict[int, list[PendingRow]] = field(factory=dict)
 
 
-class Figures(NamedTuple):
+class Counts(NamedTuple):
     """How many distinct messages were imported: handed to channels before, and of the topic's own queue."""
 
     handed: int
@@ -89,7 +89,7 @@ class TopicImport:
     import was begun: what it has beyond never reaches a channel.
     """
 
-    def __init__(self, state: SavedTopic, queue: IBackendQueue, log_end: int, records: Records, bodies: Bodies) -> None:
+    def __init__(self, state: TopicState, queue: IBackendQueue, log_end: int, records: Records, bodies: Bodies) -> None:
         self._state = state
         self._queue = queue
         self._log_end = log_end
@@ -98,9 +98,9 @@ class TopicImport:
         self._unread = {
             number: max(0, state.released_total - cursor.taken_total) for number, cursor in enumerate(state.cursors)
         }
-        self.wishes = Wishes(len(state.cursors), records.retried())
+        self.wishes = Deliveries(len(state.cursors), records.retried())
 
-    def write(self, copy: LogCopy) -> Figures:
+    def write(self, copy: LogCopy) -> Counts:
         """Do it; the state is then the caller's to save. BackendError, OSError, sqlite3.Error."""
         state, behind = self._state, self._queue.end
         order = arrange(count(kind for kind, _ in self._handed_out()), self._unread)
@@ -122,9 +122,9 @@ class TopicImport:
             cursor.held += unread_rows[number]
         for number, rows in handed.rows.items():
             state.cursors[number].held += rows
-        return Figures(handed.count, own)
+        return Counts(handed.count, own)
 
-    def _moved(self, order: Order) -> Iterator[tuple[int, SavedCursor]]:
+    def _moved(self, order: Order) -> Iterator[tuple[int, CursorState]]:
         """The cursors that do not simply go on from where they are."""
         for number, cursor in enumerate(self._state.cursors):
             if order.whole_from[number] or not self._unread[number]:
@@ -158,7 +158,7 @@ class TopicImport:
             handed.count += 1
             for number, attempts in (self.wishes.of(message) or {}).items():
                 if attempts or rank < order.whole_from[number]:
-                    handed.rows[number].append(HeldRow(sequence, attempts, 0))
+                    handed.rows[number].append(PendingRow(sequence, attempts, 0))
         return handed
 
     def _copy(self, copy: LogCopy, message: Message) -> int:
@@ -184,11 +184,11 @@ class TopicImport:
                 frame = segment.cut(index, index + 1)
                 yield Unreleased(_timestamp_ns(frame), frame[BODY_AT:], segment.delay_ms)
 
-    def _unread_rows(self, cursor: SavedCursor) -> list[HeldRow]:
+    def _unread_rows(self, cursor: CursorState) -> list[PendingRow]:
         """A row for each message that a cursor had still to read of what was there before."""
         dropped = self._state.dropped
         return [
-            HeldRow(sequence, 0, 0)
+            PendingRow(sequence, 0, 0)
             for segment, start, stop in _parts(self._queue, cursor.next, self._state.released)
             if not segment.delay_ms
             for sequence in range(segment.first + start, segment.first + stop)

@@ -3,7 +3,7 @@ The access of one connection to the broker: what every protocol goes through, V2
 
 `ClientAccess` enters a client into the broker's list, makes topics within the quotas, lets it subscribe, and writes the
 log line of a refusal. `MessageAccess` carries out what a consumer says of its messages, within the limits. Rights are
-looked up before, by `Badge` (`protocols.v2_auth`).
+looked up before, by `ClientAuth` (`protocols.v2_auth`).
 
 This module is hot, once per command or run of commands.
 """

@@ -8,7 +8,7 @@ must not be waited for. What counts is what came since the last look.
 from __future__ import annotations
 
 
-class Arrival:
+class BodyRate:
     """One body after the other on one connection; `rate` is bytes a second that are enough."""
 
     __slots__ = ("_begun", "_looked_at", "_rate", "_received", "until")

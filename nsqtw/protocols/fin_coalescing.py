@@ -39,7 +39,7 @@ _UNLIMITED: Final = 65536.0
 _FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
 
 
-class Gathering:
+class FinCoalescing:
     """That of one consumer."""
 
     __slots__ = ("_answers", "_most", "_reads", "_rest", "_rests_until", "_share", "_since", "least_bytes")

@@ -1,9 +1,9 @@
 """
 The broker as the protocol of one connection sees it: `IBroker` and `IConsumer`, which check every command.
 
-Theory of operation. A command is checked (names, sizes, limits), then the rights of the connection are looked up
-by the same `Badge` that V2 uses, and only then is it carried out. When rights have ended they are asked for again; the
-command and all later ones wait in a queue meanwhile, so the order stays. Each command calls its `answered` once.
+Theory of operation. A command is checked (names, sizes, limits), then the rights of the connection are looked up by
+the same `ClientAuth` that V2 uses, and only then is it carried out. When rights have ended they are asked for again;
+the command and all later ones wait in a queue meanwhile, so the order stays. Each command calls its `answered` once.
 
 Refusals have the codes, the texts and the log lines of V2.
 """
@@ -21,16 +21,16 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.segment import BODY_AT, ID_AT
-from nsqtw.core.timers import Due
+from nsqtw.core.timers import Timer
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Answered, IBroker, IChannel, IConsumer
 from nsqtw.protocols.access import ClientAccess, MessageAccess
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
 from nsqtw.protocols.parameters import checked_name, message_id_of
-from nsqtw.protocols.replies import Place, Replies
+from nsqtw.protocols.replies import Replies, ReplySlot
 from nsqtw.protocols.session import STEP_BYTES
-from nsqtw.protocols.v2_auth import Badge
-from nsqtw.rights import MAX_SECRET_BYTES, Answer, Applicant, Door, Guest, Rights
+from nsqtw.protocols.v2_auth import ClientAuth
+from nsqtw.rights import MAX_SECRET_BYTES, Answer, Authorizations, Credentials, Rights, RightsListener
 from nsqtw.upgrades import Secured
 
 MOST_WAITING = STEP_BYTES
@@ -65,7 +65,7 @@ class _Command:
         self.answered = answered
 
 
-class _Rest(Due):
+class _Rest(Timer):
     """Calls `over` when the next turn begins."""
 
     def __init__(self, over: Callable[[], None]) -> None:
@@ -73,22 +73,22 @@ class _Rest(Due):
         self._over = over
 
     def fall_due(self, now: float) -> float | None:
-        """Due API."""
+        """Timer API."""
         self._over()
         return None
 
 
 class _Asking:
-    """A Door that calls `after` behind each answer."""
+    """An `Authorizations` that calls `after` behind each answer."""
 
-    def __init__(self, door: Door, after: Callable[[], None]) -> None:
+    def __init__(self, door: Authorizations, after: Callable[[], None]) -> None:
         self._door = door
         self._after = after
         self.allows = door.allows
         self.now = door.now
 
-    def ask(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
-        """Door API."""
+    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
+        """Authorizations API."""
 
         def answered(outcome: Rights | Exception) -> None:
             answer(outcome)  # type: ignore[arg-type]
@@ -96,12 +96,12 @@ class _Asking:
 
         return self._door.ask(applicant, answered)
 
-    def enter(self, guest: Guest) -> None:
-        """Door API."""
+    def enter(self, guest: RightsListener) -> None:
+        """Authorizations API."""
         self._door.enter(guest)
 
-    def leave(self, guest: Guest) -> None:
-        """Door API."""
+    def leave(self, guest: RightsListener) -> None:
+        """Authorizations API."""
         self._door.leave(guest)
 
 
@@ -130,10 +130,10 @@ class ClientBroker:
             client.tls, client.common_name = True, secured.common_name
             client.tls_version, client.tls_cipher_suite = secured.version, secured.cipher_suite
         self._client = client
-        self._badge: Badge | None = None
+        self._badge: ClientAuth | None = None
         if broker.door is not None:
             door = _Asking(broker.door, self._rights_came)
-            self._badge = Badge(client, door, broker.log, self._refuse, self._wait, self._go_on)
+            self._badge = ClientAuth(client, door, broker.log, self._refuse, self._wait, self._go_on)
         self._welcome: Replies | None = Replies(self._let_in, _do_nothing)
         self._authorizing: Answered | None = None
         self._queue: deque[_Command] = deque()
@@ -320,7 +320,7 @@ class ClientBroker:
         if answered is not None:
             answered(None)
 
-    def _refuse(self, error: ClientError, place: Place | None = None) -> None:
+    def _refuse(self, error: ClientError, place: ReplySlot | None = None) -> None:
         """The answer of AUTH is `error`, or what the command waited for is refused, or a right was withdrawn."""
         self._say(error)
         authorizing, self._authorizing = self._authorizing, None

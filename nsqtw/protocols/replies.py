@@ -1,7 +1,7 @@
 """
 What is to be written to a client, in order.
 
-A reply is never written ahead of an older one. One that is not known yet leaves a `Place`, and what comes after it
+A reply is never written ahead of an older one. One that is not known yet leaves a `ReplySlot`, and what comes after it
 waits behind it. Messages and heartbeats are not replies and pass.
 """
 
@@ -16,7 +16,7 @@ MOST_FILLED: Final = 1024
 """Places that were filled and stay until all are: to take one from the front of a list costs as much as it is long."""
 
 
-class Place:
+class ReplySlot:
     """Where a reply goes once it is known: `fill` it once."""
 
     __slots__ = ("_replies", "count", "frames", "is_last")
@@ -41,7 +41,7 @@ class Replies:
         self._ended = ended
         self._out: list[bytes | Upgrade] = []
         self._has_upgrade = False
-        self._places: list[Place] = []
+        self._places: list[ReplySlot] = []
         self._filled = 0
         """How many of the places are written, from the first on."""
         self._is_paused = False
@@ -55,13 +55,13 @@ class Replies:
         """Whether some are not known yet."""
         return bool(self._places)
 
-    def owe(self) -> Place:
+    def owe(self) -> ReplySlot:
         """Keep a place for a reply."""
-        place = Place(self)
+        place = ReplySlot(self)
         self._places.append(place)
         return place
 
-    def keep(self, place: Place) -> None:
+    def keep(self, place: ReplySlot) -> None:
         """A reply goes to this place, behind the others."""
         self._places.append(place)
 

@@ -3,7 +3,7 @@ What a connection calls its session: `IProtocol`, as a class.
 
 Where this is compiled, what has a class that the caller knows is called directly, and what has not is looked up by its
 name, as Python does, five times for a PUB. So the sessions of V2 are of this class, and what a third party makes, of
-whatever class, is in a `Foreign`.
+whatever class, is in a `SessionAdapter`.
 
 This module is hot, once per chunk and turn.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nsqtw.core.timers import Due
+from nsqtw.core.timers import Timer
 from nsqtw.interfaces import IBroker, IProtocol
 from nsqtw.upgrades import Upgrade
 
@@ -22,7 +22,7 @@ STEP_BYTES: Final = 16 * 1024
 """Bytes that a session of another class is given at once."""
 
 
-class Session(Due):
+class Session(Timer):
     """See IProtocol. A session may be on the agenda."""
 
     @property
@@ -65,7 +65,7 @@ class Session(Due):
         raise NotImplementedError
 
 
-class Foreign(Session):
+class SessionAdapter(Session):
     """
     A session of another class. Its commands are not known here, so it gets STEP_BYTES of what was read at once, and the
     next ones when `receive_data` is called again. Nothing is read for it while its `broker` waits for an authorizer.
@@ -144,4 +144,4 @@ class Foreign(Session):
 
 def session_of(made: IProtocol) -> Session:
     """`made`, or what passes all on to it."""
-    return made if isinstance(made, Session) else Foreign(made)
+    return made if isinstance(made, Session) else SessionAdapter(made)

@@ -43,14 +43,14 @@ from nsqtw.protocols.access import ClientAccess
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
 from nsqtw.protocols.parameters import hidden, text_of
-from nsqtw.protocols.replies import Place, Replies
+from nsqtw.protocols.replies import Replies, ReplySlot
 from nsqtw.protocols.session import Session
-from nsqtw.protocols.v2_auth import Badge
+from nsqtw.protocols.v2_auth import ClientAuth
 from nsqtw.protocols.v2_codec import FIN_IN_ORDER, V2Codec
 from nsqtw.protocols.v2_identity import Identity
 from nsqtw.protocols.v2_publish import Publish, check_publish, delay_ms_of
 from nsqtw.protocols.v2_subscription import ABOUT_MESSAGES, Subscriber, subscribed_names
-from nsqtw.protocols.v2_timeout import Half
+from nsqtw.protocols.v2_timeout import CommandTimeout
 from nsqtw.protocols.v2_trace import Trace
 from nsqtw.protocols.v2_upgrade import Upgrades
 from nsqtw.upgrades import Upgrade
@@ -77,7 +77,7 @@ class V2Session(Session):
         self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
         self.published = self.client.published
         self._identity = Identity(self.client, broker.options, broker.log)
-        self._half = Half(self._codec, self._identity.settings, broker.options)
+        self._half = CommandTimeout(self._codec, self._identity.settings, broker.options)
         self._has_no_heartbeat = False
         self._state = INIT
         self._subscriber: Subscriber | None = None
@@ -107,9 +107,9 @@ class V2Session(Session):
         self._trace = Trace(broker.log, self.client)
         self._is_traced = False
         """As the log level was when the client sent something last."""
-        self._badge: Badge | None = None
+        self._badge: ClientAuth | None = None
         if broker.door is not None:
-            self._badge = Badge(self.client, broker.door, broker.log, self._refuse, self._wait, self._go_on)
+            self._badge = ClientAuth(self.client, broker.door, broker.log, self._refuse, self._wait, self._go_on)
         self._upgrades = Upgrades(self.client, self._replies, broker.log, self._secured, self._fail)
         self._needs_tls = bool(broker.options.tls_required)
         """Until it has it, IDENTIFY is the one command there is."""
@@ -257,7 +257,7 @@ class V2Session(Session):
         self._end()
         return self.error_frame(error)
 
-    def _refuse(self, error: ClientError, place: Place | None = None) -> None:
+    def _refuse(self, error: ClientError, place: ReplySlot | None = None) -> None:
         """Answer with an error, in `place` or behind all replies; after a fatal one the session ends."""
         if error.fatal:
             self._end()

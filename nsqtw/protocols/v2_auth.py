@@ -21,8 +21,8 @@ from nsqtw.errors import AuthError, AuthRefused, ClientError
 from nsqtw.gocompat.text import json_text, quoted
 from nsqtw.interfaces import OperatorLog
 from nsqtw.protocols.frames import RESPONSE, frame
-from nsqtw.protocols.replies import Place
-from nsqtw.rights import PUBLISH, SUBSCRIBE, Applicant, Door, Rights
+from nsqtw.protocols.replies import ReplySlot
+from nsqtw.rights import PUBLISH, SUBSCRIBE, Authorizations, Credentials, Rights
 
 _REMEMBERED = 1024
 """Names a connection may use before what was granted to it is forgotten and looked at again."""
@@ -31,7 +31,7 @@ _Command = tuple[bytes, Sequence[bytes], list[bytes]]
 _Known = Callable[["ClientError | None"], None]
 
 
-class Badge:
+class ClientAuth:
     """
     What `client` may do, by what `door` says. `wait` and `go_on` hold up its session, `refuse` ends it: in the place
     that was kept for the reply, or else behind all others.
@@ -40,9 +40,9 @@ class Badge:
     def __init__(
         self,
         client: Client,
-        door: Door,
+        door: Authorizations,
         log: OperatorLog,
-        refuse: Callable[[ClientError, Place | None], None],
+        refuse: Callable[[ClientError, ReplySlot | None], None],
         wait: Callable[[], None],
         go_on: Callable[[], None],
     ) -> None:
@@ -52,7 +52,7 @@ class Badge:
         self._refuse = refuse
         self._wait = wait
         self._go_on = go_on
-        self._applicant: Applicant | None = None
+        self._applicant: Credentials | None = None
         self._rights: Rights | None = None
         self._forget: Callable[[], None] | None = None
         """What takes back the question that is asked."""
@@ -116,17 +116,17 @@ class Badge:
         parked, self._parked = self._parked, None
         return parked
 
-    def show(self, secret: bytes, owe: Callable[[], Place]) -> None:
+    def show(self, secret: bytes, owe: Callable[[], ReplySlot]) -> None:
         """AUTH, which is answered where `owe` says. ClientError."""
         if self._rights is not None:
             raise ClientError("E_INVALID", "AUTH already set")
         self._wait()
         client = self._client
         host = client.remote_address.rpartition(":")[0].strip("[]")
-        self._ask(Applicant(secret, host, client.tls, client.common_name), partial(self._shown, owe()))
+        self._ask(Credentials(secret, host, client.tls, client.common_name), partial(self._shown, owe()))
 
     def reconsider(self) -> None:
-        """Guest API. Until it is known what the secret is worth now, nothing new is allowed."""
+        """RightsListener API. Until it is known what the secret is worth now, nothing new is allowed."""
         self._until = -inf
         self._is_doubted = True
         self._granted.clear()
@@ -143,7 +143,7 @@ class Badge:
 
     # -- inside
 
-    def _ask(self, applicant: Applicant, known: _Known) -> None:
+    def _ask(self, applicant: Credentials, known: _Known) -> None:
         if self._forget is not None:
             self._forget()
         is_answered = False
@@ -158,7 +158,7 @@ class Badge:
         if not is_answered:
             self._forget = forget
 
-    def _learn(self, applicant: Applicant, outcome: Rights | AuthError) -> ClientError | None:
+    def _learn(self, applicant: Credentials, outcome: Rights | AuthError) -> ClientError | None:
         """Put on what was given. The error for a client that was given nothing."""
         if isinstance(outcome, AuthError):
             text = f"PROTOCOL({self._client.version}): [{{client}}] AUTH failed {{error}}"
@@ -185,7 +185,7 @@ class Badge:
             return None
         return _unauthorized(b"SUB", *self._subscription)
 
-    def _shown(self, place: Place, error: ClientError | None) -> None:
+    def _shown(self, place: ReplySlot, error: ClientError | None) -> None:
         self._go_on()
         if error is None:
             place.fill(self._welcome())

@@ -12,7 +12,7 @@ from typing import Any
 
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
-from nsqtw.core.timers import Agenda
+from nsqtw.core.timers import TimerQueue
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import OperatorLog
 from nsqtw.options.broker import Options
@@ -68,7 +68,9 @@ class Identity:
         features = identify.negotiate(fields, self._client, self._options)
         return features, identify.answer(self.settings, features, self._client, self._options, needs_auth)
 
-    def consumer(self, agenda: Agenda, deliver: Callable[[bytes], None], disconnect: Callable[[], None]) -> Consumer:
+    def consumer(
+        self, agenda: TimerQueue, deliver: Callable[[bytes], None], disconnect: Callable[[], None]
+    ) -> Consumer:
         """What the client is to the channel that it subscribes to."""
         consumer = Consumer(self._client, agenda, deliver, disconnect, self._msg_timeout)
         consumer.touch_timeout = self.settings.msg_timeout

@@ -13,13 +13,13 @@ from nsqtw.errors import ClientError
 from nsqtw.options.broker import Options
 from nsqtw.protocols.frames import OK
 from nsqtw.protocols.parameters import checked_name, decimal, duration_ns, need_names, unparsed
-from nsqtw.protocols.replies import Place, Replies
+from nsqtw.protocols.replies import Replies, ReplySlot
 
 if TYPE_CHECKING:
     from nsqtw.protocols.v2 import V2Session
 
 
-class Publish(Place):
+class Publish(ReplySlot):
     """
     The place of the reply to one command, or to a run of PUBs, of `session`: `message_count` messages for `topic`.
     `flies`: it is answered after this turn.

@@ -13,7 +13,7 @@ from nsqtw.core.consumer import Consumer
 from nsqtw.errors import ClientError
 from nsqtw.options.broker import Options
 from nsqtw.protocols.access import MessageAccess
-from nsqtw.protocols.fin_coalescing import Gathering
+from nsqtw.protocols.fin_coalescing import FinCoalescing
 from nsqtw.protocols.parameters import (
     checked_name,
     decimal,
@@ -43,7 +43,7 @@ class Subscriber(MessageAccess):
         self._refuse = refuse
         self._log = log
         self._is_closing = False
-        self.gathering = Gathering()
+        self.gathering = FinCoalescing()
 
     def close(self) -> None:
         """CLS: nothing is sent to it any more."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 from math import inf
 
 from nsqtw.options.broker import Options
-from nsqtw.protocols.body_rate import Arrival
+from nsqtw.protocols.body_rate import BodyRate
 from nsqtw.protocols.identify import Settings
 from nsqtw.protocols.v2_codec import V2Codec
 
 
-class Half:
+class CommandTimeout:
     """The command that `codec` may be in the middle of, of a client with `settings`."""
 
     def __init__(self, codec: V2Codec, settings: Settings, options: Options) -> None:
         self._codec = codec
         self._settings = settings
         self._options = options
-        self._arrival = Arrival(options.min_body_rate)
+        self._arrival = BodyRate(options.min_body_rate)
 
     def deadline(self, last_command: float) -> float:
         """When a client that has completed no command since `last_command` is silent for too long."""

@@ -15,7 +15,7 @@ from mypy_extensions import mypyc_attr
 
 # Where this is compiled, classes of others still may inherit from it.
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Noted:
+class Flushable:
     """See Connection."""
 
     is_noted: bool = False

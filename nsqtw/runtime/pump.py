@@ -21,11 +21,11 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from nsqtw.core.broker import Broker
-from nsqtw.core.checkpoint_job import Save
-from nsqtw.core.group_commit import Flight
+from nsqtw.core.checkpoint_job import CheckpointJob
+from nsqtw.core.group_commit import CommitBatch
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue
-from nsqtw.runtime.flushable import Noted
+from nsqtw.runtime.flushable import Flushable
 from nsqtw.runtime.turns import Connection, end_failed, end_of_turn
 
 _log = Logger()
@@ -40,11 +40,13 @@ COMMIT_BYTES: Final = 4 * 1024 * 1024
 
 
 class Writer(Protocol):
-    """Does a Save or a Flight somewhere else, and says in the reactor thread how it went."""
+    """Does a CheckpointJob or a CommitBatch somewhere else, and says in the reactor thread how it went."""
 
-    def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None: ...
+    def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None: ...
 
-    def commit(self, flight: Flight, landed: Callable[[Flight, dict[IBackendQueue, BackendError]], None]) -> None: ...
+    def commit(
+        self, flight: CommitBatch, landed: Callable[[CommitBatch, dict[IBackendQueue, BackendError]], None]
+    ) -> None: ...
 
 
 class Pump:
@@ -57,7 +59,7 @@ class Pump:
         self._at_end = end_of_turn(reactor)
         self._broker = broker
         self._writer = writer
-        self._noted: list[Noted] = []
+        self._noted: list[Flushable] = []
         """Of what changed, what knows that."""
         self._changed: dict[Connection, None] = {}
         """The others."""
@@ -99,14 +101,14 @@ class Pump:
 
     def changed(self, connection: Connection) -> None:
         """A connection may have something to write."""
-        if isinstance(connection, Noted):
+        if isinstance(connection, Flushable):
             self._note(connection)
         else:
             self._changed[connection] = None
         if not self._woken:
             self.wake()
 
-    def received(self, connection: Noted, count: int) -> None:
+    def received(self, connection: Flushable, count: int) -> None:
         """A connection read so many bytes, gave them to its session, and may have something to write."""
         self._note(connection)
         self.took(count)
@@ -146,7 +148,7 @@ class Pump:
         self._broker.saves.ask(lambda error: None)
         self._save(now)
 
-    def _note(self, connection: Noted) -> None:
+    def _note(self, connection: Flushable) -> None:
         if not connection.is_noted:
             connection.is_noted = True
             self._noted.append(connection)
@@ -222,7 +224,7 @@ class Pump:
             for connection in answered:
                 self._note(connection)
 
-    def _take_noted(self) -> list[Noted]:
+    def _take_noted(self) -> list[Flushable]:
         """Those that are noted, and no longer are."""
         taken, self._noted = self._noted, []
         for connection in taken:
@@ -238,7 +240,7 @@ class Pump:
                 _log.failure("a flight could not begin")
                 self._landed(flight, flight.failed(BackendError(f"{error}")))
 
-    def _landed(self, flight: Flight, failed: dict[IBackendQueue, BackendError]) -> None:
+    def _landed(self, flight: CommitBatch, failed: dict[IBackendQueue, BackendError]) -> None:
         self._flying = False
         now = self.now()
         self._broker.flights.end(flight, failed, now)
@@ -274,7 +276,7 @@ class Pump:
             return -inf
         return self._last_save + (PART_SECONDS if saves.are_in_parts else SAVE_SECONDS)
 
-    def _give(self, save: Save) -> None:
+    def _give(self, save: CheckpointJob) -> None:
         self._saving, self._must_rest = True, False
         try:
             self._writer.save(save, self._saved)
@@ -283,7 +285,7 @@ class Pump:
             self._must_rest = True
             self._saved(save, BackendError(f"{error}"))
 
-    def _saved(self, save: Save, error: BackendError | None) -> None:
+    def _saved(self, save: CheckpointJob, error: BackendError | None) -> None:
         self._saving = False
         failed = error is not None
         try:

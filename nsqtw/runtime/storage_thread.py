@@ -2,9 +2,9 @@
 The writer thread: positions, names, deletion, trimming, and the commits that take longer than a turn, away from the
 reactor.
 
-One thread, one job at a time, in order. A job is a `Save` of the broker's, or a `Flight`. Trimming follows the saved
-state, so it is right for the running broker and for the one that comes after a crash. The thread is a daemon: a process
-that ends does not wait for a medium that does not answer.
+One thread, one job at a time, in order. A job is a `CheckpointJob` of the broker's, or a `CommitBatch`. Trimming
+follows the saved state, so it is right for the running broker and for the one that comes after a crash. The thread is
+a daemon: a process that ends does not wait for a medium that does not answer.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from nsqtw.core.checkpoint import NamedTopic
-from nsqtw.core.checkpoint_job import Save
-from nsqtw.core.group_commit import Flight
+from nsqtw.core.checkpoint_job import CheckpointJob
+from nsqtw.core.group_commit import CommitBatch
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IBackendQueue, IFreeingQueue, IPositions, OperatorLog
 
-Landed = Callable[[Flight, dict[IBackendQueue, BackendError]], None]
+Landed = Callable[[CommitBatch, dict[IBackendQueue, BackendError]], None]
 
 WriteNames = Callable[[Sequence[NamedTopic]], None]
 """Writes `nsqd.dat`. BackendError."""
 
 
-class WriterThread:
+class StorageThread:
     """
     Does saves and commits in a thread of its own; answers arrive through `reactor.callFromThread`. Without
     `write_names` the names of topics and channels are kept nowhere but in `positions`.
@@ -45,11 +45,11 @@ class WriterThread:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: Thread | None = None
 
-    def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
+    def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None:
         """Do it soon; `done(save, error)` is called in the reactor thread."""
         self._submit(lambda: self._perform(save, done))
 
-    def commit(self, flight: Flight, landed: Landed) -> None:
+    def commit(self, flight: CommitBatch, landed: Landed) -> None:
         """Do it soon; `landed(flight, failed)` is called in the reactor thread."""
         self._submit(lambda: self._reactor.callFromThread(landed, flight, flight.commit(self._log)))
 
@@ -90,7 +90,7 @@ class WriterThread:
             except Exception:  # the next job may go well
                 self._log("critical", "NSQ: a job of the writer thread failed")
 
-    def _perform(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
+    def _perform(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None:
         try:
             error = perform(save, self._positions, self._log, self._write_names)
         except Exception as unforeseen:  # a broken backend of a third party must not leave waiters hanging
@@ -99,7 +99,7 @@ class WriterThread:
 
 
 def perform(
-    save: Save, positions: IPositions, log: OperatorLog, write_names: WriteNames | None = None
+    save: CheckpointJob, positions: IPositions, log: OperatorLog, write_names: WriteNames | None = None
 ) -> BackendError | None:
     """
     Reserve, save, write the names, then delete and trim. Returns why nothing was saved; what fails after saving is
@@ -131,7 +131,7 @@ def perform(
     return None
 
 
-def _trim(save: Save, positions: IPositions, log: OperatorLog) -> None:
+def _trim(save: CheckpointJob, positions: IPositions, log: OperatorLog) -> None:
     for name, queue, bounds in save.trims:
         if IFreeingQueue.providedBy(queue) and not queue.may_free:
             continue

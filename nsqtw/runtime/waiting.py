@@ -18,7 +18,7 @@ def _too_late(outcome: object, seconds: float) -> Any:
     raise TimeoutError("i/o timeout")
 
 
-class Settled:
+class ReadyEvent:
     """Whether it is known yet."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from zope.interface.verify import verifyObject
 
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IAuthorizer
-from nsqtw.rights import MAX_SECRET_BYTES, PERMISSIONS, Applicant, Rights
+from nsqtw.rights import MAX_SECRET_BYTES, PERMISSIONS, Credentials, Rights
 
 PATIENCE_SECONDS = 60.0
 
@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 60.0
 class Asked:
     """One question to an authorizer, in whichever way that answers."""
 
-    def __init__(self, authorizer: IAuthorizer, applicant: Applicant) -> None:
+    def __init__(self, authorizer: IAuthorizer, applicant: Credentials) -> None:
         self.outcomes: list[Any] = []
         self._is_answered = threading.Event()
         try:
@@ -91,7 +91,7 @@ class AuthorizerContract:
 
     def ask(self, authorizer: IAuthorizer, secret: bytes, **facts: Any) -> Rights | AuthError:
         """What an applicant gets."""
-        return self._outcome(Asked(authorizer, Applicant(secret, **{"remote_ip": "10.0.0.1", **facts})))
+        return self._outcome(Asked(authorizer, Credentials(secret, **{"remote_ip": "10.0.0.1", **facts})))
 
     def _outcome(self, asked: Asked) -> Rights | AuthError:
         waited = 0.0
@@ -137,7 +137,7 @@ class AuthorizerContract:
 
     def test_whoever_asks_is_answered_once(self, authorizer: IAuthorizer) -> None:
         secrets = [self.good_secret, *self.wrong_secrets] * 3
-        asked = [Asked(authorizer, Applicant(secret)) for secret in secrets]
+        asked = [Asked(authorizer, Credentials(secret)) for secret in secrets]
         for one in asked:
             self._outcome(one)
         assert [len(one.outcomes) for one in asked] == [1] * len(asked)

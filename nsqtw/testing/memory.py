@@ -10,7 +10,7 @@ from attrs import evolve
 from zope.interface import implementer
 
 from nsqtw.backends.dummy import DummyBackend
-from nsqtw.core.checkpoint import Cut, HeldRow, Saved, SavedCursor, SavedTopic
+from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, SavedState, TopicState
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue, IPositions
@@ -60,9 +60,9 @@ class MemoryPositions:
         """What reserve and save raise, as long as it is there."""
         self.read_failure: BackendError | None = None
         """What held and count_held raise."""
-        self.saved: Saved = Saved() if before is None else deepcopy(before.saved)
+        self.saved: SavedState = SavedState() if before is None else deepcopy(before.saved)
 
-    def load(self) -> Saved:
+    def load(self) -> SavedState:
         """IPositions API"""
         loaded = evolve(self.saved, topics=[_without_rows(topic) for topic in self.saved.topics])
         self.saved.clean_stop = False
@@ -73,7 +73,7 @@ class MemoryPositions:
         self._fail()
         self.saved.next_block = max(self.saved.next_block or 0, next_block)
 
-    def save(self, cut: Cut) -> None:
+    def save(self, cut: Checkpoint) -> None:
         """IPositions API"""
         self._fail()
         topics = {topic.name: topic for topic in self.saved.topics}
@@ -98,7 +98,7 @@ class MemoryPositions:
                 return below, iter(sorted(sequence for sequence in wanted if sequence < below))
         return None
 
-    def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[HeldRow]:
+    def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
         """IPositions API"""
         self._fail_to_read()
         return [row for row in self._held(topic, channel) if (row.due_ms, row.sequence) > after][:limit]
@@ -127,11 +127,11 @@ class MemoryPositions:
         """IPositions API"""
         self.saved.clean_stop = clean
 
-    def _held(self, topic: str, channel: str) -> list[HeldRow]:
+    def _held(self, topic: str, channel: str) -> list[PendingRow]:
         rows = [row for cursor in self._cursors(topic, channel) for row in cursor.held]
         return sorted(rows, key=lambda row: (row.due_ms, row.sequence))
 
-    def _cursors(self, topic: str, channel: str) -> list[SavedCursor]:
+    def _cursors(self, topic: str, channel: str) -> list[CursorState]:
         cursors = [cursor for saved in self.saved.topics if saved.name == topic for cursor in saved.cursors]
         return [cursor for cursor in cursors if cursor.name == channel]
 
@@ -144,7 +144,7 @@ class MemoryPositions:
             raise self.failure
 
 
-def _without_rows(topic: SavedTopic) -> SavedTopic:
+def _without_rows(topic: TopicState) -> TopicState:
     """As it is loaded, nothing of it shared."""
     cursors = [
         evolve(cursor, first_deliveries=list(cursor.first_deliveries), held=[], held_count=len(cursor.held))
@@ -153,7 +153,7 @@ def _without_rows(topic: SavedTopic) -> SavedTopic:
     return evolve(topic, dropped=list(topic.dropped), waiting=list(topic.waiting), cursors=cursors)
 
 
-def _merged_topic(old: SavedTopic | None, new: SavedTopic) -> SavedTopic:
+def _merged_topic(old: TopicState | None, new: TopicState) -> TopicState:
     merged = evolve(new, dropped=list(new.dropped), waiting=list(new.waiting))
     cursors = {cursor.name: cursor for cursor in old.cursors} if old is not None else {}
     for cursor in new.cursors:
@@ -162,7 +162,7 @@ def _merged_topic(old: SavedTopic | None, new: SavedTopic) -> SavedTopic:
     return merged
 
 
-def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
+def _merged_cursor(old: CursorState | None, new: CursorState) -> CursorState:
     held = {row.sequence: row for row in old.held} if old is not None and not new.emptied else {}
     if new.forgotten_from is not None:
         held = {sequence: row for sequence, row in held.items() if sequence < new.forgotten_from}
@@ -170,7 +170,7 @@ def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
         held.pop(sequence, None)
     held.update({row.sequence: row for row in new.held})
     for run in new.runs:
-        held.update({run.first + n: HeldRow(run.first + n, 0, run.due_ms) for n in range(run.count)})
+        held.update({run.first + n: PendingRow(run.first + n, 0, run.due_ms) for n in range(run.count)})
     rows = sorted(held.values(), key=lambda row: row.sequence)
     first_deliveries = list(new.first_deliveries)
     merged = evolve(new, first_deliveries=first_deliveries, held=rows, runs=[], dropped_rows=[], emptied=False)
@@ -178,5 +178,5 @@ def _merged_cursor(old: SavedCursor | None, new: SavedCursor) -> SavedCursor:
     return merged
 
 
-def _unfinished(cursor: SavedCursor) -> list[int]:
+def _unfinished(cursor: CursorState) -> list[int]:
     return cursor.first_deliveries + [row.sequence for row in cursor.held]

@@ -11,7 +11,7 @@ from operator import attrgetter
 import pytest
 from zope.interface.verify import verifyObject
 
-from nsqtw.core.checkpoint import Cut, HeldRow, HeldRun, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PendingRun, SavedState, TopicState, Waiting
 from nsqtw.core.pending import BEFORE_ALL, all_rows
 from nsqtw.interfaces import IPositions
 from nsqtw.testing.contracts import OnDirectory
@@ -31,7 +31,7 @@ class PositionsContract(OnDirectory):
         yield positions
         positions.close(False)
 
-    def reopened(self, positions: IPositions, directory: str, *, clean: bool = False) -> Saved:
+    def reopened(self, positions: IPositions, directory: str, *, clean: bool = False) -> SavedState:
         """What the next process finds."""
         positions.close(clean)
         again = self.make_positions(directory)
@@ -39,9 +39,9 @@ class PositionsContract(OnDirectory):
         again.close(False)
         return saved
 
-    def loaded(self, positions: IPositions) -> Saved:
+    def loaded(self, positions: IPositions) -> SavedState:
         """What it has, the held rows too."""
-        saved: Saved = positions.load()
+        saved: SavedState = positions.load()
         for topic in saved.topics:
             for cursor in topic.cursors:
                 assert cursor.held == []
@@ -55,20 +55,20 @@ class PositionsContract(OnDirectory):
     def test_a_new_data_path_has_nothing(self, directory: str) -> None:
         """No block was ever reserved, so none is known."""
         positions = self.make_positions(directory)
-        assert positions.load() == Saved()
+        assert positions.load() == SavedState()
         positions.close(False)
 
     def test_everything_in_a_cut_is_kept(self, positions: IPositions, directory: str) -> None:
         """Each field comes back as it was saved."""
-        held = [HeldRow(3, 2, 0), HeldRow(5, 65535, 1_700_000_000_000)]
+        held = [PendingRow(3, 2, 0), PendingRow(5, 65535, 1_700_000_000_000)]
         first = [8, 6, 7]
         cursors = [
-            SavedCursor(
+            CursorState(
                 "c1", paused=True, next=9, taken_total=8, first_deliveries=first, held=held, held_count=2, replays=12
             ),
-            SavedCursor("c2#ephemeral"),
+            CursorState("c2#ephemeral"),
         ]
-        topic = SavedTopic(
+        topic = TopicState(
             "t",
             paused=True,
             released=20,
@@ -85,62 +85,64 @@ class PositionsContract(OnDirectory):
             runs=[(7, 0), (15, 5), (30, 20)],
             cursors=cursors,
         )
-        positions.save(Cut(topics=[topic, SavedTopic("empty")]))
+        positions.save(Checkpoint(topics=[topic, TopicState("empty")]))
         saved = self.reopened(positions, directory)
-        assert saved == Saved(topics=[topic, SavedTopic("empty")])
+        assert saved == SavedState(topics=[topic, TopicState("empty")])
 
     def test_a_cut_changes_only_what_is_in_it(self, positions: IPositions, directory: str) -> None:
         """Topics and cursors that are not named stay; held rows come as differences."""
-        rows = [HeldRow(sequence, 1, 0) for sequence in (1, 2, 3)]
-        cursors = [SavedCursor("c", next=5, held=rows, held_count=3), SavedCursor("d", next=4)]
-        first = SavedTopic("t", released=9, cursors=cursors)
-        positions.save(Cut(topics=[first, SavedTopic("other", paused=True)]))
-        change = SavedCursor("c", next=7, held=[HeldRow(2, 5, 8), HeldRow(6, 1, 0)], dropped_rows=[1, 99], held_count=3)
-        positions.save(Cut(topics=[SavedTopic("t", released=11, cursors=[change])]))
-        held = [HeldRow(2, 5, 8), HeldRow(3, 1, 0), HeldRow(6, 1, 0)]
-        cursor = SavedCursor("c", next=7, held=held, held_count=3)
-        topic = SavedTopic("t", released=11, cursors=[cursor, SavedCursor("d", next=4)])
+        rows = [PendingRow(sequence, 1, 0) for sequence in (1, 2, 3)]
+        cursors = [CursorState("c", next=5, held=rows, held_count=3), CursorState("d", next=4)]
+        first = TopicState("t", released=9, cursors=cursors)
+        positions.save(Checkpoint(topics=[first, TopicState("other", paused=True)]))
+        change = CursorState(
+            "c", next=7, held=[PendingRow(2, 5, 8), PendingRow(6, 1, 0)], dropped_rows=[1, 99], held_count=3
+        )
+        positions.save(Checkpoint(topics=[TopicState("t", released=11, cursors=[change])]))
+        held = [PendingRow(2, 5, 8), PendingRow(3, 1, 0), PendingRow(6, 1, 0)]
+        cursor = CursorState("c", next=7, held=held, held_count=3)
+        topic = TopicState("t", released=11, cursors=[cursor, CursorState("d", next=4)])
         saved = self.reopened(positions, directory)
-        assert saved == Saved(topics=[topic, SavedTopic("other", paused=True)])
+        assert saved == SavedState(topics=[topic, TopicState("other", paused=True)])
 
     def test_an_emptied_channel_has_only_its_new_rows(self, positions: IPositions, directory: str) -> None:
         """Emptying comes before the rows of the same cut."""
-        rows = [HeldRow(sequence, 1, 0) for sequence in range(5)]
-        positions.save(Cut(topics=[SavedTopic("t", cursors=[SavedCursor("c", held=rows, held_count=5)])]))
-        emptied = SavedCursor("c", next=9, held=[HeldRow(8, 1, 0)], emptied=True, held_count=1)
-        positions.save(Cut(topics=[SavedTopic("t", cursors=[emptied])]))
+        rows = [PendingRow(sequence, 1, 0) for sequence in range(5)]
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", held=rows, held_count=5)])]))
+        emptied = CursorState("c", next=9, held=[PendingRow(8, 1, 0)], emptied=True, held_count=1)
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[emptied])]))
         saved = self.reopened(positions, directory)
-        assert saved.topics[0].cursors == [SavedCursor("c", next=9, held=[HeldRow(8, 1, 0)], held_count=1)]
+        assert saved.topics[0].cursors == [CursorState("c", next=9, held=[PendingRow(8, 1, 0)], held_count=1)]
 
     def test_a_channel_that_was_moved_has_no_rows_beyond_the_place_but_new_ones(
         self, positions: IPositions, directory: str
     ) -> None:
         """Removing them comes before the rows of the same cut. Other channels keep theirs."""
-        rows = [HeldRow(sequence, 1, 0) for sequence in range(5)]
-        cursors = [SavedCursor(name, held=rows, held_count=5) for name in "cd"]
-        positions.save(Cut(topics=[SavedTopic("t", cursors=cursors)]))
-        moved = SavedCursor("c", next=3, held=[HeldRow(8, 1, 0)], forgotten_from=3, held_count=4)
-        positions.save(Cut(topics=[SavedTopic("t", cursors=[moved])]))
+        rows = [PendingRow(sequence, 1, 0) for sequence in range(5)]
+        cursors = [CursorState(name, held=rows, held_count=5) for name in "cd"]
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
+        moved = CursorState("c", next=3, held=[PendingRow(8, 1, 0)], forgotten_from=3, held_count=4)
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[moved])]))
         assert positions.count_held("t", "c", BEFORE_ALL, inf, inf) == 4
         saved = self.reopened(positions, directory)
-        kept = [*rows[:3], HeldRow(8, 1, 0)]
-        assert saved.topics[0].cursors == [SavedCursor("c", next=3, held=kept, held_count=4), cursors[1]]
+        kept = [*rows[:3], PendingRow(8, 1, 0)]
+        assert saved.topics[0].cursors == [CursorState("c", next=3, held=kept, held_count=4), cursors[1]]
 
     def test_deleted_and_born_again_in_one_cut(self, positions: IPositions, directory: str) -> None:
         """Deletions come first; nothing of the old one is left; unknown names do no harm."""
-        held = [HeldRow(1, 1, 0)]
-        old = [SavedCursor(name, next=5, held=held, held_count=1, first_deliveries=[4]) for name in "xy"]
-        positions.save(Cut(topics=[SavedTopic("gone", cursors=old), SavedTopic("t", cursors=old)]))
+        held = [PendingRow(1, 1, 0)]
+        old = [CursorState(name, next=5, held=held, held_count=1, first_deliveries=[4]) for name in "xy"]
+        positions.save(Checkpoint(topics=[TopicState("gone", cursors=old), TopicState("t", cursors=old)]))
         positions.save(
-            Cut(
+            Checkpoint(
                 deleted_topics=["gone", "never"],
                 deleted_channels=[("t", "x"), ("t", "never"), ("never", "x")],
-                topics=[SavedTopic("gone", cursors=[SavedCursor("x")]), SavedTopic("t", cursors=[SavedCursor("x")])],
+                topics=[TopicState("gone", cursors=[CursorState("x")]), TopicState("t", cursors=[CursorState("x")])],
             )
         )
         saved = self.reopened(positions, directory)
         topics = {topic.name: {cursor.name: cursor for cursor in topic.cursors} for topic in saved.topics}
-        assert topics == {"gone": {"x": SavedCursor("x")}, "t": {"x": SavedCursor("x"), "y": old[1]}}
+        assert topics == {"gone": {"x": CursorState("x")}, "t": {"x": CursorState("x"), "y": old[1]}}
 
     def test_reserved_blocks_are_kept(self, positions: IPositions, directory: str) -> None:
         """Also without any cut. A few more may be taken, as there are plenty."""
@@ -160,31 +162,43 @@ class PositionsContract(OnDirectory):
 
     def test_unfinished_is_what_some_channel_still_wants(self, positions: IPositions) -> None:
         """Under the lowest `next`: first deliveries and held rows of all channels, each once, ascending."""
-        behind = SavedCursor("behind", next=100, first_deliveries=[99, 7], held=[HeldRow(3, 1, 0), HeldRow(50, 2, 9)])
-        ahead = SavedCursor("ahead", next=500, first_deliveries=[300, 7], held=[HeldRow(50, 1, 0), HeldRow(4, 1, 0)])
-        positions.save(Cut(topics=[SavedTopic("t", released=600, cursors=[behind, ahead])]))
+        behind = CursorState(
+            "behind", next=100, first_deliveries=[99, 7], held=[PendingRow(3, 1, 0), PendingRow(50, 2, 9)]
+        )
+        ahead = CursorState(
+            "ahead", next=500, first_deliveries=[300, 7], held=[PendingRow(50, 1, 0), PendingRow(4, 1, 0)]
+        )
+        positions.save(Checkpoint(topics=[TopicState("t", released=600, cursors=[behind, ahead])]))
         assert self.unfinished(positions, "t") == (100, [3, 4, 7, 50, 99])
-        positions.save(Cut(deleted_channels=[("t", "behind")]))
+        positions.save(Checkpoint(deleted_channels=[("t", "behind")]))
         assert self.unfinished(positions, "t") == (500, [4, 7, 50, 300])
-        positions.save(Cut(topics=[SavedTopic("t", released=600, floor=50)]))
+        positions.save(Checkpoint(topics=[TopicState("t", released=600, floor=50)]))
         assert self.unfinished(positions, "t") == (50, [4, 7]), "nothing is trimmed that is retained"
-        positions.save(Cut(deleted_channels=[("t", "ahead")], topics=[SavedTopic("t", released=600, floor=700)]))
+        positions.save(Checkpoint(deleted_channels=[("t", "ahead")], topics=[TopicState("t", released=600, floor=700)]))
         assert self.unfinished(positions, "t") == (600, [])
         assert positions.unfinished("unknown") is None
 
     def test_unfinished_of_many_held_rows(self, positions: IPositions) -> None:
         """More than fit into one page of anything."""
-        held = [HeldRow(sequence, 1, 0) for sequence in range(0, 30_000, 3)]
-        cursors = [SavedCursor("c", next=20_000, held=held), SavedCursor("d", next=25_000, held=held[::2])]
-        positions.save(Cut(topics=[SavedTopic("t", cursors=cursors)]))
+        held = [PendingRow(sequence, 1, 0) for sequence in range(0, 30_000, 3)]
+        cursors = [CursorState("c", next=20_000, held=held), CursorState("d", next=25_000, held=held[::2])]
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
         assert self.unfinished(positions, "t") == (20_000, list(range(0, 20_000, 3)))
 
     def test_held_rows_come_in_pages_by_when_they_are_due(self, positions: IPositions) -> None:
         """Then by sequence; a page starts behind a row, or behind all rows of a time."""
-        rows = [HeldRow(7, 1, 0), HeldRow(9, 0, 30), HeldRow(2, 0, 30), HeldRow(5, 3, 20), HeldRow(1, 0, 1 << 47)]
-        other = [HeldRow(3, 1, 25)]
-        cursors = [SavedCursor("c", held=rows, held_count=5), SavedCursor("d", held=other, held_count=1)]
-        positions.save(Cut(topics=[SavedTopic("t", cursors=cursors), SavedTopic("u", cursors=[SavedCursor("c")])]))
+        rows = [
+            PendingRow(7, 1, 0),
+            PendingRow(9, 0, 30),
+            PendingRow(2, 0, 30),
+            PendingRow(5, 3, 20),
+            PendingRow(1, 0, 1 << 47),
+        ]
+        other = [PendingRow(3, 1, 25)]
+        cursors = [CursorState("c", held=rows, held_count=5), CursorState("d", held=other, held_count=1)]
+        positions.save(
+            Checkpoint(topics=[TopicState("t", cursors=cursors), TopicState("u", cursors=[CursorState("c")])])
+        )
         ordered = [rows[0], rows[3], rows[2], rows[1], rows[4]]
         assert positions.held("t", "c", BEFORE_ALL, 10) == ordered
         assert positions.held("t", "c", BEFORE_ALL, 2) == ordered[:2]
@@ -199,8 +213,8 @@ class PositionsContract(OnDirectory):
 
     def test_held_rows_are_counted_by_when_they_are_due(self, positions: IPositions) -> None:
         """All ends as said: behind a row, up to a time, under a sequence."""
-        rows = [HeldRow(sequence, 1, due_ms) for sequence, due_ms in ((1, 0), (2, 10), (4, 10), (3, 11), (5, 30))]
-        positions.save(Cut(topics=[SavedTopic("t", cursors=[SavedCursor("c", held=rows, held_count=5)])]))
+        rows = [PendingRow(sequence, 1, due_ms) for sequence, due_ms in ((1, 0), (2, 10), (4, 10), (3, 11), (5, 30))]
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", held=rows, held_count=5)])]))
         counts = [positions.count_held("t", "c", BEFORE_ALL, until, inf) for until in (0, 9, 10, 29, 30, inf)]
         assert counts == [1, 1, 3, 4, 5, 5]
         assert positions.count_held("t", "c", (10, 2), 11, inf) == 2
@@ -211,24 +225,24 @@ class PositionsContract(OnDirectory):
 
     def test_runs_are_rows(self, positions: IPositions, directory: str) -> None:
         """Of messages that were never delivered."""
-        runs = [HeldRun(10, 3, 500), HeldRun(20, 1, 400), HeldRun(30, 5000, 600)]
-        positions.save(Cut(topics=[SavedTopic("t", cursors=[SavedCursor("c", runs=runs, held_count=5004)])]))
+        runs = [PendingRun(10, 3, 500), PendingRun(20, 1, 400), PendingRun(30, 5000, 600)]
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", runs=runs, held_count=5004)])]))
         (cursor,) = self.reopened(positions, directory).topics[0].cursors
         assert cursor.held_count == 5004
         assert cursor.held[:5] == [
-            HeldRow(10, 0, 500),
-            *(HeldRow(n, 0, 500) for n in (11, 12)),
-            HeldRow(20, 0, 400),
-            HeldRow(30, 0, 600),
+            PendingRow(10, 0, 500),
+            *(PendingRow(n, 0, 500) for n in (11, 12)),
+            PendingRow(20, 0, 400),
+            PendingRow(30, 0, 600),
         ]
         assert [row.sequence for row in cursor.held[4:]] == list(range(30, 5030))
         assert {(row.attempts, row.due_ms) for row in cursor.held[4:]} == {(0, 600)}
 
     def test_held_rows_are_forgotten_from_a_sequence_on(self, positions: IPositions) -> None:
         """Of one channel; the answer is how many."""
-        rows = [HeldRow(sequence, 1, 50 - sequence) for sequence in range(1, 6)]
-        cursors = [SavedCursor(name, held=rows, held_count=5) for name in "cd"]
-        positions.save(Cut(topics=[SavedTopic("t", cursors=cursors)]))
+        rows = [PendingRow(sequence, 1, 50 - sequence) for sequence in range(1, 6)]
+        cursors = [CursorState(name, held=rows, held_count=5) for name in "cd"]
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
         assert positions.forget_held("t", "c", 4) == 2
         assert positions.forget_held("t", "c", 4) == 0
         assert positions.forget_held("t", "unknown", 4) == 0
@@ -237,16 +251,16 @@ class PositionsContract(OnDirectory):
 
     def test_delays_are_forgotten(self, positions: IPositions) -> None:
         """Of all channels; the rest of the rows stays."""
-        cursors = [SavedCursor(name, held=[HeldRow(2, 7, 50), HeldRow(3, 1, 0)], held_count=2) for name in "cd"]
-        positions.save(Cut(topics=[SavedTopic("t", cursors=cursors)]))
+        cursors = [CursorState(name, held=[PendingRow(2, 7, 50), PendingRow(3, 1, 0)], held_count=2) for name in "cd"]
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
         positions.forget_delays()
         for name in "cd":
-            assert positions.held("t", name, BEFORE_ALL, 9) == [HeldRow(2, 7, 0), HeldRow(3, 1, 0)]
+            assert positions.held("t", name, BEFORE_ALL, 9) == [PendingRow(2, 7, 0), PendingRow(3, 1, 0)]
 
     def test_the_shift_of_the_wall_clock_is_kept(self, positions: IPositions, directory: str) -> None:
         """Until another one is saved."""
-        positions.save(Cut(wall_shift_ms=-5_000))
-        positions.save(Cut(topics=[SavedTopic("t")]))
+        positions.save(Checkpoint(wall_shift_ms=-5_000))
+        positions.save(Checkpoint(topics=[TopicState("t")]))
         assert self.reopened(positions, directory).wall_shift_ms == -5_000
 
     def unfinished(self, positions: IPositions, topic: str) -> tuple[int, list[int]]:

@@ -26,8 +26,8 @@ from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IProtocol, IProtocolFactory
 from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded import ClientBroker
-from nsqtw.protocols.session import Foreign, Session
-from nsqtw.rights import Answer, Applicant, Guest, Rights
+from nsqtw.protocols.session import Session, SessionAdapter
+from nsqtw.rights import Answer, Credentials, Rights, RightsListener
 from nsqtw.testing.memory import MemoryPositions
 
 V2_MAGIC = b"  V2"
@@ -38,7 +38,7 @@ MAX_MSG_SIZE = 100
 EPHEMERAL_CHANNEL = b"c#ephemeral"
 
 
-class TestDoor:
+class TestAuthorizations:
     """An authorizer that knows one secret, and answers at once or when `answer` is called."""
 
     __test__ = False
@@ -48,15 +48,15 @@ class TestDoor:
         self.is_slow = False
         self.ttl: float | None = None
         self.grants = [Grant("^t$", [".*"], ["publish", "subscribe"])]
-        self.guests: list[Guest] = []
-        self._asked: list[tuple[Applicant, Answer]] = []
+        self.guests: list[RightsListener] = []
+        self._asked: list[tuple[Credentials, Answer]] = []
 
     def now(self) -> float:
-        """Door API."""
+        """Authorizations API."""
         return self._stage.now
 
-    def ask(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
-        """Door API."""
+    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
+        """Authorizations API."""
         asked = (applicant, answer)
         self._asked.append(asked)
         if not self.is_slow:
@@ -75,15 +75,15 @@ class TestDoor:
             answer(self._worth(applicant.secret))
 
     def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
-        """Door API."""
+        """Authorizations API."""
         return rights.allows(permission, topic, channel)
 
-    def enter(self, guest: Guest) -> None:
-        """Door API."""
+    def enter(self, guest: RightsListener) -> None:
+        """Authorizations API."""
         self.guests.append(guest)
 
-    def leave(self, guest: Guest) -> None:
-        """Door API."""
+    def leave(self, guest: RightsListener) -> None:
+        """Authorizations API."""
         if guest in self.guests:
             self.guests.remove(guest)
 
@@ -110,9 +110,9 @@ class Stage:
         )
         self.broker.start_blocks(None, 0)
 
-    def guard(self) -> TestDoor:
+    def guard(self) -> TestAuthorizations:
         """Have the broker ask for rights from now on."""
-        door = TestDoor(self)
+        door = TestAuthorizations(self)
         self.broker.door = door
         return door
 
@@ -139,7 +139,7 @@ class Connection:
         else:
             guarded = ClientBroker(stage.broker, address, factory.name, self._changed, stage.now)
             self.made = factory.session(guarded, address, self._changed, stage.now)
-            self.session = Foreign(self.made, guarded)
+            self.session = SessionAdapter(self.made, guarded)
 
     def send(self, data: bytes) -> bytes:
         """Send, and return what is answered after a few turns."""

@@ -10,10 +10,10 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from nsqtw.auth.authorization import PATIENCE_SECONDS, Door
+from nsqtw.auth.authorization import PATIENCE_SECONDS, PluginAuthorizations
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
-from nsqtw.rights import Answer, Applicant
+from nsqtw.rights import Answer, Credentials
 from tests.http.broker_fixture import Log
 
 RIGHTS = Grants([Grant(".*", [".*"], ["publish"])])
@@ -40,7 +40,7 @@ class Reactor(Clock):
 class Authorizer:
     """Does what the test says."""
 
-    def __init__(self, said: Callable[[Applicant, Answer], Any]) -> None:
+    def __init__(self, said: Callable[[Credentials, Answer], Any]) -> None:
         self.authorize = said
         self.reloaded: Callable[[], bool] = lambda: True
         self.is_closed = False
@@ -55,12 +55,12 @@ class Authorizer:
 class Asked:
     """A door with an authorizer, and what was answered to one question."""
 
-    def __init__(self, said: Callable[[Applicant, Answer], Any]) -> None:
+    def __init__(self, said: Callable[[Credentials, Answer], Any]) -> None:
         self.reactor = Reactor()
         self.authorizer = Authorizer(said)
-        self.door = Door(self.reactor, self.authorizer, self.reactor.seconds)
+        self.door = PluginAuthorizations(self.reactor, self.authorizer, self.reactor.seconds)
         self.outcomes: list[Any] = []
-        self.forget = self.door.ask(Applicant(SECRET), self.outcomes.append)
+        self.forget = self.door.ask(Credentials(SECRET), self.outcomes.append)
         self.reactor.turn()
 
     @property
@@ -96,7 +96,7 @@ def test_rights_come_in_any_way(said: Any) -> None:
     assert asked.reactor.getDelayedCalls() == []
 
 
-def fail(applicant: Applicant, answer: Answer) -> None:
+def fail(applicant: Credentials, answer: Answer) -> None:
     raise KeyError(applicant.secret)
 
 
@@ -246,5 +246,5 @@ def test_a_broker_that_stops_lets_nobody_in() -> None:
     asked.door.close()
     assert asked.authorizer.is_closed
     outcomes: list[Any] = []
-    asked.door.ask(Applicant(SECRET), outcomes.append)
+    asked.door.ask(Credentials(SECRET), outcomes.append)
     assert str(outcomes[0]) == "the broker stops"

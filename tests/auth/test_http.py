@@ -13,13 +13,13 @@ from twisted.internet.task import Clock
 from nsqtw.auth.http import HttpAuthorizer
 from nsqtw.auth.http_answer import MAX_ANSWER_BYTES
 from nsqtw.errors import AuthError, AuthRefused
-from nsqtw.rights import Applicant, Rights
+from nsqtw.rights import Credentials, Rights
 from tests.auth.fake_agent import FakeAgent, Sent, answered, authorizer_with, rights_document
 
-APPLICANT = Applicant(b"sec ret&=\xff", "127.0.0.1", True, "ann")
+APPLICANT = Credentials(b"sec ret&=\xff", "127.0.0.1", True, "ann")
 
 
-def asked(authorizer: HttpAuthorizer, applicant: Applicant = APPLICANT) -> list[Any]:
+def asked(authorizer: HttpAuthorizer, applicant: Credentials = APPLICANT) -> list[Any]:
     """What comes of a question, once it does."""
     outcomes: list[Any] = []
     asking = Deferred.fromCoroutine(authorizer.authorize(applicant, outcomes.append))

@@ -14,7 +14,7 @@ from nsqtw.auth.fair_queue import Turns
 from nsqtw.auth.secret_hash import Recipe, read_line
 from nsqtw.auth.static import StaticAuthorizer
 from nsqtw.errors import AuthError, AuthRefused
-from nsqtw.rights import Applicant, Rights
+from nsqtw.rights import Credentials, Rights
 from nsqtw.testing.authorizers import PATIENCE_SECONDS, Asked
 from nsqtw.tools.cli import run_nsqtw
 
@@ -48,7 +48,7 @@ class Grants:
         self.path.write_text("".join(clients))
 
     def ask(self, secret: bytes) -> Rights | AuthError:
-        asked = Asked(self.authorizer, Applicant(secret))
+        asked = Asked(self.authorizer, Credentials(secret))
         assert asked.wait(PATIENCE_SECONDS)
         outcome: Rights | AuthError = asked.outcomes[0]
         return outcome
@@ -116,10 +116,10 @@ def test_what_waits_to_be_hashed_has_a_bound(grants: Grants, monkeypatch: pytest
     monkeypatch.setattr(static, "MOST_WAITING", 3)
     monkeypatch.setattr(grants.authorizer, "_turns", Turns(3))
     monkeypatch.setattr(grants.authorizer._thread, "submit", lambda *call: None)
-    asked = [Asked(grants.authorizer, Applicant(b"%d" % n)) for n in range(4)]
+    asked = [Asked(grants.authorizer, Credentials(b"%d" % n)) for n in range(4)]
     assert [len(one.outcomes) for one in asked] == [0, 0, 0, 1]
     assert str(asked[3].outcomes[0]) == "3 other secrets are being looked at"
-    assert Asked(grants.authorizer, Applicant(b"1")).outcomes == []
+    assert Asked(grants.authorizer, Credentials(b"1")).outcomes == []
 
 
 @pytest.mark.parametrize("guessing", [("6.6.6.6",) * 3, ("2001:db8::1", "2001:db8::2", "2001:db8::f%eth0")])
@@ -131,8 +131,8 @@ def test_nobody_keeps_another_address_waiting_for_more_than_a_turn(
     turns: list[Any] = []
     monkeypatch.setattr(authorizer, "_turns", Turns(3))
     monkeypatch.setattr(authorizer._thread, "submit", turns.append)
-    guesses = [Asked(authorizer, Applicant(b"guess %d" % n, ip)) for n, ip in enumerate(guessing)]
-    honest = Asked(authorizer, Applicant(b"a", "2001:db8:1::1"))
+    guesses = [Asked(authorizer, Credentials(b"guess %d" % n, ip)) for n, ip in enumerate(guessing)]
+    honest = Asked(authorizer, Credentials(b"a", "2001:db8:1::1"))
     assert [len(one.outcomes) for one in guesses] == [0, 0, 1], "the newest of the longest line"
     assert "other secrets are being looked at" in str(guesses[2].outcomes[0])
     for turn in turns[:2]:

@@ -13,7 +13,7 @@ import pytest
 from nsqtw.backends import linux
 from nsqtw.backends.disk.backend import DiskBackend
 from nsqtw.backends.files import Files
-from nsqtw.backends.filesystem import BYTES_A_FILE, Volume
+from nsqtw.backends.filesystem import BYTES_A_FILE, Filesystem
 from nsqtw.errors import BackendError
 from nsqtw.testing.contracts import make_segment, messages, read_all
 from nsqtw.testing.files import FaultyFiles
@@ -134,7 +134,7 @@ def test_a_file_system_that_tells_nothing_is_not_synced_whole(tmp_path: Path, mo
         def open_volume(self, directory: str) -> None:
             return None
 
-    volume = Volume(Silent(str(tmp_path)), str(tmp_path))
+    volume = Filesystem(Silent(str(tmp_path)), str(tmp_path))
     assert not volume.sync(1000)
     volume.close()
 
@@ -142,7 +142,7 @@ def test_a_file_system_that_tells_nothing_is_not_synced_whole(tmp_path: Path, mo
 def test_a_data_path_that_cannot_be_opened_is_said_by_others(tmp_path: Path) -> None:
     files = FaultyFiles(str(tmp_path))
     files.fail("open_volume", errno.EACCES)
-    assert not Volume(files, str(tmp_path)).sync(1000)
+    assert not Filesystem(files, str(tmp_path)).sync(1000)
 
 
 def test_a_real_file_system(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from nsqtw.api.site import broker_site
-from nsqtw.core.group_commit import Flight
+from nsqtw.core.group_commit import CommitBatch
 from nsqtw.nsqd.build import Parts, assemble, open_storage
 from nsqtw.options.broker import Options
 
@@ -122,7 +122,7 @@ class House:
     def _land(self) -> bool:
         """Do all that the writer thread was given so far; whether that was anything."""
         landed: list[object] = []
-        self.parts.writer.commit(cast(Flight, _Barrier()), lambda flight, failed: landed.append(flight))
+        self.parts.writer.commit(cast(CommitBatch, _Barrier()), lambda flight, failed: landed.append(flight))
         steps = 0
         while not landed:
             self._reactor.sent.get(timeout=_PATIENCE_SECONDS)()

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from nsqtw.lookupd import snapshot
-from nsqtw.lookupd.entries import RegistrationCaps
+from nsqtw.lookupd.entries import RegistrationQuotas
 from nsqtw.lookupd.json_documents import lookup_document, node_pieces
 from nsqtw.lookupd.producer import Producer
 from nsqtw.lookupd.registrations import Registrations
@@ -85,7 +85,7 @@ def measure(shape: Shape) -> CoreFigures:
 
 
 def _empty() -> Registrations:
-    return Registrations(_HOUR_NS, _HOUR_NS, RegistrationCaps())
+    return Registrations(_HOUR_NS, _HOUR_NS, RegistrationQuotas())
 
 
 def _filled(shape: Shape) -> Registrations:

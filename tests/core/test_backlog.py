@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsqtw.core.backlog import Unreleased
+from nsqtw.core.backlog import Backlog
 from nsqtw.core.checkpoint import Waiting
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, encode
 from tests.core.world import World
@@ -17,7 +17,7 @@ def places(segments: list[Segment]) -> list[tuple[int, int]]:
 
 
 def test_deferred_messages_that_follow_each_other_with_one_delay_are_one_run() -> None:
-    unreleased = Unreleased(World().topic(), [Waiting(3, 2, 100)])
+    unreleased = Backlog(World().topic(), [Waiting(3, 2, 100)])
     for one in (
         segment(5, b"a", b"b", delay_ms=100),
         segment(7, b"c", delay_ms=200),
@@ -89,7 +89,7 @@ def test_it_is_as_much_as_an_ephemeral_channel_could_take_deferred_messages_not_
         world.put(b"x" * SEGMENT_BYTES, delay_ms=delay_ms)
         world.turn()
     topic = world.topic()
-    unreleased = Unreleased(topic)
+    unreleased = Backlog(topic)
     assert [one.delay_ms for one in unreleased.segments()] == [0, 500, 0]
     assert unreleased.for_ephemeral() == [], "there is no such channel"
     topic.pause()
@@ -100,7 +100,7 @@ def test_it_is_as_much_as_an_ephemeral_channel_could_take_deferred_messages_not_
 def test_an_ephemeral_topic_is_told_what_fits_and_what_does_not() -> None:
     world = World(mem_queue_size=3)
     whole, parted, none = segment(1, b"a", b"b"), segment(5, b"c", b"d", delay_ms=7), segment(9, b"e")
-    fitting, rest = Unreleased(world.topic("t#ephemeral")).fitting([whole, parted, none])
+    fitting, rest = Backlog(world.topic("t#ephemeral")).fitting([whole, parted, none])
     assert places(fitting) == [(1, 2), (5, 1)]
     assert places(rest) == [(6, 1), (9, 1)]
     assert b"".join(one.frames for one in (fitting[1], rest[0])) == parted.frames

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsqtw.core.broker import RESERVED_BLOCKS
-from nsqtw.core.checkpoint import NamedTopic, SavedCursor
+from nsqtw.core.checkpoint import CursorState, NamedTopic
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.publish_buffer import BLOCK_SIZE
 from nsqtw.core.topic import Topic
@@ -68,7 +68,7 @@ def test_a_save_that_breaks_before_it_has_begun_fails_as_a_whole_and_loses_nothi
     world.broker.saves.ask(waited.append)
     changes, asked = Cursor.changes, []
 
-    def fail_at_the_second(self: Cursor, name: str, first_deliveries: list[int]) -> SavedCursor:
+    def fail_at_the_second(self: Cursor, name: str, first_deliveries: list[int]) -> CursorState:
         asked.append(name)
         if len(asked) == 2:
             raise ZeroDivisionError("broken")

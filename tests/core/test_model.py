@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from zope.interface import alsoProvides
 
-from nsqtw.core.checkpoint_job import Save
+from nsqtw.core.checkpoint_job import CheckpointJob
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import ICountedQueue
@@ -371,7 +371,7 @@ class Histories(RuleBasedStateMachine):
         self._begin_save()
         self.crash()
 
-    def _begin_save(self) -> Save:
+    def _begin_save(self) -> CheckpointJob:
         self._deliveries()
         save = self.world.begin_save()
         self.world.positions.save(save.cut)

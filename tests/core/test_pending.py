@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nsqtw.core.checkpoint import HeldRow
-from nsqtw.core.pending import Held
+from nsqtw.core.checkpoint import PendingRow
+from nsqtw.core.pending import PendingStore
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError
 from tests.core.world import Reader, World
@@ -23,7 +23,7 @@ def paged_world(**options: Any) -> World:
     return world
 
 
-def held(world: World, channel: str = "c") -> Held:
+def held(world: World, channel: str = "c") -> PendingStore:
     cursor = world.channel(channel).cursor
     assert cursor is not None
     return cursor._held
@@ -320,7 +320,7 @@ def test_looking_at_held_rows() -> None:
     assert cursor is not None
 
     def dues(*, deferred: bool, limit: int) -> list[int]:
-        rows: list[HeldRow] = cursor.held_rows(world.now, deferred=deferred, limit=limit)
+        rows: list[PendingRow] = cursor.held_rows(world.now, deferred=deferred, limit=limit)
         return [round((cursor.due_at(row) - start) * 1000) for row in rows]
 
     start = world.now

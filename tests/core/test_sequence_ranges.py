@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsqtw.core.sequence_ranges import Runs
+from nsqtw.core.sequence_ranges import SequenceRanges
 
 
-def runs() -> Runs:
+def runs() -> SequenceRanges:
     """10 to 15, 15 to 18, 30 to 32."""
-    found = Runs(10)
+    found = SequenceRanges(10)
     for first, count in ((10, 5), (15, 3), (30, 2)):
         found.took(first, count)
     return found
@@ -27,8 +27,8 @@ def test_messages_are_counted_between_any_two_places() -> None:
 
 def test_of_what_is_under_the_first_run_nothing_is_known() -> None:
     assert runs().before(9) is None
-    assert Runs(10).before(9) is None
-    assert Runs(10).before(10) == 0
+    assert SequenceRanges(10).before(9) is None
+    assert SequenceRanges(10).before(10) == 0
 
 
 def test_the_parts_of_a_hole_that_had_messages() -> None:
@@ -47,7 +47,7 @@ def test_forgotten_runs_change_no_difference() -> None:
 
 def test_a_log_that_ends_earlier_than_was_saved() -> None:
     for end, left in ((31, [(10, 0), (30, 8), (31, 9)]), (20, [(10, 0), (20, 8)]), (12, [(10, 0), (12, 2)])):
-        found = Runs(10, runs().saved())
+        found = SequenceRanges(10, runs().saved())
         found.cut(end)
         assert found.saved() == left
         found.took(50, 1)
@@ -57,7 +57,7 @@ def test_a_log_that_ends_earlier_than_was_saved() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=12), st.integers(0, 80), st.integers(0, 80))
 def test_it_counts_as_a_list_of_all_sequences_does(steps: list[tuple[int, int]], one: int, other: int) -> None:
-    found, known, end = Runs(0), [], 0
+    found, known, end = SequenceRanges(0), [], 0
     for gap, count in steps:
         found.took(end + gap, count)
         known += range(end + gap, end + gap + count)
@@ -65,6 +65,6 @@ def test_it_counts_as_a_list_of_all_sequences_does(steps: list[tuple[int, int]],
     start, stop = sorted((max(one, known[0] if known else 0), other))
     inside = [sequence for sequence in known if start <= sequence < stop]
     assert [sequence for low, high in found.parts(start, stop) for sequence in range(low, high)] == inside
-    again = Runs(0, found.saved())
+    again = SequenceRanges(0, found.saved())
     if again.before(start) is not None:
         assert again.before(stop) - again.before(start) == len(inside)

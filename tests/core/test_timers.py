@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import weakref
 
-from nsqtw.core.timers import Agenda, Due
+from nsqtw.core.timers import Timer, TimerQueue
 
 
 def unexpected() -> None:
     raise AssertionError("nothing should have failed")
 
 
-class Caller(Due):
+class Caller(Timer):
     def __init__(self, *again: float) -> None:
         super().__init__()
         self.called: list[float] = []
@@ -23,7 +23,7 @@ class Caller(Due):
 
 
 def test_calls_come_when_due_and_the_next_moment_is_told() -> None:
-    agenda, early, late = Agenda(unexpected), Caller(), Caller()
+    agenda, early, late = TimerQueue(unexpected), Caller(), Caller()
     agenda.at(2.0, late)
     agenda.at(1.0, early)
     assert agenda.run(0.5) == 1.0
@@ -33,7 +33,7 @@ def test_calls_come_when_due_and_the_next_moment_is_told() -> None:
 
 
 def test_an_earlier_moment_replaces_a_later_one_and_a_later_one_changes_nothing() -> None:
-    agenda, caller = Agenda(unexpected), Caller()
+    agenda, caller = TimerQueue(unexpected), Caller()
     agenda.at(5.0, caller)
     agenda.at(1.0, caller)
     agenda.at(9.0, caller)
@@ -43,7 +43,7 @@ def test_an_earlier_moment_replaces_a_later_one_and_a_later_one_changes_nothing(
 
 
 def test_who_asks_again_is_called_again() -> None:
-    agenda, caller = Agenda(unexpected), Caller(2.0, 3.0)
+    agenda, caller = TimerQueue(unexpected), Caller(2.0, 3.0)
     agenda.at(1.0, caller)
     assert agenda.run(1.0) == 2.0
     assert agenda.run(2.0) == 3.0
@@ -52,14 +52,14 @@ def test_who_asks_again_is_called_again() -> None:
 
 
 def test_one_who_is_due_again_at_once_waits_for_the_next_run() -> None:
-    agenda, caller = Agenda(unexpected), Caller(1.0)
+    agenda, caller = TimerQueue(unexpected), Caller(1.0)
     agenda.at(1.0, caller)
     assert agenda.run(1.0) == 1.0
     assert caller.called == [1.0]
 
 
 def test_moments_that_were_moved_do_not_pile_up() -> None:
-    agenda, caller = Agenda(unexpected), Caller(*[1e6] * 5000)
+    agenda, caller = TimerQueue(unexpected), Caller(*[1e6] * 5000)
     agenda.at(1e6, caller)
     for now in range(5000):
         agenda.at(now, caller)
@@ -70,7 +70,7 @@ def test_moments_that_were_moved_do_not_pile_up() -> None:
 
 
 def test_cancelled_entries_do_not_pile_up_and_are_freed() -> None:
-    agenda = Agenda(unexpected)
+    agenda = TimerQueue(unexpected)
     last = Caller()
     agenda.at(2e6, last)
     freed: list[int] = []
@@ -88,12 +88,12 @@ def test_cancelled_entries_do_not_pile_up_and_are_freed() -> None:
 
 
 def test_one_that_fails_does_not_keep_the_others_from_what_is_due() -> None:
-    class Broken(Due):
+    class Broken(Timer):
         def fall_due(self, now: float) -> float | None:
             raise ZeroDivisionError
 
     failures: list[bool] = []
-    agenda, broken, caller = Agenda(lambda: failures.append(True)), Broken(), Caller()
+    agenda, broken, caller = TimerQueue(lambda: failures.append(True)), Broken(), Caller()
     agenda.at(1.0, broken)
     agenda.at(1.0, caller)
     assert agenda.run(1.0) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsqtw.core.wall_clock import Wall
+from nsqtw.core.wall_clock import WallClock
 from tests.core.world import START, WALL_NS, World
 
 SECOND = 10**9
@@ -12,13 +12,13 @@ HOUR = 3600 * SECOND
 
 
 def test_a_clock_that_is_kept_right_does_not_jump() -> None:
-    wall = Wall()
+    wall = WallClock()
     assert [wall.note(WALL_NS + step * SECOND // 10, 10.0 + step) for step in range(5)] == [0] * 5
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
 def test_a_message_is_as_old_as_it_is(jump: int) -> None:
-    wall = Wall()
+    wall = WallClock()
     wall.note(WALL_NS, 10.0)
     assert wall.note(WALL_NS + jump, 20.0) == jump // 1_000_000
     before, after = WALL_NS + 15 * SECOND, WALL_NS + jump + 21 * SECOND
@@ -32,13 +32,13 @@ def test_a_message_is_as_old_as_it_is(jump: int) -> None:
 
 def test_nothing_is_younger_than_nothing() -> None:
     """A timestamp of another process, whose clock was ahead."""
-    wall = Wall()
+    wall = WallClock()
     wall.note(WALL_NS, 10.0)
     assert wall.age_ns(WALL_NS + HOUR, 10.0, WALL_NS) == 0
 
 
 def test_any_number_of_jumps_is_remembered_in_a_few_numbers() -> None:
-    wall = Wall()
+    wall = WallClock()
     for hours in range(100):
         wall.note(WALL_NS + hours * HOUR, float(hours))
     assert len(wall._eras) < 20

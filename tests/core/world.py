@@ -11,12 +11,12 @@ from nsqtw.backends.dummy import DummyFactory
 from nsqtw.core import recovery
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
-from nsqtw.core.checkpoint import NamedTopic, Saved
-from nsqtw.core.checkpoint_job import Save
-from nsqtw.core.checkpointer import Saves
+from nsqtw.core.checkpoint import NamedTopic, SavedState
+from nsqtw.core.checkpoint_job import CheckpointJob
+from nsqtw.core.checkpointer import Checkpointer
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
-from nsqtw.core.group_commit import Flight
+from nsqtw.core.group_commit import CommitBatch
 from nsqtw.core.pending import PAGE_ROWS
 from nsqtw.core.segment import BODY_AT, ID_AT
 from nsqtw.core.topic import Topic
@@ -99,7 +99,7 @@ class Reader:
         self.channel.leave(self.consumer)
 
 
-def goes_on(saves: Saves) -> bool:
+def goes_on(saves: Checkpointer) -> bool:
     """Whether a save is to follow that somebody waits for, or that the cut lacks."""
     return saves.are_waited_for or saves.are_in_parts
 
@@ -119,7 +119,7 @@ class World:
         self.positions = MemoryPositions()
         self.page_rows = page_rows
         self.lands_at_once = True
-        self.flight: Flight | None = None
+        self.flight: CommitBatch | None = None
         """The one on its way, when flights do not land at once."""
         self.backend = DummyFactory().open("", "", self.options, self.report)
         self.broker = self._start(self.positions.load())
@@ -133,7 +133,7 @@ class World:
     def write_names(self, topics: Sequence[NamedTopic]) -> None:
         self.written.append(list(topics))
 
-    def _start(self, saved: Saved, named: Iterable[NamedTopic] = ()) -> Broker:
+    def _start(self, saved: SavedState, named: Iterable[NamedTopic] = ()) -> Broker:
         memory = DummyFactory().open("", "", self.options, self.report)
         broker = Broker(
             self.options,
@@ -206,7 +206,7 @@ class World:
 
     # -- saving and dying
 
-    def begin_save(self) -> Save:
+    def begin_save(self) -> CheckpointJob:
         self.turn()
         return self.broker.saves.begin(self.now)
 

@@ -20,7 +20,7 @@ from nsqtw.backends.disk.writer import LogWriter
 from nsqtw.backends.positions.store import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
-from nsqtw.core.checkpoint import Cut, SavedCursor
+from nsqtw.core.checkpoint import Checkpoint, CursorState
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
@@ -32,11 +32,11 @@ _TOO_SOON = 10
 """Delays are so many times shorter: on a slow machine a little would not show."""
 
 
-def _change_cuts(change: Callable[[SavedCursor], None]) -> None:
+def _change_cuts(change: Callable[[CursorState], None]) -> None:
     """Have each cursor changed before it is saved."""
     save = Positions.save
 
-    def wrong(self: Positions, cut: Cut) -> None:
+    def wrong(self: Positions, cut: Checkpoint) -> None:
         for topic in cut.topics:
             for cursor in topic.cursors:
                 change(cursor)
@@ -74,7 +74,7 @@ def forget_in_flight() -> None:
 def forget_saving() -> None:
     """After a crash everything that was finished comes back."""
 
-    def wrong(self: Positions, cut: Cut) -> None:
+    def wrong(self: Positions, cut: Checkpoint) -> None:
         if cut.topics and not any(cursor.next for topic in cut.topics for cursor in topic.cursors):
             save(self, cut)
 
@@ -91,7 +91,7 @@ def forget_attempts() -> None:
 def forget_stored_attempts() -> None:
     """A crash takes the attempts back."""
 
-    def change(cursor: SavedCursor) -> None:
+    def change(cursor: CursorState) -> None:
         cursor.held = [evolve(row, attempts=min(row.attempts, 1)) for row in cursor.held]
 
     _change_cuts(change)
@@ -120,7 +120,7 @@ def requeue_early() -> None:
 def restore_early() -> None:
     """A restart makes everything due."""
 
-    def change(cursor: SavedCursor) -> None:
+    def change(cursor: CursorState) -> None:
         cursor.held = [evolve(row, due_ms=min(row.due_ms, 1)) for row in cursor.held]
 
     _change_cuts(change)

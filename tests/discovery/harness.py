@@ -8,8 +8,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from nsqtw.discovery.addresses import Place
-from nsqtw.discovery.peers import LookupPeers
+from nsqtw.discovery.addresses import LookupdAddress
+from nsqtw.discovery.peers import LookupdPeers
 from tests.core.world import World
 from tests.discovery.test_peer import Attempt
 from tests.discovery.test_protocol import sized
@@ -30,21 +30,21 @@ class House:
         """The newest to each place."""
         self.questions: dict[tuple[str, str], Deferred[list[str]]] = {}
         """By the host over HTTP and the topic."""
-        self.names: dict[str, list[Place]] = {}
+        self.names: dict[str, list[LookupdAddress]] = {}
         self.clock = Clock()
         given = {"lookupd_tcp_address": addresses, "http_client_request_timeout": TIMEOUT}
         self.world = world or World(**given, **options)
         pump = world_pump(self.clock, self.world, Writer(self.world))
-        self.peers = LookupPeers(self.clock, self.world.broker, pump, quiet, self)  # type: ignore[arg-type]
+        self.peers = LookupdPeers(self.clock, self.world.broker, pump, quiet, self)  # type: ignore[arg-type]
         self.peers.start()
 
-    # -- Network API
+    # -- LookupdConnector API
 
-    def connect(self, place: Place, factory: Any) -> Deferred[Any]:
+    def connect(self, place: LookupdAddress, factory: Any) -> Deferred[Any]:
         self.attempts[str(place)] = Attempt(factory)
         return self.attempts[str(place)].outcome
 
-    async def places(self, address: str) -> list[Place]:
+    async def places(self, address: str) -> list[LookupdAddress]:
         return self.names.get(address, [])
 
     async def ask(self, http_address: str, topic: str, name: str, secret: str) -> list[str]:

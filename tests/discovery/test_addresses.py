@@ -16,8 +16,8 @@ from nsqtw.discovery.addresses import (
     ANSWER_SECONDS,
     RESOLVE_SECONDS,
     Expansion,
+    LookupdAddress,
     Names,
-    Place,
     fixed_place,
     is_looked_up,
 )
@@ -27,10 +27,10 @@ from tests.http.broker_fixture import Log
 @pytest.mark.parametrize(
     ("address", "place"),
     [
-        ("10.0.0.1:4160", Place("10.0.0.1", 4160, "10.0.0.1")),
-        ("lookupd.example:1", Place("lookupd.example", 1, "lookupd.example")),
-        ("[fd00::1]:4160", Place("fd00::1", 4160, "fd00::1")),
-        (":4160", Place("localhost", 4160, "localhost")),
+        ("10.0.0.1:4160", LookupdAddress("10.0.0.1", 4160, "10.0.0.1")),
+        ("lookupd.example:1", LookupdAddress("lookupd.example", 1, "lookupd.example")),
+        ("[fd00::1]:4160", LookupdAddress("fd00::1", 4160, "fd00::1")),
+        (":4160", LookupdAddress("localhost", 4160, "localhost")),
         ("lookupd.example", None),
         ("lookupd.example:", None),
         ("lookupd.example:x", None),
@@ -40,13 +40,16 @@ from tests.http.broker_fixture import Log
         ("", None),
     ],
 )
-def test_a_plain_address_is_one_place(address: str, place: Place | None) -> None:
+def test_a_plain_address_is_one_place(address: str, place: LookupdAddress | None) -> None:
     assert fixed_place(address) == place
     assert not is_looked_up(address)
 
 
 def test_a_place_is_shown_as_an_address() -> None:
-    assert [str(Place(host, 4160, "name")) for host in ("10.0.0.1", "fd00::1")] == ["10.0.0.1:4160", "[fd00::1]:4160"]
+    assert [str(LookupdAddress(host, 4160, "name")) for host in ("10.0.0.1", "fd00::1")] == [
+        "10.0.0.1:4160",
+        "[fd00::1]:4160",
+    ]
 
 
 class Reactor(Clock):
@@ -91,8 +94,8 @@ async def _raise(error: Exception) -> None:
     raise error
 
 
-def found(reactor: Reactor, address: str, services: Services | None = None) -> list[Place]:
-    places: list[list[Place]] = []
+def found(reactor: Reactor, address: str, services: Services | None = None) -> list[LookupdAddress]:
+    places: list[list[LookupdAddress]] = []
     ensureDeferred(Names(reactor, services).places(address)).addCallback(places.append)
     return places[0]
 
@@ -101,19 +104,22 @@ def test_a_name_stands_for_each_of_its_addresses() -> None:
     reactor = Reactor("10.0.0.2", "fd00::1", "10.0.0.1", "10.0.0.2")
     assert is_looked_up("dns://lookupd.example:4160")
     assert found(reactor, "dns://lookupd.example:4160") == [
-        Place("10.0.0.1", 4160, "lookupd.example"),
-        Place("10.0.0.2", 4160, "lookupd.example"),
+        LookupdAddress("10.0.0.1", 4160, "lookupd.example"),
+        LookupdAddress("10.0.0.2", 4160, "lookupd.example"),
     ]
     assert reactor.asked == ["lookupd.example"]
-    assert found(Reactor("fd00::2", "fd00::1"), "dns://l:1") == [Place("fd00::1", 1, "l"), Place("fd00::2", 1, "l")]
+    assert found(Reactor("fd00::2", "fd00::1"), "dns://l:1") == [
+        LookupdAddress("fd00::1", 1, "l"),
+        LookupdAddress("fd00::2", 1, "l"),
+    ]
 
 
 def test_a_service_stands_for_each_of_its_records() -> None:
     services = Services(("b.example", 4161), ("a.example", 4160), ("", 4160), ("a.example", 4160))
     assert is_looked_up("dns+srv://_nsqlookupd._tcp.example")
     assert found(Reactor(), "dns+srv://_nsqlookupd._tcp.example", services) == [
-        Place("a.example", 4160, "a.example"),
-        Place("b.example", 4161, "b.example"),
+        LookupdAddress("a.example", 4160, "a.example"),
+        LookupdAddress("b.example", 4161, "b.example"),
     ]
     assert services.asked == ["_nsqlookupd._tcp.example"]
 

@@ -13,10 +13,10 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from nsqtw.discovery.peer import CONNECT_SECONDS, LONGEST_RETRY_SECONDS, REFUSED_SECONDS, Link
-from nsqtw.discovery.protocol import ANSWER_SECONDS, PING_SECONDS, Dialogue, Introduction, Lookupd, Name
+from nsqtw.discovery.peer import CONNECT_SECONDS, LONGEST_RETRY_SECONDS, REFUSED_SECONDS, LookupdPeer
+from nsqtw.discovery.protocol import ANSWER_SECONDS, PING_SECONDS, IdentifyPayload, Lookupd, LookupdProtocol, Name
 from nsqtw.runtime.backoff import Backoff
-from nsqtw.runtime.waiting import Settled, in_time
+from nsqtw.runtime.waiting import ReadyEvent, in_time
 from tests.discovery.test_protocol import sized
 from tests.http.broker_fixture import Log
 
@@ -72,7 +72,7 @@ class House:
         self.clock = Clock()
         self.names = [Name(name) for name in names]
         self.attempts: list[Attempt] = []
-        self.link = Link(
+        self.link = LookupdPeer(
             self.clock,
             "l:4160",
             self._connect,
@@ -87,9 +87,9 @@ class House:
         self.attempts.append(Attempt(factory))
         return self.attempts[-1].outcome
 
-    def _speak(self, names: Iterable[Name], now: float) -> Dialogue:
-        introduction = Introduction("b", "h", 1, 2, "", "", "1.3.0")
-        return Dialogue("l:4160", introduction, names, quiet, most_answer_bytes=1000, now=now)
+    def _speak(self, names: Iterable[Name], now: float) -> LookupdProtocol:
+        introduction = IdentifyPayload("b", "h", 1, 2, "", "", "1.3.0")
+        return LookupdProtocol("l:4160", introduction, names, quiet, most_answer_bytes=1000, now=now)
 
     @property
     def last(self) -> Attempt:
@@ -322,7 +322,7 @@ def test_a_connection_that_comes_after_the_stop_is_closed() -> None:
 
 
 def test_who_waits_is_told_once_it_is_known() -> None:
-    settled, told = Settled(), []
+    settled, told = ReadyEvent(), []
     settled.wait().addCallback(told.append)
     settled.tell()
     settled.wait().addCallback(told.append)

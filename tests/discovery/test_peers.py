@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nsqtw.discovery.addresses import RESOLVE_SECONDS, Place
+from nsqtw.discovery.addresses import RESOLVE_SECONDS, LookupdAddress
 from nsqtw.runtime.pump import Pump
 from tests.discovery.harness import House
 from tests.discovery.test_protocol import sized
@@ -66,12 +66,12 @@ def test_an_address_that_is_none_is_said() -> None:
 
 def test_a_name_is_followed() -> None:
     house = House()
-    house.names["dns://l:1"] = [Place("10.0.0.1", 1, "l"), Place("10.0.0.2", 1, "l")]
+    house.names["dns://l:1"] = [LookupdAddress("10.0.0.1", 1, "l"), LookupdAddress("10.0.0.2", 1, "l")]
     house.world.options.lookupd_tcp_address = ("dns://l:1",)
     house.peers.follow()
     assert set(house.attempts) == {"10.0.0.1:1", "10.0.0.2:1"}
     house.meet("10.0.0.1:1", "10.0.0.2:1")
-    house.names["dns://l:1"] = [Place("10.0.0.2", 1, "l"), Place("10.0.0.3", 1, "l")]
+    house.names["dns://l:1"] = [LookupdAddress("10.0.0.2", 1, "l"), LookupdAddress("10.0.0.3", 1, "l")]
     for _ in range(2):
         house.clock.advance(RESOLVE_SECONDS / 2)
         for address in ("10.0.0.1:1", "10.0.0.2:1"):

@@ -17,9 +17,9 @@ from nsqtw.discovery.protocol import (
     LATEST_PING_SECONDS,
     MOST_UNANSWERED,
     PING_SECONDS,
-    Dialogue,
-    Introduction,
+    IdentifyPayload,
     Lookupd,
+    LookupdProtocol,
     Name,
 )
 
@@ -42,9 +42,9 @@ class Talk:
     def __init__(self, *names: str, secret: str = "", met: bool = True, **about_itself: object) -> None:
         self.now = START
         self.lines: list[str] = []
-        introduction = Introduction("b", "h", 4151, 4150, "r", "z", "1.3.0", secret)
+        introduction = IdentifyPayload("b", "h", 4151, 4150, "r", "z", "1.3.0", secret)
         listed = [named(name) for name in names]
-        self.dialogue = Dialogue("l:4160", introduction, listed, self._log, most_answer_bytes=LONGEST, now=START)
+        self.dialogue = LookupdProtocol("l:4160", introduction, listed, self._log, most_answer_bytes=LONGEST, now=START)
         self.first = self.dialogue.data_to_send(self.now)
         if met:
             self.answer(json.dumps({**ABOUT_ITSELF, **about_itself}).encode())
@@ -316,7 +316,7 @@ def test_the_secret_is_told_to_the_peer_and_to_nobody_else() -> None:
     talk.answer(b"E_X " + secret.encode())
     rude = Talk(secret=secret, met=False)
     rude.receive(sized(b"E_BAD_BODY " + rude.first[13:]))
-    said = [*talk.lines, *rude.lines, rude.dialogue.failure, repr(Introduction("b", "h", 1, 2, "", "", "", secret))]
+    said = [*talk.lines, *rude.lines, rude.dialogue.failure, repr(IdentifyPayload("b", "h", 1, 2, "", "", "", secret))]
     assert rude.dialogue.failure.startswith("parsing response - E_BAD_BODY ")
     assert not [line for line in said if "hunter" in line]
     assert "Version:***" in talk.lines[0]

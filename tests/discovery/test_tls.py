@@ -9,8 +9,8 @@ import pytest
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 
-from nsqtw.discovery.addresses import Place
-from nsqtw.discovery.peers import Network
+from nsqtw.discovery.addresses import LookupdAddress
+from nsqtw.discovery.peers import LookupdConnector
 from nsqtw.discovery.tls import check_lookupd
 from nsqtw.errors import OptionError
 from nsqtw.options.broker import Options
@@ -74,7 +74,7 @@ def test_what_has_no_effect_and_what_the_network_can_read_is_said(tmp_path: Path
 
 
 def test_a_certificate_that_is_gone_fails_the_connection_and_nothing_else() -> None:
-    network = Network(MemoryReactorClock(), Options(lookupd_tls=True, lookupd_tls_cert="gone"))
+    network = LookupdConnector(MemoryReactorClock(), Options(lookupd_tls=True, lookupd_tls_cert="gone"))
     failures: list[Any] = []
-    network.connect(Place("l", 1, "l"), Factory()).addErrback(failures.append)
+    network.connect(LookupdAddress("l", 1, "l"), Factory()).addErrback(failures.append)
     assert str(failures[0].value) == "open gone: no such file or directory"

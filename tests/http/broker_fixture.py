@@ -17,8 +17,8 @@ from twisted.python.failure import Failure
 
 from nsqtw.api.site import broker_site
 from nsqtw.core.broker import Broker
-from nsqtw.core.checkpoint_job import Save
-from nsqtw.core.group_commit import Flight
+from nsqtw.core.checkpoint_job import CheckpointJob
+from nsqtw.core.group_commit import CommitBatch
 from nsqtw.errors import BackendError
 from nsqtw.http.connection import HttpConnection
 from nsqtw.runtime.pump import Pump
@@ -78,13 +78,13 @@ class Writer:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._jobs: list[tuple[Save, Callable[[Save, BackendError | None], None]]] = []
+        self._jobs: list[tuple[CheckpointJob, Callable[[CheckpointJob, BackendError | None], None]]] = []
         self.is_held = False
 
-    def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
+    def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None:
         self._jobs.append((save, done))
 
-    def commit(self, flight: Flight, landed: Callable[..., None]) -> None:
+    def commit(self, flight: CommitBatch, landed: Callable[..., None]) -> None:
         landed(flight, flight.commit(self._world.log))
 
     def work(self) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from nsqtw.api.site import broker_site
-from nsqtw.auth.authorization import Door as HonestDoor
+from nsqtw.auth.authorization import PluginAuthorizations as HonestDoor
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.http import bearer_auth as http_door
 from nsqtw.http.routes import FREE, Route
-from nsqtw.rights import MAX_SECRET_BYTES, Answer, Applicant, Guest, Rights
+from nsqtw.rights import MAX_SECRET_BYTES, Answer, Credentials, Rights, RightsListener
 from tests.http.broker_fixture import HTTP_PORT, OK, TCP_PORT, VERSION_LINE, Log, Reply, Web, request
 
 pytestmark = pytest.mark.usefixtures("heads")
@@ -24,20 +24,20 @@ FORBIDDEN, CANNOT_TELL = (403, "FORBIDDEN"), (503, "AUTH_FAILED")
 CROSS_ORIGIN = (403, "CROSS_ORIGIN")
 
 
-class Door:
+class PluginAuthorizations:
     """Knows secrets by what the test says; holds answers back when it is told to."""
 
     def __init__(self, web: Web, **known: Grants | AuthError) -> None:
         self._web = web
         self.known: dict[str, Any] = known
-        self.asked: list[Applicant] = []
+        self.asked: list[Credentials] = []
         self.held: list[Callable[[], None]] | None = None
-        self.guests: list[Guest] = []
+        self.guests: list[RightsListener] = []
 
     def now(self) -> float:
         return self._web.world.now
 
-    def ask(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
+    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
         self.asked.append(applicant)
         outcome = self.known.get(applicant.secret.decode("latin-1"), AuthRefused("who?"))
         if self.held is None:
@@ -55,10 +55,10 @@ class Door:
     def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
         return rights.allows(permission, topic, channel)
 
-    def enter(self, guest: Guest) -> None:
+    def enter(self, guest: RightsListener) -> None:
         self.guests.append(guest)
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: RightsListener) -> None:
         self.guests.remove(guest)
 
 
@@ -68,7 +68,7 @@ class Knows:
     def __init__(self, given: Grants) -> None:
         self._given = given
 
-    def authorize(self, applicant: Applicant, answer: Answer) -> Grants:
+    def authorize(self, applicant: Credentials, answer: Answer) -> Grants:
         return self._given
 
     def reload(self) -> bool:
@@ -89,7 +89,7 @@ class GuardedWeb(Web):
 
     def __init__(self, is_local: bool = False, options: dict[str, Any] | None = None, **known: Any) -> None:
         super().__init__(**{"auth": "test", **(options or {})})
-        self.door = Door(self, **known)
+        self.door = PluginAuthorizations(self, **known)
         self.broker.door = self.door
         self.site = broker_site(
             self.broker,

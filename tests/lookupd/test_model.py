@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nsqtw.lookupd import snapshot
-from nsqtw.lookupd.subscription import Watch
+from nsqtw.lookupd.subscription import Subscription
 from nsqtw.names import is_ephemeral
 from tests.lookupd.picture import Picture
 from tests.lookupd.world import INACTIVE_AFTER, SECOND, TOMBSTONE, World
@@ -79,7 +79,7 @@ class Histories(RuleBasedStateMachine):
         self.world = World()
         self.model = Mapping()
         self.watches = [
-            (Watch(self.world.registrations, lambda: None, topic, limit=limit), topic, Picture())
+            (Subscription(self.world.registrations, lambda: None, topic, limit=limit), topic, Picture())
             for topic, limit in ((None, 3), (None, 1000), ("t", 3), ("e#ephemeral", 1000))
         ]
 

@@ -19,7 +19,7 @@ from nsqtw.lookupd.changes import (
     TopicDeleted,
     Unregistered,
 )
-from nsqtw.lookupd.subscription import Watch
+from nsqtw.lookupd.subscription import Subscription
 from tests.lookupd.picture import Picture
 from tests.lookupd.world import World, producer
 
@@ -82,7 +82,7 @@ def test_a_late_watcher_is_told_everything_first() -> None:
     world = World()
     world.nsqd("t/c", name="a")
     woken: list[None] = []
-    watch = Watch(world.registrations, lambda: woken.append(None))
+    watch = Subscription(world.registrations, lambda: woken.append(None))
     topic = [TopicCreated("t"), Registered("t", None, ONE), ChannelCreated("t", "c"), Registered("t", "c", ONE)]
     assert watch.take(100, world.now) == [StateFollows(), ProducerCame(ONE), *topic, StateComplete()]
     assert watch.take(100, world.now) == []
@@ -101,7 +101,7 @@ def test_what_happens_while_everything_is_told_is_in_its_place() -> None:
     world = World()
     for topic in "tuv":
         world.registrations.create_topic(topic)
-    watch, picture = Watch(world.registrations, lambda: None), Picture()
+    watch, picture = Subscription(world.registrations, lambda: None), Picture()
     for told in watch.take(2, world.now):
         picture.apply(told)
     nsqd = world.nsqd("t", "v", name="a")
@@ -116,7 +116,7 @@ def test_what_happens_while_everything_is_told_is_in_its_place() -> None:
 def test_a_tombstone_that_ends_during_the_walk_is_not_told_after_its_end() -> None:
     world = World()
     world.nsqd("t", name="a")
-    watch, picture = Watch(world.registrations, lambda: None), Picture()
+    watch, picture = Subscription(world.registrations, lambda: None), Picture()
     assert watch.take(1, world.now) == [StateFollows()]
     world.registrations.tombstone("t", "a:4151", world.now)
     world.wait(45)
@@ -130,7 +130,7 @@ def test_a_tombstone_that_ends_during_the_walk_is_not_told_after_its_end() -> No
 def test_a_watcher_of_one_topic_is_told_of_that_and_who_has_it() -> None:
     world = World()
     one, other = world.nsqd("t/c", name="a"), world.nsqd("u", name="b")
-    watch = Watch(world.registrations, lambda: None, "t")
+    watch = Subscription(world.registrations, lambda: None, "t")
     assert StateComplete() in watch.take(100, world.now)
     world.wait(301)
     assert watch.take(100, world.now) == [ProducerSilent(ONE)]
@@ -149,14 +149,14 @@ def test_a_late_watcher_of_one_topic_is_told_who_is_silent_and_tombstoned() -> N
     world.nsqd("t", name="a")
     world.wait(301)
     world.registrations.tombstone("t", "a:4151", world.now)
-    watch = Watch(world.registrations, lambda: None, "t")
+    watch = Subscription(world.registrations, lambda: None, "t")
     state = [TopicCreated("t"), Registered("t", None, ONE), ProducerSilent(ONE), Tombstoned("t", ONE)]
     assert watch.take(100, world.now) == [StateFollows(), *state, StateComplete()]
 
 
 def test_a_watcher_of_an_unknown_topic_hears_of_its_birth() -> None:
     world = World()
-    watch = Watch(world.registrations, lambda: None, "t")
+    watch = Subscription(world.registrations, lambda: None, "t")
     assert watch.take(100, world.now) == [StateFollows(), StateComplete()]
     world.nsqd("t", name="a")
     assert watch.take(100, world.now) == [TopicCreated("t"), Registered("t", None, ONE)]
@@ -166,7 +166,7 @@ def test_who_does_not_keep_up_is_told_everything_again() -> None:
     world = World()
     world.registrations.create_topic("t")
     woken: list[None] = []
-    watch = Watch(world.registrations, lambda: woken.append(None), limit=3)
+    watch = Subscription(world.registrations, lambda: woken.append(None), limit=3)
     watch.take(100, world.now)
     watch.take(100, world.now)
     for name in "uvwxyz":

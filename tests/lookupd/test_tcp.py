@@ -12,7 +12,7 @@ from twisted.internet.testing import StringTransportWithDisconnection
 from twisted.python.failure import Failure
 
 from nsqtw.daemon.operator_log import log
-from nsqtw.lookupd.registrations import RegistrationCaps, Registrations
+from nsqtw.lookupd.registrations import RegistrationQuotas, Registrations
 from nsqtw.lookupd.tcp import END_SECONDS, NsqdConnection, NsqdFactory
 from nsqtw.lookupd.v1 import V1Context
 from nsqtw.net.limits import Limits
@@ -33,7 +33,7 @@ class House:
         turns.now = self.clock.seconds  # type: ignore[method-assign]
         self.options = LookupdOptions(**options)
         self.limits = Limits(self.options, self.clock, turns.now)
-        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationCaps())
+        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationQuotas())
         self.factory = NsqdFactory(V1Context(self.registrations, log, b"{}"), self.options, turns, self.limits)
 
     def connect(self, said: bytes = b"") -> tuple[NsqdConnection, Any]:

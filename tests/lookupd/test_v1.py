@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.lookupd.registrations import RegistrationCaps, Registrations
+from nsqtw.lookupd.registrations import RegistrationQuotas, Registrations
 from nsqtw.lookupd.v1 import MAX_BODY_BYTES, MAX_LINE_BYTES, V1Context, V1Session
 from tests.lookupd.nsqd import identify, identity, responses
 from tests.lookupd.world import INACTIVE_AFTER, SECOND, START, TOMBSTONE
@@ -27,7 +27,7 @@ class Line:
     def __init__(self, secret: bytes = b"", **caps: int) -> None:
         self.said: list[tuple[str, str]] = []
         self.now = START
-        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationCaps(**caps))
+        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationQuotas(**caps))
         self.context = V1Context(self.registrations, self._log, IDENTITY, secret)
         self.session = V1Session(self.context, 0, REMOTE)
 

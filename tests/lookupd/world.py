@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsqtw.lookupd import snapshot
 from nsqtw.lookupd.producer import Producer
-from nsqtw.lookupd.registrations import RegistrationCaps, Registrations
+from nsqtw.lookupd.registrations import RegistrationQuotas, Registrations
 
 SECOND = 10**9
 INACTIVE_AFTER = 300 * SECOND
@@ -23,7 +23,7 @@ class World:
 
     def __init__(self, **caps: int) -> None:
         self.now = START
-        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationCaps(**caps))
+        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationQuotas(**caps))
         self._next_id = 1
 
     def identify(self, name: str = "") -> int:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
-from nsqtw.net.admission import Gate, Refusal
+from nsqtw.net.admission import ConnectionLimiter, RejectedConnection
 from nsqtw.net.descriptors import HTTP_RESERVE, Descriptors, raise_limit
-from nsqtw.net.rejections import LINE_SECONDS, TurnedAway
+from nsqtw.net.rejections import LINE_SECONDS, Rejections
 from nsqtw.net.tcp import BrokerConnection
 from nsqtw.options.broker import Options
 from tests.http.broker_fixture import Log
@@ -32,8 +32,8 @@ def address(host: str, port: int = 1) -> Any:
     return IPv6Address("TCP", host, port) if ":" in host else IPv4Address("TCP", host, port)
 
 
-def gate(**options: Any) -> Gate:
-    return Gate(Options(node_id=1, **options), TurnedAway(Clock()), None)
+def gate(**options: Any) -> ConnectionLimiter:
+    return ConnectionLimiter(Options(node_id=1, **options), Rejections(Clock()), None)
 
 
 def test_without_limits_everybody_comes_in() -> None:
@@ -72,7 +72,7 @@ def test_one_address_has_so_many(one: str, same: str, another: str) -> None:
 
 def test_the_log_tells_of_a_flood_in_few_lines() -> None:
     clock = Clock()
-    turned_away = TurnedAway(clock)
+    turned_away = Rejections(clock)
     with Log() as lines:
         for _ in range(1000):
             turned_away.note("max-connections", "1.2.3.4:5")
@@ -106,7 +106,7 @@ def test_descriptors_are_short_while_there_are_some_left_for_files(monkeypatch: 
 def test_who_comes_when_descriptors_are_short_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     descriptors = Descriptors()
     try:
-        door = Gate(Options(node_id=1), TurnedAway(Clock()), descriptors)
+        door = ConnectionLimiter(Options(node_id=1), Rejections(Clock()), descriptors)
         assert door.enter(address("1.2.3.4"))
         monkeypatch.setattr(descriptors, "for_connections", 0)
         assert not door.enter(address("1.2.3.4"))
@@ -132,7 +132,7 @@ def test_files_are_closed_before_a_connection_is_refused(monkeypatch: pytest.Mon
 def test_http_has_a_reserve_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     descriptors = Descriptors()
     try:
-        gate = Gate(Options(node_id=1), TurnedAway(Clock()), descriptors)
+        gate = ConnectionLimiter(Options(node_id=1), Rejections(Clock()), descriptors)
         lowest_free = os.dup(0)
         os.close(lowest_free)
         monkeypatch.setattr(descriptors, "for_connections", lowest_free)
@@ -159,7 +159,7 @@ def test_a_session_is_given_a_place_and_gives_it_back(edge: Edge) -> None:
     edge.broker.options.max_connections = 1
     connection, transport = edge.connect()
     refused = edge.factory.buildProtocol(None)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RejectedConnection)
     connection.connectionLost()
     assert isinstance(edge.factory.buildProtocol(None), BrokerConnection)
 

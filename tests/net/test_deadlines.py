@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.logger import LogEvent
 
-from nsqtw.net.deadlines import LOOKS_PER_TURN, Rounds
+from nsqtw.net.deadlines import LOOKS_PER_TURN, DeadlineSweeper
 from nsqtw.options.broker import Options
 
 
@@ -59,7 +59,7 @@ class House:
 
     def __init__(self) -> None:
         self.clock = TurnClock()
-        self.rounds = Rounds(self.clock, Options(node_id=1), self.clock.seconds)
+        self.rounds = DeadlineSweeper(self.clock, Options(node_id=1), self.clock.seconds)
         self.looks: Counter[Guest] = Counter()
 
     def guest(self, **kind: bool) -> Guest:

@@ -12,7 +12,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from nsqtw.api.site import refusing_site
-from nsqtw.net.admission import Refusal
+from nsqtw.net.admission import RejectedConnection
 from nsqtw.net.https import TlsFactory
 from nsqtw.net.tls_settings import TlsSettings
 from nsqtw.net.tls_transport import HANDSHAKE_SECONDS
@@ -280,4 +280,4 @@ def test_a_connection_that_says_nothing_is_neither(shared: SharedWeb) -> None:
 def test_one_too_many_is_told_on_a_shared_port_too(shared: SharedWeb) -> None:
     shared.broker.options.max_connections = 1
     shared.accept()
-    assert isinstance(shared.factory.buildProtocol(PEER), Refusal)
+    assert isinstance(shared.factory.buildProtocol(PEER), RejectedConnection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsqtw.net.partial_input import SMALL_BYTES, Unfinished
+from nsqtw.net.partial_input import SMALL_BYTES, PartialInput
 
 KB = 1024
 
@@ -16,14 +16,14 @@ class Part:
 
 
 def test_who_keeps_little_is_not_counted() -> None:
-    unfinished = Unfinished(100 * KB)
+    unfinished = PartialInput(100 * KB)
     for _ in range(1000):
         unfinished.hold(Part(), SMALL_BYTES)
     assert unfinished.total == 0
 
 
 def test_the_one_that_waits_longest_goes() -> None:
-    unfinished = Unfinished(100 * KB)
+    unfinished = PartialInput(100 * KB)
     old, middle, young = Part(), Part(), Part()
     for part in (old, middle, young):
         unfinished.hold(part, 30 * KB)
@@ -33,7 +33,7 @@ def test_the_one_that_waits_longest_goes() -> None:
 
 
 def test_but_not_if_it_keeps_less_than_its_share() -> None:
-    unfinished = Unfinished(100 * KB)
+    unfinished = PartialInput(100 * KB)
     modest, greedy = Part(), Part()
     unfinished.hold(modest, 20 * KB)
     unfinished.hold(greedy, 90 * KB)
@@ -42,7 +42,7 @@ def test_but_not_if_it_keeps_less_than_its_share() -> None:
 
 
 def test_who_is_done_and_begins_again_is_young() -> None:
-    unfinished = Unfinished(100 * KB)
+    unfinished = PartialInput(100 * KB)
     busy, stuck = Part(), Part()
     unfinished.hold(busy, 40 * KB)
     unfinished.hold(stuck, 40 * KB)
@@ -52,7 +52,7 @@ def test_who_is_done_and_begins_again_is_young() -> None:
 
 
 def test_what_is_done_is_forgotten() -> None:
-    unfinished = Unfinished(100 * KB)
+    unfinished = PartialInput(100 * KB)
     part = Part()
     unfinished.hold(part, 90 * KB)
     unfinished.hold(part, 0)
@@ -64,7 +64,7 @@ def test_what_is_done_is_forgotten() -> None:
 
 
 def test_without_a_limit_nobody_goes() -> None:
-    unfinished = Unfinished(0)
+    unfinished = PartialInput(0)
     part = Part()
     unfinished.hold(part, 10**12)
     assert not part.is_gone

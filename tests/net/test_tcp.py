@@ -15,14 +15,14 @@ from twisted.internet.tcp import Connection
 from twisted.internet.testing import StringTransport
 from zope.interface import Interface
 
-from nsqtw.auth.authorization import Door
+from nsqtw.auth.authorization import PluginAuthorizations
 from nsqtw.auth.grants import Grant, Grants
-from nsqtw.net.partial_input import Unfinished
-from nsqtw.net.stalls import Stall, unread_bytes
+from nsqtw.net.partial_input import PartialInput
+from nsqtw.net.stalls import StallDetector, unread_bytes
 from nsqtw.net.tcp import END_SECONDS, BrokerConnection
 from nsqtw.net.tcp_factory import BrokerFactory
 from nsqtw.protocols.v2 import V2Factory
-from nsqtw.rights import Answer, Applicant
+from nsqtw.rights import Answer, Credentials
 from tests.runtime.harness import House
 from tests.wire import HOST, PATIENCE_SECONDS
 
@@ -191,7 +191,7 @@ def test_a_command_whose_rights_are_asked_for_again_goes_on_when_they_are_there(
     asked: list[Deferred[Grants]] = []
 
     class Slow:
-        def authorize(self, applicant: Applicant, answer: Answer) -> Deferred[Grants]:
+        def authorize(self, applicant: Credentials, answer: Answer) -> Deferred[Grants]:
             asked.append(Deferred())
             return asked[-1]
 
@@ -199,7 +199,7 @@ def test_a_command_whose_rights_are_asked_for_again_goes_on_when_they_are_there(
         asked.pop().callback(Grants([Grant(".*", [".*"], ["publish"])], identity="ann", ttl=ttl))
         edge.settle()
 
-    edge.broker.door = Door(edge.reactor, Slow(), edge.pump.now)
+    edge.broker.door = PluginAuthorizations(edge.reactor, Slow(), edge.pump.now)
     connection, transport = edge.connect()
     connection.dataReceived(b"  V2AUTH\n" + body(b"secret"))
     grant(ttl=1)
@@ -272,7 +272,7 @@ def test_behind_the_magic_a_client_may_be_silent(edge: Edge) -> None:
 
 
 def test_half_commands_have_a_common_bound(edge: Edge) -> None:
-    edge.factory.limits.unfinished = Unfinished(100_000)
+    edge.factory.limits.unfinished = PartialInput(100_000)
     half = b"  V2MPUB t\n" + struct.pack(">iii", 90_000, 2, 80_000) + b"x" * 40_000
     pairs = [edge.connect() for _ in range(3)]
     for connection, _ in pairs:
@@ -336,7 +336,7 @@ class Reading:
     """A connection over real sockets whose peer reads when the test says so, and the time of the test."""
 
     def __init__(self) -> None:
-        self.stall = Stall()
+        self.stall = StallDetector()
         self.now = 0.0
         ours, self.peer = socket.socketpair()
         ours.setblocking(False)
@@ -392,7 +392,7 @@ def test_who_has_nothing_to_read_is_not_either() -> None:
     ours, peer = socket.socketpair()
     transport = Connection(ours, Protocol(), FakeReactor())
     assert unread_bytes(transport) == 0
-    stall = Stall()
+    stall = StallDetector()
     assert [stall.lasts(transport, now) for now in (0.0, 100.0, 200.0)] == [0, 0, 0]
     ours.close()
     peer.close()
@@ -405,7 +405,7 @@ def test_who_asks_again_as_soon_as_he_has_read_is_not(monkeypatch: pytest.Monkey
         peer = socket.create_connection(listener.getsockname(), timeout=PATIENCE_SECONDS)
         ours, _ = listener.accept()
     monkeypatch.setattr("nsqtw.net.stalls._unread_in_kernel", lambda connection: 10)
-    stall, transport = Stall(), Connection(ours, Protocol(), FakeReactor())
+    stall, transport = StallDetector(), Connection(ours, Protocol(), FakeReactor())
     with peer, ours:
         stall.lasts(transport, 0.0)
         for now in (50.0, 100.0, 150.0):

@@ -648,7 +648,7 @@ main_nsqd()
     "what",
     [
         "storage_thread.perform = lambda *given: time.sleep(1000)",
-        "from nsqtw.core.group_commit import Flight; Flight.commit = lambda *given: time.sleep(1000)",
+        "from nsqtw.core.group_commit import CommitBatch; CommitBatch.commit = lambda *given: time.sleep(1000)",
         "from nsqtw.nsqd.build import Storage; Storage.close = lambda *given: time.sleep(1000)",
     ],
 )

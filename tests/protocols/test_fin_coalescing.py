@@ -12,7 +12,7 @@ from nsqtw.protocols.fin_coalescing import (
     MOMENT_SECONDS,
     MUCH,
     READS,
-    Gathering,
+    FinCoalescing,
 )
 from tests.protocols.dialogue import OK, Peer, Stage, message, pub
 
@@ -27,7 +27,7 @@ class Reads:
     """What reads bring of one consumer, one after the other."""
 
     def __init__(self, in_flight: int = IN_FLIGHT) -> None:
-        self.gathering = Gathering()
+        self.gathering = FinCoalescing()
         self.in_flight = in_flight
         self.now = 5.0
 
@@ -126,7 +126,7 @@ def test_a_share_may_take_longer_and_less_may_be_read_sooner() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 5000), st.floats(0, 0.01))))
 def test_never_more_than_a_32nd_of_what_is_in_flight(reads: list[tuple[int, int, float]]) -> None:
-    gathering, now = Gathering(), 0.0
+    gathering, now = FinCoalescing(), 0.0
     for answers, left, seconds in reads:
         now += seconds
         gathering.note(answers, left, now)

@@ -9,7 +9,7 @@ from zope.interface import implementer
 from zope.interface.interface import Method
 
 from nsqtw.interfaces import IProtocol
-from nsqtw.protocols.session import MOST_BYTES, Foreign, session_of
+from nsqtw.protocols.session import MOST_BYTES, SessionAdapter, session_of
 from tests.protocols.dialogue import Stage
 
 
@@ -80,4 +80,4 @@ def test_what_another_class_wants_is_a_number_that_a_socket_can_be_told(said: ob
 
 def test_nothing_that_the_interface_names_is_left_out() -> None:
     for name, what in IProtocol.namesAndDescriptions():
-        assert name in vars(Foreign), f"{name} of {'a method' if isinstance(what, Method) else 'an attribute'}"
+        assert name in vars(SessionAdapter), f"{name} of {'a method' if isinstance(what, Method) else 'an attribute'}"

@@ -11,7 +11,7 @@ import pytest
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.protocols.v2_codec import MAX_DOCUMENT_BYTES
-from nsqtw.rights import Answer, Applicant, Guest, Rights
+from nsqtw.rights import Answer, Credentials, Rights, RightsListener
 from tests.protocols.dialogue import (
     END,
     HEARTBEAT,
@@ -37,9 +37,9 @@ class Door:
     """Asked questions wait here until the test answers, unless it has said at once what is answered."""
 
     def __init__(self) -> None:
-        self.questions: list[tuple[Applicant, Answer]] = []
+        self.questions: list[tuple[Credentials, Answer]] = []
         self.forgotten = 0
-        self.guests: list[Guest] = []
+        self.guests: list[RightsListener] = []
         self.at_once: Rights | AuthError | None = None
         self.stage: Any = None
 
@@ -47,7 +47,7 @@ class Door:
         now: float = self.stage.now
         return now
 
-    def ask(self, applicant: Applicant, answer: Answer) -> Callable[[], None]:
+    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
         if self.at_once is not None:
             answer(self.at_once)
             return lambda: None
@@ -64,10 +64,10 @@ class Door:
     def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
         return rights.allows(permission, topic, channel)
 
-    def enter(self, guest: Guest) -> None:
+    def enter(self, guest: RightsListener) -> None:
         self.guests.append(guest)
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: RightsListener) -> None:
         if guest in self.guests:
             self.guests.remove(guest)
 
@@ -113,7 +113,7 @@ def test_the_answer_comes_when_the_door_knows() -> None:
     client.expect()
     other.send(AUTH)
     ((applicant, _), (another, _)) = stage.door.questions
-    assert applicant == Applicant(SECRET, "1.2.3.4", False, "")
+    assert applicant == Credentials(SECRET, "1.2.3.4", False, "")
     assert another.remote_ip == "::1"
     stage.door.answer(rights(identity="ann", identity_url="http://a?b&c"))
     client.expect(response(b'{"identity":"ann","identity_url":"http://a?b\\u0026c","permission_count":1}'))
@@ -437,4 +437,4 @@ def test_no_line_of_the_log_has_the_secret() -> None:
     if stage.door.questions:
         stage.door.answer(AuthRefused("no"))
     assert not [line for line in stage.world.lines if "hunter" in line[1]]
-    assert "hunter" not in repr(Applicant(b"hunter2"))
+    assert "hunter" not in repr(Credentials(b"hunter2"))

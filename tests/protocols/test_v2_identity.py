@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nsqtw.core.client import Client
-from nsqtw.core.timers import Agenda
+from nsqtw.core.timers import TimerQueue
 from nsqtw.errors import ClientError
 from nsqtw.options.broker import Options
 from nsqtw.protocols.identify import Settings
@@ -33,7 +33,7 @@ class Speaker:
 
     def subscribed(self) -> tuple[Any, ...]:
         """The timeout of its deliveries, what TOUCH grants, how it is sampled, and whether it is near."""
-        consumer = self.identity.consumer(Agenda(lambda: None), lambda frames: None, lambda: None)
+        consumer = self.identity.consumer(TimerQueue(lambda: None), lambda frames: None, lambda: None)
         near = (consumer.zone_local, consumer.region_local)
         return consumer.msg_timeout, consumer.touch_timeout, consumer.sample_rate, near
 

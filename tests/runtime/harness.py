@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from twisted.internet.testing import MemoryReactorClock
 
-from nsqtw.core.checkpoint_job import Save
-from nsqtw.core.group_commit import Flight
+from nsqtw.core.checkpoint_job import CheckpointJob
+from nsqtw.core.group_commit import CommitBatch
 from nsqtw.errors import BackendError
 from nsqtw.runtime.pump import Pump
 from tests.core.world import World
@@ -17,20 +17,20 @@ class MemoryWriter:
     """Keeps saves until the test lets them be done."""
 
     def __init__(self) -> None:
-        self.saves: list[tuple[Save, Callable[[Save, BackendError | None], None]]] = []
-        self.flights: list[tuple[Flight, Callable[..., None]]] = []
+        self.saves: list[tuple[CheckpointJob, Callable[[CheckpointJob, BackendError | None], None]]] = []
+        self.flights: list[tuple[CommitBatch, Callable[..., None]]] = []
 
-    def save(self, save: Save, done: Callable[[Save, BackendError | None], None]) -> None:
+    def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None:
         self.saves.append((save, done))
 
-    def commit(self, flight: Flight, landed: Callable[..., None]) -> None:
+    def commit(self, flight: CommitBatch, landed: Callable[..., None]) -> None:
         self.flights.append((flight, landed))
 
     def land(self) -> None:
         flight, landed = self.flights.pop(0)
         landed(flight, flight.commit(lambda level, text: None))
 
-    def finish(self, error: BackendError | None = None) -> Save:
+    def finish(self, error: BackendError | None = None) -> CheckpointJob:
         save, done = self.saves.pop(0)
         done(save, error)
         return save

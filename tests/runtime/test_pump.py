@@ -7,7 +7,7 @@ from twisted.logger import LogEvent
 
 from nsqtw.core.broker import Broker
 from nsqtw.errors import BackendError
-from nsqtw.runtime.flushable import Noted
+from nsqtw.runtime.flushable import Flushable
 from nsqtw.runtime.pump import COMMIT_BYTES, SAVE_SECONDS, STOP_ATTEMPTS
 from tests.runtime.harness import House
 
@@ -25,7 +25,7 @@ class Recorder:
         self.events.append("write")
 
 
-class NotedRecorder(Noted):
+class NotedRecorder(Flushable):
     """Says its name when it writes, and when it is ended."""
 
     def __init__(self, events: list[str], name: str, *, is_broken: bool = False) -> None:

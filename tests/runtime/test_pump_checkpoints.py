@@ -10,8 +10,8 @@ from twisted.logger import LogEvent
 from zope.interface import implementer
 
 from nsqtw.core.broker import Broker
-from nsqtw.core.checkpoint_job import Save
-from nsqtw.core.checkpointer import Saves
+from nsqtw.core.checkpoint_job import CheckpointJob
+from nsqtw.core.checkpointer import Checkpointer
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IFreeingQueue
 from nsqtw.runtime.pump import PART_SECONDS, SAVE_SECONDS
@@ -167,13 +167,13 @@ class Breaking:
         """It is tried so often, and fails and is logged each time."""
         tried = 0
 
-        def fail(broker: Broker, now: float) -> Save:
+        def fail(broker: Broker, now: float) -> CheckpointJob:
             nonlocal tried
             tried += 1
             raise ZeroDivisionError
 
         with self._monkeypatch.context() as broken:
-            broken.setattr(Saves, "begin", fail)
+            broken.setattr(Checkpointer, "begin", fail)
             yield
         assert tried == count
         assert [event["log_failure"].type for event in self._failures] == [ZeroDivisionError] * count

@@ -8,11 +8,11 @@ from typing import Any
 
 from zope.interface import implementer
 
-from nsqtw.core.checkpoint import Cut, NamedTopic, SavedTopic
-from nsqtw.core.checkpoint_job import Save
+from nsqtw.core.checkpoint import Checkpoint, NamedTopic, TopicState
+from nsqtw.core.checkpoint_job import CheckpointJob
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IFreeingQueue, OperatorLog
-from nsqtw.runtime.storage_thread import WriterThread, perform
+from nsqtw.runtime.storage_thread import StorageThread, perform
 from nsqtw.testing.memory import MemoryPositions
 
 
@@ -34,7 +34,7 @@ class SpyQueue:
 
 
 class FailingPositions(MemoryPositions):
-    def save(self, cut: Cut) -> None:
+    def save(self, cut: Checkpoint) -> None:
         raise BackendError("no space")
 
 
@@ -54,10 +54,10 @@ def into(lines: list) -> OperatorLog:
     return lambda level, text, /, **fields: lines.append((level, text.format(**fields)))
 
 
-def a_save(calls: list, error: str = "") -> Save:
+def a_save(calls: list, error: str = "") -> CheckpointJob:
     queue = SpyQueue(calls, error)
-    cut = Cut(topics=[SavedTopic("t", released=7, end=9, put_total=2)])
-    return Save(cut, reserve=1024, deleted=[("old", queue)], trims=[("t", queue, None)])
+    cut = Checkpoint(topics=[TopicState("t", released=7, end=9, put_total=2)])
+    return CheckpointJob(cut, reserve=1024, deleted=[("old", queue)], trims=[("t", queue, None)])
 
 
 def test_a_save_reserves_saves_deletes_and_trims_by_what_it_saved() -> None:
@@ -77,12 +77,12 @@ def test_when_saving_fails_nothing_is_deleted_or_trimmed() -> None:
 
 def test_on_a_full_disk_trim_follows_what_was_saved_before() -> None:
     class FullPositions(MemoryPositions):
-        def save(self, cut: Cut) -> None:
+        def save(self, cut: Checkpoint) -> None:
             raise BackendFull("no space")
 
     calls: list = []
     positions = FullPositions()
-    MemoryPositions.save(positions, Cut(topics=[SavedTopic("t", released=5, end=9, put_total=2)]))
+    MemoryPositions.save(positions, Checkpoint(topics=[TopicState("t", released=5, end=9, put_total=2)]))
     error = perform(a_save(calls), positions, nothing)
     assert (str(error), calls) == ("no space", [("trim", 5, [])])
 
@@ -112,7 +112,7 @@ def test_names_are_written_when_positions_are_saved_and_before_anything_goes() -
     calls: list = []
 
     class SpyPositions(MemoryPositions):
-        def save(self, cut: Cut) -> None:
+        def save(self, cut: Checkpoint) -> None:
             calls.append(("save",))
             super().save(cut)
 
@@ -145,7 +145,7 @@ def test_that_names_cannot_be_written_stays_in_the_save_and_fails_nothing_else()
 
 def test_a_trim_of_a_topic_nobody_saved_is_left_out() -> None:
     calls: list = []
-    save = Save(Cut(), None, trims=[("unknown", SpyQueue(calls), None)])
+    save = CheckpointJob(Checkpoint(), None, trims=[("unknown", SpyQueue(calls), None)])
     assert perform(save, MemoryPositions(), nothing) is None
     assert calls == []
 
@@ -164,7 +164,9 @@ def test_what_is_wanted_of_a_queue_that_has_nothing_to_free_is_not_found_out() -
 
     calls: list = []
     positions, queue = CountingPositions(), FullQueue(calls)
-    save = Save(Cut(topics=[SavedTopic("t", released=7, end=9, put_total=2)]), None, trims=[("t", queue, None)])
+    save = CheckpointJob(
+        Checkpoint(topics=[TopicState("t", released=7, end=9, put_total=2)]), None, trims=[("t", queue, None)]
+    )
     assert perform(save, positions, nothing) is None
     assert (calls, positions.asked) == ([], 0)
     queue.may_free = True
@@ -174,14 +176,14 @@ def test_what_is_wanted_of_a_queue_that_has_nothing_to_free_is_not_found_out() -
 
 def test_bounds_that_come_with_the_save_need_no_saved_topic() -> None:
     calls: list = []
-    save = Save(Cut(), None, trims=[("t#ephemeral", SpyQueue(calls), (5, [1, 2]))])
+    save = CheckpointJob(Checkpoint(), None, trims=[("t#ephemeral", SpyQueue(calls), (5, [1, 2]))])
     assert perform(save, MemoryPositions(), nothing) is None
     assert calls == [("trim", 5, [1, 2])]
 
 
 def test_the_thread_does_jobs_in_order_and_a_broken_part_fails_its_own_job_only() -> None:
     class BrokenPositions(MemoryPositions):
-        def save(self, cut: Cut) -> None:
+        def save(self, cut: Checkpoint) -> None:
             if cut.deleted_topics:
                 raise ZeroDivisionError("broken")
             super().save(cut)
@@ -189,15 +191,15 @@ def test_the_thread_does_jobs_in_order_and_a_broken_part_fails_its_own_job_only(
     answers: list = []
     done = threading.Event()
 
-    def answer(save: Save, error: BackendError | None) -> None:
+    def answer(save: CheckpointJob, error: BackendError | None) -> None:
         answers.append((save.reserve, error and str(error), threading.current_thread() is threading.main_thread()))
         if len(answers) == 3:
             done.set()
 
-    writer = WriterThread(InlineReactor(), BrokenPositions(), nothing)
-    writer.save(Save(Cut(topics=[SavedTopic("a")]), 1), answer)
-    writer.save(Save(Cut(deleted_topics=["a"]), 2), answer)
-    writer.save(Save(Cut(topics=[SavedTopic("b")]), 3), answer)
+    writer = StorageThread(InlineReactor(), BrokenPositions(), nothing)
+    writer.save(CheckpointJob(Checkpoint(topics=[TopicState("a")]), 1), answer)
+    writer.save(CheckpointJob(Checkpoint(deleted_topics=["a"]), 2), answer)
+    writer.save(CheckpointJob(Checkpoint(topics=[TopicState("b")]), 3), answer)
     assert done.wait(30)
     writer.close()
     assert answers == [(1, None, False), (2, "ZeroDivisionError: broken", False), (3, None, False)]
@@ -205,8 +207,8 @@ def test_the_thread_does_jobs_in_order_and_a_broken_part_fails_its_own_job_only(
 
 def test_the_thread_writes_names() -> None:
     written: list = []
-    writer = WriterThread(InlineReactor(), MemoryPositions(), nothing, written.append)
-    writer.save(Save(Cut(), None, (NamedTopic("t"),)), lambda save, error: None)
+    writer = StorageThread(InlineReactor(), MemoryPositions(), nothing, written.append)
+    writer.save(CheckpointJob(Checkpoint(), None, (NamedTopic("t"),)), lambda save, error: None)
     writer.close()
     assert written == [(NamedTopic("t"),)]
 
@@ -217,7 +219,7 @@ def test_a_flight_is_committed_in_the_thread_and_brought_back() -> None:
             return {"committed": threading.current_thread() is not threading.main_thread()}
 
     landed: list = []
-    writer = WriterThread(InlineReactor(), MemoryPositions(), nothing)
+    writer = StorageThread(InlineReactor(), MemoryPositions(), nothing)
     flight: Any = SpyFlight()
     writer.commit(flight, lambda *what: landed.append(what))
     writer.close()

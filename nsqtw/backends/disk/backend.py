@@ -29,15 +29,15 @@ from nsqtw.backends.disk.free_space import Reserve
 from nsqtw.backends.disk.gaps import report_holes
 from nsqtw.backends.disk.log import Log
 from nsqtw.backends.disk.open_files import Descriptor, OpenFiles
-from nsqtw.backends.disk.reader import LogReader
+from nsqtw.backends.disk.reader import RecordReader
 from nsqtw.backends.disk.recovery import open_log
 from nsqtw.backends.disk.repair import mend_all, mend_closed
-from nsqtw.backends.disk.sync import Unsynced
-from nsqtw.backends.disk.trim import LogTrim, Spares
+from nsqtw.backends.disk.sync import DirtyFiles
+from nsqtw.backends.disk.trim import LogTrim, RecycledFiles
 from nsqtw.backends.disk.writer import LogWriter
 from nsqtw.backends.files import Files, backend_error
-from nsqtw.backends.filesystem import Volume
-from nsqtw.backends.quarantine import Aside, kept_in
+from nsqtw.backends.filesystem import Filesystem
+from nsqtw.backends.quarantine import Quarantine, kept_in
 from nsqtw.core.damage import DamageLedger
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, OptionError
@@ -87,16 +87,16 @@ class DiskBackend:
         self.report = report
         self.files = files or Files()
         self.open_files = OpenFiles(self.files)
-        self._volume = Volume(self.files, directory)
-        self.unsynced = Unsynced(self.files, self._volume)
-        self.spares = Spares()
+        self._volume = Filesystem(self.files, directory)
+        self.unsynced = DirtyFiles(self.files, self._volume)
+        self.spares = RecycledFiles()
         self.reserve = Reserve(self.files, directory, self.spares)
         self._queues: dict[str, DiskQueue] = {}
         self._not_taken = 0
         self._known_ends: dict[str, int] = {}
         self.damage = DamageLedger()
         try:
-            self._aside = Aside(directory, self.files)
+            self._aside = Quarantine(directory, self.files)
             self.damage.files = kept_in(directory, self.files)
             self._finish_deletions()
             with suppress(OSError):  # a broker was killed while it probed a full disk
@@ -239,7 +239,7 @@ class DiskQueue:
         self._backend = backend
         self.log = log
         self.writer = LogWriter(log, backend.max_bytes_per_file)
-        self._reader = LogReader(log)
+        self._reader = RecordReader(log)
         self._trim = LogTrim(
             log, backend.max_bytes_per_file, backend.spares, backend.unsynced.forget, backend.reserve.is_short
         )

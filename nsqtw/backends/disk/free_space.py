@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from nsqtw.backends.disk.trim import Spares
+from nsqtw.backends.disk.trim import RecycledFiles
 from nsqtw.backends.files import Files
 
 RESERVE_BYTES = 16 * 1024 * 1024
@@ -24,7 +24,7 @@ _UNKNOWN = 1 << 62
 class Reserve:
     """Watches the free space where `directory` is."""
 
-    def __init__(self, files: Files, directory: str, spares: Spares) -> None:
+    def __init__(self, files: Files, directory: str, spares: RecycledFiles) -> None:
         self._files = files
         self._directory = directory
         self._spares = spares

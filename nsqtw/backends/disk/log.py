@@ -25,7 +25,7 @@ from nsqtw.backends.disk.format import (
 )
 from nsqtw.backends.disk.open_files import Descriptor, LogFile, OpenFiles
 from nsqtw.backends.files import Files
-from nsqtw.backends.quarantine import Aside
+from nsqtw.backends.quarantine import Quarantine
 from nsqtw.core.damage import DamageLedger
 from nsqtw.interfaces import Report
 
@@ -66,7 +66,7 @@ class Log:
         open_files: OpenFiles,
         report: Report,
         ledger: DamageLedger,
-        aside: Aside,
+        aside: Quarantine,
     ) -> None:
         self.ledger = ledger
         self.aside = aside

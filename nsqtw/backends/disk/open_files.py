@@ -10,6 +10,7 @@ A file is read in the reactor thread while the writer thread may replace or unli
 
 from __future__ import annotations
 
+import errno
 import resource
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ may have more (`net.open_files`), so that files never keep them out.
 _CLOSED_AT_ONCE = 8
 """An eighth more than `_SHARE` can be in use with it; with two it would be twice as many."""
 _UNLIMITED = 1_048_576
+_TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 
 class Descriptor:
@@ -160,15 +162,20 @@ class OpenFiles:
         self.kept_open = min(KEPT_OPEN, max(1, limit // _KEPT_SHARE))
         self.plenty_below = limit * _SHARE[0] // _SHARE[1]
         """While new descriptors have lower numbers there are enough for everybody."""
-        files.release_descriptors = self.release
 
     def find(self, file: LogFile) -> Descriptor | None:
         """The descriptor of a file that is open. Needs no lock: it is one step."""
         return self._open.get(file)
 
     def open(self, file: LogFile, *, create: bool = False) -> Descriptor:
-        """Open a file. OSError if that fails."""
-        fd = self._files.open(file.path, create=create)
+        """Open a file. When there is no descriptor left, others are closed first. OSError if it fails."""
+        while True:
+            try:
+                fd = self._files.open(file.path, create=create)
+                break
+            except OSError as error:
+                if error.errno not in _TOO_MANY_OPEN or not self.release():
+                    raise
         descriptor = Descriptor(self._files, fd)
         closed: list[Descriptor] = []
         with self._lock:

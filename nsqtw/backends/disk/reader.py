@@ -27,7 +27,7 @@ MOST_PLACES: Final = 256
 _LARGEST_BLOCK: Final = 1024 * 1024
 
 
-class LogReader:
+class RecordReader:
     """Reads one log. All calls come from one thread."""
 
     def __init__(self, log: Log) -> None:

@@ -16,13 +16,13 @@ from threading import Lock
 from nsqtw.backends.disk.log import Log
 from nsqtw.backends.disk.open_files import LogFile
 from nsqtw.backends.files import Files
-from nsqtw.backends.filesystem import Volume
+from nsqtw.backends.filesystem import Filesystem
 
 
-class Unsynced:
+class DirtyFiles:
     """Marks may be made by one thread while another one syncs."""
 
-    def __init__(self, files: Files, volume: Volume) -> None:
+    def __init__(self, files: Files, volume: Filesystem) -> None:
         self._files = files
         self._volume = volume
         self._lock = Lock()

@@ -37,7 +37,7 @@ _WORTH = 4
 _WRITE_BYTES = 1024 * 1024
 
 
-class Spares:
+class RecycledFiles:
     """Sees to it that only the few logs that rolled last keep a spare file."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class LogTrim:
         self,
         log: Log,
         limit: int,
-        spares: Spares,
+        spares: RecycledFiles,
         forget: Callable[[LogFile], None],
         is_short: Callable[[], bool] = lambda: False,
     ) -> None:

@@ -40,7 +40,7 @@ _AHEAD_SHARE: Final = 8
 _MOST_AHEAD: Final = 4 * 1024 * 1024
 
 
-class Growth:
+class FileAppend:
     """What a commit adds to one file."""
 
     __slots__ = ("buffers", "entries", "file", "is_new", "last_entry", "put_total", "size")
@@ -75,7 +75,7 @@ class Growth:
         return True
 
 
-class Undone(NamedTuple):
+class Rollback(NamedTuple):
     """What a power loss may bring back until it is synced: names of files that are gone, and the ends of others."""
 
     has_removed: bool
@@ -88,17 +88,17 @@ class LogWriter:
     def __init__(self, log: Log, limit: int) -> None:
         self._log = log
         self._limit = limit
-        self._growths: list[Growth] = []
+        self._growths: list[FileAppend] = []
         self._end = 0
 
-    def stage(self, segments: Sequence[Segment]) -> list[Growth]:
+    def stage(self, segments: Sequence[Segment]) -> list[FileAppend]:
         """Write segments behind what readers look at. OSError when that fails: then `undo` must follow."""
         log, growths, limit = self._log, self._growths, self._limit
         end = log.end
-        growth: Growth | None = None
+        growth: FileAppend | None = None
         last = log.last_to_write()
         if last is not None:
-            growth = Growth(last, log.put_total, is_new=False)
+            growth = FileAppend(last, log.put_total, is_new=False)
             growths.append(growth)
         for segment in segments:
             if segment.first < end:
@@ -143,7 +143,7 @@ class LogWriter:
             log.save_index(last.file)
         growths.clear()
 
-    def undo(self) -> Undone:
+    def undo(self) -> Rollback:
         """Take back what was staged, as far as the disk lets us; no reader will see the rest."""
         removed = False
         cut: list[LogFile] = []
@@ -163,7 +163,7 @@ class LogWriter:
                     last.sealed = True
         self._growths.clear()
         self._log.is_writing = False
-        return Undone(removed, cut)
+        return Rollback(removed, cut)
 
     def close(self) -> None:
         """Cut off what the last file has beyond its end, and save its index."""
@@ -173,7 +173,7 @@ class LogWriter:
                     self._cut(file, file.size)
             self._log.save_index(file)
 
-    def _finish(self, growth: Growth) -> None:
+    def _finish(self, growth: FileAppend) -> None:
         """
         Leave nothing behind the end of a file that is full, before there is a next one: who finds that takes older
         content for damage. Space that was kept ahead does no harm, and no publish is refused for it.
@@ -184,13 +184,13 @@ class LogWriter:
             with suppress(OSError):
                 self._cut(growth.file, growth.size)
 
-    def _new_growth(self, first: int) -> Growth:
+    def _new_growth(self, first: int) -> FileAppend:
         put_total = self._growths[-1].put_total if self._growths else self._log.put_total
         file = LogFile(self._log.path(first), first, 0, put_total)
         file.index = []
-        return Growth(file, put_total, is_new=True)
+        return FileAppend(file, put_total, is_new=True)
 
-    def _write(self, growth: Growth) -> None:
+    def _write(self, growth: FileAppend) -> None:
         if not growth.buffers:  # it was full
             return
         file = growth.file
@@ -200,7 +200,7 @@ class LogWriter:
             self._keep_space(descriptor, growth)
         descriptor.write(growth.buffers, file.size)
 
-    def _keep_space(self, descriptor: Descriptor, growth: Growth) -> None:
+    def _keep_space(self, descriptor: Descriptor, growth: FileAppend) -> None:
         """For what is written now, and for some of what comes next; a file that is used again has it."""
         file = growth.file
         ahead = min(growth.size // _AHEAD_SHARE, _MOST_AHEAD, max(0, self._limit - growth.size))

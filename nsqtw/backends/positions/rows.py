@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from nsqtw.core.checkpoint import HeldRow, NamedChannel, NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.checkpoint import CursorState, NamedChannel, NamedTopic, PendingRow, SavedState, TopicState, Waiting
 from nsqtw.core.segment import SEQUENCE_MASK
 from nsqtw.options.topics import DURABILITIES, is_retention_time
 
@@ -36,38 +36,39 @@ _NEVER = [
 _COUNT_HELD = "UPDATE cursor SET held_count = (SELECT count(*) FROM held WHERE held.cursor = cursor.id) WHERE id = ?"
 
 
-class OddError(ValueError):
+class InvalidRowError(ValueError):
     """A value that nsqtw never wrote."""
 
 
-def read_topics(connection: sqlite3.Connection, saved: Saved) -> None:
+def read_topics(connection: sqlite3.Connection, saved: SavedState) -> None:
     """
-    Fill in the topics and cursors, and remove those that make no sense. OddError when that cannot be told from others.
+    Fill in the topics and cursors, and remove those that make no sense. InvalidRowError when that cannot be told from
+    others.
     """
-    topics: dict[int, SavedTopic] = {}
+    topics: dict[int, TopicState] = {}
     odd: dict[int, str] = {}
     names: dict[int, str] = {}
     for row in connection.execute("SELECT * FROM topic ORDER BY id"):
         number, name = _integer(row[0], "topic id"), row[1]
         if not isinstance(name, str) or name in names.values():
-            raise OddError(f"a topic has the name {name!r}")
+            raise InvalidRowError(f"a topic has the name {name!r}")
         names[number] = name
         try:
             topics[number] = _topic(row)
-        except OddError as why:
+        except InvalidRowError as why:
             odd[number] = str(why)
     channels: dict[int, list[NamedChannel]] = {number: [] for number in names}
     for row in connection.execute("SELECT * FROM cursor ORDER BY id"):
         number, topic, name = _integer(row[0], "cursor id"), row[1], row[2]
         if topic not in names or not isinstance(name, str):
-            raise OddError(f"a channel has the name {name!r} and belongs to topic {topic!r}")
+            raise InvalidRowError(f"a channel has the name {name!r} and belongs to topic {topic!r}")
         if name in [channel.name for channel in channels[topic]]:
-            raise OddError(f"a topic has the channel {name!r} twice")
+            raise InvalidRowError(f"a topic has the channel {name!r} twice")
         channels[topic].append(NamedChannel(name, row[3] == 1))
         if topic not in odd:
             try:
                 topics[topic].cursors.append(_cursor(row, topics[topic]))
-            except OddError as why:
+            except InvalidRowError as why:
                 odd[topic] = f"channel {name}: {why}"
     for number, reason in odd.items():
         saved.odd.append(f"TOPIC({names[number]}): {reason}: its channels start at the oldest message kept")
@@ -77,7 +78,7 @@ def read_topics(connection: sqlite3.Connection, saved: Saved) -> None:
     saved.topics = list(topics.values())
 
 
-def mend_held(connection: sqlite3.Connection, saved: Saved) -> None:
+def mend_held(connection: sqlite3.Connection, saved: SavedState) -> None:
     """Remove held rows of nobody and of no message, and let those that are due at no possible time be due at once."""
     counts = dict(connection.execute("SELECT id, held_count FROM cursor").fetchall())
     for number in list(_cursors_of_held(connection)):
@@ -94,7 +95,7 @@ def mend_held(connection: sqlite3.Connection, saved: Saved) -> None:
             _count_held(connection, number)
 
 
-def _mend_held_of(connection: sqlite3.Connection, number: int, saved: Saved) -> None:
+def _mend_held_of(connection: sqlite3.Connection, number: int, saved: SavedState) -> None:
     removed = sum(connection.execute(statement, (number,)).rowcount for statement in _NOWHERE)
     if removed:
         _count_held(connection, number)
@@ -108,7 +109,7 @@ def _count_held(connection: sqlite3.Connection, number: int) -> None:
     connection.execute(_COUNT_HELD, (number,))
 
 
-def held_row(sequence: Any, attempts: Any, due_ms: Any) -> HeldRow:
+def held_row(sequence: Any, attempts: Any, due_ms: Any) -> PendingRow:
     """A row as it was read, mended where its values are odd. Sequence 0 is no message's: it will be found lost."""
     if type(sequence) is not int or not 0 <= sequence <= SEQUENCE_MASK:
         sequence = 0
@@ -116,10 +117,10 @@ def held_row(sequence: Any, attempts: Any, due_ms: Any) -> HeldRow:
         attempts = 0
     if type(due_ms) is not int:
         due_ms = int(due_ms) if isinstance(due_ms, float) and 0 <= due_ms <= LATEST_MS else 0
-    return HeldRow(sequence, attempts, due_ms)
+    return PendingRow(sequence, attempts, due_ms)
 
 
-def topic_row(number: int, topic: SavedTopic) -> tuple[Any, ...]:
+def topic_row(number: int, topic: TopicState) -> tuple[Any, ...]:
     """As the table has it."""
     dropped = _blob([end for run in topic.dropped for end in run])
     waiting = _blob([number for run in topic.waiting for number in (run.first, run.count, run.delay_ms)])
@@ -129,7 +130,7 @@ def topic_row(number: int, topic: SavedTopic) -> tuple[Any, ...]:
     return (number, topic.name, topic.paused, *totals, dropped, waiting, topic.durability, *retention)
 
 
-def cursor_row(number: int, topic: int, cursor: SavedCursor) -> tuple[Any, ...]:
+def cursor_row(number: int, topic: int, cursor: CursorState) -> tuple[Any, ...]:
     """As the table has it."""
     first_deliveries = _blob(cursor.first_deliveries)
     place = (cursor.next, cursor.taken_total, first_deliveries, cursor.held_count, cursor.replays)
@@ -141,13 +142,13 @@ def numbers_in(blob: bytes) -> list[int]:
     return list(struct.unpack(f"<{len(blob) // 8}Q", blob))
 
 
-def _topic(row: tuple[Any, ...]) -> SavedTopic:
+def _topic(row: tuple[Any, ...]) -> TopicState:
     _, name, paused, released, released_total, end, put_total, dropped, waiting, durability = row[:10]
     if durability not in ("", *DURABILITIES):
-        raise OddError(f"it has the durability {durability!r}")
+        raise InvalidRowError(f"it has the durability {durability!r}")
     runs = _numbers(waiting, 3, "waiting")
     ends = _numbers(dropped, 2, "dropped")
-    topic = SavedTopic(
+    topic = TopicState(
         name,
         paused=_integer(paused, "paused", 1) == 1,
         released=_integer(released, "released", SEQUENCE_MASK),
@@ -160,13 +161,13 @@ def _topic(row: tuple[Any, ...]) -> SavedTopic:
     )
     _add_retention(topic, row[10:])
     if topic.released_total > topic.put_total:
-        raise OddError(f"{topic.released_total} messages were released and {topic.put_total} put")
+        raise InvalidRowError(f"{topic.released_total} messages were released and {topic.put_total} put")
     if topic.waiting and not _can_wait(topic):
-        raise OddError("messages wait for release that cannot be")
+        raise InvalidRowError("messages wait for release that cannot be")
     return topic
 
 
-def _can_wait(topic: SavedTopic) -> bool:
+def _can_wait(topic: TopicState) -> bool:
     """Whether the deferred ones that wait are among those that do: a run that is too long would be work for ever."""
     at = topic.released
     for run in topic.waiting:
@@ -176,10 +177,10 @@ def _can_wait(topic: SavedTopic) -> bool:
     return at <= topic.end and sum(run.count for run in topic.waiting) <= topic.put_total - topic.released_total
 
 
-def _add_retention(topic: SavedTopic, row: tuple[Any, ...]) -> None:
+def _add_retention(topic: TopicState, row: tuple[Any, ...]) -> None:
     time, size, floor, marks, runs = row
     if time is not None and not (isinstance(time, float) and is_retention_time(time)):
-        raise OddError(f"it has the retention {time!r}"[:100])
+        raise InvalidRowError(f"it has the retention {time!r}"[:100])
     topic.retention_time = time
     topic.retention_bytes = None if size is None else _integer(size, "retention_bytes")
     topic.floor = None if floor is None else _integer(floor, "floor", SEQUENCE_MASK)
@@ -188,9 +189,9 @@ def _add_retention(topic: SavedTopic, row: tuple[Any, ...]) -> None:
     topic.runs = list(zip(run_numbers[::2], run_numbers[1::2], strict=True))
 
 
-def _cursor(row: tuple[Any, ...], topic: SavedTopic) -> SavedCursor:
+def _cursor(row: tuple[Any, ...], topic: TopicState) -> CursorState:
     _, _, name, paused, following, taken_total, first_deliveries, held_count, replays = row
-    cursor = SavedCursor(
+    cursor = CursorState(
         name,
         paused=_integer(paused, "paused", 1) == 1,
         next=_integer(following, "next", SEQUENCE_MASK),
@@ -200,19 +201,19 @@ def _cursor(row: tuple[Any, ...], topic: SavedTopic) -> SavedCursor:
         replays=_integer(replays, "replays", SEQUENCE_MASK),
     )
     if max(cursor.first_deliveries, default=0) > SEQUENCE_MASK:
-        raise OddError("a message is in flight that cannot be")
+        raise InvalidRowError("a message is in flight that cannot be")
     return cursor
 
 
 def _integer(value: Any, what: str, most: int = _MOST_INTEGER) -> int:
     if type(value) is not int or not 0 <= value <= most:
-        raise OddError(f"{what} is {value!r}"[:100])
+        raise InvalidRowError(f"{what} is {value!r}"[:100])
     return value
 
 
 def _numbers(blob: Any, group: int, what: str) -> list[int]:
     if not isinstance(blob, bytes) or len(blob) % (8 * group):
-        raise OddError(f"{what} is no list of numbers")
+        raise InvalidRowError(f"{what} is no list of numbers")
     return numbers_in(blob)
 
 

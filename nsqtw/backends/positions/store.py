@@ -7,7 +7,7 @@ unless it says so: an older cut means repeats, no loss. Reserved blocks of seque
 is never used twice.
 
 A database that is damaged is set aside as `positions.db.damaged.<n>` and a fresh one takes its place; the caller
-is told by `Saved.lost`.
+is told by `SavedState.lost`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from nsqtw.backends.positions.rows import (
 )
 from nsqtw.backends.positions.schema import VERSION, bring_up_to_date
 from nsqtw.backends.spare_space import SpareSpace
-from nsqtw.core.checkpoint import Cut, HeldRow, Saved, SavedTopic
+from nsqtw.core.checkpoint import Checkpoint, PendingRow, SavedState, TopicState
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IPositions
 
@@ -106,7 +106,7 @@ class Positions:
         self._is_suspect = False
         self._spare = SpareSpace(Files(), path)
 
-    def load(self) -> Saved:
+    def load(self) -> SavedState:
         """IPositions API. BackendError when there is no way to have a database at this path."""
         try:
             return self._load()
@@ -116,7 +116,7 @@ class Positions:
                 raise
             return self._load()
 
-    def _load(self) -> Saved:
+    def _load(self) -> SavedState:
         with self._lock:
             try:
                 lost = _finish_setting_aside(self._path)
@@ -143,7 +143,7 @@ class Positions:
         """IPositions API"""
         self._with_spare_space(lambda: self._reserve(next_block))
 
-    def save(self, cut: Cut) -> None:
+    def save(self, cut: Checkpoint) -> None:
         """IPositions API"""
         self._with_spare_space(lambda: self._save(cut))
 
@@ -164,7 +164,7 @@ class Positions:
             # saved before is to be safe after this.
             connection.execute("UPDATE broker SET next_block = max(ifnull(next_block + 1, 0), ?)", (next_block,))
 
-    def _save(self, cut: Cut) -> None:
+    def _save(self, cut: Checkpoint) -> None:
         with self._lock, self._transaction(durable=cut.durable) as connection:
             for topic in cut.deleted_topics:
                 self._delete_topic(connection, topic)
@@ -194,7 +194,7 @@ class Positions:
         held = [self._held(number, below) for number, _, _ in cursors]
         return below, (sequence for sequence, _ in groupby(merge(first_deliveries, *held)))
 
-    def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[HeldRow]:
+    def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
         """IPositions API"""
         number = self._ids.known_cursor(topic, channel)
         with self._reading_held() as reader:
@@ -230,7 +230,7 @@ class Positions:
             finally:
                 self._disconnect()
 
-    def _open(self, path: str) -> Saved:
+    def _open(self, path: str) -> SavedState:
         """Connect, make the tables if there are none, and read all. sqlite3.Error, _DamagedError."""
         create_private(path)
         connection = self._connection = sqlite3.connect(
@@ -315,7 +315,7 @@ class Positions:
                     self._ids.read(connection)
                 raise
 
-    def _put(self, connection: sqlite3.Connection, topics: Iterable[SavedTopic]) -> None:
+    def _put(self, connection: sqlite3.Connection, topics: Iterable[TopicState]) -> None:
         topic_rows = []
         cursor_rows = []
         emptied: list[tuple[int, int]] = []
@@ -376,7 +376,7 @@ class _DamagedError(BackendError):
     """The database is not what we wrote."""
 
 
-def _read(connection: sqlite3.Connection) -> Saved:
+def _read(connection: sqlite3.Connection) -> SavedState:
     """All but the held rows; what is odd is mended. In a transaction."""
     try:
         version, next_block, clean_stop, shift_ms, suspect = connection.execute(
@@ -385,7 +385,7 @@ def _read(connection: sqlite3.Connection) -> Saved:
         if version > VERSION:
             raise BackendError(f"positions.db has schema version {version}; this nsqtw knows {VERSION}")
         _check(connection, is_clean=clean_stop == 1, is_suspect=suspect != 0)
-        saved = Saved(next_block=next_block, clean_stop=clean_stop == 1, wall_shift_ms=shift_ms)
+        saved = SavedState(next_block=next_block, clean_stop=clean_stop == 1, wall_shift_ms=shift_ms)
         bounds = (("next_block", 0, _MOST_BLOCKS, None), ("wall_shift_ms", -LATEST_MS, LATEST_MS, 0))
         for name, least, most, otherwise in bounds:
             value = getattr(saved, name)

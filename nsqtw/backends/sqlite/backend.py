@@ -27,7 +27,7 @@ from zope.interface import implementer
 
 from nsqtw.backends.disk.free_space import Reserve
 from nsqtw.backends.disk.salvage import ONE_BIT
-from nsqtw.backends.disk.trim import Spares
+from nsqtw.backends.disk.trim import RecycledFiles
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.quarantine import kept_in
 from nsqtw.backends.spare_space import SpareSpace
@@ -96,7 +96,7 @@ class SqliteBackend:
         self._directory = directory
         self._path = os.path.join(directory, FILE)
         self._files = files or Files()
-        self._reserve = Reserve(self._files, directory, Spares())
+        self._reserve = Reserve(self._files, directory, RecycledFiles())
         self._spare = SpareSpace(self._files, self._path)
         self.free_pages = 0
         """Of the database, when it was opened or `tidy` last looked."""

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from nsqtw.backends.files import Files
 from nsqtw.backends.manifest import MANIFEST_FILE, Manifest, read_manifest
-from nsqtw.backends.quarantine import Aside
+from nsqtw.backends.quarantine import Quarantine
 from nsqtw.backends.spare_space import SUFFIX
 from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
 from nsqtw.errors import BackendError
@@ -84,7 +84,7 @@ def check_manifest(directory: str, on_disk: Logs, in_sqlite: Logs) -> ManifestCh
     return check
 
 
-def set_foreign_aside(check: ManifestCheck, files: Files, aside: Aside) -> None:
+def set_foreign_aside(check: ManifestCheck, files: Files, aside: Quarantine) -> None:
     """Move the files of backends that the manifest does not know, and a manifest that cannot be read. OSError."""
     if check.problem:
         aside.move(check.path)

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from attrs import define, field
 
 from nsqtw.backends.positions.store import Positions
-from nsqtw.core.checkpoint import Saved, SavedCursor, SavedTopic
+from nsqtw.core.checkpoint import CursorState, SavedState, TopicState
 from nsqtw.core.pending import all_rows
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.nsqd.build import POSITIONS_FILE
@@ -39,7 +39,7 @@ class PositionsCheck:
     """What positions.db is found like."""
 
     path: str
-    saved: Saved | None = None
+    saved: SavedState | None = None
     """What a start gets; None: nothing, or it would not start."""
     is_there: bool = False
     refusal: str = ""
@@ -98,7 +98,7 @@ def check_positions(directory: str) -> PositionsCheck:
     return found
 
 
-def compare(path: str, saved: Saved, logs: dict[str, TopicLog]) -> Iterator[Finding]:
+def compare(path: str, saved: SavedState, logs: dict[str, TopicLog]) -> Iterator[Finding]:
     """Where the positions, which are at `path`, and the logs do not agree."""
     known = {topic.name for topic in saved.topics}
     costs = "nothing: the next start makes the topic, and its channels start at the oldest message kept"
@@ -111,7 +111,7 @@ def compare(path: str, saved: Saved, logs: dict[str, TopicLog]) -> Iterator[Find
             yield from _compare_topic(path, topic, log)
 
 
-def _read_held(positions: Positions, saved: Saved) -> None:
+def _read_held(positions: Positions, saved: SavedState) -> None:
     """Fill in the held rows, all of them. BackendError."""
     for topic in saved.topics:
         for cursor in topic.cursors:
@@ -119,7 +119,7 @@ def _read_held(positions: Positions, saved: Saved) -> None:
             cursor.held_count = len(cursor.held)
 
 
-def _compare_topic(path: str, topic: SavedTopic, log: TopicLog) -> Iterator[Finding]:
+def _compare_topic(path: str, topic: TopicState, log: TopicLog) -> Iterator[Finding]:
     """What a topic's positions say of its log."""
     gone = topic.put_total - topic.released_total - _count(log, topic.released, topic.end)
     if gone > 0:
@@ -135,7 +135,7 @@ def _compare_topic(path: str, topic: SavedTopic, log: TopicLog) -> Iterator[Find
     yield from of_channels
 
 
-def _compare_channel(path: str, topic: SavedTopic, cursor: SavedCursor, log: TopicLog) -> Iterator[Finding]:
+def _compare_channel(path: str, topic: TopicState, cursor: CursorState, log: TopicLog) -> Iterator[Finding]:
     gone = topic.released_total - cursor.taken_total - _unread(topic, cursor, log)
     if gone > 0:
         costs = f"not in the log: {gone} of those it has not come to; its depth is right when it has passed them"
@@ -151,7 +151,7 @@ def _count(log: TopicLog, low: int, high: int) -> int:
     return log.at_once.count(low, high) + log.deferred.count(low, high)
 
 
-def _unread(topic: SavedTopic, cursor: SavedCursor, log: TopicLog) -> int:
+def _unread(topic: TopicState, cursor: CursorState, log: TopicLog) -> int:
     """Released messages a cursor has not come to: dropped ones count as taken, and deferred ones but in a replay."""
     unread = log.at_once.count(cursor.next, topic.released) + log.deferred.count(cursor.next, cursor.replays)
     for first, stop in topic.dropped:

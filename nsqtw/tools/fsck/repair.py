@@ -29,9 +29,9 @@ from nsqtw.backends.disk.open_files import Descriptor, LogFile
 from nsqtw.backends.disk.repair import write_mended
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.positions.store import Positions
-from nsqtw.backends.quarantine import Aside
+from nsqtw.backends.quarantine import Quarantine
 from nsqtw.backends.sqlite.salvage import FRESH, rebuild
-from nsqtw.core.checkpoint import Cut, Saved
+from nsqtw.core.checkpoint import Checkpoint, SavedState
 from nsqtw.errors import BackendError, NsqtwError
 from nsqtw.tools.fsck.data_path import DataPathCheck
 from nsqtw.tools.fsck.log_file import LogFileCheck
@@ -46,7 +46,7 @@ def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
     each thing that could not be mended.
     """
     files = Files()
-    aside = Aside(check.directory, files)
+    aside = Quarantine(check.directory, files)
     failures: list[str] = []
 
     def attempt(doing: str, step: Callable[[], object]) -> None:
@@ -72,7 +72,7 @@ def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
     return (aside.directory if aside.is_used else None), failures
 
 
-def _repair_log(files: Files, aside: Aside, log: TopicLog) -> None:
+def _repair_log(files: Files, aside: Quarantine, log: TopicLog) -> None:
     for path in log.strays:
         files.unlink(path)
     for file in log.without_records:
@@ -90,7 +90,7 @@ def _repair_log(files: Files, aside: Aside, log: TopicLog) -> None:
         put_total += file.put_count
 
 
-def _cut(files: Files, aside: Aside, file: LogFileCheck) -> None:
+def _cut(files: Files, aside: Quarantine, file: LogFileCheck) -> None:
     """Cut off what is behind the last good record."""
     aside.keep_part(file.path, file.good_end, file.size)
     descriptor = Descriptor(files, files.open(file.path))
@@ -98,7 +98,7 @@ def _cut(files: Files, aside: Aside, file: LogFileCheck) -> None:
     descriptor.sync()
 
 
-def _rewrite(files: Files, aside: Aside, file: LogFileCheck, put_total: int) -> None:
+def _rewrite(files: Files, aside: Quarantine, file: LogFileCheck, put_total: int) -> None:
     """Let a header, the good records and what can be kept of others be all there is in a file."""
     temporary = file.path + TEMPORARY
     old = Descriptor(files, files.open(file.path))
@@ -117,7 +117,7 @@ def _rewrite(files: Files, aside: Aside, file: LogFileCheck, put_total: int) -> 
     files.sync_directory(os.path.dirname(file.path))
 
 
-def _repair_messages(files: Files, aside: Aside, check: DataPathCheck) -> None:
+def _repair_messages(files: Files, aside: Quarantine, check: DataPathCheck) -> None:
     """Put a damaged messages.db away, and one with all that can be read of it in its place."""
     found = check.messages
     if found is None or not found.can_be_mended:
@@ -138,7 +138,7 @@ def _repair_messages(files: Files, aside: Aside, check: DataPathCheck) -> None:
         files.sync_directory(check.directory)
 
 
-def _repair_positions(files: Files, aside: Aside, check: DataPathCheck) -> None:
+def _repair_positions(files: Files, aside: Quarantine, check: DataPathCheck) -> None:
     """Put a damaged positions.db away, and one with all that can be read of it in its place."""
     found = check.positions
     if not found.is_there or found.refusal or (found.saved is not None and not found.problems):
@@ -156,14 +156,14 @@ def _repair_positions(files: Files, aside: Aside, check: DataPathCheck) -> None:
         files.sync_directory(check.directory)
 
 
-def _write(saved: Saved, path: str) -> None:
+def _write(saved: SavedState, path: str) -> None:
     """A database with all that was saved. BackendError."""
     positions = Positions(path)
     positions.load()
     try:
         if saved.next_block is not None:
             positions.reserve(saved.next_block)
-        positions.save(Cut(topics=saved.topics))
+        positions.save(Checkpoint(topics=saved.topics))
         # A durable note: with it everything before is on stable storage.
         positions.close(True)
     except BaseException:

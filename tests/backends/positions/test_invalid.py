@@ -11,15 +11,24 @@ from pathlib import Path
 import pytest
 
 from nsqtw.backends.positions.store import Positions
-from nsqtw.core.checkpoint import Cut, HeldRow, NamedChannel, NamedTopic, Saved, SavedCursor, SavedTopic, Waiting
+from nsqtw.core.checkpoint import (
+    Checkpoint,
+    CursorState,
+    NamedChannel,
+    NamedTopic,
+    PendingRow,
+    SavedState,
+    TopicState,
+    Waiting,
+)
 from nsqtw.core.pending import BEFORE_ALL, all_rows
 
-ROWS = [HeldRow(3, 1, 0), HeldRow(5, 2, 1_700_000_000_000), HeldRow(7, 0, 1_700_000_000_001)]
+ROWS = [PendingRow(3, 1, 0), PendingRow(5, 2, 1_700_000_000_000), PendingRow(7, 0, 1_700_000_000_001)]
 
 
-def topics() -> list[SavedTopic]:
+def topics() -> list[TopicState]:
     return [
-        SavedTopic(
+        TopicState(
             name,
             released=20,
             released_total=20,
@@ -27,7 +36,7 @@ def topics() -> list[SavedTopic]:
             put_total=30,
             waiting=[Waiting(21, 2, 500)],
             cursors=[
-                SavedCursor(channel, next=10, taken_total=10, first_deliveries=[9], held=list(ROWS), held_count=3)
+                CursorState(channel, next=10, taken_total=10, first_deliveries=[9], held=list(ROWS), held_count=3)
                 for channel in ("a", "b")
             ],
         )
@@ -41,7 +50,7 @@ def path(tmp_path: Path) -> Iterator[str]:
     positions = Positions(path)
     positions.load()
     positions.reserve(7)
-    positions.save(Cut(topics=topics()))
+    positions.save(Checkpoint(topics=topics()))
     positions.close(True)
     yield path
 
@@ -54,7 +63,7 @@ def change(path: str, *statements: str) -> None:
         connection.commit()
 
 
-def load(path: str) -> Saved:
+def load(path: str) -> SavedState:
     positions = Positions(path)
     saved = positions.load()
     for topic in saved.topics:
@@ -127,7 +136,7 @@ def test_a_message_that_is_due_at_no_possible_time_is_due_at_once(path: str, val
     change(path, *WITHOUT_CONSTRAINTS, f"UPDATE held SET due_ms = {value} WHERE cursor = 1 AND sequence = 5")
     saved = load(path)
     assert saved.odd == ["1 held messages are due at no possible time: they are due at once"]
-    assert saved.topics[0].cursors[0].held == [ROWS[0], HeldRow(5, 2, 0), ROWS[2]]
+    assert saved.topics[0].cursors[0].held == [ROWS[0], PendingRow(5, 2, 0), ROWS[2]]
     assert saved.topics[0].cursors[1].held == ROWS
     assert load(path).odd == []
 
@@ -136,14 +145,14 @@ def test_a_message_due_at_the_end_of_the_year_9999_waits_for_it(path: str) -> No
     change(path, "UPDATE held SET due_ms = 253402300799999 WHERE cursor = 1 AND sequence = 5")
     saved = load(path)
     assert saved.odd == []
-    assert saved.topics[0].cursors[0].held[1] == HeldRow(5, 2, 253_402_300_799_999)
+    assert saved.topics[0].cursors[0].held[1] == PendingRow(5, 2, 253_402_300_799_999)
 
 
 @pytest.mark.parametrize("value", ["NULL", "'x'", "-1", "65536", "9223372036854775807", "0.5", "x'00'"])
 def test_odd_attempts_are_none(path: str, value: str) -> None:
     """Nothing is said of it: it is met while messages are delivered."""
     change(path, *WITHOUT_CONSTRAINTS, f"UPDATE held SET attempts = {value} WHERE sequence = 5")
-    assert load(path).topics[0].cursors[0].held == [ROWS[0], HeldRow(5, 0, ROWS[1].due_ms), ROWS[2]]
+    assert load(path).topics[0].cursors[0].held == [ROWS[0], PendingRow(5, 0, ROWS[1].due_ms), ROWS[2]]
 
 
 @pytest.mark.parametrize("value", ["NULL", "'x'", "-1", "9223372036854775807", "x'00'"])

@@ -14,7 +14,7 @@ import pytest
 from nsqtw.backends.positions.schema import VERSION
 from nsqtw.backends.positions.store import Positions
 from nsqtw.backends.spare_space import SPARE_BYTES
-from nsqtw.core.checkpoint import Cut, HeldRow, Saved, SavedCursor, SavedTopic
+from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, SavedState, TopicState
 from nsqtw.core.pending import all_rows
 from nsqtw.errors import BackendError, BackendFull
 
@@ -32,7 +32,7 @@ def positions(path: str) -> Iterator[Positions]:
     positions.close(False)
 
 
-def load(path: str) -> Saved:
+def load(path: str) -> SavedState:
     """What the next process finds."""
     positions = Positions(path)
     saved = positions.load()
@@ -51,16 +51,18 @@ def killed(path: str, to: Path) -> str:
     return str(to / "positions.db")
 
 
-def cut(number: int) -> Cut:
+def cut(number: int) -> Checkpoint:
     """One that is consistent in itself: everything in it is `number`."""
-    held = [HeldRow(number, number, number)]
+    held = [PendingRow(number, number, number)]
     cursors = [
-        SavedCursor(name, next=number, taken_total=number, held=held, held_count=1, emptied=True) for name in ("c", "d")
+        CursorState(name, next=number, taken_total=number, held=held, held_count=1, emptied=True) for name in ("c", "d")
     ]
-    return Cut(topics=[SavedTopic(name, released=number, put_total=number, cursors=cursors) for name in ("s", "t")])
+    return Checkpoint(
+        topics=[TopicState(name, released=number, put_total=number, cursors=cursors) for name in ("s", "t")]
+    )
 
 
-def numbers(saved: Saved) -> set[int]:
+def numbers(saved: SavedState) -> set[int]:
     """All the numbers in it."""
     found = set()
     for topic in saved.topics:
@@ -118,7 +120,7 @@ def test_a_damaged_database_is_set_aside(positions: Positions, path: str, tmp_pa
         Path(path).write_bytes(content)
         Path(path + "-wal").write_bytes(b"a log of changes")
         damaged = Positions(path)
-        assert damaged.load() == Saved(lost=True)
+        assert damaged.load() == SavedState(lost=True)
         assert Path(f"{path}.damaged.{number}").read_bytes()
         damaged.save(cut(number))
         damaged.close(False)
@@ -147,8 +149,8 @@ def test_a_database_that_makes_no_sense_is_set_aside(positions: Positions, path:
     connection.execute(change)
     connection.commit()
     connection.close()
-    assert load(path) == Saved(lost=True)
-    assert load(path) == Saved()
+    assert load(path) == SavedState(lost=True)
+    assert load(path) == SavedState()
 
 
 def test_a_start_interrupted_while_setting_aside(positions: Positions, path: str) -> None:
@@ -160,8 +162,8 @@ def test_a_start_interrupted_while_setting_aside(positions: Positions, path: str
     assert not Path(path + ".new").exists()
     load(path + ".new")
     Path(path).rename(path + ".damaged.1")
-    assert load(path) == Saved(lost=True)
-    assert load(path) == Saved()
+    assert load(path) == SavedState(lost=True)
+    assert load(path) == SavedState()
 
 
 def test_a_later_version_is_not_touched(positions: Positions, path: str) -> None:
@@ -244,7 +246,7 @@ def test_damage_that_reading_does_not_meet(positions: Positions, path: str) -> N
     with open(path, "r+b") as file:
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
-    assert load(path) == Saved(lost=True)
+    assert load(path) == SavedState(lost=True)
 
 
 def test_someone_else_holds_it_at_start(positions: Positions, path: str) -> None:
@@ -265,7 +267,7 @@ def test_a_cut_that_cannot_be_saved(positions: Positions, path: str) -> None:
     positions.save(cut(1))
     bad = cut(2)
     bad.deleted_topics = ["s"]
-    bad.topics[1].cursors.append(SavedCursor("e", next=None))  # type: ignore[arg-type]
+    bad.topics[1].cursors.append(CursorState("e", next=None))  # type: ignore[arg-type]
     with pytest.raises(BackendError, match="NOT NULL"):
         positions.save(bad)
     assert numbers(load(path)) == {1}
@@ -295,9 +297,9 @@ def test_a_full_disk(positions: Positions, path: str) -> None:
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
     large = cut(2)
-    rows = [HeldRow(n, 1, 0) for n in range(5000)]
+    rows = [PendingRow(n, 1, 0) for n in range(5000)]
     large.deleted_topics = ["t"]
-    large.topics.append(SavedTopic("new", cursors=[SavedCursor("e", held=rows, held_count=5000)]))
+    large.topics.append(TopicState("new", cursors=[CursorState("e", held=rows, held_count=5000)]))
     for _ in range(2):
         with pytest.raises(BackendFull, match="full"):
             positions.save(large)
@@ -398,11 +400,11 @@ def test_a_full_disk_takes_a_save_with_the_space_kept_for_that(tmp_path: Path, m
     positions = Positions(str(tmp_path / "positions.db"))
     positions.load()
     spare = tmp_path / "positions.db.spare"
-    positions.save(Cut(topics=[SavedTopic("t")]))
+    positions.save(Checkpoint(topics=[TopicState("t")]))
     assert spare.stat().st_size == SPARE_BYTES
     save, free_when_saved = Positions._save, []
 
-    def save_if_there_is_space(self: Positions, cut: Cut) -> None:
+    def save_if_there_is_space(self: Positions, cut: Checkpoint) -> None:
         free_when_saved.append(not spare.exists())
         if spare.exists():
             raise BackendFull("positions.db: database or disk is full")
@@ -410,8 +412,8 @@ def test_a_full_disk_takes_a_save_with_the_space_kept_for_that(tmp_path: Path, m
 
     with monkeypatch.context() as patches:
         patches.setattr(Positions, "_save", save_if_there_is_space)
-        positions.save(Cut(topics=[SavedTopic("t", released=7)]))
+        positions.save(Checkpoint(topics=[TopicState("t", released=7)]))
         assert free_when_saved == [False, True]
-    positions.save(Cut(topics=[SavedTopic("t", released=8)]))
+    positions.save(Checkpoint(topics=[TopicState("t", released=8)]))
     assert spare.exists(), "there is space again"
     positions.close(True)

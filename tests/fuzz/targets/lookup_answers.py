@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 from nsqtw.discovery.channels import durable_channels
-from nsqtw.discovery.protocol import Dialogue, Introduction, Name
+from nsqtw.discovery.protocol import IdentifyPayload, LookupdProtocol, Name
 from nsqtw.names import is_ephemeral, is_valid_name
 from tests.fuzz.meter import Broken
 from tests.fuzz.oddities import NAMES, json_text, json_value, mostly, respelled
 from tests.fuzz.target import Bound, Target, chance_of
 
-_INTRODUCTION = Introduction("b", "h", 4151, 4150, "", "", "1.3.0", "s3cret")
+_INTRODUCTION = IdentifyPayload("b", "h", 4151, 4150, "", "", "1.3.0", "s3cret")
 _LONGEST_ANSWER = 16384
 _SIZES = (b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\x7f\xff\xff\xff", b"\x00\x00\x40\x01", b"\x00\x00\x00\x00")
 
@@ -62,7 +62,7 @@ class LookupAnswers(Target):
             lines.append(text.format(**fields))
 
         names = [Name("t"), Name("t", "c"), Name("u")]
-        dialogue = Dialogue("l:1", _INTRODUCTION, names, log, most_answer_bytes=_LONGEST_ANSWER, now=now)
+        dialogue = LookupdProtocol("l:1", _INTRODUCTION, names, log, most_answer_bytes=_LONGEST_ANSWER, now=now)
         dialogue.data_to_send(now)
         rest = data
         while rest and not dialogue.failure:

@@ -16,7 +16,7 @@ from nsqtw.backends.disk.format import HEADER_BYTES, Entry, encode_entries, enco
 from nsqtw.backends.manifest import Manifest, write_manifest
 from nsqtw.backends.positions.store import Positions
 from nsqtw.backends.sqlite.backend import SqliteBackend
-from nsqtw.core.checkpoint import Cut, HeldRow, SavedCursor, SavedTopic
+from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, TopicState
 from nsqtw.core.pending import all_rows
 from nsqtw.core.segment import Segment
 from nsqtw.testing.contracts import make_segment, messages, read_all
@@ -38,17 +38,17 @@ def data_path(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def topic(name: str = "t", **changes: object) -> SavedTopic:
+def topic(name: str = "t", **changes: object) -> TopicState:
     """What is saved of `t`."""
-    cursors = [SavedCursor("c", **changes)]
-    return SavedTopic(name, released=6, released_total=6, end=6, put_total=6, cursors=cursors)
+    cursors = [CursorState("c", **changes)]
+    return TopicState(name, released=6, released_total=6, end=6, put_total=6, cursors=cursors)
 
 
-def save(directory: Path, *topics: SavedTopic, next_block: int = 7) -> None:
+def save(directory: Path, *topics: TopicState, next_block: int = 7) -> None:
     positions = Positions(str(directory / "positions.db"))
     positions.load()
     positions.reserve(next_block)
-    positions.save(Cut(topics=list(topics)))
+    positions.save(Checkpoint(topics=list(topics)))
     positions.close(True)
 
 
@@ -164,7 +164,7 @@ def test_what_an_index_leads_to_is_not_searched_over(tmp_path: Path) -> None:
     log.write_bytes(encode_header(0, 0) + record(make_segment(0)) + evil + behind)
     log.with_suffix(".index").write_bytes(encode_entries([Entry(2, start + len(evil), 2)]))
     spoil(log, start)
-    save(tmp_path, SavedTopic("t", released=4, released_total=4, end=4, put_total=4))
+    save(tmp_path, TopicState("t", released=4, released_total=4, end=4, put_total=4))
     opened = DataPath(tmp_path)
     assert list(messages(read_all(opened.queue, 2))) == [2, 3]
     opened.close()
@@ -229,7 +229,7 @@ def test_what_positions_and_log_do_not_agree_on(data_path: Path) -> None:
         next=9,
         taken_total=5,
         first_deliveries=[3, 6],
-        held=[HeldRow(0, 1, 0), HeldRow(7, 1, 0), HeldRow(8, 2, 5)],
+        held=[PendingRow(0, 1, 0), PendingRow(7, 1, 0), PendingRow(8, 2, 5)],
     )
     state.end = state.released = 9
     state.put_total, state.released_total = 9, 8
@@ -249,7 +249,7 @@ def test_what_positions_and_log_do_not_agree_on(data_path: Path) -> None:
 def test_a_log_whose_finished_end_was_freed_lacks_nothing(data_path: Path) -> None:
     """Trim rewrites the last file with the messages that are still wanted."""
     end = check_data_path(str(data_path)).logs["t"].end
-    state = topic(next=end + 20, taken_total=29, held=[HeldRow(end - 1, 1, 5)])
+    state = topic(next=end + 20, taken_total=29, held=[PendingRow(end - 1, 1, 5)])
     state.end = state.released = end + 20
     state.put_total = state.released_total = 29
     save(data_path, state)
@@ -261,7 +261,7 @@ def test_a_log_whose_finished_end_was_freed_lacks_nothing(data_path: Path) -> No
 
 def test_a_topic_that_only_one_of_them_knows(data_path: Path) -> None:
     """No messages and no log are normal."""
-    save(data_path, topic("u"), SavedTopic("empty", cursors=[SavedCursor("c")]))
+    save(data_path, topic("u"), TopicState("empty", cursors=[CursorState("c")]))
     (data_path / "v").mkdir()
     (data_path / "v" / logs(data_path)[0].name).write_bytes(logs(data_path)[0].read_bytes())
     found = [(finding.what, finding.topic) for finding in findings(data_path)]
@@ -326,7 +326,7 @@ def test_a_newer_positions_db_is_left_as_it_is(data_path: Path) -> None:
 
 def test_positions_that_are_damaged_and_can_be_read_are_written_anew(data_path: Path) -> None:
     """Nothing that a start would know of is forgotten: not the channels, not the reserved blocks."""
-    save(data_path, topic(next=2, taken_total=2, held=[HeldRow(1, 3, 0)]))
+    save(data_path, topic(next=2, taken_total=2, held=[PendingRow(1, 3, 0)]))
     path = data_path / "positions.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         (page,) = connection.execute(
@@ -341,7 +341,7 @@ def test_positions_that_are_damaged_and_can_be_read_are_written_anew(data_path: 
     assert whats(findings(data_path)) == ["damaged positions"]
     assert mend(data_path) == []
     after = saved(data_path)
-    assert after.topics == before.topics and after.topics[0].cursors[0].held == [HeldRow(1, 3, 0)]
+    assert after.topics == before.topics and after.topics[0].cursors[0].held == [PendingRow(1, 3, 0)]
     assert after.next_block == before.next_block >= 7
     assert (data_path / "damaged.d/1/positions.db").read_bytes() == bytes(data)
 
