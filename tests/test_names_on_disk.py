@@ -92,8 +92,8 @@ class Life:
         now = self.parts.pump.now()
         broker.tick(now)
         broker.commit(now)
-        while (flight := broker.flights.begin(now)) is not None:
-            broker.flights.end(flight, flight.commit(log), now)
+        while (flight := broker.group_commit.begin(now)) is not None:
+            broker.group_commit.end(flight, flight.commit(log), now)
         broker.serve(now)
         save = broker.saves.begin(now)
         broker.saves.end(save, perform(save, storage.positions, log, partial(write_names, storage.metadata_path)))

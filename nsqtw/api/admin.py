@@ -137,14 +137,14 @@ class Administration:
 
     def _set_retention(self, given: Parameters) -> bool:
         topic = durable_topic(self._broker, given)
-        time, size = topic.reading.retained.given
+        time, size = topic.reading.retention_policy.given
         if "time" in given:
             time = _retention_time(given["time"])
         if "bytes" in given:
             size = _retention_bytes(given["bytes"])
         if not {"time", "bytes"} & set(given):
             raise Refused(_MISSING_RETENTION)
-        topic.reading.retained.give((time, size), self._pump.now())
+        topic.reading.retention_policy.give((time, size), self._pump.now())
         topic.reading.tell()
         topic.touch()
         return False

@@ -96,7 +96,7 @@ class Inspection:
             include_clients=given.get("include_clients") not in _OFF,
             memory=memory() if given.get("include_mem") not in _OFF else None,
         )
-        if given.get("include_limits") in _ON or self._limits.turned_away.counts:
+        if given.get("include_limits") in _ON or self._limits.rejections.counts:
             found["limits"] = self._limits_document()
         if given.get("format") == "json":
             return versioned(request, found)
@@ -107,12 +107,12 @@ class Inspection:
         """How much there is of what limits are for, and who was over one."""
         limits = self._limits
         return {
-            "connections": limits.gate.count,
-            "addresses": len(limits.gate.by_address),
+            "connections": limits.connection_limiter.count,
+            "addresses": len(limits.connection_limiter.by_address),
             "unfinished_bytes": limits.unfinished.total,
             "topics": len(self._broker.topics),
-            "channels": self._broker.caps.channel_count,
-            "over": dict(limits.turned_away.counts),
+            "channels": self._broker.quotas.channel_count,
+            "over": dict(limits.rejections.counts),
         }
 
 

@@ -53,7 +53,7 @@ class Backlog:
             for channel in topic.channels.values():
                 if channel.cursor is not None:
                     channel.cursor.hold_deferred(waiting.first, waiting.count, due)
-                    topic.broker.agenda.at(due, channel)
+                    topic.broker.timers.at(due, channel)
         self.forget()
 
     def forgets_delays(self, collected: int) -> bool:

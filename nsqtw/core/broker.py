@@ -77,9 +77,9 @@ class Broker:
         """Where rights are asked for; None: everybody may do everything."""
         self.directory: TopicListener = NullListener()
         """Who is told what topics and channels there are."""
-        self.agenda = TimerQueue(lambda: log("critical", "NSQ: something that was due failed"))
-        self.naming = MetadataSync(self)
-        self.caps = Quotas(options)
+        self.timers = TimerQueue(lambda: log("critical", "NSQ: something that was due failed"))
+        self.metadata_sync = MetadataSync(self)
+        self.quotas = Quotas(options)
         self.topics: dict[str, Topic] = {}
         self.clients: dict[int, Client] = {}
         self.stopping = False
@@ -96,10 +96,10 @@ class Broker:
         self._memory_backend = memory_backend
         self.positions = positions
         self.page_rows = page_rows
-        self.held_clock = PendingClock()
+        self.pending_clock = PendingClock()
         self._cache = Cache()
         self._late = WriteBehind(self)
-        self.flights = GroupCommit(self)
+        self.group_commit = GroupCommit(self)
         self._next_block = randbelow(_ALL_BLOCKS // 2) + 1
         self._reserved_blocks = self._next_block
 
@@ -121,7 +121,7 @@ class Broker:
             return found
         if self.saves.is_dying(name) or self.stopping:
             raise Exiting
-        self.caps.check_topic(name, len(self.topics))
+        self.quotas.check_topic(name, len(self.topics))
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
         self.log("info", "TOPIC({topic}): created", topic=name)
         topic.touch()
@@ -185,7 +185,7 @@ class Broker:
     def commit(self, now: float) -> None:
         """Store what was published since the last time and release it. Waiters are called."""
         topics, self.to_commit = self.to_commit, []
-        sealed = self.seal([topic for topic in topics if not self.flights.take(topic)], now)
+        sealed = self.seal([topic for topic in topics if not self.group_commit.take(topic)], now)
         self.settle(sealed, self._store(sealed, now), now)
 
     def seal(self, topics: list[Topic], now: float) -> list[Sealed]:
@@ -233,13 +233,13 @@ class Broker:
             except Exception:
                 topic_name = channel.topic.name
                 self.log("critical", "CHANNEL({channel}): serving it failed", topic=topic_name, channel=channel.name)
-                self.agenda.at(now + RETRY_SECONDS, channel)
+                self.timers.at(now + RETRY_SECONDS, channel)
         return bool(self.to_serve)
 
     def tick(self, now: float) -> float | None:
         """Do what is due; returns when it is next needed. A turn begins with it."""
-        self.caps.begin_turn()
-        return self.agenda.run(now)
+        self.quotas.begin_turn()
+        return self.timers.run(now)
 
     def stop(self, now: float) -> None:
         """Take nothing more; write out what is held back in memory. The last cut comes after this."""
@@ -310,7 +310,7 @@ class Broker:
         for backend, of_backend in writes.items():
             failed.update(commit_to(backend, of_backend, False, self.log))
             if backend is self.backend:
-                self.flights.stored(now)
+                self.group_commit.stored(now)
         if failed:
             self.health.note_commit(next(iter(failed.values())))
         elif writes:

@@ -169,7 +169,7 @@ class Channel(Timer):
         if delay > 0:
             due = now + delay
             self.position.defer(message_id, delivery, due)
-            self.topic.broker.agenda.at(due, self)
+            self.topic.broker.timers.at(due, self)
         else:
             self.position.requeue(message_id, delivery)
         self.requeue_count += 1
@@ -196,17 +196,17 @@ class Channel(Timer):
         """The topic released these."""
         due = self.position.release(segments, now)
         if due is not None:
-            self.topic.broker.agenda.at(due, self)
+            self.topic.broker.timers.at(due, self)
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         """Deferred messages have become ready, or reading failed a while ago."""
-        again = self.position.fall_due(now)
+        again = self.position.on_timer(now)
         self.wake()
         return again
 
     def await_deferred(self, now: float) -> None:
         """After a restore: look at the deferred messages when the first one is due."""
-        self.topic.broker.agenda.at(now, self)
+        self.topic.broker.timers.at(now, self)
 
     # -- administration
 
@@ -248,7 +248,7 @@ class Channel(Timer):
     def exit(self) -> None:
         """The channel is being deleted: disconnect its consumers, and wait for no timeout any more."""
         self.exiting = True
-        self.topic.broker.agenda.cancel(self)
+        self.topic.broker.timers.cancel(self)
         self.position.detach()
         for consumer in self.departed:
             consumer.leave(must_wait=False)
@@ -296,7 +296,7 @@ class Channel(Timer):
                 ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
         except BackendError as error:
             self.topic.read_failed(error)
-            self.topic.broker.agenda.at(now + RETRY_READ_SECONDS, self)
+            self.topic.broker.timers.at(now + RETRY_READ_SECONDS, self)
             return False
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
         wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
@@ -430,7 +430,7 @@ class Channel(Timer):
         return self.depth + self.in_flight_count + self.deferred_count
 
     def _look_at(self, due: float) -> None:
-        self.topic.broker.agenda.at(due, self)
+        self.topic.broker.timers.at(due, self)
 
     def _touch(self) -> None:
         if self.cursor is not None:

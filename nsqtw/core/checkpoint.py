@@ -7,7 +7,7 @@ below `next` is finished. `released` and the cursors of a topic belong together 
 transaction: apart from each other they lose messages.
 
 Only what changed since the last cut is in it; held rows come as differences. Their times are in milliseconds of the
-held clock (`core.held_clock`), because a monotonic clock means nothing to the next process.
+held clock (`core.pending_clock`), because a monotonic clock means nothing to the next process.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class SavedState:
     lost: bool = False
     """The saved state was there and could not be used: it was set aside."""
     wall_shift_ms: int = 0
-    """How far the wall clock was ahead of the held clock (see `core.held_clock`)."""
+    """How far the wall clock was ahead of the held clock (see `core.pending_clock`)."""
     odd: list[str] = field(factory=list)
     """What made no sense in it and was left out or mended, a sentence for the operator each."""
     lost_topics: list[NamedTopic] = field(factory=list)

@@ -127,7 +127,7 @@ class Checkpointer:
             broker.blocks_reserved(save.reserve)
             self._dying.difference_update(save.cut.deleted_topics)
             if save.cut.wall_shift_ms is not None:
-                broker.held_clock.saved(save.cut.wall_shift_ms)
+                broker.pending_clock.saved(save.cut.wall_shift_ms)
         else:
             self._left = 0
             self._take_last_part(save)
@@ -135,7 +135,7 @@ class Checkpointer:
             self._deleted_queues = save.deleted + self._deleted_queues
             self._deleted_channels = save.cut.deleted_channels + self._deleted_channels
         if save.names is not None:
-            broker.naming.written(error or save.names_error)
+            broker.metadata_sync.written(error or save.names_error)
         for saved in save.cut.topics:
             if saved.name in broker.topics:
                 self._end_of(broker.topics[saved.name], failed=error is not None)
@@ -172,7 +172,7 @@ class Checkpointer:
 
     def _begin_cut(self, now: float) -> None:
         """Everything that has changed up to now is to be saved."""
-        names = self._broker.naming.take(now)
+        names = self._broker.metadata_sync.take(now)
         self._part_names = self._part_names if names is None else names
         self._left = len(self._touched)
         self._part_waiters += self._waiters
@@ -208,7 +208,7 @@ class Checkpointer:
             topic.touch()
 
     def _wall_shift(self) -> int | None:
-        return self._broker.held_clock.shift_to_save(self._broker.wall_offset_ns)
+        return self._broker.pending_clock.shift_to_save(self._broker.wall_offset_ns)
 
 
 def _collect_topic(topic: Topic, save: CheckpointJob, now: float) -> None:

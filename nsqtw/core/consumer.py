@@ -58,7 +58,7 @@ class Consumer(Timer):
     def __init__(
         self,
         client: Client,
-        agenda: TimerQueue,
+        timers: TimerQueue,
         deliver: Callable[[bytes], None],
         disconnect: Callable[[], None],
         msg_timeout: float,
@@ -78,7 +78,7 @@ class Consumer(Timer):
         self.allowance = 0
         """Bytes it may still be given in this turn."""
         self.in_flight = client.in_flight = InFlight()
-        self._agenda = agenda
+        self._agenda = timers
         self._delivery: Delivery | None = None
         self._tick = -1
 
@@ -123,7 +123,7 @@ class Consumer(Timer):
         if not must_wait:
             self._agenda.cancel(self)
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         """Give back to the channel what has timed out."""
         late = self.in_flight.take_late(now)
         if late and self.channel is not None:

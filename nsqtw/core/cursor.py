@@ -49,13 +49,13 @@ _HELD_AT_ONCE = 1000
 class Cursor:
     """
     The position of one durable channel of `topic`. A new one starts at `released`. `pages` has its held rows that are
-    not in memory; None: all are. `look_at` has `fall_due` called.
+    not in memory; None: all are. `look_at` has `on_timer` called.
     """
 
     def __init__(self, topic: Topic, pages: Pages | None, look_at: Callable[[float], None]) -> None:
         self._topic = topic
         self._look_at = look_at
-        self._clock = topic.broker.held_clock
+        self._clock = topic.broker.pending_clock
         self._page_rows = topic.broker.page_rows
         self.next = topic.released
         self.taken_total = topic.released_total
@@ -197,7 +197,7 @@ class Cursor:
         self._held.defer(_sequence(message_id, delivery), delivery.attempts, self._clock.due_ms(due))
         self._touch()
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         now_ms = self._clock.ms_at(now)
         mark = self.next if self._is_restored else self._mark()
         self._join_queue(self._held.take_due(now_ms), mark)

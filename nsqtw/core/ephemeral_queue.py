@@ -95,7 +95,7 @@ class EphemeralQueue:
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
         self._defer(_again(message_id, delivery), due)
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         while self._deferred and self._deferred[0][0] <= now:
             self._requeue(heappop(self._deferred)[2])
         return self._deferred[0][0] if self._deferred else None

@@ -84,9 +84,9 @@ class CommitWindow(Timer):
     busy for that, it is not tried again for a while.
     """
 
-    def __init__(self, agenda: TimerQueue) -> None:
+    def __init__(self, timers: TimerQueue) -> None:
         super().__init__()
-        self._agenda = agenda
+        self._agenda = timers
         self._until = -inf
         self._expected = 0
         self._flights_without = 0
@@ -108,7 +108,7 @@ class CommitWindow(Timer):
         self._expected = 0
         return True
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         return self._until if now < self._until else None
 
 
@@ -121,7 +121,7 @@ class GroupCommit(Timer):
         self._waiting: dict[Topic, None] = {}
         self._out: set[Topic] = set()
         self._sync_is_due = False
-        self._gathering = CommitWindow(broker.agenda)
+        self._gathering = CommitWindow(broker.timers)
 
     def take(self, topic: Topic) -> bool:
         """Whether what the topic took leaves with a flight; then it will."""
@@ -132,9 +132,9 @@ class GroupCommit(Timer):
 
     def stored(self, now: float) -> None:
         """Something of class os was handed to the operating system."""
-        self._broker.agenda.at(now + self._broker.options.sync_timeout, self)
+        self._broker.timers.at(now + self._broker.options.sync_timeout, self)
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         self._sync_is_due = True
         return None
 

@@ -44,7 +44,7 @@ class LogReader:
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
         self._runs = SequenceRanges(topic.log.end)
-        self.retained = RetentionPolicy(topic)
+        self.retention_policy = RetentionPolicy(topic)
         self._watchers: dict[Callable[[], None], None] = {}
 
     # -- what happens to the topic
@@ -54,23 +54,23 @@ class LogReader:
         if not self._topic.ephemeral:
             for segment in segments:
                 self._runs.took(segment.first, segment.count)
-            if self.retained.is_on:
-                self.retained.took(segments, now)
+            if self.retention_policy.is_on:
+                self.retention_policy.took(segments, now)
 
     def save_into(self, saved: TopicState, wall_ms: int) -> None:
         """What must outlive the process. Moves the floor, and forgets what nobody can ask for any more."""
-        self.retained.expire(wall_ms)
+        self.retention_policy.expire(wall_ms)
         self._runs.forget_below(self.kept_from)
-        saved.retention_time, saved.retention_bytes = self.retained.given
-        saved.floor = self.retained.floor
-        saved.marks = [*self.retained.saved()]
+        saved.retention_time, saved.retention_bytes = self.retention_policy.given
+        saved.floor = self.retention_policy.floor
+        saved.marks = [*self.retention_policy.saved()]
         saved.runs = self._runs.saved()
 
     def restore(self, saved: TopicState, now: float) -> None:
         """Become what was saved; after the channels."""
         self._runs = SequenceRanges(saved.end, saved.runs)
-        self.retained.restore((saved.retention_time, saved.retention_bytes), map(Mark._make, saved.marks))
-        self.retained.begin(now)
+        self.retention_policy.restore((saved.retention_time, saved.retention_bytes), map(Mark._make, saved.marks))
+        self.retention_policy.begin(now)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Have it called, once, when there may be more to be read, or the topic is deleted."""
@@ -93,14 +93,14 @@ class LogReader:
         """From here on nothing was trimmed."""
         cursors = [channel.cursor for channel in self._topic.channels.values() if channel.cursor is not None]
         lowest = min((cursor.next for cursor in cursors), default=self._topic.released)
-        floor, first = self.retained.floor, int(self._topic.log.queue.first)
+        floor, first = self.retention_policy.floor, int(self._topic.log.queue.first)
         return max(first, lowest if floor is None else min(lowest, floor))
 
     @property
     def end(self) -> int:
         """Up to here may be read."""
         topic = self._topic
-        is_log_only = self.retained.is_on and not topic.channels and not topic.paused
+        is_log_only = self.retention_policy.is_on and not topic.channels and not topic.paused
         readable = topic.log.end if is_log_only else topic.released
         committed: int = topic.log.queue.end
         return min(readable, committed)

@@ -53,7 +53,7 @@ class MetadataSync(Timer):
         """What a save that starts now is to write, if anything. A broker that stops writes the file in any case."""
         if not (self._is_urgent or self._broker.stopping):
             if self._is_behind:
-                self._broker.agenda.at(now + DELAY_SECONDS, self)
+                self._broker.timers.at(now + DELAY_SECONDS, self)
             return None
         names = self.names()
         self._is_behind = self._is_urgent = False
@@ -66,10 +66,10 @@ class MetadataSync(Timer):
             if str(error) != str(self._error):
                 self._broker.log("error", f"failed to persist metadata - {error}")
             self._is_behind = True
-            self._broker.agenda.at(self._taken_at + RETRY_SECONDS, self)
+            self._broker.timers.at(self._taken_at + RETRY_SECONDS, self)
         self._error = error
 
-    def fall_due(self, now: float) -> None:
+    def on_timer(self, now: float) -> None:
         """The time has come to write the file."""
         if self._is_behind:
             self.change(at_once=True)

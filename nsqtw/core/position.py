@@ -55,7 +55,7 @@ class Position(Protocol):
 
     @property
     def is_being_saved(self) -> bool:
-        """Whether all that could be delivered is on its way to positions.db: `fall_due` sees when it can be had."""
+        """Whether all that could be delivered is on its way to positions.db: `on_timer` sees when it can be had."""
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         """
@@ -83,7 +83,7 @@ class Position(Protocol):
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
         """A message that was in flight is to be delivered again, not before `due`."""
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         """Make ready what was deferred until now; when to look next."""
 
     def detach(self) -> None:

@@ -40,7 +40,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
     Make the topics of `broker`: those that were saved, those in `stored`, the names its backend has something of, and
     those that `nsqd.dat` has `named`. BackendError when a log cannot be opened or read.
     """
-    broker.held_clock.start(broker.wall_offset_ns, saved.wall_shift_ms)
+    broker.pending_clock.start(broker.wall_offset_ns, saved.wall_shift_ms)
     if not broker.options.keep_deferred:
         broker.positions.forget_delays()
     known = {topic.name: topic for topic in saved.topics}
@@ -78,7 +78,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
         topic.restore(state, now)
     for asked in wanted.values():
         _add_ephemeral(broker, asked, now)
-    broker.caps.are_on = True
+    broker.quotas.are_on = True
 
 
 def _union(named: Iterable[NamedTopic], others: Iterable[NamedTopic]) -> dict[str, NamedTopic]:

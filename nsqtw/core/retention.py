@@ -180,7 +180,7 @@ class RetentionPolicy(Timer):
         if self.limits.time and self.due_at > now + self.limits.time:
             self._ask(now, self._topic.broker.timestamp_ns(now) // 10**6)
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         """Timer API: the floor moves, and the next cut lets the log be trimmed."""
         wall_ms = self._topic.broker.timestamp_ns(now) // 10**6
         if not self._topic.exiting and self.expire(wall_ms):
@@ -199,7 +199,7 @@ class RetentionPolicy(Timer):
     def _ask(self, now: float, wall_ms: int) -> None:
         moment = self._ages.next_expiry_ms
         if moment is not None and not self._topic.exiting:
-            self._topic.broker.agenda.at(now + max(_SHORTEST_SECONDS, (moment - wall_ms) / _MS), self)
+            self._topic.broker.timers.at(now + max(_SHORTEST_SECONDS, (moment - wall_ms) / _MS), self)
 
     def _limits(self) -> Retention:
         topic = self._topic

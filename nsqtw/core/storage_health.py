@@ -59,14 +59,14 @@ class StorageHealth(Timer):
         self._commit_error = error
         if error is not None and not self._is_watching:
             self._is_watching, self._has_waited = True, False
-            self._broker.agenda.at(0.0, self)
+            self._broker.timers.at(0.0, self)
 
     def note_save(self, error: BackendError | None) -> None:
         """The same of positions."""
         _tell(self._broker.log, "positions", self._save_error, error)
         self._save_error = error
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         if self._commit_error is None:
             self._is_watching = False
             return None
@@ -85,7 +85,7 @@ class StorageHealth(Timer):
         """How storing nothing went."""
         if error is None and self._commit_error is not None:
             self.note_commit(None)
-        self._broker.agenda.at(now + PROBE_SECONDS, self)
+        self._broker.timers.at(now + PROBE_SECONDS, self)
 
 
 def _tell(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:

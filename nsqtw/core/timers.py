@@ -32,7 +32,7 @@ class Timer:
         self.item: TimerItem | None = None
         """What refers to it on the heap. For the agenda only."""
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         """Do what is due by `now`; return when to be called next (after `now`), or None."""
         raise NotImplementedError
 
@@ -58,7 +58,7 @@ class TimerQueue:
         self._stale_count = 0
 
     def at(self, when: float, due: Timer) -> None:
-        """Have `due.fall_due` called at `when`, unless it will be called earlier anyway."""
+        """Have `due.on_timer` called at `when`, unless it will be called earlier anyway."""
         if when < due.due_at:
             if due.item is not None:
                 self._make_stale(due.item)
@@ -67,7 +67,7 @@ class TimerQueue:
             heappush(self._heap, (when, next(self._tie), item))
 
     def cancel(self, due: Timer) -> None:
-        """Never call `due.fall_due` again, whatever is asked for later, and keep no reference to it."""
+        """Never call `due.on_timer` again, whatever is asked for later, and keep no reference to it."""
         due.due_at = 0.0  # no moment is earlier
         item, due.item = due.item, None
         if item is not None:
@@ -100,7 +100,7 @@ class TimerQueue:
                 fallen.append(due)
         for due in fallen:
             try:
-                again = due.fall_due(now)
+                again = due.on_timer(now)
             except Exception:
                 self._failed()  # a broken part must not keep the others from what is due
                 continue

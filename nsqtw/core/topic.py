@@ -165,7 +165,7 @@ class Topic:
             return found
         if self.exiting:
             raise Exiting
-        self.broker.caps.check_channel(name)
+        self.broker.quotas.check_channel(name)
         if self.ephemeral and not is_ephemeral(name):
             self.broker.move_out_of_memory(self)
         channel = Channel(self, name)
@@ -173,7 +173,7 @@ class Topic:
         if (start or self.broker.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
             channel.seek(self.reading.kept_from)
         self.channels[name] = channel
-        self.broker.caps.channel_count += 1
+        self.broker.quotas.channel_count += 1
         self.broker.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
         self._release_kept(kept, now)
         self.touch()
@@ -185,7 +185,7 @@ class Topic:
     def delete_channel(self, name: str) -> None:
         """Remove a channel and everything in it, and disconnect its consumers. KeyError. Saved with the next cut."""
         channel = self.channels.pop(name)
-        self.broker.caps.channel_count -= 1
+        self.broker.quotas.channel_count -= 1
         if not self.exiting:
             self.broker.log("info", "TOPIC({topic}): deleting channel {channel}", topic=self.name, channel=name)
         self.broker.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
@@ -246,7 +246,7 @@ class Topic:
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
         dropped = self.depth
-        if (self.channels or self.reading.retained.is_on) and self.log.end > self.released:
+        if (self.channels or self.reading.retention_policy.is_on) and self.log.end > self.released:
             self.dropped.add(self.released, self.log.end)
         for channel in self.channels.values():
             channel.joined_total += dropped
@@ -288,7 +288,7 @@ class Topic:
         """This topic, or a durable channel of it, is new or gone, or its pause changed (see `MetadataSync.change`)."""
         self._named = None
         if not self.ephemeral:
-            self.broker.naming.change(at_once=at_once)
+            self.broker.metadata_sync.change(at_once=at_once)
 
     def is_hungry(self, channel: Channel) -> bool:
         return channel in self._hungry
@@ -393,7 +393,7 @@ class Topic:
             channel = self.channels[cursor.name] = Channel(self, cursor.name)
             channel.paused = cursor.paused
             channel.is_saved = True
-            self.broker.caps.channel_count += 1
+            self.broker.quotas.channel_count += 1
             if channel.cursor is not None:
                 channel.cursor.restore(cursor)
         if self.flows:

@@ -54,9 +54,9 @@ class WriteBehind(Timer):
         self._bytes += sum(len(segment.frames) for segment in segments)
         self._counts[topic] = self._counts.get(topic, 0) + sum(segment.count for segment in segments)
         is_full = self._counts[topic] > topic.mem_queue_size
-        self._broker.agenda.at(now if is_full else now + LATE_SECONDS, self)
+        self._broker.timers.at(now if is_full else now + LATE_SECONDS, self)
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         self.flush()
         return now + LATE_SECONDS if self._segments else None
 
@@ -103,7 +103,7 @@ class WriteBehind(Timer):
 
     def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
         """The segments that some durable channel, or the first one to come, still wants; all when they are retained."""
-        if topic.reading.retained.is_on:
+        if topic.reading.retention_policy.is_on:
             return segments
         cursors = [channel for channel in topic.channels.values() if channel.cursor is not None]
         if not cursors:

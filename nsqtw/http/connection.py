@@ -150,7 +150,7 @@ class HttpConnection(HTTPChannel):
         limits.rounds.leave(self)
         self.factory.connections.discard(self)
         limits.unfinished.drop(self)
-        limits.gate.leave(self.address)
+        limits.connection_limiter.leave(self.address)
         self._drop_unread()
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
         # What refers to the connection, so that it is freed without the garbage collector.
@@ -209,7 +209,7 @@ class HttpConnection(HTTPChannel):
 
     def give_up(self) -> None:
         """PartialInput API"""
-        self.factory.limits.turned_away.note("max-unfinished-size", self.remote)
+        self.factory.limits.rejections.note("max-unfinished-size", self.remote)
         self.refuse(TOO_MUCH_UNFINISHED)
 
     def refuse(self, answer: Answer) -> None:

@@ -53,9 +53,9 @@ class HttpFactory(HTTPFactory):
         keep_chunks_on_the_heap()
 
     def buildProtocol(self, addr: Any) -> Any:
-        if not self.limits.gate.enter(addr, HTTP_RESERVE):
+        if not self.limits.connection_limiter.enter(addr, HTTP_RESERVE):
             answer = TOO_MANY_CONNECTIONS.encode(b"HTTP/1.1", kept=False)
-            return self.limits.gate.refusal(self.pump.reactor, answer)
+            return self.limits.connection_limiter.refusal(self.pump.reactor, answer)
         connection: Any = super().buildProtocol(addr)
         connection.address = addr
         return connection

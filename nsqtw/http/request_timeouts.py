@@ -68,4 +68,4 @@ class RequestTimeouts:
         self._connection.refuse(TIMED_OUT)
 
     def _note(self, limit: str) -> None:
-        self._limits.turned_away.note(limit, self._connection.remote)
+        self._limits.rejections.note(limit, self._connection.remote)

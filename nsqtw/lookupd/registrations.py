@@ -56,9 +56,9 @@ class Registrations(RegistrationQueries):
     long a tombstone hides one.
     """
 
-    def __init__(self, inactive_after_ns: int, tombstone_ns: int, caps: RegistrationQuotas) -> None:
+    def __init__(self, inactive_after_ns: int, tombstone_ns: int, quotas: RegistrationQuotas) -> None:
         super().__init__(inactive_after_ns, tombstone_ns)
-        self._caps = caps
+        self._caps = quotas
         self._stale: dict[tuple[str, int], Peer] = {}
         self._tombstones: list[tuple[int, int, str]] = []  # a heap: when it ends, whose, for which topic
         self._watchers: dict[str | None, list[Watcher]] = {}  # by the topic they watch; None: all

@@ -160,7 +160,7 @@ class LookupdService(Service):
             }
         )
         self._limits = limits = Limits(options, self._reactor, self._turns.now, Descriptors())
-        self._watchers = Watchers(self.registrations, self._turns, options.max_watchers, limits.turned_away)
+        self._watchers = Watchers(self.registrations, self._turns, options.max_watchers, limits.rejections)
         if options.data_path:
             self._snapshot = SnapshotFile(options.data_path, self.registrations, self._turns)
             self._snapshot.load()

@@ -112,7 +112,7 @@ class NsqdConnection(Protocol):
         self._unread = b""
         self._factory.connections.discard(self)
         self._limits.rounds.leave(self)
-        self._limits.gate.leave(self._address)
+        self._limits.connection_limiter.leave(self._address)
         if self._session is not None:
             self._factory.slices.add(self._session.connection_lost())
         if self._end is None and isinstance(reason.value, ConnectionLost):
@@ -142,14 +142,14 @@ class NsqdConnection(Protocol):
             self._command_count, self._since = session.command_count, now
         elapsed = now - self._since
         if session is None and 0 < options.magic_timeout <= elapsed:
-            self._limits.turned_away.note("magic-timeout", self._remote)
+            self._limits.rejections.note("magic-timeout", self._remote)
             self._log_no_magic("i/o timeout")
             self.disconnect()
         elif session is not None and 0 < options.idle_timeout <= elapsed:
-            self._limits.turned_away.note("idle-timeout", self._remote)
+            self._limits.rejections.note("idle-timeout", self._remote)
             self.disconnect()
         elif options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
-            self._limits.turned_away.note("write-timeout", self._remote)
+            self._limits.rejections.note("write-timeout", self._remote)
             self.abort()
         return True
 
@@ -171,7 +171,7 @@ class NsqdConnection(Protocol):
         piece, self._unread = self._unread[:PIECE_BYTES], self._unread[PIECE_BYTES:]
         session.receive_data(piece, self._factory.turns.unix_ns())
         if session.refused:
-            self._limits.turned_away.note(session.refused, self._remote)
+            self._limits.rejections.note(session.refused, self._remote)
         self._write(session)
 
     def _do_end(self, session: V1Session) -> None:
@@ -235,8 +235,8 @@ class NsqdFactory(Factory):
         self.next_peer_id = count().__next__
 
     def buildProtocol(self, addr: Any) -> NsqdConnection | RejectedConnection | None:
-        if not self.limits.gate.enter(addr):
-            return self.limits.gate.refusal(self.turns.reactor, _TOO_MANY)
+        if not self.limits.connection_limiter.enter(addr):
+            return self.limits.connection_limiter.refusal(self.turns.reactor, _TOO_MANY)
         return NsqdConnection(self, addr)
 
     def disconnect_all(self) -> None:

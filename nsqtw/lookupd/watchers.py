@@ -37,11 +37,11 @@ _TOO_MANY = failure(503, "TOO_MANY_WATCHERS")
 class Watchers:
     """All of one nsqlookupd, at most `limit`."""
 
-    def __init__(self, registrations: Registrations, turns: PlainTurns, limit: int, turned_away: Rejections) -> None:
+    def __init__(self, registrations: Registrations, turns: PlainTurns, limit: int, rejections: Rejections) -> None:
         self.registrations = registrations
         self.turns = turns
         self._limit = limit
-        self._turned_away = turned_away
+        self._turned_away = rejections
         self._watchers: set[Watcher] = set()
         self._timer: Any = None
 

@@ -42,10 +42,10 @@ class ConnectionLimiter:
     """Counts those who are in. `descriptors` is None where nobody counts them."""
 
     def __init__(
-        self, options: ConnectionLimiterOptions, turned_away: Rejections, descriptors: Descriptors | None
+        self, options: ConnectionLimiterOptions, rejections: Rejections, descriptors: Descriptors | None
     ) -> None:
         self._options = options
-        self._turned_away = turned_away
+        self._turned_away = rejections
         self._descriptors = descriptors
         self.count = 0
         self.by_address: dict[str, int] = {}
@@ -96,12 +96,14 @@ class ConnectionLimiter:
 
 @implementer(IHalfCloseableProtocol)
 class RejectedConnection(TwistedProtocol):
-    """A connection that is not let in by `gate`. Over TLS it just ends: nobody makes a handshake to be refused."""
+    """
+    A connection over a limit of `connection_limiter`. Over TLS it just ends: nobody makes a handshake to be refused.
+    """
 
     transport: Any
 
-    def __init__(self, gate: ConnectionLimiter, reactor: Any, answer: bytes) -> None:
-        self._gate = gate
+    def __init__(self, connection_limiter: ConnectionLimiter, reactor: Any, answer: bytes) -> None:
+        self._gate = connection_limiter
         self._reactor = reactor
         self._answer = answer
         self._end: Any = None

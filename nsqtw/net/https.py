@@ -110,7 +110,7 @@ class Undecided(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._limits.rounds.leave(self)
-        self._limits.gate.leave(self._address)
+        self._limits.connection_limiter.leave(self._address)
 
     # -- from the limits
 

@@ -22,9 +22,9 @@ class LimitOptions(ConnectionLimiterOptions, DeadlineOptions, Protocol):
 
 class Limits:
     """
-    Connections that may come in (`gate`), how long they may take (`rounds`), what they may keep (`unfinished`), their
-    part of each turn for work that does not fit into one (`slices`), and who was over a limit (`rejections`). `now` is
-    the clock of it all. Descriptors are counted where `descriptors` are given.
+    Connections that may come in (`connection_limiter`), how long they may take (`rounds`), what they may keep
+    (`unfinished`), their part of each turn for work that does not fit into one (`slices`), and who was over a limit
+    (`rejections`). `now` is the clock of it all. Descriptors are counted where `descriptors` are given.
     """
 
     def __init__(
@@ -32,8 +32,8 @@ class Limits:
     ) -> None:
         self.descriptors = descriptors
         self.options = options
-        self.turned_away = Rejections(now)
-        self.gate = ConnectionLimiter(options, self.turned_away, descriptors)
+        self.rejections = Rejections(now)
+        self.connection_limiter = ConnectionLimiter(options, self.rejections, descriptors)
         self.slices = Slices(reactor, now)
         self.rounds = DeadlineSweeper(reactor, options, now)
         self.unfinished = PartialInput(options.max_unfinished_size)

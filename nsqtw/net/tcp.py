@@ -173,7 +173,7 @@ class BrokerConnection(Flushable):
         self._limits.rounds.leave(self)
         self._limits.unfinished.drop(self)
         self._factory.low_water.leave(self)
-        self._limits.gate.leave(self._address)
+        self._limits.connection_limiter.leave(self._address)
         broke = isinstance(reason.value, ConnectionLost)
         if self._session is not None:
             broke = broke and not self._session.closing
@@ -222,7 +222,7 @@ class BrokerConnection(Flushable):
             self._write(out[0] if len(out) == 1 else b"".join(out))
         if session.closing:
             if session.refused and self._end is None:
-                self._limits.turned_away.note(session.refused, self._remote)
+                self._limits.rejections.note(session.refused, self._remote)
             self.disconnect()
         elif self._holds_data and self._compression is not None:
             self._decompress(session, self._compression)
@@ -262,12 +262,12 @@ class BrokerConnection(Flushable):
         options = self._limits.options
         if self._session is None and self._end is None:
             if 0 < options.magic_timeout <= now - self._began:
-                self._limits.turned_away.note("magic-timeout", self._remote)
+                self._limits.rejections.note("magic-timeout", self._remote)
                 self._log_no_magic("i/o timeout")
                 self.disconnect()
             return True
         if options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
-            self._limits.turned_away.note("write-timeout", self._remote)
+            self._limits.rejections.note("write-timeout", self._remote)
             self.abort()
         self._is_watched = self._stall.is_possible or not self._is_plain
         return self._is_watched
@@ -276,7 +276,7 @@ class BrokerConnection(Flushable):
         """PartialInput API"""
         self._holds = False
         if self._session is not None:
-            self._limits.turned_away.note("max-unfinished-size", self._remote)
+            self._limits.rejections.note("max-unfinished-size", self._remote)
             self._session.receive_end(self._pump.now())
             self._pump.changed(self)
 

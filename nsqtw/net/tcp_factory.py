@@ -49,8 +49,8 @@ class BrokerFactory(Factory):
 
     def buildProtocol(self, addr: Any) -> Any:
         """A BrokerConnection, a RejectedConnection of one too many, or None."""
-        if not self.limits.gate.enter(addr):
-            return self.limits.gate.refusal(self.reactor, _TOO_MANY)
+        if not self.limits.connection_limiter.enter(addr):
+            return self.limits.connection_limiter.refusal(self.reactor, _TOO_MANY)
         return BrokerConnection(self, addr)
 
     def disconnect_all(self) -> None:

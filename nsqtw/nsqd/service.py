@@ -147,7 +147,7 @@ class BrokerService(Service):
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to load metadata - {mistake}") from mistake
             try:
-                write_names(storage.metadata_path, self._parts.broker.naming.names())
+                write_names(storage.metadata_path, self._parts.broker.metadata_sync.names())
             except NsqtwError as mistake:
                 raise NsqtwError(f"failed to persist metadata - {mistake}") from mistake
             undo.pop_all()

@@ -44,7 +44,7 @@ class ClientAccess:
     @property
     def must_rest(self) -> bool:
         """Whether this turn has made as many topics and channels as it may."""
-        return self._broker.caps.is_full
+        return self._broker.quotas.is_full
 
     def join(self, topic: str, channel: str, consumer: Consumer, now: float) -> Channel:
         """Subscribe to a channel, which is made when there is none. ClientError."""

@@ -72,7 +72,7 @@ class _Rest(Timer):
         super().__init__()
         self._over = over
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         """Timer API."""
         self._over()
         return None
@@ -215,7 +215,7 @@ class ClientBroker:
             found.put(taken, int(delay * 1000), settled)
             if is_new and self._access.must_rest:
                 self._rest = _Rest(self._rested)
-                self._broker.agenda.at(self._now, self._rest)
+                self._broker.timers.at(self._now, self._rest)
 
         def settled(error: Exception | None) -> None:
             if error is None:
@@ -254,7 +254,7 @@ class ClientBroker:
         def frames(data: bytes) -> None:
             deliver(_messages(data))
 
-        inner = Consumer(self._client, self._broker.agenda, frames, ended, seconds)
+        inner = Consumer(self._client, self._broker.timers, frames, ended, seconds)
         consumer = ClientConsumer(self._broker, inner, self._say)
 
         def subscribe() -> None:
@@ -298,7 +298,7 @@ class ClientBroker:
         self._current = self._authorizing = None
         self._welcome = None
         if self._rest is not None:
-            self._broker.agenda.cancel(self._rest)
+            self._broker.timers.cancel(self._rest)
             self._rest = None
         consumer, self._consumer = self._consumer, None
         if consumer is not None:

@@ -114,7 +114,7 @@ class V2Session(Session):
         self._needs_tls = bool(broker.options.tls_required)
         """Until it has it, IDENTIFY is the one command there is."""
         self._access = ClientAccess(broker, self.client)
-        broker.agenda.at(self._next_heartbeat, self)
+        broker.timers.at(self._next_heartbeat, self)
 
     # -- IProtocol
 
@@ -197,7 +197,7 @@ class V2Session(Session):
         self._codec.close()
         self._idle.close()
         self._upgrades.close()
-        self._broker.agenda.cancel(self)
+        self._broker.timers.cancel(self)
         self._access.leave()
         if self._badge is not None:
             self._badge.take_off()
@@ -212,7 +212,7 @@ class V2Session(Session):
 
     # -- time
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         """Heartbeats, a client that is silent for too long, and commands that waited for a birth or for a rest."""
         if self._rests and now >= self._rest_until:
             self._rests = self._is_waiting = False
@@ -241,7 +241,7 @@ class V2Session(Session):
         if not self._codec.is_inside:
             self._last_command = now
         if self._options.body_timeout:
-            self._broker.agenda.at(now + self._options.body_timeout, self)
+            self._broker.timers.at(now + self._options.body_timeout, self)
 
     # -- replies
 
@@ -272,7 +272,7 @@ class V2Session(Session):
     def _go_on(self) -> None:
         """What was waited for has come: look at the next command."""
         self._is_waiting = False
-        self._broker.agenda.at(self._last_command, self)
+        self._broker.timers.at(self._last_command, self)
         self._changed()  # it may come at any time, and nothing else looks at the agenda before it is due
 
     def _end(self) -> None:
@@ -341,7 +341,7 @@ class V2Session(Session):
             self._beat = settings.heartbeat_interval or inf
             self._next_heartbeat = now + self._beat
         self._has_no_heartbeat = not settings.heartbeat_interval
-        self._broker.agenda.at(min(self._next_heartbeat, self._half.deadline(now)), self)
+        self._broker.timers.at(min(self._next_heartbeat, self._half.deadline(now)), self)
         if not fields["feature_negotiation"]:
             self._replies.add(OK)
             return
@@ -366,7 +366,7 @@ class V2Session(Session):
         topic, channel = subscribed_names(params)
         if self._badge is not None and self._badge.must_wait(verb, params, payload, params[1], now):
             return
-        consumer = self._identity.consumer(self._broker.agenda, self._replies.pass_by, self._end)
+        consumer = self._identity.consumer(self._broker.timers, self._replies.pass_by, self._end)
         consumer.stalled = self._stalled
         joined = self._access.join(topic, channel, consumer, now)
         self._subscriber = Subscriber(consumer, joined, self._options, self._refuse, self._log)
@@ -426,7 +426,7 @@ class V2Session(Session):
         if self._idle.note(now):
             self._rests = self._is_waiting = True
             self._rest_until = now + REST_SECONDS
-            self._broker.agenda.at(self._rest_until, self)
+            self._broker.timers.at(self._rest_until, self)
 
     def _count_effects(self) -> int:
         """Return how many messages of the client were published, finished or requeued."""
@@ -455,7 +455,7 @@ class V2Session(Session):
             if self._access.must_rest:
                 self._rests = self._is_waiting = True
                 self._rest_until = self._last_command
-                self._broker.agenda.at(self._last_command, self)
+                self._broker.timers.at(self._last_command, self)
         self._last_topic, self._last_name = topic, name
         return topic
 

@@ -69,10 +69,10 @@ class Identity:
         return features, identify.answer(self.settings, features, self._client, self._options, needs_auth)
 
     def consumer(
-        self, agenda: TimerQueue, deliver: Callable[[bytes], None], disconnect: Callable[[], None]
+        self, timers: TimerQueue, deliver: Callable[[bytes], None], disconnect: Callable[[], None]
     ) -> Consumer:
         """What the client is to the channel that it subscribes to."""
-        consumer = Consumer(self._client, agenda, deliver, disconnect, self._msg_timeout)
+        consumer = Consumer(self._client, timers, deliver, disconnect, self._msg_timeout)
         consumer.touch_timeout = self.settings.msg_timeout
         consumer.sample_rate = self._sample_rate
         consumer.zone_local, consumer.region_local = self._zone_local, self._region_local

@@ -232,7 +232,7 @@ class Pump:
         return taken
 
     def _fly(self, now: float) -> None:
-        if not self._flying and (flight := self._broker.flights.begin(now)) is not None:
+        if not self._flying and (flight := self._broker.group_commit.begin(now)) is not None:
             self._flying = True
             try:
                 self._writer.commit(flight, self._landed)
@@ -243,7 +243,7 @@ class Pump:
     def _landed(self, flight: CommitBatch, failed: dict[IBackendQueue, BackendError]) -> None:
         self._flying = False
         now = self.now()
-        self._broker.flights.end(flight, failed, now)
+        self._broker.group_commit.end(flight, failed, now)
         if self._stopped is not None:
             self._fly(now)
             if not self._flying:
@@ -315,7 +315,7 @@ class Pump:
 
     def _arm(self, now: float, save_at: float) -> None:
         """Set the timer to when the broker is next needed, unless it is set to an earlier moment."""
-        when = self._broker.agenda.next_due
+        when = self._broker.timers.next_due
         if when is None or save_at < when:
             when = save_at
         if when >= self._timer_at or self._stopped is not None or self._is_over:

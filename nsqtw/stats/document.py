@@ -107,7 +107,7 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
         found |= damage.shown()
     if topic.durability != "os":
         found["durability"] = topic.durability
-    limits = topic.reading.retained.limits
+    limits = topic.reading.retention_policy.limits
     if limits:
         found["retention"] = {
             "time_ms": round(limits.time * 1000),

@@ -271,7 +271,7 @@ class ProtocolContract:
     def test_the_cap_of_topics_holds(self, stage: Stage) -> None:
         self.accepted(self.connect(stage), self.put(b"t", b"hello"))
         stage.options.max_topics = 1
-        stage.broker.caps.are_on = True
+        stage.broker.quotas.are_on = True
         self.refused(stage, self.connect(stage), self.put(b"other", b"hello"), "E_")
         assert list(stage.broker.topics) == ["t"]
 

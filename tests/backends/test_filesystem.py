@@ -22,7 +22,7 @@ MANY = 4
 TOPICS = [f"topic{number}" for number in range(MANY)]
 
 
-class House:
+class Harness:
     """A data path with as many topics as are synced together."""
 
     def __init__(self, directory: Path) -> None:
@@ -47,69 +47,69 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
     monkeypatch.setattr("nsqtw.backends.filesystem.MANY_FILES", MANY)
-    return House(tmp_path / "data")
+    return Harness(tmp_path / "data")
 
 
-def test_many_files_and_the_directories_they_are_new_in_are_synced_at_once(house: House) -> None:
-    house.commit(1)
-    assert house.sync() == {}
-    assert house.syncs() == {"sync_volume": 1}
-    house.commit(2)
-    assert house.sync() == {}
-    assert house.syncs() == {"sync_volume": 1}
-    assert house.sync() == {} and not house.syncs(), "there is nothing left"
+def test_many_files_and_the_directories_they_are_new_in_are_synced_at_once(harness: Harness) -> None:
+    harness.commit(1)
+    assert harness.sync() == {}
+    assert harness.syncs() == {"sync_volume": 1}
+    harness.commit(2)
+    assert harness.sync() == {}
+    assert harness.syncs() == {"sync_volume": 1}
+    assert harness.sync() == {} and not harness.syncs(), "there is nothing left"
 
 
-def test_what_was_synced_so_survives_a_power_loss_and_what_came_later_may_not(house: House, tmp_path: Path) -> None:
-    house.commit(1)
-    house.sync()
-    house.commit(2)
+def test_what_was_synced_so_survives_a_power_loss_and_what_came_later_may_not(harness: Harness, tmp_path: Path) -> None:
+    harness.commit(1)
+    harness.sync()
+    harness.commit(2)
     left = tmp_path / "left"
-    house.files.crash(str(left), len(house.files.trace), power_loss=True)
+    harness.files.crash(str(left), len(harness.files.trace), power_loss=True)
     backend = DiskBackend(str(left), 1 << 20, lambda *what: None)
     assert {topic: [*messages(read_all(backend.queue(topic)))] for topic in TOPICS} == dict.fromkeys(TOPICS, [1])
 
 
-def test_few_files_are_synced_one_by_one(house: House) -> None:
-    house.commit(1, TOPICS[1:])
-    house.sync()
-    assert house.syncs() == {"sync": MANY - 1, "sync_directory": MANY}
+def test_few_files_are_synced_one_by_one(harness: Harness) -> None:
+    harness.commit(1, TOPICS[1:])
+    harness.sync()
+    assert harness.syncs() == {"sync": MANY - 1, "sync_directory": MANY}
 
 
-def test_what_other_programs_have_written_is_not_waited_for_when_it_is_much(house: House) -> None:
-    house.files.unwritten = MANY * BYTES_A_FILE + 1
-    house.commit(1)
-    house.sync()
-    assert house.syncs()["sync"] == MANY
-    house.files.unwritten -= 1
-    house.commit(2)
-    house.sync()
-    assert house.syncs() == {"sync_volume": 1}
+def test_what_other_programs_have_written_is_not_waited_for_when_it_is_much(harness: Harness) -> None:
+    harness.files.unwritten = MANY * BYTES_A_FILE + 1
+    harness.commit(1)
+    harness.sync()
+    assert harness.syncs()["sync"] == MANY
+    harness.files.unwritten -= 1
+    harness.commit(2)
+    harness.sync()
+    assert harness.syncs() == {"sync_volume": 1}
 
 
-def test_when_it_fails_each_file_is_asked_and_the_one_that_failed_is_told(house: House) -> None:
-    house.commit(1)
-    house.files.fail("sync_volume", errno.EIO)
-    house.files.fail("sync", errno.EIO, after=2)
-    failed = house.sync()
+def test_when_it_fails_each_file_is_asked_and_the_one_that_failed_is_told(harness: Harness) -> None:
+    harness.commit(1)
+    harness.files.fail("sync_volume", errno.EIO)
+    harness.files.fail("sync", errno.EIO, after=2)
+    failed = harness.sync()
     assert [*failed] == [TOPICS[2]] and "sync of topic" in str(failed[TOPICS[2]])
-    assert house.syncs()["sync"] == MANY - 1
+    assert harness.syncs()["sync"] == MANY - 1
 
 
-def test_after_a_failure_each_file_is_asked_for_it_may_have_been_that_of_another(house: House) -> None:
+def test_after_a_failure_each_file_is_asked_for_it_may_have_been_that_of_another(harness: Harness) -> None:
     """A flight meets the failure of a file of class os, which is told once."""
-    house.commit(1)
-    house.files.fail("sync_volume", errno.EIO)
-    flown = [(house.backend.queue(f"flown{number}"), [make_segment(1)]) for number in range(MANY)]
-    assert not house.backend.commit(flown, True)
-    house.files.fail("sync", errno.EIO)
-    assert [*house.sync()] == TOPICS[:1]
-    house.commit(2)
-    house.syncs()
-    house.sync()
-    assert not house.syncs()["sync_volume"]
+    harness.commit(1)
+    harness.files.fail("sync_volume", errno.EIO)
+    flown = [(harness.backend.queue(f"flown{number}"), [make_segment(1)]) for number in range(MANY)]
+    assert not harness.backend.commit(flown, True)
+    harness.files.fail("sync", errno.EIO)
+    assert [*harness.sync()] == TOPICS[:1]
+    harness.commit(2)
+    harness.syncs()
+    harness.sync()
+    assert not harness.syncs()["sync_volume"]
 
 
 def test_a_file_system_that_became_read_only_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,11 +122,11 @@ def test_a_file_system_that_became_read_only_has_failed(tmp_path: Path, monkeypa
     os.close(fd)
 
 
-def test_what_is_on_another_file_system_is_synced_by_itself(house: House) -> None:
-    house.files.elsewhere.add(str(house.directory / TOPICS[0]))
-    house.commit(1)
-    house.sync()
-    assert house.syncs() == {"sync_volume": 1, "sync": 1, "sync_directory": 1}
+def test_what_is_on_another_file_system_is_synced_by_itself(harness: Harness) -> None:
+    harness.files.elsewhere.add(str(harness.directory / TOPICS[0]))
+    harness.commit(1)
+    harness.sync()
+    assert harness.syncs() == {"sync_volume": 1, "sync": 1, "sync_directory": 1}
 
 
 def test_a_file_system_that_tells_nothing_is_not_synced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

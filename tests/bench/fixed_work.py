@@ -84,7 +84,7 @@ class Connection:
         return data
 
 
-class House:
+class Harness:
     """A broker of class `os` on log files in `directory`. Use `open_house` to get one."""
 
     def __init__(self, directory: Path) -> None:
@@ -131,16 +131,16 @@ class House:
 
 
 @contextmanager
-def open_house() -> Iterator[House]:
+def open_house() -> Iterator[Harness]:
     with tempfile.TemporaryDirectory(prefix="nsqtw-work-") as directory:
-        house = House(Path(directory))
+        harness = Harness(Path(directory))
         try:
-            house.connect().send(wire.sub(TOPIC, CHANNEL))
-            house.settle()
-            yield house
+            harness.connect().send(wire.sub(TOPIC, CHANNEL))
+            harness.settle()
+            yield harness
         finally:
-            house.parts.writer.close()
-            house.parts.storage.close(clean=False)
+            harness.parts.writer.close()
+            harness.parts.storage.close(clean=False)
 
 
 @dataclass(frozen=True)
@@ -153,21 +153,21 @@ class Work:
     name: str
     title: str
     messages: int
-    prepare: Callable[[House], Callable[[], None]]
+    prepare: Callable[[Harness], Callable[[], None]]
 
 
 def _publishing(
     connections: int, payload: bytes, answer: bytes, *, over_http: bool = False
-) -> Callable[[House], Callable[[], None]]:
+) -> Callable[[Harness], Callable[[], None]]:
     """Each connection sends `payload` in one chunk and gets exactly one answer, which ends in `answer`."""
 
-    def prepare(house: House) -> Callable[[], None]:
-        clients = [house.browse() if over_http else house.connect() for _ in range(connections)]
+    def prepare(harness: Harness) -> Callable[[], None]:
+        clients = [harness.browse() if over_http else harness.connect() for _ in range(connections)]
 
         def turn() -> None:
             for client in clients:
                 client.send(payload)
-            house.turn()
+            harness.turn()
             for client in clients:
                 got = client.read()
                 if not got.endswith(answer):
@@ -178,16 +178,16 @@ def _publishing(
     return prepare
 
 
-def _consuming(messages: int) -> Callable[[House], Callable[[], None]]:
+def _consuming(messages: int) -> Callable[[Harness], Callable[[], None]]:
     """So many messages of a backlog go out in one turn, and another takes their FINs, which come in one chunk."""
 
-    def prepare(house: House) -> Callable[[], None]:
-        publisher, consumer = house.connect(), house.connect()
+    def prepare(harness: Harness) -> Callable[[], None]:
+        publisher, consumer = harness.connect(), harness.connect()
         for _ in range(TURNS):
             publisher.send(wire.mpub(TOPIC, [BODY] * messages))
-            house.turn()
+            harness.turn()
         consumer.send(wire.sub(TOPIC, CHANNEL))
-        house.settle()
+        harness.settle()
         consumer.read()
         cutter = wire.MessageCutter(len(BODY), _MOST_BYTES)
 
@@ -195,12 +195,12 @@ def _consuming(messages: int) -> Callable[[House], Callable[[], None]]:
             consumer.send(b"RDY %d\n" % messages)
             frames = bytearray()
             while len(frames) < messages * cutter.frame_bytes:
-                house.turn()
+                harness.turn()
                 if not (more := consumer.read()):
                     raise BrokerFailed(f"{len(frames)} bytes came of {messages} messages")
                 frames += more
             consumer.send(b"RDY 0\n" + cutter.cut(frames, len(frames)).fins)
-            house.turn()
+            harness.turn()
 
         return turn
 

@@ -55,8 +55,8 @@ def counted(call: Callable[[], None]) -> int:
 
 def measure(work: Work) -> float:
     """Instructions a message: the fewest of a few turns, after one that nobody counts."""
-    with open_house() as house:
-        turn = work.prepare(house)
+    with open_house() as harness:
+        turn = work.prepare(harness)
         turn()
         return min(counted(turn) for _ in range(TURNS - 1)) / work.messages
 

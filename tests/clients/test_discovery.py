@@ -50,7 +50,7 @@ class Consumer:
         self._process.wait()
 
 
-class House:
+class Harness:
     """All of it, and what was published."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
@@ -101,43 +101,43 @@ def channels_of(lookupd: LookupdProcess, topic: str) -> list[str]:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def harness(tmp_path: Path) -> Iterator[Harness]:
     with ExitStack() as stack:
-        yield House(tmp_path, stack)
+        yield Harness(tmp_path, stack)
 
 
-def test_consumers_find_what_is_left_and_lose_nothing(house: House) -> None:
-    (first, second), lookupd = house.brokers, house.lookupds[0]
-    house.publish(first, second)
-    house.await_listed(first, second)
-    house.consume()
-    house.await_all()
+def test_consumers_find_what_is_left_and_lose_nothing(harness: Harness) -> None:
+    (first, second), lookupd = harness.brokers, harness.lookupds[0]
+    harness.publish(first, second)
+    harness.await_listed(first, second)
+    harness.consume()
+    harness.await_all()
 
     lookupd.kill()
-    house.publish(first, second)
-    house.await_all()
+    harness.publish(first, second)
+    harness.await_all()
     lookupd.start()
-    house.await_listed(first, second)
+    harness.await_listed(first, second)
     wait_until(lambda: channels_of(lookupd, TOPIC) == [CHANNEL], "it knows the channel again")
 
-    house.publish(first)
+    harness.publish(first)
     first.kill()
-    house.publish(second)
-    house.await_listed(second)
-    house.consume()
-    house.publish(second)
+    harness.publish(second)
+    harness.await_listed(second)
+    harness.consume()
+    harness.publish(second)
     first.start()
-    house.await_listed(first, second)
-    house.publish(first, second)
-    house.await_all()
-    for broker in house.brokers:
+    harness.await_listed(first, second)
+    harness.publish(first, second)
+    harness.await_all()
+    for broker in harness.brokers:
         broker.assert_no_traceback()
 
 
-def test_a_topic_that_is_new_on_one_broker_has_the_channels_of_the_other(house: House) -> None:
-    first, second = house.brokers
+def test_a_topic_that_is_new_on_one_broker_has_the_channels_of_the_other(harness: Harness) -> None:
+    first, second = harness.brokers
     first.create("t", "one", "two")
-    for lookupd in house.lookupds:
+    for lookupd in harness.lookupds:
         wait_until(lambda one=lookupd: channels_of(one, "t") == ["one", "two"], "the channels are known")
     second.publish("t", [b"first"])
     wait_until(lambda: {one["depth"] for one in second.stats("t")[0]["channels"]} == {1}, "both channels have it")

@@ -287,10 +287,10 @@ def test_names_come_with_the_last_part_and_name_what_is_saved(monkeypatch: pytes
     world = World()
     for name in "ab":
         world.channel("c", name)
-    world.broker.naming.change(at_once=True)
+    world.broker.metadata_sync.change(at_once=True)
     first = world.begin_save()
     world.channel("c", "later")
-    world.broker.naming.change(at_once=True)
+    world.broker.metadata_sync.change(at_once=True)
     world.broker.saves.end(first, None)
     last = world.begin_save()
     assert first.names is None and last.names is not None

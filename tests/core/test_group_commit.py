@@ -110,14 +110,14 @@ def test_after_waiting_in_vain_some_flights_leave_at_once() -> None:
     slow_flight(world, 0.010, passengers=3)
     world.put(b"a")
     world.wait(0.006)
-    flights = 0
+    group_commit = 0
     while world.flight is not None:
-        flights += 1
+        group_commit += 1
         world.put(b"who comes while it is out")
         world.turn()
         world.now += 0.010
         world.land()
-    assert flights == 1 + FLIGHTS_WITHOUT
+    assert group_commit == 1 + FLIGHTS_WITHOUT
 
 
 def test_a_later_gathering_is_not_ended_by_the_moment_of_an_earlier_one() -> None:

@@ -44,7 +44,7 @@ def test_a_new_topic_is_written_soon_though_nobody_waits() -> None:
     world.topic("a")
     assert goes_on(world.broker.saves)
     world.save()
-    assert (world.written, world.broker.agenda.next_due) == ([], world.now + DELAY_SECONDS)
+    assert (world.written, world.broker.timers.next_due) == ([], world.now + DELAY_SECONDS)
     world.wait(DELAY_SECONDS)
     assert goes_on(world.broker.saves)
     world.save()
@@ -131,7 +131,7 @@ def test_who_pauses_or_deletes_is_answered_when_the_file_says_so() -> None:
         change()
         world.broker.saves.ask(answers.append)
         save = world.begin_save()
-        assert (save.names, answers) == (world.broker.naming.names(), [])
+        assert (save.names, answers) == (world.broker.metadata_sync.names(), [])
         world.broker.saves.end(save, None)
         assert answers.pop() is None
 
@@ -169,7 +169,7 @@ def test_nothing_is_written_of_what_is_loaded() -> None:
     world.crash(named=[NamedTopic("a", True, (NamedChannel("c", True), NamedChannel("d#ephemeral", True)))])
     write(world)
     assert world.written == []
-    assert world.broker.naming.names() == (NamedTopic("a", True, (NamedChannel("c", True),)),)
+    assert world.broker.metadata_sync.names() == (NamedTopic("a", True, (NamedChannel("c", True),)),)
 
 
 def test_a_failed_write_fails_nothing_else_and_is_tried_again() -> None:

@@ -118,7 +118,7 @@ class Histories(RuleBasedStateMachine):
     def choose_options(self, keep_deferred: bool, requeue_on_disconnect: bool, page_rows: int, retains: bool) -> None:
         if retains:
             self.world.options.retention_time = FOR_EVER
-            self.world.topic().reading.retained.give((None, None), self.world.now)
+            self.world.topic().reading.retention_policy.give((None, None), self.world.now)
         self.world.page_rows = self.world.broker.page_rows = page_rows
         self.world.options.keep_deferred = keep_deferred
         self.world.options.requeue_on_disconnect = requeue_on_disconnect

@@ -32,7 +32,7 @@ def test_channels_are_counted_over_all_topics() -> None:
         world.channel("z", "c")
     world.channel("x", "a")
     world.broker.delete_topic("a")
-    assert world.broker.caps.channel_count == 1
+    assert world.broker.quotas.channel_count == 1
     world.channel("z", "c")
     world.broker.topics["b"].delete_channel("y#ephemeral")
     world.channel("z", "d")
@@ -49,7 +49,7 @@ def test_what_is_stored_is_loaded_whatever_the_caps() -> None:
     named = [NamedTopic("d", False, (NamedChannel("c", False), NamedChannel("e#ephemeral", False)))]
     world.crash(named=named)
     assert sorted(world.broker.topics) == ["a", "b", "c", "d"]
-    assert world.broker.caps.channel_count == 5
+    assert world.broker.quotas.channel_count == 5
     with pytest.raises(CapReached):
         world.topic("e")
 
@@ -57,12 +57,12 @@ def test_what_is_stored_is_loaded_whatever_the_caps() -> None:
 def test_a_turn_is_full_after_some_births() -> None:
     world = World()
     for number in range(BIRTHS_PER_TURN):
-        assert not world.broker.caps.is_full
+        assert not world.broker.quotas.is_full
         world.topic(f"t{number}")
-    assert world.broker.caps.is_full
+    assert world.broker.quotas.is_full
     world.topic("t0")
     world.turn()
-    assert not world.broker.caps.is_full
+    assert not world.broker.quotas.is_full
 
 
 @pytest.mark.parametrize("name", ["", "..", ".", "a/b", "../../x", "\0", "a\n", "x" * 65, "\udcff", "é", "#ephemeral"])

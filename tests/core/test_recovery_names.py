@@ -108,7 +108,7 @@ def test_a_channel_deleted_shortly_before_a_crash_may_come_back_empty() -> None:
     world.channel("d")
     world.put(b"a")
     world.turn()
-    stale = world.broker.naming.names()
+    stale = world.broker.metadata_sync.names()
     world.topic().delete_channel("d")
     world.save()
     world.crash(named=stale)
@@ -190,7 +190,7 @@ def test_no_unfinished_message_is_lost_to_a_named_channel(data: st.DataObject) -
                     reader.requeue(message.id, 1.0)
         if data.draw(st.booleans(), "save"):
             world.save()
-    world.lose_positions(*world.broker.naming.names())
+    world.lose_positions(*world.broker.metadata_sync.names())
     for name, bodies in unfinished.items():
         reader = world.reader(name)
         got = set(reader.bodies())
@@ -208,7 +208,7 @@ def test_ephemeral_topics_are_made_as_they_are_found() -> None:
     topic = world.topic("e#ephemeral")
     assert topic.paused
     assert [channel.paused for channel in topic.channels.values()] == [True, False]
-    assert world.broker.naming.names() == ()
+    assert world.broker.metadata_sync.names() == ()
 
 
 @pytest.mark.parametrize("saved", [False, True])

@@ -108,13 +108,13 @@ def test_a_restart_forgets_neither_what_is_kept_nor_its_age(ends: str) -> None:
 def test_it_can_be_switched_on_and_off_while_the_broker_runs() -> None:
     one = world()
     publish(one, 10)
-    one.topic().reading.retained.give((HOUR, None), one.now)
+    one.topic().reading.retention_policy.give((HOUR, None), one.now)
     publish(one, 10)
     one.save()
     assert kept(one) >= 10
     one.crash()
-    assert one.topic().reading.retained.limits == Retention(HOUR)
-    one.topic().reading.retained.give((0.0, None), one.now)
+    assert one.topic().reading.retention_policy.limits == Retention(HOUR)
+    one.topic().reading.retention_policy.give((0.0, None), one.now)
     one.topic().touch()
     one.save()
     assert kept(one) == 0
@@ -124,7 +124,7 @@ def test_what_was_there_when_it_was_switched_on_counts_as_of_that_moment() -> No
     one = world()
     one.put(*[b"x"] * 5)
     one.wait(10 * HOUR)
-    one.topic().reading.retained.give((HOUR, None), one.now)
+    one.topic().reading.retention_policy.give((HOUR, None), one.now)
     one.channel().empty()
     one.save()
     assert kept(one) == 5

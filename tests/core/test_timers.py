@@ -17,84 +17,84 @@ class Caller(Timer):
         self.called: list[float] = []
         self.again = list(again)
 
-    def fall_due(self, now: float) -> float | None:
+    def on_timer(self, now: float) -> float | None:
         self.called.append(now)
         return self.again.pop(0) if self.again else None
 
 
 def test_calls_come_when_due_and_the_next_moment_is_told() -> None:
-    agenda, early, late = TimerQueue(unexpected), Caller(), Caller()
-    agenda.at(2.0, late)
-    agenda.at(1.0, early)
-    assert agenda.run(0.5) == 1.0
-    assert agenda.run(1.5) == 2.0
-    assert agenda.run(2.0) is None
+    timers, early, late = TimerQueue(unexpected), Caller(), Caller()
+    timers.at(2.0, late)
+    timers.at(1.0, early)
+    assert timers.run(0.5) == 1.0
+    assert timers.run(1.5) == 2.0
+    assert timers.run(2.0) is None
     assert (early.called, late.called) == ([1.5], [2.0])
 
 
 def test_an_earlier_moment_replaces_a_later_one_and_a_later_one_changes_nothing() -> None:
-    agenda, caller = TimerQueue(unexpected), Caller()
-    agenda.at(5.0, caller)
-    agenda.at(1.0, caller)
-    agenda.at(9.0, caller)
-    agenda.run(2.0)
-    agenda.run(10.0)
+    timers, caller = TimerQueue(unexpected), Caller()
+    timers.at(5.0, caller)
+    timers.at(1.0, caller)
+    timers.at(9.0, caller)
+    timers.run(2.0)
+    timers.run(10.0)
     assert caller.called == [2.0]
 
 
 def test_who_asks_again_is_called_again() -> None:
-    agenda, caller = TimerQueue(unexpected), Caller(2.0, 3.0)
-    agenda.at(1.0, caller)
-    assert agenda.run(1.0) == 2.0
-    assert agenda.run(2.0) == 3.0
-    agenda.run(3.0)
+    timers, caller = TimerQueue(unexpected), Caller(2.0, 3.0)
+    timers.at(1.0, caller)
+    assert timers.run(1.0) == 2.0
+    assert timers.run(2.0) == 3.0
+    timers.run(3.0)
     assert caller.called == [1.0, 2.0, 3.0]
 
 
 def test_one_who_is_due_again_at_once_waits_for_the_next_run() -> None:
-    agenda, caller = TimerQueue(unexpected), Caller(1.0)
-    agenda.at(1.0, caller)
-    assert agenda.run(1.0) == 1.0
+    timers, caller = TimerQueue(unexpected), Caller(1.0)
+    timers.at(1.0, caller)
+    assert timers.run(1.0) == 1.0
     assert caller.called == [1.0]
 
 
 def test_moments_that_were_moved_do_not_pile_up() -> None:
-    agenda, caller = TimerQueue(unexpected), Caller(*[1e6] * 5000)
-    agenda.at(1e6, caller)
+    timers, caller = TimerQueue(unexpected), Caller(*[1e6] * 5000)
+    timers.at(1e6, caller)
     for now in range(5000):
-        agenda.at(now, caller)
-        agenda.run(now)
+        timers.at(now, caller)
+        timers.run(now)
     assert len(caller.called) == 5000
-    assert len(agenda._heap) < 200
-    assert agenda.next_due == 1e6
+    assert len(timers._heap) < 200
+    assert timers.next_due == 1e6
 
 
 def test_cancelled_entries_do_not_pile_up_and_are_freed() -> None:
-    agenda = TimerQueue(unexpected)
+    timers = TimerQueue(unexpected)
     last = Caller()
-    agenda.at(2e6, last)
+    timers.at(2e6, last)
     freed: list[int] = []
     for number in range(5000):
         caller = Caller()
         weakref.finalize(caller, freed.append, number)
-        agenda.at(1e6, caller)
-        agenda.cancel(caller)
-        agenda.at(1.0, caller)  # what is cancelled stays so
+        timers.at(1e6, caller)
+        timers.cancel(caller)
+        timers.at(1.0, caller)  # what is cancelled stays so
         del caller
         assert len(freed) == number + 1
-    assert len(agenda._heap) < 200
-    assert agenda.run(1.5e6) == 2e6
+    assert len(timers._heap) < 200
+    assert timers.run(1.5e6) == 2e6
     assert last.called == []
 
 
 def test_one_that_fails_does_not_keep_the_others_from_what_is_due() -> None:
     class Broken(Timer):
-        def fall_due(self, now: float) -> float | None:
+        def on_timer(self, now: float) -> float | None:
             raise ZeroDivisionError
 
     failures: list[bool] = []
-    agenda, broken, caller = TimerQueue(lambda: failures.append(True)), Broken(), Caller()
-    agenda.at(1.0, broken)
-    agenda.at(1.0, caller)
-    assert agenda.run(1.0) is None
+    timers, broken, caller = TimerQueue(lambda: failures.append(True)), Broken(), Caller()
+    timers.at(1.0, broken)
+    timers.at(1.0, caller)
+    assert timers.run(1.0) is None
     assert (failures, caller.called) == ([True], [1.0])

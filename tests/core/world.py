@@ -63,7 +63,7 @@ class Reader:
         self.disconnected = False
         options = world.options
         self.consumer = Consumer(
-            self.client, world.broker.agenda, self.frames.append, self._disconnect, options.msg_timeout
+            self.client, world.broker.timers, self.frames.append, self._disconnect, options.msg_timeout
         )
         for name, value in settings.items():
             setattr(self.consumer, name, value)
@@ -181,7 +181,7 @@ class World:
             if self.broker.to_commit:
                 self.broker.commit(self.now)
             if self.flight is None:
-                self.flight = self.broker.flights.begin(self.now)
+                self.flight = self.broker.group_commit.begin(self.now)
             landed = self.flight is not None and self.lands_at_once and bool(self.flight.sealed)
             if self.flight is not None and self.lands_at_once:
                 self._land()
@@ -198,7 +198,7 @@ class World:
     def _land(self) -> None:
         assert self.flight is not None
         flight, self.flight = self.flight, None
-        self.broker.flights.end(flight, flight.commit(self.log), self.now)
+        self.broker.group_commit.end(flight, flight.commit(self.log), self.now)
 
     def wait(self, seconds: float) -> None:
         self.now += seconds

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from tests.crash.damage import DAMAGES
 from tests.crash.failing_calls import Fault
+from tests.crash.harness import Harness
 from tests.crash.history import KILL, POWER, STOP, Damaged, Died, Journal, Jumped
-from tests.crash.house import House
 
 MIDST, SETTLED, DRAINED, UNREAD = "in the midst", "settled", "drained", "unread"
 
@@ -47,9 +47,9 @@ class Nemesis:
     """Does harm to one broker, at random."""
 
     def __init__(
-        self, house: House, journal: Journal, backend: str, chance: random.Random, faults: Sequence[Fault]
+        self, harness: Harness, journal: Journal, backend: str, chance: random.Random, faults: Sequence[Fault]
     ) -> None:
-        self._house = house
+        self._house = harness
         self._journal = journal
         self._damage = DAMAGES[backend]
         self._chance = chance

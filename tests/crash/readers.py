@@ -12,6 +12,7 @@ import random
 import threading
 from itertools import count
 
+from tests.crash.harness import Harness
 from tests.crash.history import (
     Channel,
     Connected,
@@ -23,7 +24,6 @@ from tests.crash.history import (
     Requeued,
     moment,
 )
-from tests.crash.house import House
 from tests.wire import CLOSE_WAIT, ERROR, MESSAGE, Client, Closed, Message, message_of
 
 READY = 60
@@ -40,14 +40,14 @@ _connections = count(1)
 class Reader(threading.Thread):
     """Consumes one channel until it is told to leave or the broker is gone."""
 
-    def __init__(self, house: House, journal: Journal, channel: Channel, seed: str, *, prompt: bool) -> None:
+    def __init__(self, harness: Harness, journal: Journal, channel: Channel, seed: str, *, prompt: bool) -> None:
         super().__init__(name=f"reader {channel} {seed}")
-        self._house = house
+        self._house = harness
         self._journal = journal
         self._channel = channel
         self._chance = random.Random(seed)
         self._prompt = prompt
-        self._life = house.life
+        self._life = harness.life
         self._lock = threading.Lock()
         self._kept: list[Message] = []
         self._client: Client | None = None

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.crash.checks import History, counters, repeats, wrongs
 from tests.crash.failing_calls import Fault, faults_of
+from tests.crash.harness import Harness
 from tests.crash.history import (
     CLASSES,
     DRAINED,
@@ -32,7 +33,6 @@ from tests.crash.history import (
     Tally,
     moment,
 )
-from tests.crash.house import House
 from tests.crash.nemesis import ENDS, MIDST, SETTLED, UNREAD, End, Nemesis
 from tests.crash.readers import DAWDLERS_TIMEOUT_MS, NEVER_MS, Reader
 from tests.crash.stored_ids import STORED_IDS
@@ -79,9 +79,9 @@ class Campaign:
         config = directory / "nsqd.cfg"
         config.write_text("".join(f'[topic."{name}"]\ndurability = "{name}"\n' for name in CLASSES))
         flags = [f"--backend={backend}", f"--config={config}", *self._flags()]
-        self.house = House(directory, *flags, sabotage=sabotage)
+        self.harness = Harness(directory, *flags, sabotage=sabotage)
         self.journal = Journal(CHANNELS)
-        self._nemesis = Nemesis(self.house, self.journal, backend, self._chance, faults or faults_of(backend))
+        self._nemesis = Nemesis(self.harness, self.journal, backend, self._chance, faults or faults_of(backend))
         self._stored_ids = STORED_IDS[backend]
         self.tally = Tally()
         self.about = f"seed {seed}, {backend}, {' '.join(flags[2:])}"
@@ -91,19 +91,19 @@ class Campaign:
         """Rounds until it is enough, and one at least."""
         self._launch()
         for channel in CHANNELS:
-            self.house.create(channel.topic, channel.name)
+            self.harness.create(channel.topic, channel.name)
         while True:
             self._round()
             if enough():
                 break
         self._recount()
         self._drain()
-        self.house.stop()
-        assert self._nemesis.has_damaged or "are lost" not in self.house.said(), "damage that nobody did"
+        self.harness.stop()
+        assert self._nemesis.has_damaged or "are lost" not in self.harness.said(), "damage that nobody did"
 
     def close(self) -> None:
         """Leave no process behind."""
-        self.house.close()
+        self.harness.close()
 
     def _flags(self) -> list[str]:
         """Options that lead elsewhere in the code."""
@@ -122,24 +122,24 @@ class Campaign:
         with self._at_work(self._end) as die:
             die()
         self.tally.rounds += 1
-        self.tally.failed_calls = self.house.calls.hits
+        self.tally.failed_calls = self.harness.calls.hits
         if not self._nemesis.spoil():
-            found = self._stored_ids(self.house.data_path)
+            found = self._stored_ids(self.harness.data_path)
             self.journal.note(*[Found(topic, found.get(topic, frozenset())) for topic in CLASSES])
         self._end = self._chance.choice(self._ends)
         self._launch()
         self._recount()
         if self._chance.random() < 0.7:
             self._drain()
-        self.house.assert_no_traceback()
+        self.harness.assert_no_traceback()
 
     @contextmanager
     def _at_work(self, end: End) -> Iterator[Callable[[], None]]:
         """Clients at work until the moment of death; afterwards they are gone."""
-        number = f"{self._seed}.{self.house.life}"
-        writers = [Writer(self.house, self.journal, f"{number}.{one}") for one in range(WRITERS)]
+        number = f"{self._seed}.{self.harness.life}"
+        writers = [Writer(self.harness, self.journal, f"{number}.{one}") for one in range(WRITERS)]
         readers = [
-            Reader(self.house, self.journal, channel, f"{number}.{place}", prompt=self._chance.random() < 0.6)
+            Reader(self.harness, self.journal, channel, f"{number}.{place}", prompt=self._chance.random() < 0.6)
             for place, channel in enumerate(CHANNELS)
         ]
         clients: list[Writer | Reader] = [*writers, *readers]
@@ -157,8 +157,8 @@ class Campaign:
                 writer.stopping.set()
             for reader in readers:
                 reader.tidy = True
-            if self.house.runs:
-                self.house.close()
+            if self.harness.runs:
+                self.harness.close()
             for client in clients:
                 client.join()
         for client in clients:
@@ -216,13 +216,13 @@ class Campaign:
     # -- between rounds
 
     def _launch(self) -> None:
-        self.house.launch(volatile=self._end.how == POWER)
-        self.journal.note(Began(self.house.life))
+        self.harness.launch(volatile=self._end.how == POWER)
+        self.journal.note(Began(self.harness.life))
 
     def _store(self) -> None:
         covers = len(self.journal.events)
-        self.house.store()
-        self.journal.note(Stored(self.house.life, covers))
+        self.harness.store()
+        self.journal.note(Stored(self.harness.life, covers))
 
     def _count(self, when: str, only: Channel | None = None, held: int = 0) -> list[Counted]:
         """Note what /stats says."""
@@ -236,10 +236,10 @@ class Campaign:
                 topic_depth=topic["depth"],
                 message_count=channel["message_count"],
                 topic_message_count=topic["message_count"],
-                life=self.house.life,
+                life=self.harness.life,
                 held=held,
             )
-            for place, (channel, topic) in self.house.channel_stats().items()
+            for place, (channel, topic) in self.harness.channel_stats().items()
             if place in CHANNELS and only in (None, place)
         ]
         self.journal.note(*counts)
@@ -256,9 +256,9 @@ class Campaign:
 
     def _hold(self, channel: Channel, number: int) -> None:
         """Take so many messages, look at the counters, finish them."""
-        life, connection = self.house.life, -self.house.life
+        life, connection = self.harness.life, -self.harness.life
         self.journal.note(Connected(channel, connection, True, life))
-        with self.house.client() as client:
+        with self.harness.client() as client:
             client.identify(msg_timeout=NEVER_MS)
             client.sub(*channel, ready=number)
             messages = []
@@ -276,7 +276,7 @@ class Campaign:
     def _drain(self) -> None:
         """Consume everything there is, check all that happened, and begin a new page."""
         readers = [
-            Reader(self.house, self.journal, channel, f"{self._seed}.drain.{channel}", prompt=True)
+            Reader(self.harness, self.journal, channel, f"{self._seed}.drain.{channel}", prompt=True)
             for channel in CHANNELS
         ]
         for reader in readers:
@@ -300,7 +300,7 @@ class Campaign:
         while True:
             counts = {
                 place: (channel["depth"], channel["in_flight_count"], channel["deferred_count"])
-                for place, (channel, _) in self.house.channel_stats().items()
+                for place, (channel, _) in self.harness.channel_stats().items()
                 if place in CHANNELS
             }
             if not any(map(any, counts.values())):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import threading
 
+from tests.crash.harness import Harness
 from tests.crash.history import CLASSES, Answered, Journal, Sent, moment
-from tests.crash.house import House
 from tests.wire import Client, Closed, Refused, sized
 
 MOST_AT_ONCE = 30
@@ -19,14 +19,14 @@ _OK, _FULL = 200, 503
 class Writer(threading.Thread):
     """Publishes to all classes, one command at a time, until it is told to stop or the broker is gone."""
 
-    def __init__(self, house: House, journal: Journal, seed: str) -> None:
+    def __init__(self, harness: Harness, journal: Journal, seed: str) -> None:
         super().__init__(name=f"writer {seed}")
-        self._house = house
+        self._house = harness
         self._journal = journal
         self._chance = random.Random(seed)
         self._seed = seed.encode()
         self._turn = 0
-        self._life = house.life
+        self._life = harness.life
         self.stopping = threading.Event()
         self.acknowledged = 0
         self.failure: BaseException | None = None

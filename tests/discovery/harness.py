@@ -22,7 +22,7 @@ def quiet(level: str, text: str, /, **fields: object) -> None:
     """The dialogues' lines are their own tests' business."""
 
 
-class House:
+class Harness:
     """A broker with nsqlookupds, and the network between them."""
 
     def __init__(self, *addresses: str, world: World | None = None, **options: Any) -> None:

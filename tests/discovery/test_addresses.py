@@ -124,7 +124,7 @@ def test_a_service_stands_for_each_of_its_records() -> None:
     assert services.asked == ["_nsqlookupd._tcp.example"]
 
 
-class House:
+class Harness:
     """A name that is followed."""
 
     def __init__(self, address: str, *records: tuple[str, int]) -> None:
@@ -140,17 +140,17 @@ class House:
 
 
 def test_what_a_name_stands_for_is_looked_up_again_and_said_when_it_is_something_else() -> None:
-    house = House("dns+srv://s", ("a", 1))
-    assert house.expansion.settled.is_known
-    house.reactor.advance(RESOLVE_SECONDS)
-    house.services.records = [("b", 1), ("a", 1)]
-    house.reactor.advance(RESOLVE_SECONDS)
-    assert house.seen == [["a:1"], ["a:1", "b:1"]]
-    assert len(house.services.asked) == 3
-    house.expansion.stop()
-    house.reactor.advance(RESOLVE_SECONDS)
-    assert len(house.services.asked) == 3
-    assert not house.reactor.getDelayedCalls()
+    harness = Harness("dns+srv://s", ("a", 1))
+    assert harness.expansion.settled.is_known
+    harness.reactor.advance(RESOLVE_SECONDS)
+    harness.services.records = [("b", 1), ("a", 1)]
+    harness.reactor.advance(RESOLVE_SECONDS)
+    assert harness.seen == [["a:1"], ["a:1", "b:1"]]
+    assert len(harness.services.asked) == 3
+    harness.expansion.stop()
+    harness.reactor.advance(RESOLVE_SECONDS)
+    assert len(harness.services.asked) == 3
+    assert not harness.reactor.getDelayedCalls()
 
 
 @pytest.mark.parametrize(
@@ -164,44 +164,44 @@ def test_what_a_name_stands_for_is_looked_up_again_and_said_when_it_is_something
     ],
 )
 def test_a_name_that_cannot_be_looked_up_leaves_all_as_it_was(failure: Any, why: str) -> None:
-    house = House("dns+srv://s", ("a", 1))
-    house.services.records = failure
+    harness = Harness("dns+srv://s", ("a", 1))
+    harness.services.records = failure
     with Log() as lines:
-        house.reactor.advance(RESOLVE_SECONDS)
+        harness.reactor.advance(RESOLVE_SECONDS)
     assert lines == [f"error: LOOKUP(dns+srv://s): looking it up - {why}"]
-    assert house.seen == [["a:1"]]
-    house.services.records = [("b", 1)]
-    house.reactor.advance(1)
-    assert house.seen == [["a:1"], ["b:1"]]
-    house.expansion.stop()
+    assert harness.seen == [["a:1"]]
+    harness.services.records = [("b", 1)]
+    harness.reactor.advance(1)
+    assert harness.seen == [["a:1"], ["b:1"]]
+    harness.expansion.stop()
 
 
 def test_a_name_server_that_does_not_answer_is_asked_again() -> None:
-    house = House("dns+srv://s")
-    house.services.records = None
-    house.reactor.advance(1)
-    assert len(house.services.asked) == 2
+    harness = Harness("dns+srv://s")
+    harness.services.records = None
+    harness.reactor.advance(1)
+    assert len(harness.services.asked) == 2
     with Log() as lines:
-        house.reactor.advance(ANSWER_SECONDS)
+        harness.reactor.advance(ANSWER_SECONDS)
     assert lines == ["error: LOOKUP(dns+srv://s): looking it up - i/o timeout"]
-    house.services.records = [("a", 1)]
-    house.reactor.advance(2)
-    assert house.seen == [["a:1"]]
-    house.expansion.stop()
+    harness.services.records = [("a", 1)]
+    harness.reactor.advance(2)
+    assert harness.seen == [["a:1"]]
+    harness.expansion.stop()
 
 
 def test_stopped_while_it_is_looked_up_it_ends() -> None:
-    house = House("dns+srv://s")
-    house.services.records = None
-    house.reactor.advance(1)
-    house.expansion.stop()
-    assert not house.reactor.getDelayedCalls()
+    harness = Harness("dns+srv://s")
+    harness.services.records = None
+    harness.reactor.advance(1)
+    harness.expansion.stop()
+    assert not harness.reactor.getDelayedCalls()
 
 
 @pytest.mark.parametrize("address", ["dns://no-port", "dns://:x", "dns://" + "a" * 300 + ":1"])
 def test_an_address_that_is_none_is_said(address: str) -> None:
     with Log() as lines:
-        house = House(address)
+        harness = Harness(address)
     assert lines[0].startswith(f"error: LOOKUP({address}): looking it up - ")
-    assert house.expansion.settled.is_known
-    house.expansion.stop()
+    assert harness.expansion.settled.is_known
+    harness.expansion.stop()

@@ -65,7 +65,7 @@ class Attempt:
         return data[data.rfind(b"}") + 1 :].decode().splitlines()
 
 
-class House:
+class Harness:
     """A link, started, and all its attempts. By chance it always waits as long as it may."""
 
     def __init__(self, *names: str) -> None:
@@ -104,26 +104,26 @@ class House:
 
 def test_it_connects_and_tells() -> None:
     with Log() as lines:
-        house = House("t")
-        house.last.succeed()
+        harness = Harness("t")
+        harness.last.succeed()
     assert lines == ["info: LOOKUP(l:4160): adding peer", "info: LOOKUP connecting to l:4160"]
-    assert house.link.lookupd is None
-    assert house.last.transport.value().startswith(b"  V1IDENTIFY\n")
-    house.last.say(ITSELF)
-    assert house.link.lookupd == Lookupd(http_port=4161, broadcast_address="l")
-    assert house.last.heard() == ["REGISTER t"]
+    assert harness.link.lookupd is None
+    assert harness.last.transport.value().startswith(b"  V1IDENTIFY\n")
+    harness.last.say(ITSELF)
+    assert harness.link.lookupd == Lookupd(http_port=4161, broadcast_address="l")
+    assert harness.last.heard() == ["REGISTER t"]
 
 
 def test_what_comes_and_goes_in_one_turn_is_written_at_once_at_its_end() -> None:
-    house = House()
-    attempt = house.meet()
+    harness = Harness()
+    attempt = harness.meet()
     attempt.heard()
-    house.link.came(Name("t"))
-    house.link.came(Name("t", "c"))
-    house.link.came(Name("u"))
-    house.link.gone(Name("u"))
+    harness.link.came(Name("t"))
+    harness.link.came(Name("t", "c"))
+    harness.link.came(Name("u"))
+    harness.link.gone(Name("u"))
     assert attempt.heard() == []
-    house.clock.advance(0)
+    harness.clock.advance(0)
     assert attempt.heard() == ["REGISTER t", "REGISTER t c"]
 
 
@@ -144,23 +144,23 @@ class SocketTransport(StringTransport):
 
 
 def test_commands_reach_the_socket_without_another_turn_of_the_reactor() -> None:
-    house = House("t")
-    transport = house.last.transport = SocketTransport()
-    house.meet()
+    harness = Harness("t")
+    transport = harness.last.transport = SocketTransport()
+    harness.meet()
     assert transport.has_no_delay
     assert transport.written.endswith(b"REGISTER t\n")
 
 
 def test_it_pings_and_ends_a_connection_without_an_answer() -> None:
-    house = House()
-    attempt = house.meet()
+    harness = Harness()
+    attempt = harness.meet()
     attempt.heard()
-    house.clock.advance(PING_SECONDS)
+    harness.clock.advance(PING_SECONDS)
     assert attempt.heard() == ["PING"]
     attempt.say(sized(b"OK"))
-    house.clock.advance(PING_SECONDS)
+    harness.clock.advance(PING_SECONDS)
     assert attempt.heard() == ["PING"]
-    house.clock.advance(ANSWER_SECONDS)
+    harness.clock.advance(ANSWER_SECONDS)
     assert attempt.is_closed
     with Log() as lines:
         attempt.lose(ConnectionLost)
@@ -168,39 +168,39 @@ def test_it_pings_and_ends_a_connection_without_an_answer() -> None:
 
 
 def test_a_new_connection_is_told_everything_again() -> None:
-    house = House("t")
-    house.meet()
-    house.names = [Name("t", "c"), Name("u")]
+    harness = Harness("t")
+    harness.meet()
+    harness.names = [Name("t", "c"), Name("u")]
     with Log() as lines:
-        house.last.lose()
+        harness.last.lose()
     assert lines == ["error: LOOKUPD(l:4160): EOF"]
-    assert house.link.lookupd is None
-    house.link.came(Name("v"))
-    house.clock.advance(RETRY_SECONDS)
-    assert len(house.attempts) == 2
-    assert house.meet().heard() == ["REGISTER t c", "REGISTER u"]
+    assert harness.link.lookupd is None
+    harness.link.came(Name("v"))
+    harness.clock.advance(RETRY_SECONDS)
+    assert len(harness.attempts) == 2
+    assert harness.meet().heard() == ["REGISTER t c", "REGISTER u"]
 
 
 def test_it_waits_longer_after_each_failure_and_the_shortest_time_again_when_it_has_gone_well() -> None:
-    house = House()
+    harness = Harness()
     for wait in (0.25, 0.5, 1, 2, 4, 8, 15, 15):
-        house.last.fail()
-        house.clock.advance(wait - 0.01)
-        count = len(house.attempts)
-        house.clock.advance(0.01)
-        assert len(house.attempts) == count + 1
-    house.meet()
-    house.last.lose()
-    house.clock.advance(RETRY_SECONDS)
-    assert house.last.is_closed is False
-    house.clock.advance(LONGEST_RETRY_SECONDS)
-    house.meet()
-    house.clock.advance(PING_SECONDS)
-    house.last.say(sized(b"OK"))
-    house.last.lose()
-    count = len(house.attempts)
-    house.clock.advance(RETRY_SECONDS)
-    assert len(house.attempts) == count + 1
+        harness.last.fail()
+        harness.clock.advance(wait - 0.01)
+        count = len(harness.attempts)
+        harness.clock.advance(0.01)
+        assert len(harness.attempts) == count + 1
+    harness.meet()
+    harness.last.lose()
+    harness.clock.advance(RETRY_SECONDS)
+    assert harness.last.is_closed is False
+    harness.clock.advance(LONGEST_RETRY_SECONDS)
+    harness.meet()
+    harness.clock.advance(PING_SECONDS)
+    harness.last.say(sized(b"OK"))
+    harness.last.lose()
+    count = len(harness.attempts)
+    harness.clock.advance(RETRY_SECONDS)
+    assert len(harness.attempts) == count + 1
 
 
 def test_chance_takes_up_to_half_of_the_wait() -> None:
@@ -209,64 +209,64 @@ def test_chance_takes_up_to_half_of_the_wait() -> None:
 
 
 def test_an_attempt_has_a_second() -> None:
-    house = House()
+    harness = Harness()
     with Log() as lines:
-        house.clock.advance(CONNECT_SECONDS)
-    assert house.last.is_cancelled
+        harness.clock.advance(CONNECT_SECONDS)
+    assert harness.last.is_cancelled
     assert lines == ["error: LOOKUPD(l:4160): i/o timeout"]
-    house.clock.advance(RETRY_SECONDS)
-    assert len(house.attempts) == 2
+    harness.clock.advance(RETRY_SECONDS)
+    assert len(harness.attempts) == 2
 
 
 @pytest.mark.parametrize("garbage", [b"\xff" * 8, sized(b"nonsense"), ITSELF + sized(b"OK") * 2])
 def test_garbage_ends_the_connection_and_only_that(garbage: bytes) -> None:
-    house = House("t")
-    house.last.succeed()
-    house.last.say(garbage)
-    assert house.last.is_closed
-    house.last.say(b"more of it")
-    house.last.lose(ConnectionLost)
-    house.clock.advance(RETRY_SECONDS)
-    assert house.meet().heard() == ["REGISTER t"]
+    harness = Harness("t")
+    harness.last.succeed()
+    harness.last.say(garbage)
+    assert harness.last.is_closed
+    harness.last.say(b"more of it")
+    harness.last.lose(ConnectionLost)
+    harness.clock.advance(RETRY_SECONDS)
+    assert harness.meet().heard() == ["REGISTER t"]
 
 
 def test_a_refused_name_does_not_cost_the_others_their_place() -> None:
-    house = House("bad", "good")
-    house.meet()
-    house.last.say(sized(b"E_FULL"))
-    house.last.lose()
-    house.clock.advance(RETRY_SECONDS)
-    attempt = house.meet()
+    harness = Harness("bad", "good")
+    harness.meet()
+    harness.last.say(sized(b"E_FULL"))
+    harness.last.lose()
+    harness.clock.advance(RETRY_SECONDS)
+    attempt = harness.meet()
     assert attempt.heard() == ["REGISTER good"]
-    house.link.gone(Name("bad"))
+    harness.link.gone(Name("bad"))
     attempt.lose()
-    house.clock.advance(1)
-    assert house.meet().heard() == ["REGISTER bad", "REGISTER good"]
+    harness.clock.advance(1)
+    assert harness.meet().heard() == ["REGISTER bad", "REGISTER good"]
 
 
 def test_a_refused_name_is_tried_again_later() -> None:
-    house = House("bad")
-    house.meet()
-    house.last.say(sized(b"E_FULL"))
-    house.last.lose()
+    harness = Harness("bad")
+    harness.meet()
+    harness.last.say(sized(b"E_FULL"))
+    harness.last.lose()
     for _ in range(int(REFUSED_SECONDS)):
-        house.clock.advance(1)
-    house.last.outcome.cancel()
-    house.clock.advance(LONGEST_RETRY_SECONDS)
-    assert house.meet().heard() == ["REGISTER bad"]
+        harness.clock.advance(1)
+    harness.last.outcome.cancel()
+    harness.clock.advance(LONGEST_RETRY_SECONDS)
+    assert harness.meet().heard() == ["REGISTER bad"]
 
 
 def test_a_refused_name_is_told_later_to_a_connection_that_lives_on() -> None:
-    house = House("bad", "gone")
-    attempt = house.meet()
+    harness = Harness("bad", "gone")
+    attempt = harness.meet()
     attempt.heard()
     for _ in range(2):
         attempt.say(sized(b"E_TOO_MANY_REGISTRATIONS"))
-    house.link.gone(Name("gone"))
-    house.clock.advance(0)
+    harness.link.gone(Name("gone"))
+    harness.clock.advance(0)
     for _ in range(int(REFUSED_SECONDS / PING_SECONDS)):
         assert attempt.heard() == []
-        house.clock.advance(PING_SECONDS)
+        harness.clock.advance(PING_SECONDS)
         heard = attempt.heard()
         for _ in heard:
             attempt.say(sized(b"OK"))
@@ -274,19 +274,19 @@ def test_a_refused_name_is_told_later_to_a_connection_that_lives_on() -> None:
 
 
 def test_of_a_refused_channel_the_topic_is_told() -> None:
-    house = House()
-    house.names = [Name("t", "c")]
-    attempt = house.meet()
+    harness = Harness()
+    harness.names = [Name("t", "c")]
+    attempt = harness.meet()
     assert attempt.heard() == ["REGISTER t c"]
     attempt.say(sized(b"E_TOO_MANY_REGISTRATIONS"))
     assert attempt.heard() == ["REGISTER t"]
     attempt.lose()
-    house.clock.advance(RETRY_SECONDS)
-    assert house.meet().heard() == ["REGISTER t"]
+    harness.clock.advance(RETRY_SECONDS)
+    assert harness.meet().heard() == ["REGISTER t"]
 
 
 def test_it_is_settled_when_it_is_known_whether_somebody_is_there() -> None:
-    met, away = House(), House()
+    met, away = Harness(), Harness()
     assert not met.link.settled.is_known
     met.meet()
     away.last.fail()
@@ -296,29 +296,29 @@ def test_it_is_settled_when_it_is_known_whether_somebody_is_there() -> None:
 
 
 def test_stopped_it_closes_and_does_not_come_back() -> None:
-    connected, connecting, waiting = House(), House(), House()
+    connected, connecting, waiting = Harness(), Harness(), Harness()
     connected.meet()
     connected.link.came(Name("t"))
     waiting.last.fail()
-    for house in (connected, connecting, waiting):
-        house.link.stop()
-        assert house.link.lookupd is None
-        assert house.link.settled.is_known
+    for harness in (connected, connecting, waiting):
+        harness.link.stop()
+        assert harness.link.lookupd is None
+        assert harness.link.settled.is_known
     assert connected.last.transport.disconnecting
     assert connecting.last.is_cancelled
     connected.last.lose()
-    for house in (connected, connecting, waiting):
-        house.clock.advance(LONGEST_RETRY_SECONDS)
-        assert len(house.attempts) == 1
-        assert not house.clock.getDelayedCalls()
+    for harness in (connected, connecting, waiting):
+        harness.clock.advance(LONGEST_RETRY_SECONDS)
+        assert len(harness.attempts) == 1
+        assert not harness.clock.getDelayedCalls()
 
 
 def test_a_connection_that_comes_after_the_stop_is_closed() -> None:
-    house = House()
-    house.link.stop()
-    house.last.protocol = house.last._factory.buildProtocol(None)
-    house.last.protocol.makeConnection(house.last.transport)
-    assert house.last.is_closed
+    harness = Harness()
+    harness.link.stop()
+    harness.last.protocol = harness.last._factory.buildProtocol(None)
+    harness.last.protocol.makeConnection(harness.last.transport)
+    assert harness.last.is_closed
 
 
 def test_who_waits_is_told_once_it_is_known() -> None:

@@ -38,7 +38,7 @@ def test_a_silent_connection_is_closed_without_a_word() -> None:
     web.wait(1 + LATE)
     assert ended(browser)
     assert browser.read() == []
-    assert web.site.limits.turned_away.counts == {"http-header-timeout": 1}
+    assert web.site.limits.rejections.counts == {"http-header-timeout": 1}
 
 
 @pytest.mark.parametrize("pieces", [1, 100])
@@ -80,7 +80,7 @@ def test_a_connection_may_be_idle_for_long_but_not_for_ever() -> None:
     web.wait(600 + 2 * LATE)
     assert ended(browser)
     assert browser.read() == []
-    assert web.site.limits.turned_away.counts == {}
+    assert web.site.limits.rejections.counts == {}
 
 
 def test_half_a_body_is_not_waited_for() -> None:
@@ -215,7 +215,7 @@ def test_a_half_head_is_counted_too_and_forgotten_with_its_connection() -> None:
     browser.send(b" HTTP/1.1\r\nHost: x\r\nLong: " + b"y" * 60_000)
     assert 100_000 <= web.site.limits.unfinished.total <= 101_000
     browser.lose()
-    assert (web.site.limits.unfinished.total, web.site.limits.gate.count) == (0, 0)
+    assert (web.site.limits.unfinished.total, web.site.limits.connection_limiter.count) == (0, 0)
 
 
 def test_a_body_in_tiny_chunks_weighs_what_its_bytes_weigh() -> None:

@@ -55,7 +55,7 @@ class Reactor(Clock):
         function(*arguments)
 
 
-class House:
+class Harness:
     """One nsqlookupd with its file in `directory`."""
 
     def __init__(self, directory: Path) -> None:
@@ -103,100 +103,100 @@ def said() -> Iterator[list[str]]:
 
 
 def test_a_change_is_stored_at_once_and_the_next_a_second_later(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.wait(100)
-    assert not house.path.exists()
-    house.create("a")
-    house.wait(SETTLE_SECONDS)
-    assert house.has("a")
-    house.create("b")
-    house.wait(SECONDS / 2)
-    assert not house.has("b")
-    house.wait(SECONDS / 2)
-    assert house.has("b")
-    assert not house.reactor.getDelayedCalls()
+    harness = Harness(tmp_path)
+    harness.wait(100)
+    assert not harness.path.exists()
+    harness.create("a")
+    harness.wait(SETTLE_SECONDS)
+    assert harness.has("a")
+    harness.create("b")
+    harness.wait(SECONDS / 2)
+    assert not harness.has("b")
+    harness.wait(SECONDS / 2)
+    assert harness.has("b")
+    assert not harness.reactor.getDelayedCalls()
 
 
 def test_a_ping_is_no_change(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    nsqd = house.world.nsqd("t")
-    house.wait(SECONDS)
-    house.world.registrations.touch(nsqd, house.world.now)
-    assert not house.reactor.getDelayedCalls()
+    harness = Harness(tmp_path)
+    nsqd = harness.world.nsqd("t")
+    harness.wait(SECONDS)
+    harness.world.registrations.touch(nsqd, harness.world.now)
+    assert not harness.reactor.getDelayedCalls()
 
 
 def test_what_changes_while_it_is_written_is_written_next(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.create("a")
-    house.reactor.advance(SETTLE_SECONDS)
-    house.create("b")
-    house.reactor.threads.run()
-    assert not house.has("b")
-    house.wait(SECONDS)
-    assert house.has("b")
+    harness = Harness(tmp_path)
+    harness.create("a")
+    harness.reactor.advance(SETTLE_SECONDS)
+    harness.create("b")
+    harness.reactor.threads.run()
+    assert not harness.has("b")
+    harness.wait(SECONDS)
+    assert harness.has("b")
 
 
 def test_a_large_one_lets_others_in_between_and_takes_its_time(tmp_path: Path) -> None:
-    house = House(tmp_path)
+    harness = Harness(tmp_path)
     for number in range(20):
-        house.create(f"t{number}")
+        harness.create(f"t{number}")
     slow = iter(range(10**6))
-    house.turns.now = lambda: next(slow) / 10  # type: ignore[method-assign]
-    house.snapshot._slices._now = house.turns.now
-    house.reactor.turns = 0
-    house.reactor.advance(SETTLE_SECONDS)
-    assert house.reactor.turns >= 20
-    house.reactor.threads.run()
+    harness.turns.now = lambda: next(slow) / 10  # type: ignore[method-assign]
+    harness.snapshot._slices._now = harness.turns.now
+    harness.reactor.turns = 0
+    harness.reactor.advance(SETTLE_SECONDS)
+    assert harness.reactor.turns >= 20
+    harness.reactor.threads.run()
     took = next(slow) / 10
-    house.create("late")
-    (call,) = house.reactor.getDelayedCalls()
-    assert call.getTime() - house.reactor.seconds() > 10 * took
+    harness.create("late")
+    (call,) = harness.reactor.getDelayedCalls()
+    assert call.getTime() - harness.reactor.seconds() > 10 * took
 
 
 def test_the_stop_stores_what_there_is(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.create("a")
-    house.stop()
-    assert house.has("a")
-    assert not house.reactor.getDelayedCalls()
+    harness = Harness(tmp_path)
+    harness.create("a")
+    harness.stop()
+    assert harness.has("a")
+    assert not harness.reactor.getDelayedCalls()
 
 
 def test_the_stop_waits_for_what_is_being_written(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.create("a")
-    house.reactor.advance(SETTLE_SECONDS)
-    house.create("b")
-    house.stop()
-    assert house.has("b")
+    harness = Harness(tmp_path)
+    harness.create("a")
+    harness.reactor.advance(SETTLE_SECONDS)
+    harness.create("b")
+    harness.stop()
+    assert harness.has("b")
 
 
 def test_a_full_disk_is_said_once_and_tried_again(tmp_path: Path, said: list[str]) -> None:
-    house = House(tmp_path)
-    house.create("a")
-    house.wait(SECONDS)
-    house.files.fail("write", errno.ENOSPC, times=3)
-    house.create("b")
+    harness = Harness(tmp_path)
+    harness.create("a")
+    harness.wait(SECONDS)
+    harness.files.fail("write", errno.ENOSPC, times=3)
+    harness.create("b")
     for _ in range(3):
-        house.wait(SECONDS)
-    assert house.has("a")
-    assert not house.has("b")
-    house.wait(SECONDS)
-    assert house.has("b")
-    assert [path.name for path in tmp_path.iterdir()] == [house.path.name]
+        harness.wait(SECONDS)
+    assert harness.has("a")
+    assert not harness.has("b")
+    harness.wait(SECONDS)
+    assert harness.has("b")
+    assert [path.name for path in tmp_path.iterdir()] == [harness.path.name]
     about = [text for text in said if text.startswith("DB: snapshot")]
     assert about == [
-        f"DB: snapshot {house.path} cannot be written - no space left on device",
-        f"DB: snapshot {house.path} is written again",
+        f"DB: snapshot {harness.path} cannot be written - no space left on device",
+        f"DB: snapshot {harness.path} is written again",
     ]
 
 
 def test_a_restart_knows_what_was_known(tmp_path: Path, said: list[str]) -> None:
-    house = House(tmp_path)
-    house.world.nsqd("t/c", name="a")
-    house.stop()
-    again = House(tmp_path)
+    harness = Harness(tmp_path)
+    harness.world.nsqd("t/c", name="a")
+    harness.stop()
+    again = Harness(tmp_path)
     assert again.world.registrations.channels("t") == ["c"]
-    assert f"DB: snapshot {house.path} has 1 producers and 1 topics" in said
+    assert f"DB: snapshot {harness.path} has 1 producers and 1 topics" in said
 
 
 @pytest.mark.parametrize("damage", ["", "no snapshot\n", "cut", "directory"])
@@ -208,12 +208,12 @@ def test_what_cannot_be_used_is_moved_aside(tmp_path: Path, said: list[str], dam
     else:
         whole = b"".join(pieces(world.registrations, world.now))
         path.write_bytes(whole[:-30] if damage == "cut" else damage.encode())
-    house = House(tmp_path)
-    assert house.world.registrations.topics() == []
+    harness = Harness(tmp_path)
+    assert harness.world.registrations.topics() == []
     (line,) = [text for text in said if "is moved to" in text]
     assert line.endswith(f"{path} is moved to {path}.bad, nothing is known")
     assert not path.exists()
     assert (tmp_path / "registrations.snapshot.bad").exists()
-    house.create("u")
-    house.wait(SECONDS)
-    assert house.has("u")
+    harness.create("u")
+    harness.wait(SECONDS)
+    assert harness.has("u")

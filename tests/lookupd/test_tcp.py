@@ -24,7 +24,7 @@ from tests.lookupd.world import INACTIVE_AFTER, TOMBSTONE
 ADDRESS = IPv4Address("TCP", "10.0.0.9", 50000)
 
 
-class House:
+class Harness:
     """An nsqlookupd without sockets."""
 
     def __init__(self, **options: Any) -> None:
@@ -54,62 +54,62 @@ class House:
 
     def over(self) -> dict[str, int]:
         """Who was over a limit."""
-        return self.limits.turned_away.counts
+        return self.limits.rejections.counts
 
 
 def test_who_asks_for_much_at_once_does_not_keep_the_others_waiting() -> None:
-    house = House()
-    greedy, transport = house.connect(b"  V1" + identify() + b"PING\n" * 13_000)
+    harness = Harness()
+    greedy, transport = harness.connect(b"  V1" + identify() + b"PING\n" * 13_000)
     assert len(responses(transport.value())) < 200
     assert transport.producerState == "paused"
-    _, other = house.connect(b"  V1PING\n")
+    _, other = harness.connect(b"  V1PING\n")
     assert responses(other.value()) == [b"OK"]
     greedy.readConnectionLost()
-    house.clock.advance(0)
+    harness.clock.advance(0)
     assert responses(transport.value()) == [b"{}"] + [b"OK"] * 13_000
     assert not transport.connected
 
 
 def test_who_goes_while_much_is_to_be_done_for_it_leaves_nothing() -> None:
-    house = House()
-    connection, _ = house.connect(b"  V1" + identify() + b"REGISTER t\nUNREGISTER t\n" * 1000 + b"REGISTER u\n")
+    harness = Harness()
+    connection, _ = harness.connect(b"  V1" + identify() + b"REGISTER t\nUNREGISTER t\n" * 1000 + b"REGISTER u\n")
     connection.connectionLost(Failure(ConnectionLost()))
-    house.clock.advance(0)
-    assert house.registrations.topics() == ["t"]
-    assert not house.registrations.producer_count
+    harness.clock.advance(0)
+    assert harness.registrations.topics() == ["t"]
+    assert not harness.registrations.producer_count
 
 
 @pytest.mark.parametrize("said", [b"", b"  V"])
 def test_who_does_not_say_a_protocol_goes(said: bytes) -> None:
-    house = House()
-    _, transport = house.connect(said)
-    house.wait(8)
+    harness = Harness()
+    _, transport = harness.connect(said)
+    harness.wait(8)
     assert transport.connected
-    house.wait(5)
+    harness.wait(5)
     assert not transport.connected
-    assert house.over() == {"magic-timeout": 1}
-    assert house.limits.gate.count == 0
-    assert not house.factory.connections
+    assert harness.over() == {"magic-timeout": 1}
+    assert harness.limits.connection_limiter.count == 0
+    assert not harness.factory.connections
 
 
 @pytest.mark.parametrize("said", [b"  V1", b"  V1PING\n", b"  V1" + identify() + b"REGISTER t\nPI"])
 def test_who_is_silent_goes_and_with_it_what_it_had(said: bytes) -> None:
-    house = House()
-    _, transport = house.connect(said)
-    house.wait(290)
+    harness = Harness()
+    _, transport = harness.connect(said)
+    harness.wait(290)
     assert transport.connected
-    house.wait(20)
+    harness.wait(20)
     assert not transport.connected
-    assert house.over() == {"idle-timeout": 1}
-    assert house.registrations.producer_count == 0
+    assert harness.over() == {"idle-timeout": 1}
+    assert harness.registrations.producer_count == 0
 
 
 def test_half_a_command_is_no_sign_of_life_and_a_ping_is() -> None:
-    house = House(idle_timeout=60.0)
-    pinging, good = house.connect(b"  V1")
-    trickling, bad = house.connect(b"  V1")
+    harness = Harness(idle_timeout=60.0)
+    pinging, good = harness.connect(b"  V1")
+    trickling, bad = harness.connect(b"  V1")
     for _ in range(10):
-        house.wait(15)
+        harness.wait(15)
         pinging.dataReceived(b"PING\n")
         if bad.connected:
             trickling.dataReceived(b"P")
@@ -118,15 +118,15 @@ def test_half_a_command_is_no_sign_of_life_and_a_ping_is() -> None:
 
 
 def test_deadlines_can_be_turned_off() -> None:
-    house = House(idle_timeout=0.0, magic_timeout=0.0)
-    transports = [house.connect(said)[1] for said in (b"", b"  V1", b"  V1PING\n")]
-    house.wait(2000)
+    harness = Harness(idle_timeout=0.0, magic_timeout=0.0)
+    transports = [harness.connect(said)[1] for said in (b"", b"  V1", b"  V1PING\n")]
+    harness.wait(2000)
     assert all(transport.connected for transport in transports)
 
 
 def test_who_does_not_read_is_not_read_from() -> None:
-    house = House()
-    connection, transport = house.connect(b"  V1")
+    harness = Harness()
+    connection, transport = harness.connect(b"  V1")
     assert transport.producer is connection
     connection.pauseProducing()
     assert transport.producerState == "paused"
@@ -135,50 +135,50 @@ def test_who_does_not_read_is_not_read_from() -> None:
 
 
 def test_after_an_error_nothing_is_looked_at_any_more() -> None:
-    house = House()
-    connection, transport = house.connect(b"  V1NOPE\n")
+    harness = Harness()
+    connection, transport = harness.connect(b"  V1NOPE\n")
     assert responses(transport.value()) == [b"E_INVALID invalid command NOPE"]
     connection.dataReceived(b"PING\n")
     assert len(responses(transport.value())) == 1
 
 
 def test_a_peer_that_does_not_take_the_last_word_is_not_waited_for() -> None:
-    house = House()
-    connection, transport = house.connect(b"  V1")
+    harness = Harness()
+    connection, transport = harness.connect(b"  V1")
     transport.loseConnection = lambda: None  # something is still to be written
     connection.dataReceived(b"NOPE\n")
-    assert house.factory.connections == {connection}
-    house.clock.advance(END_SECONDS)
-    assert not house.factory.connections
+    assert harness.factory.connections == {connection}
+    harness.clock.advance(END_SECONDS)
+    assert not harness.factory.connections
 
 
 def test_the_end_of_the_stream_is_answered_if_there_is_something_to_be_said() -> None:
-    house = House()
-    connection, transport = house.connect(b"  V1IDENTIFY\n\0\0\0\x10{")
+    harness = Harness()
+    connection, transport = harness.connect(b"  V1IDENTIFY\n\0\0\0\x10{")
     connection.readConnectionLost()
     assert responses(transport.value()) == [b"E_BAD_BODY IDENTIFY failed to read body"]
-    connection, transport = house.connect(b"  V1PING\n")
+    connection, transport = harness.connect(b"  V1PING\n")
     connection.readConnectionLost()
     assert responses(transport.value()) == [b"OK"]
     assert not transport.connected
-    connection, transport = house.connect(b"  ")
+    connection, transport = harness.connect(b"  ")
     connection.readConnectionLost()
     assert transport.value() == b""
-    assert not house.factory.connections
+    assert not harness.factory.connections
 
 
 def test_connections_are_different_nsqds_whatever_their_address() -> None:
-    house = House()
-    house.connect(b"  V1" + identify() + b"REGISTER t\n")
-    connection, _ = house.connect(b"  V1" + identify() + b"REGISTER t\n")
-    assert house.registrations.producer_count == 2
+    harness = Harness()
+    harness.connect(b"  V1" + identify() + b"REGISTER t\n")
+    connection, _ = harness.connect(b"  V1" + identify() + b"REGISTER t\n")
+    assert harness.registrations.producer_count == 2
     connection.connectionLost(Failure(ConnectionDone()))
-    assert house.registrations.producer_count == 1
+    assert harness.registrations.producer_count == 1
 
 
 def test_a_stop_ends_every_connection() -> None:
-    house = House()
-    transports = [house.connect(said)[1] for said in (b"", b"  V1", b"  V1" + identify())]
-    house.factory.disconnect_all()
+    harness = Harness()
+    transports = [harness.connect(said)[1] for said in (b"", b"  V1", b"  V1" + identify())]
+    harness.factory.disconnect_all()
     assert not any(transport.connected for transport in transports)
-    assert house.limits.gate.count == 0
+    assert harness.limits.connection_limiter.count == 0

@@ -24,10 +24,10 @@ REMOTE = "10.0.0.9:50000"
 class Line:
     """One session, and its nsqlookupd."""
 
-    def __init__(self, secret: bytes = b"", **caps: int) -> None:
+    def __init__(self, secret: bytes = b"", **quotas: int) -> None:
         self.said: list[tuple[str, str]] = []
         self.now = START
-        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationQuotas(**caps))
+        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationQuotas(**quotas))
         self.context = V1Context(self.registrations, self._log, IDENTITY, secret)
         self.session = V1Session(self.context, 0, REMOTE)
 

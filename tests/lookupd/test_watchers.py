@@ -26,10 +26,10 @@ ADDRESS = IPv4Address("TCP", "10.0.0.9", 50000)
 class Client:
     """A connection that asked for something, and what was answered."""
 
-    def __init__(self, house: House, path: str) -> None:
-        self._house = house
+    def __init__(self, harness: Harness, path: str) -> None:
+        self._house = harness
         self.transport: Any = StringTransportWithDisconnection(peerAddress=ADDRESS)
-        self.transport.protocol = connection = house.site.buildProtocol(ADDRESS)
+        self.transport.protocol = connection = harness.site.buildProtocol(ADDRESS)
         connection.makeConnection(self.transport)
         connection.dataReceived(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         self.connection = connection
@@ -57,7 +57,7 @@ class Client:
         return text.partition("\r\n\r\n")[0]
 
 
-class House:
+class Harness:
     """An nsqlookupd without sockets."""
 
     def __init__(self, limit: int = 10) -> None:
@@ -66,7 +66,7 @@ class House:
         turns = PlainTurns(self.clock)
         turns.now = self.clock.seconds  # type: ignore[method-assign]
         self.limits = Limits(LookupdOptions(), self.clock, turns.now)
-        self.watchers = Watchers(self.world.registrations, turns, limit, self.limits.turned_away)
+        self.watchers = Watchers(self.world.registrations, turns, limit, self.limits.rejections)
         routes = [self.watchers.route(FREE), *LookupApi(self.world.registrations, turns).routes()]
         self.site = HttpFactory(Routes(routes), turns, self.limits, None, is_local=False)
 
@@ -77,27 +77,27 @@ class House:
 
 
 def test_a_watcher_is_told_everything_and_then_what_happens() -> None:
-    house = House()
-    house.world.nsqd("t/c", name="a")
-    client = Client(house, "/v2/watch")
+    harness = Harness()
+    harness.world.nsqd("t/c", name="a")
+    client = Client(harness, "/v2/watch")
     assert client.names() == ["reset", "producer", "topic", "registered", "channel", "registered", "complete"]
     assert client.head().startswith("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n")
-    nsqd = house.world.nsqd("t", name="b")
+    nsqd = harness.world.nsqd("t", name="b")
     (came, who), (registered, what) = client.heard()
     assert (came, registered) == ("producer", "registered")
     assert who["producer"] == what["producer"]
     assert (what["id"], what["topic"], what["channel"]) == (nsqd, "t", None)
-    house.world.registrations.gone(nsqd)
+    harness.world.registrations.gone(nsqd)
     assert client.heard() == [("producer_gone", {"id": nsqd})]
     assert client.heard() == []
 
 
 def test_events_are_numbered_without_a_gap() -> None:
-    house = House()
-    client = Client(house, "/v2/watch")
-    house.turn()
-    house.world.nsqd("t/c")
-    house.turn()
+    harness = Harness()
+    client = Client(harness, "/v2/watch")
+    harness.turn()
+    harness.world.nsqd("t/c")
+    harness.turn()
     text = client.transport.value().decode()
     numbers = [int(line.removeprefix("id: ")) for line in text.splitlines() if line.startswith("id: ")]
     assert numbers == list(range(1, len(numbers) + 1))
@@ -105,101 +105,101 @@ def test_events_are_numbered_without_a_gap() -> None:
 
 
 def test_a_watcher_of_one_topic_is_told_of_nothing_else() -> None:
-    house = House()
-    house.world.nsqd("t", "u", name="a")
-    client = Client(house, "/v2/watch?topic=t")
+    harness = Harness()
+    harness.world.nsqd("t", "u", name="a")
+    client = Client(harness, "/v2/watch?topic=t")
     assert client.names() == ["reset", "topic", "registered", "complete"]
-    house.world.nsqd("u", name="b")
-    house.world.registrations.create_channel("u", "c")
+    harness.world.nsqd("u", name="b")
+    harness.world.registrations.create_channel("u", "c")
     assert client.heard() == []
-    house.world.registrations.create_channel("t", "c")
+    harness.world.registrations.create_channel("t", "c")
     assert client.heard() == [("channel", {"topic": "t", "channel": "c"})]
 
 
 def test_a_topic_need_not_be_known_yet() -> None:
-    house = House()
-    client = Client(house, "/v2/watch?topic=t%23ephemeral")
+    harness = Harness()
+    client = Client(harness, "/v2/watch?topic=t%23ephemeral")
     assert client.names() == ["reset", "complete"]
-    house.world.nsqd("t#ephemeral")
+    harness.world.nsqd("t#ephemeral")
     assert client.names() == ["topic", "registered"]
 
 
 def test_what_is_no_topic_cannot_be_watched() -> None:
-    house = House()
+    harness = Harness()
     for path in ("?topic=", "?topic=*", "?topic=x%20y"):
-        client = Client(house, f"/v2/watch{path}")
+        client = Client(harness, f"/v2/watch{path}")
         assert client.head().startswith("HTTP/1.1 400 ")
         assert b'{"message":"INVALID_ARG_TOPIC"}' in client.transport.value()
-    assert b"INVALID_REQUEST" in Client(house, "/v2/watch?topic=%zz").transport.value()
+    assert b"INVALID_REQUEST" in Client(harness, "/v2/watch?topic=%zz").transport.value()
 
 
 def test_there_are_only_so_many() -> None:
-    house = House(limit=2)
-    first, second, third = (Client(house, "/v2/watch") for _ in range(3))
+    harness = Harness(limit=2)
+    first, second, third = (Client(harness, "/v2/watch") for _ in range(3))
     assert third.head().startswith("HTTP/1.1 503 ")
     assert b'{"message":"TOO_MANY_WATCHERS"}' in third.transport.value()
-    assert house.limits.turned_away.counts == {"max-watchers": 1}
+    assert harness.limits.rejections.counts == {"max-watchers": 1}
     first.connection.connectionLost(Failure(ConnectionLost()))
-    assert Client(house, "/v2/watch").names() == ["reset", "complete"]
+    assert Client(harness, "/v2/watch").names() == ["reset", "complete"]
     assert second.names() == ["reset", "complete"]
 
 
 def test_who_is_gone_is_told_nothing() -> None:
-    house = House()
-    client = Client(house, "/v2/watch")
+    harness = Harness()
+    client = Client(harness, "/v2/watch")
     client.heard()
-    house.world.nsqd("t")
+    harness.world.nsqd("t")
     client.connection.connectionLost(Failure(ConnectionLost()))
-    house.world.nsqd("u")
+    harness.world.nsqd("u")
     assert client.heard() == []
 
 
 def test_who_ends_its_side_does_not_read_any_more_either() -> None:
-    house = House(limit=1)
-    client = Client(house, "/v2/watch")
+    harness = Harness(limit=1)
+    client = Client(harness, "/v2/watch")
     client.heard()
     client.transport.abortConnection = lambda: client.connection.connectionLost(Failure(ConnectionLost()))
     client.connection.readConnectionLost()
-    assert Client(house, "/v2/watch").names() == ["reset", "complete"]
+    assert Client(harness, "/v2/watch").names() == ["reset", "complete"]
 
 
 def test_silence_is_broken_by_a_comment() -> None:
-    house = House()
-    client = Client(house, "/v2/watch")
+    harness = Harness()
+    client = Client(harness, "/v2/watch")
     client.heard()
     size = len(client.transport.value())
-    house.clock.advance(KEEP_ALIVE_SECONDS)
-    house.clock.advance(KEEP_ALIVE_SECONDS)
+    harness.clock.advance(KEEP_ALIVE_SECONDS)
+    harness.clock.advance(KEEP_ALIVE_SECONDS)
     assert client.transport.value()[size:] == b":\n\n"
-    house.world.nsqd("t")
+    harness.world.nsqd("t")
     client.heard()
     size = len(client.transport.value())
-    house.clock.advance(KEEP_ALIVE_SECONDS)
+    harness.clock.advance(KEEP_ALIVE_SECONDS)
     assert len(client.transport.value()) == size
     client.connection.connectionLost(Failure(ConnectionLost()))
-    house.clock.pump([KEEP_ALIVE_SECONDS] * 3)
-    assert not house.clock.getDelayedCalls()
+    harness.clock.pump([KEEP_ALIVE_SECONDS] * 3)
+    assert not harness.clock.getDelayedCalls()
 
 
 def test_who_does_not_read_is_told_later() -> None:
-    house = House()
-    client = Client(house, "/v2/watch")
+    harness = Harness()
+    client = Client(harness, "/v2/watch")
     assert client.names() == ["reset", "complete"]
     client.connection.pauseProducing()
-    house.world.nsqd("t", name="a")
-    house.clock.pump([KEEP_ALIVE_SECONDS] * 2)
+    harness.world.nsqd("t", name="a")
+    harness.clock.pump([KEEP_ALIVE_SECONDS] * 2)
     assert client.heard() == []
     client.connection.resumeProducing()
     assert client.names() == ["producer", "topic", "registered"]
 
 
 def test_who_does_not_keep_up_starts_over() -> None:
-    house = House()
-    client = Client(house, "/v2/watch")
+    harness = Harness()
+    client = Client(harness, "/v2/watch")
     client.heard()
     client.connection.pauseProducing()
     for number in range(MOST_WAITING + 1):
-        house.world.registrations.create_topic(f"t{number}")
+        harness.world.registrations.create_topic(f"t{number}")
     client.connection.resumeProducing()
     told = client.names()
     assert (told[0], told[-1]) == ("reset", "complete")
@@ -207,22 +207,22 @@ def test_who_does_not_keep_up_starts_over() -> None:
 
 
 def test_a_stop_ends_what_has_no_end() -> None:
-    house = House()
-    client = Client(house, "/v2/watch")
-    house.turn()
-    house.watchers.close()
+    harness = Harness()
+    client = Client(harness, "/v2/watch")
+    harness.turn()
+    harness.watchers.close()
     assert not client.transport.connected
-    house.site.disconnect_all()
+    harness.site.disconnect_all()
 
 
 def test_a_large_answer_comes_whole_and_lets_others_in_between() -> None:
-    house = House()
+    harness = Harness()
     for number in range(30):
-        house.world.nsqd(f"t{number}", name=f"n{number}")
+        harness.world.nsqd(f"t{number}", name=f"n{number}")
     times = iter(range(10**6))
-    house.watchers.turns.now = lambda: float(next(times))  # type: ignore[method-assign]
-    client = Client(house, "/debug")
+    harness.watchers.turns.now = lambda: float(next(times))  # type: ignore[method-assign]
+    client = Client(harness, "/debug")
     assert client.transport.value() == b""
-    house.turn()
+    harness.turn()
     body = client.transport.value().partition(b"\r\n\r\n")[2]
     assert len(json.loads(body)) == 31

@@ -21,9 +21,9 @@ def producer(peer_id: int, name: str = "") -> Producer:
 class World:
     """One nsqlookupd. `now` moves by hand."""
 
-    def __init__(self, **caps: int) -> None:
+    def __init__(self, **quotas: int) -> None:
         self.now = START
-        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationQuotas(**caps))
+        self.registrations = Registrations(INACTIVE_AFTER, TOMBSTONE, RegistrationQuotas(**quotas))
         self._next_id = 1
 
     def identify(self, name: str = "") -> int:

@@ -32,18 +32,18 @@ def address(host: str, port: int = 1) -> Any:
     return IPv6Address("TCP", host, port) if ":" in host else IPv4Address("TCP", host, port)
 
 
-def gate(**options: Any) -> ConnectionLimiter:
+def connection_limiter(**options: Any) -> ConnectionLimiter:
     return ConnectionLimiter(Options(node_id=1, **options), Rejections(Clock()), None)
 
 
 def test_without_limits_everybody_comes_in() -> None:
-    door = gate()
+    door = connection_limiter()
     assert all(door.enter(address("1.2.3.4")) for _ in range(1000))
     assert door.count == 1000
 
 
 def test_no_more_connections_than_there_may_be() -> None:
-    door = gate(max_connections=2)
+    door = connection_limiter(max_connections=2)
     assert [door.enter(address(f"1.2.3.{n}")) for n in range(4)] == [True, True, False, False]
     door.leave(address("1.2.3.0"))
     assert door.enter(address("1.2.3.9"))
@@ -60,7 +60,7 @@ def test_no_more_connections_than_there_may_be() -> None:
     ],
 )
 def test_one_address_has_so_many(one: str, same: str, another: str) -> None:
-    door = gate(max_connections_per_address=1)
+    door = connection_limiter(max_connections_per_address=1)
     assert door.enter(address(one))
     assert not door.enter(address(same, 2))
     assert door.enter(address(another))
@@ -72,19 +72,19 @@ def test_one_address_has_so_many(one: str, same: str, another: str) -> None:
 
 def test_the_log_tells_of_a_flood_in_few_lines() -> None:
     clock = Clock()
-    turned_away = Rejections(clock)
+    rejections = Rejections(clock)
     with Log() as lines:
         for _ in range(1000):
-            turned_away.note("max-connections", "1.2.3.4:5")
-        turned_away.note("magic-timeout", "1.2.3.4:6")
+            rejections.note("max-connections", "1.2.3.4:5")
+        rejections.note("magic-timeout", "1.2.3.4:6")
         clock.now += LINE_SECONDS
-        turned_away.note("max-connections", "1.2.3.4:7")
+        rejections.note("max-connections", "1.2.3.4:7")
     assert lines == [
         "warn: LIMIT: client(1.2.3.4:5) is over --max-connections; 1 since the last such line",
         "warn: LIMIT: client(1.2.3.4:6) is over --magic-timeout; 1 since the last such line",
         "warn: LIMIT: client(1.2.3.4:7) is over --max-connections; 1000 since the last such line",
     ]
-    assert turned_away.counts == {"max-connections": 1001, "magic-timeout": 1}
+    assert rejections.counts == {"max-connections": 1001, "magic-timeout": 1}
 
 
 def test_descriptors_are_short_while_there_are_some_left_for_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,14 +132,14 @@ def test_files_are_closed_before_a_connection_is_refused(monkeypatch: pytest.Mon
 def test_http_has_a_reserve_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     descriptors = Descriptors()
     try:
-        gate = ConnectionLimiter(Options(node_id=1), Rejections(Clock()), descriptors)
+        connection_limiter = ConnectionLimiter(Options(node_id=1), Rejections(Clock()), descriptors)
         lowest_free = os.dup(0)
         os.close(lowest_free)
         monkeypatch.setattr(descriptors, "for_connections", lowest_free)
-        assert not gate.enter(address("1.2.3.4"))
-        assert gate.enter(address("1.2.3.4"), HTTP_RESERVE)
+        assert not connection_limiter.enter(address("1.2.3.4"))
+        assert connection_limiter.enter(address("1.2.3.4"), HTTP_RESERVE)
         monkeypatch.setattr(descriptors, "for_connections", lowest_free - HTTP_RESERVE)
-        assert not gate.enter(address("1.2.3.4"), HTTP_RESERVE)
+        assert not connection_limiter.enter(address("1.2.3.4"), HTTP_RESERVE)
     finally:
         descriptors.close()
 
@@ -171,4 +171,4 @@ def test_over_tls_a_refusal_is_the_end_at_once(edge: Edge) -> None:
     refused.makeConnection(transport)
     assert transport.aborting
     refused.connectionLost()
-    assert edge.factory.limits.gate.reading_count == 0
+    assert edge.factory.limits.connection_limiter.reading_count == 0

@@ -54,7 +54,7 @@ class TurnClock(Clock):
         return bool(jobs)
 
 
-class House:
+class Harness:
     """Rounds, on a clock."""
 
     def __init__(self) -> None:
@@ -78,60 +78,60 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_who_may_be_late_is_looked_at_in_every_round(house: House) -> None:
-    guest = house.guest()
-    assert house.looked_at(3) == {guest: 3}
-    house.rounds.leave(guest)
-    assert house.looked_at(3) == {}
+def test_who_may_be_late_is_looked_at_in_every_round(harness: Harness) -> None:
+    guest = harness.guest()
+    assert harness.looked_at(3) == {guest: 3}
+    harness.rounds.leave(guest)
+    assert harness.looked_at(3) == {}
 
 
-def test_of_whom_nothing_is_expected_is_looked_at_once_until_he_joins_again(house: House) -> None:
-    other, guest = house.guest(), house.guest(is_expected=False)
-    assert house.looked_at(3) == {other: 3, guest: 1}
+def test_of_whom_nothing_is_expected_is_looked_at_once_until_he_joins_again(harness: Harness) -> None:
+    other, guest = harness.guest(), harness.guest(is_expected=False)
+    assert harness.looked_at(3) == {other: 3, guest: 1}
     guest.is_expected = True
-    assert house.looked_at(3) == {other: 3}
-    house.rounds.join(guest)
-    assert house.looked_at(3) == {other: 3, guest: 3}
+    assert harness.looked_at(3) == {other: 3}
+    harness.rounds.join(guest)
+    assert harness.looked_at(3) == {other: 3, guest: 3}
 
 
-def test_when_nothing_is_expected_of_anybody_the_timer_rests(house: House) -> None:
-    house.guest(is_expected=False)
-    house.looked_at()
-    assert house.clock.getDelayedCalls() == []
-    house.guest()
-    assert len(house.looked_at()) == 1
+def test_when_nothing_is_expected_of_anybody_the_timer_rests(harness: Harness) -> None:
+    harness.guest(is_expected=False)
+    harness.looked_at()
+    assert harness.clock.getDelayedCalls() == []
+    harness.guest()
+    assert len(harness.looked_at()) == 1
 
 
-def test_many_are_looked_at_in_several_turns(house: House) -> None:
-    guests = [house.guest() for _ in range(2 * LOOKS_PER_TURN + 1)]
-    house.clock.advance(house.rounds.seconds)
-    assert house.looks == dict.fromkeys(guests[:LOOKS_PER_TURN], 1)
-    house.rounds.leave(guests[-1])
-    house.rounds.join(late := Guest(house.looks))
-    assert (house.clock.turn(), house.clock.turn(), house.clock.turn()) == (True, True, False)
-    assert house.looks == dict.fromkeys(guests[:-1], 1)
-    assert house.looked_at() == dict.fromkeys([*guests[:-1], late], 1)
+def test_many_are_looked_at_in_several_turns(harness: Harness) -> None:
+    guests = [harness.guest() for _ in range(2 * LOOKS_PER_TURN + 1)]
+    harness.clock.advance(harness.rounds.seconds)
+    assert harness.looks == dict.fromkeys(guests[:LOOKS_PER_TURN], 1)
+    harness.rounds.leave(guests[-1])
+    harness.rounds.join(late := Guest(harness.looks))
+    assert (harness.clock.turn(), harness.clock.turn(), harness.clock.turn()) == (True, True, False)
+    assert harness.looks == dict.fromkeys(guests[:-1], 1)
+    assert harness.looked_at() == dict.fromkeys([*guests[:-1], late], 1)
 
 
 def test_one_who_is_broken_is_let_go_and_the_others_are_looked_at(
-    house: House, logged_failures: list[LogEvent]
+    harness: Harness, logged_failures: list[LogEvent]
 ) -> None:
-    before, broken, after = house.guest(), house.guest(is_broken=True), house.guest()
-    assert house.looked_at(2) == {before: 2, broken: 1, after: 2}
+    before, broken, after = harness.guest(), harness.guest(is_broken=True), harness.guest()
+    assert harness.looked_at(2) == {before: 2, broken: 1, after: 2}
     assert (before.is_gone, broken.is_gone, after.is_gone) == (False, True, False)
     assert len(logged_failures) == 1
     logged_failures.clear()
 
 
 def test_one_who_cannot_even_be_let_go_does_not_end_the_rounds(
-    house: House, logged_failures: list[LogEvent], monkeypatch: pytest.MonkeyPatch
+    harness: Harness, logged_failures: list[LogEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, broken, after = house.guest(), house.guest(is_broken=True), house.guest()
+    before, broken, after = harness.guest(), harness.guest(is_broken=True), harness.guest()
     monkeypatch.setattr(broken, "abort", partial(broken.look, 0.0))
-    assert house.looked_at(2) == {before: 2, broken: 2, after: 2}
+    assert harness.looked_at(2) == {before: 2, broken: 2, after: 2}
     assert len(logged_failures) == 2
     logged_failures.clear()

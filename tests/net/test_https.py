@@ -262,18 +262,18 @@ def test_the_first_byte_says_whether_it_is_tls(shared: SharedWeb) -> None:
     for byte in request("GET", "/ping"):
         plain.protocol.dataReceived(bytes([byte]))
     assert plain.value().endswith(b"OK")
-    assert shared.site.limits.gate.count == 2
+    assert shared.site.limits.connection_limiter.count == 2
 
 
 def test_a_connection_that_says_nothing_is_neither(shared: SharedWeb) -> None:
     silent, gone = shared.accept(), shared.accept()
-    assert shared.site.limits.gate.count == 2
+    assert shared.site.limits.connection_limiter.count == 2
     gone.protocol.connectionLost(Failure(ConnectionDone()))
-    assert shared.site.limits.gate.count == 1
+    assert shared.site.limits.connection_limiter.count == 1
     shared.pass_time(HANDSHAKE_SECONDS * 2)
     assert silent.aborting
     silent.protocol.connectionLost(Failure(ConnectionDone()))
-    assert shared.site.limits.gate.count == 0
+    assert shared.site.limits.connection_limiter.count == 0
     assert not gone.aborting
 
 

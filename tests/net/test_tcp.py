@@ -23,7 +23,7 @@ from nsqtw.net.tcp import END_SECONDS, BrokerConnection
 from nsqtw.net.tcp_factory import BrokerFactory
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.rights import Answer, Credentials
-from tests.runtime.harness import House
+from tests.runtime.harness import Harness
 from tests.wire import HOST, PATIENCE_SECONDS
 
 OK = b"\0\0\0\6\0\0\0\0OK"
@@ -60,7 +60,7 @@ class SpyTransport(StringTransport):
         self.keep_alive = on
 
 
-class Edge(House):
+class Edge(Harness):
     def __init__(self) -> None:
         super().__init__()
         self.factory = BrokerFactory(self.reactor, self.broker, self.pump, {V2Factory.magic: V2Factory()})
@@ -261,7 +261,7 @@ def test_the_magic_must_be_there_in_time(edge: Edge, said: bytes) -> None:
     assert (transport.value(), transport.disconnecting) == (b"", True)
     pass_time(edge, END_SECONDS)
     assert transport.aborting
-    assert edge.factory.limits.turned_away.counts == {"magic-timeout": 1}
+    assert edge.factory.limits.rejections.counts == {"magic-timeout": 1}
 
 
 def test_behind_the_magic_a_client_may_be_silent(edge: Edge) -> None:
@@ -288,7 +288,7 @@ def test_half_commands_have_a_common_bound(edge: Edge) -> None:
         edge.settle()
         assert transport.value() == OK
     assert edge.factory.limits.unfinished.total == 0
-    assert edge.factory.limits.turned_away.counts == {"max-unfinished-size": 1}
+    assert edge.factory.limits.rejections.counts == {"max-unfinished-size": 1}
 
 
 def test_a_half_command_is_counted_however_small_its_pieces_are(edge: Edge) -> None:
@@ -318,7 +318,7 @@ def test_what_a_lost_connection_kept_is_not_counted_any_more(edge: Edge) -> None
     assert edge.factory.limits.unfinished.total == 40_000
     connection.connectionLost()
     assert edge.factory.limits.unfinished.total == 0
-    assert edge.factory.limits.gate.count == 0
+    assert edge.factory.limits.connection_limiter.count == 0
 
 
 def test_a_protocol_that_does_not_say_what_it_keeps_is_let_be(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,7 +439,7 @@ def test_who_is_stuck_is_cut_off(edge: Edge, monkeypatch: pytest.MonkeyPatch) ->
         connection.dataReceived(b"NOP\n")
         pass_time(edge, 40)
     assert transport.aborting
-    assert edge.factory.limits.turned_away.counts == {"write-timeout": 1}
+    assert edge.factory.limits.rejections.counts == {"write-timeout": 1}
 
 
 def test_who_has_read_everything_is_not_looked_at_until_more_is_written(

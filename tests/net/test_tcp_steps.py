@@ -137,7 +137,7 @@ def test_who_was_ended_for_talking_is_counted(edge: Edge) -> None:
     while not transport.disconnecting:
         edge.reactor.advance(0.1)
     assert transport.value().endswith(b"E_INVALID too many commands without effect")
-    assert edge.factory.limits.turned_away.counts == {"max-idle-commands": 1}
+    assert edge.factory.limits.rejections.counts == {"max-idle-commands": 1}
 
 
 class Failing(Willing):

@@ -18,16 +18,16 @@ class MemoryWriter:
 
     def __init__(self) -> None:
         self.saves: list[tuple[CheckpointJob, Callable[[CheckpointJob, BackendError | None], None]]] = []
-        self.flights: list[tuple[CommitBatch, Callable[..., None]]] = []
+        self.group_commit: list[tuple[CommitBatch, Callable[..., None]]] = []
 
     def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None:
         self.saves.append((save, done))
 
     def commit(self, flight: CommitBatch, landed: Callable[..., None]) -> None:
-        self.flights.append((flight, landed))
+        self.group_commit.append((flight, landed))
 
     def land(self) -> None:
-        flight, landed = self.flights.pop(0)
+        flight, landed = self.group_commit.pop(0)
         landed(flight, flight.commit(lambda level, text: None))
 
     def finish(self, error: BackendError | None = None) -> CheckpointJob:
@@ -36,7 +36,7 @@ class MemoryWriter:
         return save
 
 
-class House:
+class Harness:
     """A pump on a reactor whose time the test owns."""
 
     def __init__(self) -> None:

@@ -49,7 +49,7 @@ class End(FileDescriptor):
         self.connectionLost(reason)
 
 
-class House:
+class Harness:
     """A reactor that is run turn by turn, and two connections."""
 
     def __init__(self) -> None:
@@ -75,120 +75,120 @@ class House:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
-    one = House()
+def harness() -> Iterator[Harness]:
+    one = Harness()
     yield one
     one.close()
 
 
-def test_a_turn_ends_when_everything_was_read(house: House) -> None:
-    at_end = end_of_turn(house.reactor)
-    house.one.then = lambda: at_end(house.note("end"))
-    house.one.other.send(b"1")
-    house.two.other.send(b"2")
-    assert house.turn() == ["one reads 1", "two reads 2", "end"]
-    assert house.turn() == []
+def test_a_turn_ends_when_everything_was_read(harness: Harness) -> None:
+    at_end = end_of_turn(harness.reactor)
+    harness.one.then = lambda: at_end(harness.note("end"))
+    harness.one.other.send(b"1")
+    harness.two.other.send(b"2")
+    assert harness.turn() == ["one reads 1", "two reads 2", "end"]
+    assert harness.turn() == []
 
 
-def test_a_turn_in_which_several_were_read_takes_what_came_meanwhile_once_more(house: House) -> None:
-    at_end = house.reactor.at_end
+def test_a_turn_in_which_several_were_read_takes_what_came_meanwhile_once_more(harness: Harness) -> None:
+    at_end = harness.reactor.at_end
 
     def read() -> None:
-        if len(house.notes) == 1:
-            at_end(house.note("end"))
-        house.one.other.send(b"m")
+        if len(harness.notes) == 1:
+            at_end(harness.note("end"))
+        harness.one.other.send(b"m")
 
-    house.one.then = house.two.then = read
-    house.one.other.send(b"1")
-    house.two.other.send(b"2")
-    assert house.turn() == ["one reads 1", "two reads 2", "one reads mm", "end"]
-    assert house.turn() == ["end", "one reads m"], "one alone is not worth another look"
-    assert house.turn() == ["end", "one reads m"]
+    harness.one.then = harness.two.then = read
+    harness.one.other.send(b"1")
+    harness.two.other.send(b"2")
+    assert harness.turn() == ["one reads 1", "two reads 2", "one reads mm", "end"]
+    assert harness.turn() == ["end", "one reads m"], "one alone is not worth another look"
+    assert harness.turn() == ["end", "one reads m"]
 
 
-def test_what_an_end_asks_for_waits_for_the_next_turn_which_reads_first(house: House) -> None:
-    at_end = house.reactor.at_end
+def test_what_an_end_asks_for_waits_for_the_next_turn_which_reads_first(harness: Harness) -> None:
+    at_end = harness.reactor.at_end
 
     def end() -> None:
-        house.notes.append("end")
-        at_end(house.note("next end"))
-        house.one.other.send(b"1")
-        house.two.other.send(b"2")
+        harness.notes.append("end")
+        at_end(harness.note("next end"))
+        harness.one.other.send(b"1")
+        harness.two.other.send(b"2")
 
     at_end(end)
-    assert house.turn() == ["end"]
-    assert house.turn() == ["one reads 1", "two reads 2", "next end"]
+    assert harness.turn() == ["end"]
+    assert harness.turn() == ["one reads 1", "two reads 2", "next end"]
 
 
-def test_a_timed_call_may_ask_for_an_end(house: House) -> None:
-    house.reactor.callLater(0, lambda: house.reactor.at_end(house.note("end")))
-    assert house.turn() == ["end"]
+def test_a_timed_call_may_ask_for_an_end(harness: Harness) -> None:
+    harness.reactor.callLater(0, lambda: harness.reactor.at_end(harness.note("end")))
+    assert harness.turn() == ["end"]
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
 def test_an_end_that_fails_is_logged_and_the_others_are_done(
-    house: House, logged_failures: list[LogEvent], error: type[BaseException]
+    harness: Harness, logged_failures: list[LogEvent], error: type[BaseException]
 ) -> None:
     def fail() -> None:
         raise error
 
-    house.reactor.at_end(fail)
-    house.reactor.at_end(house.note("end"))
-    assert house.turn() == ["end"]
+    harness.reactor.at_end(fail)
+    harness.reactor.at_end(harness.note("end"))
+    assert harness.turn() == ["end"]
     assert [event["log_failure"].type for event in logged_failures] == [error]
     logged_failures.clear()
 
 
-def test_a_descriptor_that_fails_ends_alone(house: House, logged_failures: list[LogEvent]) -> None:
-    house.one.then = lambda: 1 // 0
-    house.one.other.send(b"1")
-    assert house.turn() == ["one ends: ZeroDivisionError", "one reads 1"]
+def test_a_descriptor_that_fails_ends_alone(harness: Harness, logged_failures: list[LogEvent]) -> None:
+    harness.one.then = lambda: 1 // 0
+    harness.one.other.send(b"1")
+    assert harness.turn() == ["one ends: ZeroDivisionError", "one reads 1"]
     assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
     logged_failures.clear()
-    house.two.other.send(b"2")
-    assert house.turn() == ["two reads 2"]
+    harness.two.other.send(b"2")
+    assert harness.turn() == ["two reads 2"]
 
 
-def test_a_descriptor_whose_end_fails_ends_alone(house: House, logged_failures: list[LogEvent]) -> None:
+def test_a_descriptor_whose_end_fails_ends_alone(harness: Harness, logged_failures: list[LogEvent]) -> None:
     def fail(reason: object = None) -> None:
         raise ZeroDivisionError
 
-    for end in (house.one, house.two):
+    for end in (harness.one, harness.two):
         end.then = end.connectionLost = fail  # type: ignore[method-assign]
         end.other.send(b"1")
-    house.reactor.at_end(house.note("end"))
-    assert house.turn() == ["one reads 1", "two reads 1", "end"]
+    harness.reactor.at_end(harness.note("end"))
+    assert harness.turn() == ["one reads 1", "two reads 1", "end"]
     assert len(logged_failures) == 4
     logged_failures.clear()
-    assert house.turn() == []
+    assert harness.turn() == []
 
 
-def test_a_descriptor_may_say_that_it_is_done(house: House) -> None:
-    house.one.then = ConnectionLost
-    house.one.other.send(b"1")
-    assert house.turn() == ["one ends: ConnectionLost", "one reads 1"]
-    assert house.turn() == []
+def test_a_descriptor_may_say_that_it_is_done(harness: Harness) -> None:
+    harness.one.then = ConnectionLost
+    harness.one.other.send(b"1")
+    assert harness.turn() == ["one ends: ConnectionLost", "one reads 1"]
+    assert harness.turn() == []
 
 
-def test_one_that_was_ended_by_another_in_the_same_turn_is_not_read_any_more(house: House) -> None:
+def test_one_that_was_ended_by_another_in_the_same_turn_is_not_read_any_more(harness: Harness) -> None:
     def end(other: End) -> Callable[[], None]:
         return lambda: other.connectionLost(ConnectionLostReason)
 
-    house.one.then, house.two.then = end(house.two), end(house.one)
-    house.one.other.send(b"1")
-    house.two.other.send(b"1")
-    assert len([note for note in house.turn() if "reads" in note]) == 1
-    assert house.turn() == []
+    harness.one.then, harness.two.then = end(harness.two), end(harness.one)
+    harness.one.other.send(b"1")
+    harness.two.other.send(b"1")
+    assert len([note for note in harness.turn() if "reads" in note]) == 1
+    assert harness.turn() == []
 
 
-def test_writing_and_the_other_sides_end_are_as_in_twisted(house: House) -> None:
-    house.one.startWriting()  # type: ignore[no-untyped-call]
-    assert house.turn() == ["one writes"]
-    assert house.turn() == []
-    house.two.stopReading()  # type: ignore[no-untyped-call]
-    house.two.startWriting()  # type: ignore[no-untyped-call]
-    house.two.other.close()
-    assert house.turn() == ["two ends: ConnectionLost"]
+def test_writing_and_the_other_sides_end_are_as_in_twisted(harness: Harness) -> None:
+    harness.one.startWriting()  # type: ignore[no-untyped-call]
+    assert harness.turn() == ["one writes"]
+    assert harness.turn() == []
+    harness.two.stopReading()  # type: ignore[no-untyped-call]
+    harness.two.startWriting()  # type: ignore[no-untyped-call]
+    harness.two.other.close()
+    assert harness.turn() == ["two ends: ConnectionLost"]
 
 
 class ConnectionLostReason:

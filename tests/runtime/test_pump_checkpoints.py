@@ -15,144 +15,144 @@ from nsqtw.core.checkpointer import Checkpointer
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IFreeingQueue
 from nsqtw.runtime.pump import PART_SECONDS, SAVE_SECONDS
-from tests.runtime.harness import House
+from tests.runtime.harness import Harness
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_an_idle_topic_is_saved_again_while_its_queue_has_more_to_free(house: House) -> None:
+def test_an_idle_topic_is_saved_again_while_its_queue_has_more_to_free(harness: Harness) -> None:
     @implementer(IFreeingQueue)
-    class Freeing(type(house.world.topic().log.queue)):  # type: ignore[misc]
+    class Freeing(type(harness.world.topic().log.queue)):  # type: ignore[misc]
         may_free = True
         may_free_later = True
 
-    queue = house.world.topic().log.queue
+    queue = harness.world.topic().log.queue
     queue.__class__ = Freeing
-    house.world.topic().touch()
+    harness.world.topic().touch()
     durable = []
     for is_last in (False, False, True):
         queue.may_free_later = not is_last
-        house.pump.wake()
-        house.reactor.advance(SAVE_SECONDS)
-        save = house.writer.finish()
+        harness.pump.wake()
+        harness.reactor.advance(SAVE_SECONDS)
+        save = harness.writer.finish()
         assert [name for name, _, _ in save.trims] == ["t"]
         durable.append(save.cut.durable)
     assert durable == [False, True, True], "a power loss must not make a start count what was freed"
-    house.reactor.advance(2 * SAVE_SECONDS)
-    assert house.writer.saves == []
+    harness.reactor.advance(2 * SAVE_SECONDS)
+    assert harness.writer.saves == []
 
 
 def test_the_save_before_a_log_is_freed_is_synced_whatever_part_comes_first(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @implementer(IFreeingQueue)
-    class Freeing(type(house.world.topic("a").log.queue)):  # type: ignore[misc]
+    class Freeing(type(harness.world.topic("a").log.queue)):  # type: ignore[misc]
         may_free = True
         may_free_later = True
 
     monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 1)
-    queue = house.world.topic("a").log.queue
+    queue = harness.world.topic("a").log.queue
     queue.__class__ = Freeing
-    house.world.topic("a").touch()
-    house.world.topic("b").touch()
+    harness.world.topic("a").touch()
+    harness.world.topic("b").touch()
     saves = []
     for _ in range(12):
-        house.pump.wake()
-        house.reactor.advance(PART_SECONDS)
-        while house.writer.saves:
-            save = house.writer.finish()
+        harness.pump.wake()
+        harness.reactor.advance(PART_SECONDS)
+        while harness.writer.saves:
+            save = harness.writer.finish()
             saves.append(([name for name, _, _ in save.trims], save.cut.durable))
         if len(saves) > 3:
             queue.may_free_later = False
-    house.reactor.advance(SAVE_SECONDS)
+    harness.reactor.advance(SAVE_SECONDS)
     first = next(number for number, (names, _) in enumerate(saves) if names == ["a"])
     assert all(durable == (names == ["a"]) for names, durable in saves[first + 1 :] if names)
     assert ["b"] in [names for names, _ in saves[first + 1 :]]
 
 
-def test_changes_are_saved_about_once_a_second_and_one_save_at_a_time(house: House) -> None:
-    house.world.reader()
-    house.pump.wake()
-    house.turn()
-    assert len(house.writer.saves) == 1, "the first change is saved at once"
-    house.world.put(b"a")
-    house.pump.wake()
-    house.turn()
-    house.reactor.advance(5)
-    assert len(house.writer.saves) == 1, "the first save is not done yet"
-    house.writer.finish()
-    house.turn()
-    assert len(house.writer.saves) == 1
-    house.writer.finish()
-    house.world.put(b"b")
-    house.pump.wake()
-    house.turn()
-    assert house.writer.saves == []
-    house.reactor.advance(SAVE_SECONDS)
-    assert len(house.writer.saves) == 1
+def test_changes_are_saved_about_once_a_second_and_one_save_at_a_time(harness: Harness) -> None:
+    harness.world.reader()
+    harness.pump.wake()
+    harness.turn()
+    assert len(harness.writer.saves) == 1, "the first change is saved at once"
+    harness.world.put(b"a")
+    harness.pump.wake()
+    harness.turn()
+    harness.reactor.advance(5)
+    assert len(harness.writer.saves) == 1, "the first save is not done yet"
+    harness.writer.finish()
+    harness.turn()
+    assert len(harness.writer.saves) == 1
+    harness.writer.finish()
+    harness.world.put(b"b")
+    harness.pump.wake()
+    harness.turn()
+    assert harness.writer.saves == []
+    harness.reactor.advance(SAVE_SECONDS)
+    assert len(harness.writer.saves) == 1
 
 
-def publish_to_three(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def publish_to_three(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of three parts of a cut is being saved, in which no topic is new."""
     monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 1)
     for _ in range(2):
-        while house.writer.saves:
-            house.writer.finish()
-            house.reactor.advance(SAVE_SECONDS)
+        while harness.writer.saves:
+            harness.writer.finish()
+            harness.reactor.advance(SAVE_SECONDS)
         for name in "abc":
-            house.world.put(b"x", topic=name)
-        house.pump.wake()
-        house.turn()
+            harness.world.put(b"x", topic=name)
+        harness.pump.wake()
+        harness.turn()
 
 
 def test_a_cut_that_nobody_waits_for_leaves_time_between_its_parts(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish_to_three(house, monkeypatch)
+    publish_to_three(harness, monkeypatch)
     saved = []
     for wait in (PART_SECONDS, PART_SECONDS, SAVE_SECONDS):
-        saved += [topic.name for topic in house.writer.finish().cut.topics]
-        house.world.put(b"later", topic="a")
-        house.pump.wake()
-        house.turn()
-        house.reactor.advance(wait * 0.9)
-        assert house.writer.saves == []
-        house.reactor.advance(wait * 0.2)
-    saved += [topic.name for topic in house.writer.finish().cut.topics]
+        saved += [topic.name for topic in harness.writer.finish().cut.topics]
+        harness.world.put(b"later", topic="a")
+        harness.pump.wake()
+        harness.turn()
+        harness.reactor.advance(wait * 0.9)
+        assert harness.writer.saves == []
+        harness.reactor.advance(wait * 0.2)
+    saved += [topic.name for topic in harness.writer.finish().cut.topics]
     assert saved == ["a", "b", "c", "a"]
 
 
 def test_the_parts_of_a_cut_that_somebody_waits_for_follow_at_once(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish_to_three(house, monkeypatch)
-    house.writer.finish()
-    house.turn()
-    assert house.writer.saves == []
+    publish_to_three(harness, monkeypatch)
+    harness.writer.finish()
+    harness.turn()
+    assert harness.writer.saves == []
     answers: list[BackendError | None] = []
-    house.broker.saves.ask(answers.append)
-    house.pump.wake()
+    harness.broker.saves.ask(answers.append)
+    harness.pump.wake()
     while not answers:
-        house.turn()
-        house.writer.finish()
+        harness.turn()
+        harness.writer.finish()
     assert answers == [None]
 
 
-def test_who_waits_for_a_save_gets_it_at_once_and_the_error_if_it_fails(house: House) -> None:
-    house.world.topic()
-    house.pump.wake()
-    house.turn()
-    house.writer.finish()
+def test_who_waits_for_a_save_gets_it_at_once_and_the_error_if_it_fails(harness: Harness) -> None:
+    harness.world.topic()
+    harness.pump.wake()
+    harness.turn()
+    harness.writer.finish()
     answers: list[Exception | None] = []
-    house.broker.saves.ask(answers.append)
-    house.pump.wake()
-    house.turn()
-    house.writer.finish(BackendError("no space"))
+    harness.broker.saves.ask(answers.append)
+    harness.pump.wake()
+    harness.turn()
+    harness.writer.finish(BackendError("no space"))
     assert [str(answer) for answer in answers] == ["no space"]
-    assert str(house.broker.health) == "NOK - no space"
+    assert str(harness.broker.health) == "NOK - no space"
 
 
 class Breaking:
@@ -187,44 +187,44 @@ def breaking(monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]) -
 
 @pytest.mark.plain  # breaks what the pump calls
 def test_a_save_that_breaks_before_it_has_begun_is_tried_again_when_it_is_time(
-    house: House, breaking: Breaking
+    harness: Harness, breaking: Breaking
 ) -> None:
-    house.world.topic()
+    harness.world.topic()
     answers: list[Exception | None] = []
     with breaking.times(1):
-        house.broker.saves.ask(answers.append)
-        house.pump.wake()
+        harness.broker.saves.ask(answers.append)
+        harness.pump.wake()
         for _ in range(5):
-            house.turn()
-        house.reactor.advance(SAVE_SECONDS / 2)
-        house.broker.saves.ask(answers.append)
-        house.pump.wake()
-        house.turn()
-    assert (answers, house.writer.saves) == ([], [])
-    house.reactor.advance(SAVE_SECONDS / 2)
-    house.writer.finish()
+            harness.turn()
+        harness.reactor.advance(SAVE_SECONDS / 2)
+        harness.broker.saves.ask(answers.append)
+        harness.pump.wake()
+        harness.turn()
+    assert (answers, harness.writer.saves) == ([], [])
+    harness.reactor.advance(SAVE_SECONDS / 2)
+    harness.writer.finish()
     assert answers == [None, None]
-    house.broker.saves.ask(answers.append)
-    house.pump.wake()
-    house.turn()
-    assert len(house.writer.saves) == 1, "it is as if nothing had been"
+    harness.broker.saves.ask(answers.append)
+    harness.pump.wake()
+    harness.turn()
+    assert len(harness.writer.saves) == 1, "it is as if nothing had been"
 
 
 @pytest.mark.plain  # breaks what the pump calls
-def test_one_that_goes_on_breaking_is_tried_each_second(house: House, breaking: Breaking) -> None:
-    house.world.topic()
+def test_one_that_goes_on_breaking_is_tried_each_second(harness: Harness, breaking: Breaking) -> None:
+    harness.world.topic()
     with breaking.times(3):
-        house.pump.wake()
-        house.turn()
-        house.reactor.pump([0.01] * 250)
+        harness.pump.wake()
+        harness.turn()
+        harness.reactor.pump([0.01] * 250)
 
 
 @pytest.mark.plain  # breaks what the pump calls
-def test_stopping_ends_when_a_save_breaks_before_it_has_begun(house: House, breaking: Breaking) -> None:
+def test_stopping_ends_when_a_save_breaks_before_it_has_begun(harness: Harness, breaking: Breaking) -> None:
     stopped: list[None] = []
-    house.world.topic()
+    harness.world.topic()
     with breaking.times(2):
-        house.pump.wake()
-        house.turn()
-        house.pump.stop().addCallback(stopped.append)
+        harness.pump.wake()
+        harness.turn()
+        harness.pump.stop().addCallback(stopped.append)
     assert stopped == [None]

@@ -32,13 +32,13 @@ def held(frame: DataFrame, query: str, folder: Path) -> DataFrame:
     def hold(value: str) -> str:
         nonlocal seen
         seen += 1
-        gate = folder / "hold"
-        if seen == FREE_ROWS and gate.exists():
+        connection_limiter = folder / "hold"
+        if seen == FREE_ROWS and connection_limiter.exists():
             told = {"query": query, "worker": str(Path.cwd().parents[1]), "package": pyspark_nsq.__file__}
             draft = folder / uuid.uuid4().hex
             draft.write_text(json.dumps(told))
             draft.rename(folder / "held" / draft.name)
-            while gate.exists():
+            while connection_limiter.exists():
                 time.sleep(0.05)  # nothing else tells a task to go on
         return value
 

@@ -93,7 +93,7 @@ class Reactor(Clock):
             receiver.resolutionComplete()
 
 
-class House:
+class Harness:
     """A pusher, and the world it tells of."""
 
     def __init__(self, **options: Any) -> None:
@@ -121,24 +121,24 @@ class House:
         return b"".join(packet for _, packet in self.reactor.ports[push].sent).decode().splitlines()
 
 
-Build = Callable[..., House]
+Build = Callable[..., Harness]
 
 
 @pytest.fixture
 def build() -> Iterator[Build]:
     """Makes houses, and ends them as a broker does."""
-    houses: list[House] = []
+    houses: list[Harness] = []
 
-    def build_one(**options: Any) -> House:
-        houses.append(House(**options))
+    def build_one(**options: Any) -> Harness:
+        houses.append(Harness(**options))
         return houses[-1]
 
     yield build_one
-    for house in houses:
-        if not house.is_stopped:
-            assert house.stop().called
-        assert house.reactor.getDelayedCalls() == []
-        assert not any(port.is_open for port in house.reactor.ports)
+    for harness in houses:
+        if not harness.is_stopped:
+            assert harness.stop().called
+        assert harness.reactor.getDelayedCalls() == []
+        assert not any(port.is_open for port in harness.reactor.ports)
 
 
 @pytest.fixture
@@ -158,26 +158,26 @@ def said() -> Iterator[list[str]]:
 
 
 def test_the_first_push_comes_after_one_interval_and_then_every_interval(build: Build, said: list[str]) -> None:
-    house = build()
-    house.wait(INTERVAL - 0.01)
-    assert house.reactor.names == []
+    harness = build()
+    harness.wait(INTERVAL - 0.01)
+    assert harness.reactor.names == []
     for push in range(1, 4):
-        house.wait(0.02)
-        assert house.reactor.names == ["stats.example"] * push
+        harness.wait(0.02)
+        assert harness.reactor.names == ["stats.example"] * push
         assert said == [PUSHING] * push
-        assert house.reactor.ports[-1].peer == ("10.0.0.1", 8125)
-        house.wait(INTERVAL - 0.02)
-    assert house.times(1)[0] == pytest.approx(2 * INTERVAL, abs=0.01)
+        assert harness.reactor.ports[-1].peer == ("10.0.0.1", 8125)
+        harness.wait(INTERVAL - 0.02)
+    assert harness.times(1)[0] == pytest.approx(2 * INTERVAL, abs=0.01)
 
 
 def test_packets_are_spread_evenly_over_the_interval_less_a_second(build: Build) -> None:
-    house = build(statsd_udp_packet_size=1, statsd_mem_stats=False)
-    house.world.topic("t")
-    house.world.topic("u")
-    house.wait(2 * INTERVAL - 0.1)
+    harness = build(statsd_udp_packet_size=1, statsd_mem_stats=False)
+    harness.world.topic("t")
+    harness.world.topic("u")
+    harness.wait(2 * INTERVAL - 0.1)
     expected = [INTERVAL + n * SPREAD / 8 for n in range(8)]
-    assert house.times() == pytest.approx(expected, abs=0.02)
-    assert [line.partition(":")[0] for line in house.lines()] == [
+    assert harness.times() == pytest.approx(expected, abs=0.02)
+    assert [line.partition(":")[0] for line in harness.lines()] == [
         f"topic.{topic}.{name}"
         for topic in "tu"
         for name in ("message_count", "message_bytes", "depth", "backend_depth")
@@ -186,20 +186,20 @@ def test_packets_are_spread_evenly_over_the_interval_less_a_second(build: Build)
 
 def test_very_many_packets_go_several_at_a_time(build: Build) -> None:
     """A timer for each would cost more than they do."""
-    house = build(statsd_udp_packet_size=1, statsd_interval=1.5, statsd_mem_stats=False)
+    harness = build(statsd_udp_packet_size=1, statsd_interval=1.5, statsd_mem_stats=False)
     for n in range(100):
-        house.world.topic(f"t{n}")
-    house.wait(2.9)
-    times = house.times()
+        harness.world.topic(f"t{n}")
+    harness.wait(2.9)
+    times = harness.times()
     assert len(times) == 400
     assert 10 < len(set(times)) <= 50
     assert 0.4 < times[-1] - times[0] < 0.51
 
 
 def test_when_there_is_nothing_to_tell_nothing_is_sent(build: Build) -> None:
-    house = build(statsd_mem_stats=False)
-    house.wait(2 * INTERVAL + 0.1)
-    assert [port.sent for port in house.reactor.ports] == [[], []]
+    harness = build(statsd_mem_stats=False)
+    harness.wait(2 * INTERVAL + 0.1)
+    assert [port.sent for port in harness.reactor.ports] == [[], []]
 
 
 # -- what
@@ -209,64 +209,64 @@ def test_ephemeral_ones_are_left_out_when_asked_for(build: Build) -> None:
     kept, left_out = (
         build(statsd_exclude_ephemeral=exclude, statsd_mem_stats=False, statsd_prefix="p.") for exclude in (False, True)
     )
-    for house in (kept, left_out):
-        house.world.channel("c#ephemeral", "t")
-        house.world.channel("c#ephemeral", "u#ephemeral")
-        house.wait(2 * INTERVAL - 0.1)
+    for harness in (kept, left_out):
+        harness.world.channel("c#ephemeral", "t")
+        harness.world.channel("c#ephemeral", "u#ephemeral")
+        harness.wait(2 * INTERVAL - 0.1)
     assert len(kept.lines()) == 2 * 4 + 2 * 8
     assert [line for line in kept.lines() if "#ephemeral" not in line] == left_out.lines()
     assert len(left_out.lines()) == 4
 
 
 def test_memory_is_told_unless_it_is_not_to_be(build: Build) -> None:
-    house = build()
-    house.wait(INTERVAL + 0.1)
-    assert [line.partition(":")[0] for line in house.lines()][:2] == ["mem.heap_objects", "mem.heap_idle_bytes"]
-    assert len(house.lines()) == 9
+    harness = build()
+    harness.wait(INTERVAL + 0.1)
+    assert [line.partition(":")[0] for line in harness.lines()][:2] == ["mem.heap_objects", "mem.heap_idle_bytes"]
+    assert len(harness.lines()) == 9
 
 
 def test_counters_cover_a_push_that_could_not_be(build: Build, said: list[str]) -> None:
-    house = build(statsd_mem_stats=False)
-    house.reactor.addresses = []
-    house.world.put(b"x")
-    house.world.turn()
-    house.wait(INTERVAL + 0.1)
+    harness = build(statsd_mem_stats=False)
+    harness.reactor.addresses = []
+    harness.world.put(b"x")
+    harness.world.turn()
+    harness.wait(INTERVAL + 0.1)
     assert said == [FAILED]
-    house.reactor.addresses = [V4]
-    house.world.put(b"y")
-    house.world.turn()
-    house.wait(INTERVAL)
+    harness.reactor.addresses = [V4]
+    harness.world.put(b"y")
+    harness.world.turn()
+    harness.wait(INTERVAL)
     assert said == [FAILED, PUSHING]
-    assert house.lines()[0] == "topic.t.message_count:2|c"
+    assert harness.lines()[0] == "topic.t.message_count:2|c"
 
 
 # -- where to
 
 
 def test_of_several_addresses_an_ipv4_one(build: Build) -> None:
-    house = build()
-    house.reactor.addresses = [V6, V4]
-    house.wait(INTERVAL + 0.1)
-    (port,) = house.reactor.ports
+    harness = build()
+    harness.reactor.addresses = [V6, V4]
+    harness.wait(INTERVAL + 0.1)
+    (port,) = harness.reactor.ports
     assert (port.interface, port.peer) == ("", ("10.0.0.1", 8125))
 
 
 def test_ipv6(build: Build) -> None:
-    house = build()
-    house.reactor.addresses = [V6]
-    house.wait(INTERVAL + 0.1)
-    (port,) = house.reactor.ports
+    harness = build()
+    harness.reactor.addresses = [V6]
+    harness.wait(INTERVAL + 0.1)
+    (port,) = harness.reactor.ports
     assert (port.interface, port.peer) == ("::", ("fd00::1", 8125))
 
 
 def test_a_lookup_that_takes_too_long_is_given_up(build: Build, said: list[str]) -> None:
-    house = build()
-    house.reactor.addresses = None
-    house.wait(INTERVAL + statsd.LOOKUP_SECONDS + 0.1)
+    harness = build()
+    harness.reactor.addresses = None
+    harness.wait(INTERVAL + statsd.LOOKUP_SECONDS + 0.1)
     assert said == [FAILED]
-    house.reactor.addresses = [V4]
-    house.reactor.answer()  # too late, and nobody is harmed
-    house.wait(INTERVAL)
+    harness.reactor.addresses = [V4]
+    harness.reactor.answer()  # too late, and nobody is harmed
+    harness.wait(INTERVAL)
     assert said == [FAILED, PUSHING]
 
 
@@ -284,39 +284,39 @@ def test_a_lookup_that_takes_too_long_is_given_up(build: Build, said: list[str])
     ],
 )
 def test_an_address_that_is_none(build: Build, said: list[str], address: str) -> None:
-    house = build(statsd_address=address)
-    house.wait(2 * INTERVAL + 0.1)
+    harness = build(statsd_address=address)
+    harness.wait(2 * INTERVAL + 0.1)
     assert said == [f"failed to create UDP socket to statsd({address})"] * 2
 
 
 def test_a_network_that_cannot_be_reached(build: Build, said: list[str]) -> None:
-    house = build()
-    house.reactor.unreachable = True
-    house.wait(INTERVAL + 0.1)
+    harness = build()
+    harness.reactor.unreachable = True
+    harness.wait(INTERVAL + 0.1)
     assert said == [FAILED]
-    assert not house.reactor.ports[0].is_open
+    assert not harness.reactor.ports[0].is_open
 
 
 @pytest.mark.parametrize("failure", [OSError("operation not permitted"), MessageLengthError("message too long")])
 def test_a_packet_that_cannot_be_sent_is_lost_alone(build: Build, said: list[str], failure: Exception) -> None:
-    house = build(statsd_udp_packet_size=1)
-    house.reactor.failure = failure
-    house.wait(2 * INTERVAL - 0.1)
-    assert len(house.times()) == 9
+    harness = build(statsd_udp_packet_size=1)
+    harness.reactor.failure = failure
+    harness.wait(2 * INTERVAL - 0.1)
+    assert len(harness.times()) == 9
     assert said == [PUSHING]
 
 
 def test_a_push_that_breaks_does_not_end_pushing(
     build: Build, logged_failures: list[LogEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = build()
+    harness = build()
     with monkeypatch.context() as broken:
         broken.setattr(statsd, "memory", lambda: 1 / 0)
-        house.wait(INTERVAL + 0.1)
+        harness.wait(INTERVAL + 0.1)
     assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
     logged_failures.clear()
-    house.wait(INTERVAL)
-    assert house.lines(1)
+    harness.wait(INTERVAL)
+    assert harness.lines(1)
 
 
 # -- not to keep the reactor
@@ -325,16 +325,16 @@ def test_a_push_that_breaks_does_not_end_pushing(
 def test_the_reactor_has_its_turn_between_slices(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no time for a slice, each is one step: a channel, or a topic."""
     monkeypatch.setattr(statsd, "SLICE_SECONDS", -1.0)
-    house = build(statsd_mem_stats=False)
+    harness = build(statsd_mem_stats=False)
     for n in range(50):
-        house.world.channel(f"c{n}")
-    house.wait(INTERVAL + 50 * statsd.PAUSE_SECONDS, step=0.001)
-    assert house.times() == []
-    house.world.channel("c10").pause()  # others are served meanwhile
-    house.wait(1.0)
-    assert house.times()
-    house.wait(SPREAD)
-    assert len(house.lines()) == 4 + 50 * 8
+        harness.world.channel(f"c{n}")
+    harness.wait(INTERVAL + 50 * statsd.PAUSE_SECONDS, step=0.001)
+    assert harness.times() == []
+    harness.world.channel("c10").pause()  # others are served meanwhile
+    harness.wait(1.0)
+    assert harness.times()
+    harness.wait(SPREAD)
+    assert len(harness.lines()) == 4 + 50 * 8
 
 
 def test_what_took_long_to_build_is_sent_in_the_time_that_is_left(
@@ -342,51 +342,51 @@ def test_what_took_long_to_build_is_sent_in_the_time_that_is_left(
 ) -> None:
     monkeypatch.setattr(statsd, "SLICE_SECONDS", -1.0)
     monkeypatch.setattr(statsd, "PAUSE_SECONDS", SPREAD)
-    house = build(statsd_udp_packet_size=1, statsd_mem_stats=False)
-    house.world.topic("t")
-    house.wait(2 * INTERVAL - 0.5)
-    assert house.times() == pytest.approx([INTERVAL + SPREAD] * 4, abs=0.02)
+    harness = build(statsd_udp_packet_size=1, statsd_mem_stats=False)
+    harness.world.topic("t")
+    harness.wait(2 * INTERVAL - 0.5)
+    assert harness.times() == pytest.approx([INTERVAL + SPREAD] * 4, abs=0.02)
 
 
 # -- the end
 
 
 def test_at_the_end_the_rest_of_a_push_goes_out_at_once(build: Build, said: list[str]) -> None:
-    house = build(statsd_udp_packet_size=1)
-    house.wait(INTERVAL + 0.1)
-    assert len(house.times()) == 1
-    assert house.stop().called
-    assert len(house.times()) == 9
+    harness = build(statsd_udp_packet_size=1)
+    harness.wait(INTERVAL + 0.1)
+    assert len(harness.times()) == 1
+    assert harness.stop().called
+    assert len(harness.times()) == 9
     assert said == [PUSHING, CLOSING]
 
 
 def test_at_the_end_a_push_is_built_to_its_end(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statsd, "SLICE_SECONDS", -1.0)
-    house = build(statsd_mem_stats=False)
+    harness = build(statsd_mem_stats=False)
     for n in range(50):
-        house.world.topic(f"t{n}")
-    house.wait(INTERVAL + 0.02)
-    assert house.times() == []
-    assert house.stop().called
-    assert len(house.lines()) == 200
+        harness.world.topic(f"t{n}")
+    harness.wait(INTERVAL + 0.02)
+    assert harness.times() == []
+    assert harness.stop().called
+    assert len(harness.lines()) == 200
 
 
 @pytest.mark.parametrize("seconds", [0.0, INTERVAL / 2, 1.5 * INTERVAL])
 def test_between_pushes_the_end_comes_at_once(build: Build, said: list[str], seconds: float) -> None:
-    house = build()
-    house.wait(seconds)
-    assert house.stop().called
+    harness = build()
+    harness.wait(seconds)
+    assert harness.stop().called
     assert said[-1] == CLOSING
 
 
 def test_a_lookup_does_not_delay_the_end(build: Build, said: list[str]) -> None:
-    house = build()
-    house.reactor.addresses = None
-    house.wait(INTERVAL + 0.1)
-    assert house.stop().called
+    harness = build()
+    harness.reactor.addresses = None
+    harness.wait(INTERVAL + 0.1)
+    assert harness.stop().called
     assert said == [CLOSING]
-    house.reactor.addresses = [V4]
-    house.reactor.answer()
+    harness.reactor.addresses = [V4]
+    harness.reactor.answer()
 
 
 # -- as its users run it

@@ -43,7 +43,7 @@ class Names(Target):
                     raise Broken(f"more than one line: {refused}") from refused
                 return "refused with one line"
             world.crash(named=named)
-            written = world.broker.naming.names()
+            written = world.broker.metadata_sync.names()
             nsqd_dat.write(file, written)
             read = nsqd_dat.read(file, world.log)
         if sorted(topic.name for topic in read or ()) != sorted(topic.name for topic in written):

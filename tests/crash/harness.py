@@ -20,7 +20,7 @@ _WAIT_OF_STARTS = 3
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
-class House(NsqdProcess):
+class Harness(NsqdProcess):
     """
     `nsqd` with faults to come. `life` counts its starts. Its file layer is chosen for each of them: with `volatile`
     files the power can fail.
