@@ -64,11 +64,11 @@ FLOORS: dict[str, set[str]] = {
 }
 """What each package, or module at the top, imports besides SHARED and itself."""
 PARTS = {
-    "auth.http": ("auth.http", "auth.http_answer", "auth.http_trust", "auth.authorization"),
+    "auth.http": ("auth.http", "auth.authorization"),
     "lookupd.registrations": tuple(
         f"lookupd.{name}"
         for name in (
-            *("changes", "queries", "json_documents", "entries", "members", "producer", "registrations", "snapshot"),
+            *("changes", "queries", "json_documents", "members", "model", "registrations", "snapshot"),
             "subscription",
         )
     ),

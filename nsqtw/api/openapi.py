@@ -14,7 +14,7 @@ from typing import Any
 from attrs import field, frozen
 
 from nsqtw import __version__
-from nsqtw.api.log_body import CONTENT_TYPE
+from nsqtw.api.log import CONTENT_TYPE
 from nsqtw.core.peek import STATES
 from nsqtw.http.errors import DETAILS
 from nsqtw.http.request import HttpRequest

@@ -26,8 +26,7 @@ import attrs
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.auth.secret_hash import Recipe, read_line
 from nsqtw.errors import AuthError
-from nsqtw.options.suggestions import did_you_mean
-from nsqtw.options.types import parse_duration
+from nsqtw.options.types import did_you_mean, parse_duration
 
 _CLIENT_KEYS = ("identity", "identity_url", "secret", "secrets", "ttl", "grant")
 _GRANT_KEYS = ("topic", "channels", "permissions")

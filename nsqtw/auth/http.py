@@ -1,14 +1,20 @@
 """
-The authorizer that asks auth servers over HTTP, as nsqd does (nsqd specification 1.11).
+The authorizer `http`, which asks auth servers over HTTP as nsqd does (nsqd specification 1.11).
 
     GET /auth?common_name=&remote_ip=10.0.0.1&secret=...&tls=false          or POST, the same as JSON
 
-Theory of operation. The servers are asked one after the other, from a random one on, until one gives rights; each has
-`--http-client-request-timeout` for all of its answer. A server is not trusted more than it must be: the answer is cut
-off at a size, never unpacked, and what is in it is bounded (`grants`). Redirects are followed as nsqd does, but not
-from HTTPS to HTTP, which would show the secret to the network.
+    {"ttl": 60, "identity": "mail", "identity_url": "https://...",
+     "authorizations": [{"topic": "^orders$", "channels": [".*"], "permissions": ["subscribe", "publish"]}]}
 
-No secret gets into a log: not the URL that was asked, only the configured one, without what may be a password in it.
+Theory of operation. The servers are asked one after the other, from a random one on, until one gives rights; each has
+`--http-client-request-timeout` for its whole answer. The answer of a server is bounded: it is cut off at a size, never
+unpacked, and its contents are limited (`grants`). Redirects are followed as nsqd does, but not from HTTPS to HTTP,
+which would show the secret to the network. Over HTTPS a server needs a certificate of `--tls-root-ca-file`, or of the
+system's authorities.
+
+JSON is read as nsqd reads it: keys match in any case, null or a missing key is empty, and types are exact.
+
+No secret is logged: the log has the configured URL without a password, and not the URL that was asked.
 """
 
 from __future__ import annotations
@@ -24,16 +30,16 @@ from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 from twisted.web.client import Agent, HTTPConnectionPool
 from twisted.web.http_headers import Headers
-from twisted.web.iweb import IAgent
+from twisted.web.iweb import IAgent, IPolicyForHTTPS
 from zope.interface import implementer, provider
 
-from nsqtw.auth.grants import Grants
-from nsqtw.auth.http_answer import MAX_ANSWER_BYTES, grants_in, https_port_in
-from nsqtw.auth.http_trust import TrustedServers
+from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.http.client_body import read_body
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
+from nsqtw.net.certificates import certificates_in
 from nsqtw.options.redaction import without_password
+from nsqtw.options.types import TLS_VERSIONS
 from nsqtw.rights import Answer, Credentials
 
 MOST_REQUESTS = 256
@@ -268,3 +274,97 @@ class HttpFactory:
             pool=HTTPConnectionPool(reactor, persistent=False),  # type: ignore[no-untyped-call]
         )
         return HttpAuthorizer(reactor, addresses, options, agent)
+
+
+MAX_ANSWER_BYTES = 256 * 1024
+_HIGHEST_PORT = 65535
+_LONGEST_IDENTITY = 1024
+
+
+def grants_in(body: bytes) -> Grants:
+    """The rights that an answer gives. AuthError when it is none."""
+    fields = _object(_document(body), "the answer")
+    ttl = _typed(fields.get("ttl"), int, 0, "ttl")
+    listed = _typed(fields.get("authorizations"), list, [], "authorizations")
+    grants = Grants(
+        [_grant(entry) for entry in listed],
+        identity=_typed(fields.get("identity"), str, "", "identity")[:_LONGEST_IDENTITY],
+        identity_url=_typed(fields.get("identity_url"), str, "", "identity_url")[:_LONGEST_IDENTITY],
+        ttl=float(min(ttl, 2**53)),
+    )
+    if ttl <= 0:
+        raise AuthError(f"invalid TTL {str(ttl)[:20]} (must be >0)")
+    return grants
+
+
+def https_port_in(body: bytes) -> int:
+    """The port that an answer 403 says HTTPS is on; 0 when it says none."""
+    try:
+        port = _typed(_object(_document(body), "the answer").get("https_port"), int, 0, "https_port")
+    except AuthError:
+        return 0
+    return port if 0 < port <= _HIGHEST_PORT else 0
+
+
+def _grant(entry: Any) -> Grant:
+    fields = _object(entry, "an authorization")
+    return Grant(
+        _typed(fields.get("topic"), str, "", "topic"),
+        _texts(fields.get("channels"), "channels"),
+        _texts(fields.get("permissions"), "permissions"),
+    )
+
+
+def _document(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode("utf-8", "replace"), parse_constant=_no_value)
+    except (ValueError, RecursionError):
+        raise AuthError("the answer is no JSON") from None
+
+
+def _no_value(text: str) -> None:
+    raise ValueError(text)
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    return {key.lower(): one for key, one in _typed(value, dict, {}, what).items()}
+
+
+def _texts(value: Any, what: str) -> list[str]:
+    return [_typed(one, str, "", f"one of {what}") for one in _typed(value, list, [], what)]
+
+
+def _typed(value: Any, kind: type, absent: Any, what: str) -> Any:
+    if value is None:
+        return absent
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise AuthError(f"{what} is no {kind.__name__}")
+    return value
+
+
+@implementer(IPolicyForHTTPS)
+class TrustedServers:
+    """Name and certificate of a server must be right. TLS 1.2 or later, or what `lowest` says if that is later."""
+
+    def __init__(self, authorities: str, lowest: int) -> None:
+        self._authorities = authorities
+        self._lowest = lowest
+        self._roots: Any = None
+
+    def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
+        """IPolicyForHTTPS API."""
+        # Who asks over HTTP does not wait for OpenSSL.
+        from twisted.internet.ssl import TLSVersion, optionsForClientTLS, platformTrust
+
+        if self._roots is None:
+            self._roots = _roots_in(self._authorities) if self._authorities else platformTrust()  # type: ignore[no-untyped-call]
+        lowest = TLSVersion.TLSv1_3 if self._lowest >= TLS_VERSIONS["tls1.3"] else TLSVersion.TLSv1_2
+        return optionsForClientTLS(
+            hostname.decode("ascii"), self._roots, extraCertificateOptions={"raiseMinimumTo": lowest}
+        )
+
+
+def _roots_in(path: str) -> Any:
+    from twisted.internet.ssl import Certificate, trustRootFromCertificates
+
+    return trustRootFromCertificates([Certificate.loadPEM(one) for one in certificates_in(path)])  # type: ignore[no-untyped-call]

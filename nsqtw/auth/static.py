@@ -28,7 +28,7 @@ from nsqtw.auth.grants import Grants
 from nsqtw.auth.grants_file import Line, Table, read_grants
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
-from nsqtw.options.secret_file import exposures
+from nsqtw.options.files import exposures
 from nsqtw.rights import Answer, Credentials
 
 MOST_WAITING = 256

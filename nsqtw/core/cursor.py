@@ -2,8 +2,8 @@
 A durable channel's position: a place in the log, and the exceptions behind it.
 
 Theory of operation. `next` is the sequence below which everything was handed out. What is unfinished below it is
-either in flight on its first delivery, which the consumers' tables know, or has one *held* row (`core.held`): requeued,
-deferred, or in flight again. Everything else below `next` is finished; no list of finished messages exists.
+either in flight on its first delivery, which the consumers' tables know, or has one *held* row (`core.pending`):
+requeued, deferred, or in flight again. Everything else below `next` is finished; no list of finished messages exists.
 
 A requeued message waits in `_requeued` with a mark, a place that `next` has to reach first: min(released, next +
 mem_queue_size). So one message that fails for ever does not keep RDY 1 busy alone, and does not wait behind ten

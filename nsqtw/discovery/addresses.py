@@ -22,9 +22,8 @@ from twisted.python.failure import Failure
 
 from nsqtw.net.listen import join_host_port
 from nsqtw.options.addresses import LOOKED_UP_HOST, LOOKED_UP_SERVICE, is_host_port, split_host_port
-from nsqtw.runtime.backoff import Backoff
 from nsqtw.runtime.resolver import resolve_all
-from nsqtw.runtime.waiting import ReadyEvent, in_time
+from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time
 
 RESOLVE_SECONDS = 30.0
 ANSWER_SECONDS = 5.0

@@ -28,8 +28,7 @@ from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.failure import Failure
 
 from nsqtw.discovery.protocol import PING_SECONDS, Lookupd, LookupdProtocol, Name
-from nsqtw.runtime.backoff import Backoff
-from nsqtw.runtime.waiting import ReadyEvent, in_time
+from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time
 
 CONNECT_SECONDS = 1.0
 FIRST_RETRY_SECONDS = 0.25

@@ -5,8 +5,8 @@ All nsqlookupds of a broker: each is told what topics and channels there are, an
     PUT /config/...            looked up again            made again                  bytes
 
 Theory of operation. Every nsqlookupd has a connection of its own, and none waits for another. The broker says what
-comes and goes (`core.directory`); that costs the turn a dictionary entry for each connection, and one write to each
-before its publishes are answered. The broker never waits for an nsqlookupd. A new topic is a matter of
+comes and goes (`core.topic_listener`); that costs the turn a dictionary entry for each connection, and one write to
+each before its publishes are answered. The broker never waits for an nsqlookupd. A new topic is a matter of
 `new_topics`.
 """
 
@@ -33,7 +33,7 @@ from nsqtw.discovery.tls import SECRET_FLAG, endpoint_to
 from nsqtw.errors import OptionError
 from nsqtw.interfaces import OperatorLog
 from nsqtw.options.broker import Options, hostname
-from nsqtw.options.secret_file import read_secret
+from nsqtw.options.files import read_secret
 from nsqtw.runtime.pump import Pump
 
 TLS_ANSWER_SECONDS = 5.0

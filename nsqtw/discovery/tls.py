@@ -14,8 +14,7 @@ from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 from nsqtw.discovery.addresses import LookupdAddress
 from nsqtw.net.certificates import certificates_in, check_lookupd_certificates
 from nsqtw.options.broker import Options
-from nsqtw.options.files import read_file
-from nsqtw.options.secret_file import exposures, read_secret
+from nsqtw.options.files import exposures, read_file, read_secret
 from nsqtw.options.types import TLS_VERSIONS
 
 SECRET_FLAG = "--lookupd-secret-file"

@@ -32,7 +32,7 @@ from twisted.python.failure import Failure
 from nsqtw.gocompat.time import duration_text
 from nsqtw.http.bearer_auth import secret_in
 from nsqtw.http.head_cache import Head
-from nsqtw.http.origin import sent_by_a_page
+from nsqtw.http.headers import sent_by_a_page
 from nsqtw.http.query import parameters
 from nsqtw.http.responses import EMPTY, INTERNAL_ERROR, MALFORMED, Answer, Refused, stream_head
 from nsqtw.http.routes import BODY_IGNORED, FREE, Route

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.model import Producer
 
 
 @frozen

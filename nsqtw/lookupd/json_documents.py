@@ -15,8 +15,7 @@ from itertools import islice
 from typing import Any
 
 from nsqtw.gocompat.text import json_text
-from nsqtw.lookupd.entries import Lookup, Node
-from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.model import Lookup, Node, Producer
 from nsqtw.lookupd.queries import TOPICS_AT_ONCE
 
 _BOOLEANS = ("false", "true")

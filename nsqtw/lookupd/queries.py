@@ -20,8 +20,7 @@ from nsqtw.lookupd.changes import (
     Tombstoned,
     TopicCreated,
 )
-from nsqtw.lookupd.entries import Lookup, Node, Peer, Topic
-from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.model import Lookup, Node, Peer, Producer, Topic
 
 ANY = "*"
 """In the place of a topic: all of them."""

@@ -41,9 +41,8 @@ from nsqtw.lookupd.changes import (
     Unregistered,
     Watcher,
 )
-from nsqtw.lookupd.entries import CLIENT, NEVER_TOMBSTONED, Key, Lookup, Node, Peer, RegistrationQuotas, Topic
 from nsqtw.lookupd.members import add, discard, holds, no_members
-from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.model import CLIENT, NEVER_TOMBSTONED, Key, Lookup, Node, Peer, Producer, RegistrationQuotas, Topic
 from nsqtw.lookupd.queries import ANY, RegistrationQueries
 from nsqtw.names import is_ephemeral
 

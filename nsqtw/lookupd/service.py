@@ -25,8 +25,8 @@ from nsqtw.gocompat.text import json_text
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.routes import FREE, Routes
 from nsqtw.lookupd.auth import SecretAuth
-from nsqtw.lookupd.entries import RegistrationQuotas
 from nsqtw.lookupd.http import LookupApi
+from nsqtw.lookupd.model import RegistrationQuotas
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.snapshot_file import SnapshotFile
 from nsqtw.lookupd.tcp import NsqdFactory
@@ -36,13 +36,13 @@ from nsqtw.net.descriptors import Descriptors, raise_limit
 from nsqtw.net.limits import Limits
 from nsqtw.net.listen import Listener
 from nsqtw.options.broker import hostname
+from nsqtw.options.files import exposures, read_secret
 from nsqtw.options.lookupd import ALL, CHANGES, NSQLOOKUPD, OFF, LookupdOptions
 from nsqtw.options.protection import tls_protection
-from nsqtw.options.secret_file import exposures, read_secret
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.rights import ADMIN
 from nsqtw.runtime.monotonic import keep_steady
-from nsqtw.runtime.resolver_threads import look_up_apart
+from nsqtw.runtime.resolver import look_up_apart
 from nsqtw.runtime.turns import PlainTurns
 from nsqtw.version import version_line
 

@@ -30,8 +30,7 @@ from zlib import crc32
 from attrs import asdict, evolve
 
 from nsqtw.errors import SnapshotError
-from nsqtw.lookupd.entries import Topic
-from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.model import Producer, Topic
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.names import is_valid_name
 

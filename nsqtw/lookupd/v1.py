@@ -31,8 +31,7 @@ from nsqtw.errors import CapReached, ClientError
 from nsqtw.gocompat.json import read_object
 from nsqtw.gocompat.time import duration_text
 from nsqtw.interfaces import OperatorLog
-from nsqtw.lookupd.entries import CLIENT, Key
-from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.model import CLIENT, Key, Producer
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.names import is_valid_name
 

@@ -22,7 +22,7 @@ from nsqtw.lookupd.events import CONTENT_TYPE, KEEP_ALIVE, events
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.subscription import Subscription
 from nsqtw.names import is_valid_name
-from nsqtw.net.rejections import Rejections
+from nsqtw.net.admission import Rejections
 from nsqtw.runtime.turns import PlainTurns
 
 KEEP_ALIVE_SECONDS = 15.0

@@ -1,28 +1,32 @@
 """
-Who is let in: connections in all, connections from one address, and none for which there is no file descriptor left.
+Admission of connections: limits on all connections, on those of one address, and on file descriptors.
 
-TCP, HTTP and HTTPS share one gate. Of IPv6 the first 64 bits are an address, because whoever has one of these has all
-that follow. Clients of unix sockets have none.
+TCP, HTTP and HTTPS share one `ConnectionLimiter`. The first 64 bits of an IPv6 address count as one address, because
+one network usually has all that follow. Clients of unix sockets have no address.
 
-Who is not let in is told why in the words of the protocol of the port, and given a moment to read it. When descriptors
-run short there is no such moment: the connection is closed before the next one is accepted, because those that come in
-one turn could be more than there are descriptors left.
+A rejected client gets an error in the protocol of its port, and a moment to read it. When descriptors are short there
+is no such moment: the connection is closed before the next one is accepted, because the connections of one turn could
+be more than the descriptors left.
+
+`Rejections` counts the refused and closed connections of each limit. It logs the first one of a limit at once, and then
+at most one line in LINE_SECONDS with the number since the line before, so that a flood does not fill the log.
 """
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.internet.tcp import Connection as SocketConnection
+from twisted.logger import Logger
 from zope.interface import implementer
 
 from nsqtw.net.addresses import IPV4_MAPPED, address_text
 from nsqtw.net.descriptors import Descriptors
-from nsqtw.net.rejections import Rejections
 
 READING_SECONDS = 1.0
 """Time to read why."""
@@ -141,3 +145,27 @@ def _source(address: Any) -> str:
         network = socket.inet_pton(socket.AF_INET6, host)[:_NETWORK_BYTES]
         return socket.inet_ntop(socket.AF_INET6, network + bytes(_NETWORK_BYTES))
     return ""
+
+
+LINE_SECONDS = 10.0
+
+_log = Logger()
+
+
+class Rejections:
+    """By the name of the option that says where the limit is. `now` is a clock."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.counts: dict[str, int] = {}
+        self._said: dict[str, tuple[float, int]] = {}
+
+    def note(self, limit: str, remote: str) -> None:
+        """One more; `remote` is who it was."""
+        count = self.counts[limit] = self.counts.get(limit, 0) + 1
+        now = self._now()
+        said_at, said_count = self._said.get(limit, (-LINE_SECONDS, 0))
+        if now - said_at >= LINE_SECONDS:
+            self._said[limit] = (now, count)
+            text = "LIMIT: client({client}) is over --{limit}; {count} since the last such line"
+            _log.warn(text, client=remote, limit=limit, count=count - said_count)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 _MOST_WANTED = 1_048_576
 _KEPT_FOR_FILES = 320
-"""Log files that stay open in any case (`backends.disk_file`), the databases, and a few."""
+"""Log files that stay open in any case (`backends.disk.open_files`), the databases, and a few."""
 _LARGEST_PART_KEPT = 3
 """Of a small limit no more than a third is kept."""
 LOW_LIMIT = 1024

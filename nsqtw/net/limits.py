@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from nsqtw.net.admission import ConnectionLimiter, ConnectionLimiterOptions
+from nsqtw.net.admission import ConnectionLimiter, ConnectionLimiterOptions, Rejections
 from nsqtw.net.deadlines import DeadlineOptions, DeadlineSweeper
 from nsqtw.net.descriptors import Descriptors
 from nsqtw.net.partial_input import PartialInput
-from nsqtw.net.rejections import Rejections
 from nsqtw.runtime.slices import Slices
 
 

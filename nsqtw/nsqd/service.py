@@ -29,7 +29,7 @@ from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.plugins import find_protocols
 from nsqtw.runtime.monotonic import keep_steady
-from nsqtw.runtime.resolver_threads import look_up_apart
+from nsqtw.runtime.resolver import look_up_apart
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class BrokerService(Service):
             check_certificates(options)
         if options.tls_cert:
             from nsqtw.net.tls_settings import TlsSettings
-            from nsqtw.options.secret_file import exposures
+            from nsqtw.options.files import exposures
 
             self._tls = TlsSettings(options, self._reactor)
             self._warnings += exposures({"--tls-key": options.tls_key})

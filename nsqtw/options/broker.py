@@ -29,7 +29,6 @@ from nsqtw.options.fields import (
     OptionTable,
     option,
 )
-from nsqtw.options.suggestions import did_you_mean
 from nsqtw.options.topics import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
 from nsqtw.options.types import (
     ADDRESSES,
@@ -51,6 +50,7 @@ from nsqtw.options.types import (
     TLS_VERSION,
     TLS_VERSIONS,
     choice,
+    did_you_mean,
 )
 
 CHECKS_BEFORE_TLS = range(3, 5)

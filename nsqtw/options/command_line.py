@@ -22,8 +22,7 @@ from nsqtw.gocompat.values import quoted
 from nsqtw.options.broker import NSQD
 from nsqtw.options.environment import Environment
 from nsqtw.options.fields import Option, OptionTable
-from nsqtw.options.suggestions import did_you_mean
-from nsqtw.options.types import BOOLEAN, FRACTIONS, TEXT, Kind, unfit
+from nsqtw.options.types import BOOLEAN, FRACTIONS, TEXT, Kind, did_you_mean, unfit
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _HELP = ("h", "help")

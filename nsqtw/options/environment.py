@@ -18,8 +18,7 @@ from nsqtw.errors import OptionError
 from nsqtw.gocompat.values import quoted
 from nsqtw.options.broker import NSQD
 from nsqtw.options.fields import VARIABLE_PREFIXES, Option, OptionTable
-from nsqtw.options.suggestions import did_you_mean
-from nsqtw.options.types import Kind, unfit
+from nsqtw.options.types import Kind, did_you_mean, unfit
 
 
 class Environment:

@@ -1,14 +1,19 @@
 """
-Options in a TOML file: reading one as nsqd does (nsqd specification 4.1), and writing one.
+Files that options name: config files in TOML, and the file of a shared secret.
 
-The file has top-level keys, named in `nsqtw.options.broker`, and tables about topics (`nsqtw.options.topics`). A value
-is looked at when it is used: one that a flag or a variable stands over may be nonsense, as in nsqd. Only the names of
-keys, options that are one of a few words, and the tables, are looked at first and always.
+A config file is read as nsqd reads it (nsqd specification 4.1). It has top-level keys, named in `nsqtw.options.broker`,
+and tables about topics (`nsqtw.options.topics`). A value is checked when it is used: one that a flag or a variable
+overrides may be invalid, as in nsqd. Only the names of keys, options with a fixed set of words, and the tables are
+always checked first.
+
+The secret file is shared by an nsqd and an nsqlookupd. It has one line of ASCII; surrounding space is ignored.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,9 +22,8 @@ from nsqtw.gocompat.values import shown
 from nsqtw.options.broker import NSQD
 from nsqtw.options.fields import Option, OptionTable
 from nsqtw.options.redaction import MASK
-from nsqtw.options.suggestions import did_you_mean
 from nsqtw.options.topics import KEY, read_rules, rules_text
-from nsqtw.options.types import ADDRESSES, AUTHORIZER, BOOLEAN
+from nsqtw.options.types import ADDRESSES, AUTHORIZER, BOOLEAN, did_you_mean
 
 _CAPITALS = {
     **{word: word.upper() for word in ("id", "tcp", "http", "https", "e2e", "udp", "tls", "ca")},
@@ -168,3 +172,38 @@ def _toml(value: Any) -> str:
         case list():
             return f"[{', '.join(map(_toml, value))}]"
     return repr(value)
+
+
+MAX_SECRET_BYTES = 4096
+
+
+def read_secret(path: str, flag: str) -> str:
+    """
+    The secret in the file that `flag` names; "" when it names none. OptionError when there is no such file, or what it
+    holds cannot be a secret.
+    """
+    if not path:
+        return ""
+    try:
+        secret = read_file(path).strip().decode("ascii")
+    except OptionError as mistake:
+        raise OptionError(f"{flag} cannot be used - {mistake}") from mistake
+    except UnicodeDecodeError:
+        secret = ""
+    if not 0 < len(secret) <= MAX_SECRET_BYTES or not secret.isprintable():
+        text = f"must hold a secret: 1 to {MAX_SECRET_BYTES} printable characters of ASCII on one line"
+        raise OptionError(f"{flag} cannot be used - {path} {text}")
+    return secret
+
+
+def exposures(files: Mapping[str, str]) -> list[str]:
+    """A warning for each file, by the option that names it, that every user of the machine can read."""
+    lines = []
+    for flag, path in files.items():
+        try:
+            mode = os.stat(path).st_mode if path else 0
+        except OSError:
+            continue
+        if mode & stat.S_IROTH:
+            lines.append(f"{flag}: every user of this machine can read {path}: chmod 600 {path}")
+    return lines

@@ -21,8 +21,7 @@ from typing import Any
 import attrs
 
 from nsqtw.errors import OptionError
-from nsqtw.options.suggestions import did_you_mean
-from nsqtw.options.types import DURATION, SIZE
+from nsqtw.options.types import DURATION, SIZE, did_you_mean
 
 KEY = "topic"
 """The name of the tables in the file."""

@@ -1,26 +1,27 @@
 """
-The kinds of value an option can have: how each is read from a flag and from a config file, and shown.
+Types of option values: how each is read from a flag and from a config file, and how it is shown.
 
-Reading follows nsqd (nsqd specification 4.1), surprises included: in a config file a bare integer is
-milliseconds for a duration, and for a boolean it is inverted. What nsqd would only crash on or garble, a list
-of the wrong things or a number for a text, is refused. Every reader raises ValueError, whose text is the
-reason in nsqd's words; what would have been right is the kind's `form`, of which `unfit` makes a sentence.
+Reading follows nsqd (nsqd specification 4.1): in a config file a bare integer is milliseconds for a duration, and for a
+boolean it is inverted. Values on which nsqd would crash, a list of the wrong things or a number for a text, are
+refused. Every reader raises ValueError with the reason in nsqd's words; the `form` of a type says what is allowed, and
+`unfit` makes a sentence of it.
 
-Two units are ours: `d` for durations, and `KB` to `TB` for sizes, each 1024 times the one before.
+Two units are not nsqd's: `d` for durations, and `KB` to `TB` for sizes, each 1024 times the one before.
+
+`did_you_mean` suggests a known name for a mistyped one.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import attrs
 
 from nsqtw.gocompat.values import quoted, shown, type_name
 from nsqtw.options.redaction import without_argument, without_password
-from nsqtw.options.suggestions import did_you_mean
 
 NANOSECONDS = 1_000_000_000
 
@@ -436,3 +437,15 @@ FRACTIONS = Kind(
 LEVEL = _words(LEVELS, reason=lambda text: f"invalid log level '{text}' ({', '.join(LEVELS)})")
 TLS_REQUIREMENT = _tls_requirement()
 TLS_VERSION = _tls_version()
+
+
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """
+    `, did you mean ...?` with the known name that looks most like `name`; empty when none does. `prefix`, which all
+    of them have, makes nothing more alike.
+    """
+    # Only who has a wrong name waits for this.
+    from difflib import get_close_matches
+
+    matches = get_close_matches(name.removeprefix(prefix), [word.removeprefix(prefix) for word in known], 1)
+    return f", did you mean {prefix + matches[0]!r}?" if matches else ""

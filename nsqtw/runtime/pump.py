@@ -1,11 +1,11 @@
 """
 The end of a reactor turn: everything that was read is stored, served and written at once.
 
-Theory of operation. Whoever changes the broker calls `wake`; a call in the same reactor turn, after all its reads, then
-does the broker's steps in order and lets each changed connection write once. Nothing here is done for a single message.
-The pump also owns the only timer, set to when the broker is next needed, and the rhythm in which cuts are saved: one at
-a time, about once a second, at once when somebody waits for it. A flight (`core.flight`) is handed to the writer thread
-as soon as the one before has landed.
+Theory of operation. Whoever changes the broker calls `wake`; a call in the same reactor turn, after all its reads,
+then does the broker's steps in order and lets each changed connection write once. Nothing here is done for a single
+message. The pump also owns the only timer, set to when the broker is next needed, and the rhythm in which cuts are
+saved: one at a time, about once a second, at once when somebody waits for it. A flight (`core.group_commit`) is handed
+to the writer thread as soon as the one before has landed.
 
 This module is hot, once per turn.
 """

@@ -1,13 +1,23 @@
-"""Host names to addresses, without waiting in the reactor."""
+"""
+Resolution of host names, outside the reactor and outside its thread pool.
+
+A lookup is a call of the C library, which cannot be stopped and takes half a minute when no name server answers.
+Twisted would make it in the threads of the reactor, and wait for all of those before the process ends. The threads here
+are not waited for.
+"""
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import Any
 
+from twisted.internet._resolver import GAIResolver
 from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.base import ReactorBase
 from twisted.internet.defer import Deferred
 from twisted.internet.error import DNSLookupError
 from twisted.internet.interfaces import IAddress, IHostResolution, IResolutionReceiver
+from twisted.python.threadpool import ThreadPool
 from zope.interface import implementer
 
 
@@ -57,3 +67,26 @@ def resolve_all(reactor: Any, name: str) -> Deferred[list[str]]:
         _Addresses(name, found), name, addressTypes=(IPv4Address, IPv6Address), transportSemantics="UDP"
     )
     return found
+
+
+MOST_LOOKUPS = 32
+"""Lookups at a time; as many names may be without an answer before the others have to wait for them."""
+
+
+def look_up_apart(reactor: Any) -> None:
+    """From now on `reactor` looks names up in such threads. A reactor of a test is left alone."""
+    if isinstance(reactor, ReactorBase):
+        pool = _Pool(0, MOST_LOOKUPS, "names")
+        pool.start()
+        reactor.installNameResolver(GAIResolver(reactor, lambda: pool))
+
+
+class _Thread(Thread):
+    """Ends with the process."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, daemon=True, **more)
+
+
+class _Pool(ThreadPool):
+    threadFactory = _Thread

@@ -1,7 +1,8 @@
-"""Waiting for something that is known from some moment on, and for no longer than some time."""
+"""Waiting: for an event with a time limit (`ReadyEvent`), and before another attempt (`Backoff`)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -40,3 +41,28 @@ class ReadyEvent:
         else:
             self._waiting.append(waited)
         return waited
+
+
+_LEAST_SHARE = 0.5
+
+
+class Backoff:
+    """
+    Twice as long after each failure, from `first` up to `longest` seconds, less up to half of it by chance: those who
+    failed together do not all come again together. `random` gives numbers from 0 up to 1.
+    """
+
+    def __init__(self, first: float, longest: float, random: Callable[[], float]) -> None:
+        self._first = self._next = first
+        self._longest = longest
+        self._random = random
+
+    def reset(self) -> None:
+        """All is well: the next failure is the first."""
+        self._next = self._first
+
+    def failed(self) -> float:
+        """It failed again. Returns how many seconds to wait."""
+        wait = self._next * (_LEAST_SHARE + (1 - _LEAST_SHARE) * self._random())
+        self._next = min(self._longest, self._next * 2)
+        return wait

@@ -7,8 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from nsqtw.api.log import MOST_BYTES
-from nsqtw.api.log_body import CRC, LOST, MAGIC, MESSAGES, SECTION
+from nsqtw.api.log import CRC, LOST, MAGIC, MESSAGES, MOST_BYTES, SECTION
 from tests.core.world import Message, messages
 from tests.http.broker_fixture import DONE, Log, Reply, Web, request
 

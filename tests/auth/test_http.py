@@ -10,8 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.task import Clock
 
-from nsqtw.auth.http import HttpAuthorizer
-from nsqtw.auth.http_answer import MAX_ANSWER_BYTES
+from nsqtw.auth.http import MAX_ANSWER_BYTES, HttpAuthorizer
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.rights import Credentials, Rights
 from tests.auth.fake_agent import FakeAgent, Sent, answered, authorizer_with, rights_document

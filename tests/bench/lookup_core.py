@@ -11,9 +11,8 @@ from pathlib import Path
 from statistics import median
 
 from nsqtw.lookupd import snapshot
-from nsqtw.lookupd.entries import RegistrationQuotas
 from nsqtw.lookupd.json_documents import lookup_document, node_pieces
-from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.model import Producer, RegistrationQuotas
 from nsqtw.lookupd.registrations import Registrations
 
 from .errors import WrongCount

@@ -78,7 +78,7 @@ class Poller:
         return getattr(self._poller, name)
 
     def poll(self, timeout: float, most: int) -> Any:
-        """A turn ends, and after the wait the next one begins. A turn's second look (`net.reactor`) is a part of it."""
+        """End a turn; after the wait the next one begins. The second poll of a turn (`runtime.epoll`) belongs to it."""
         if timeout == 0 and self._may_look_again:
             self._may_look_again = False
             return self._poller.poll(timeout, most)

@@ -15,8 +15,7 @@ from twisted.python.failure import Failure
 
 from nsqtw.discovery.peer import CONNECT_SECONDS, LONGEST_RETRY_SECONDS, REFUSED_SECONDS, LookupdPeer
 from nsqtw.discovery.protocol import ANSWER_SECONDS, PING_SECONDS, IdentifyPayload, Lookupd, LookupdProtocol, Name
-from nsqtw.runtime.backoff import Backoff
-from nsqtw.runtime.waiting import ReadyEvent, in_time
+from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time
 from tests.discovery.test_protocol import sized
 from tests.http.broker_fixture import Log
 

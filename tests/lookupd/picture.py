@@ -21,7 +21,7 @@ from nsqtw.lookupd.changes import (
     TopicDeleted,
     Unregistered,
 )
-from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.model import Producer
 
 
 @define

@@ -15,7 +15,7 @@ from nsqtw.lookupd.json_documents import (
     node_pieces,
     topic_pieces,
 )
-from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.model import Producer
 from tests.lookupd.world import World
 
 ODD = Producer(9, "[::1]:1", 'h"\\\n', "<&>\u2028é\ud800", 1, 2, "1.3.0", "z", "r")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsqtw.lookupd import snapshot
-from nsqtw.lookupd.producer import Producer
+from nsqtw.lookupd.model import Producer
 from nsqtw.lookupd.registrations import RegistrationQuotas, Registrations
 
 SECOND = 10**9

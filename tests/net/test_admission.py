@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
-from nsqtw.net.admission import ConnectionLimiter, RejectedConnection
+from nsqtw.net.admission import LINE_SECONDS, ConnectionLimiter, RejectedConnection, Rejections
 from nsqtw.net.descriptors import HTTP_RESERVE, Descriptors, raise_limit
-from nsqtw.net.rejections import LINE_SECONDS, Rejections
 from nsqtw.net.tcp import BrokerConnection
 from nsqtw.options.broker import Options
 from tests.http.broker_fixture import Log

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.errors import OptionError
-from nsqtw.options.secret_file import exposures, read_secret
+from nsqtw.options.files import exposures, read_secret
 
 FLAG = "--peer-secret-file"
 

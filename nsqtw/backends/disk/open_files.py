@@ -34,7 +34,7 @@ _KEPT_SHARE = 8
 _SHARE = 1, 2
 """
 Of all descriptors: while new ones have numbers below this part of the limit nothing is closed. Of any limit connections
-may have more (`net.open_files`), so that files never keep them out.
+may have more (`net.descriptors`), so that files never keep them out.
 """
 _CLOSED_AT_ONCE = 8
 """An eighth more than `_SHARE` can be in use with it; with two it would be twice as many."""

@@ -1,5 +1,5 @@
 """
-What the registrations are made of, and what they answer with.
+Producers, peers, topics and keys: the objects of the registrations, and of their answers (suite specification 1.2).
 
 There may be some 100,000 registrations, so none is an object: a producer that has a topic is a number in the topic's
 members and a key in the peer's dict.
@@ -8,12 +8,47 @@ members and a key in the peer's dict.
 from __future__ import annotations
 
 from array import array
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
 
+from nsqtw.gocompat.text import json_text
 from nsqtw.lookupd.members import no_members
-from nsqtw.lookupd.producer import Producer
+
+
+@frozen
+class Producer:
+    """One connection of an nsqd. What it registers, and when it was last heard of, is in the registrations."""
+
+    peer_id: int
+    """The connection's number, 0 or higher and never given twice; below 0: of a snapshot, without a connection."""
+    remote_address: str
+    """`ip:port` of the connection, which NSQ shows as the identity of the peer."""
+    hostname: str
+    broadcast_address: str
+    tcp_port: int
+    http_port: int
+    version: str
+    topology_zone: str = ""
+    topology_region: str = ""
+
+    @property
+    def node(self) -> str:
+        """What a tombstone names it by. An IPv6 address has no brackets here (suite specification 6, 9)."""
+        return f"{self.broadcast_address}:{self.http_port}"
+
+    @cached_property
+    def document(self) -> bytes:
+        """
+        The JSON object that /lookup shows, made once: it is in every answer about every topic that it has. One of a
+        snapshot has a key more, `stale`.
+        """
+        fields = asdict(self)
+        if fields.pop("peer_id") < 0:
+            fields["stale"] = True
+        return json_text(fields)
+
 
 NEVER_TOMBSTONED = -6795364578871345152
 """What /debug shows for the time of a tombstone that there never was: Go's zero time."""
