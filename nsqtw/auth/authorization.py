@@ -70,7 +70,7 @@ class PluginAuthorizations:
         try:
             is_changed = self._authorizer.reload()
         except AuthError as mistake:
-            _log.error("AUTH: not reloaded, what was read before holds: {error}", error=str(mistake))
+            _log.error("AUTH: reload failed, keeping the previous grants: {error}", error=str(mistake))
             return
         except Exception:
             _log.failure("AUTH: an authorizer cannot be reloaded")

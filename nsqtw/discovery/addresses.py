@@ -72,7 +72,7 @@ class Names:
             return await self._of_service(address.removeprefix(LOOKED_UP_SERVICE))
         place = fixed_place(address.removeprefix(LOOKED_UP_HOST))
         if place is None:
-            raise ValueError("it is no host:port")
+            raise ValueError("invalid address, expected host:port")
         hosts = await resolve_all(self._reactor, place.host)
         # A machine with addresses of both kinds is not two of them.
         is_v6 = ":" in hosts[0]

@@ -167,7 +167,7 @@ class LookupdPeers:
             elif place := fixed_place(address):
                 yield place
             else:
-                _log.error("LOOKUP({lookupd}): it is no host:port", lookupd=address)
+                _log.error("LOOKUP({lookupd}): invalid address, expected host:port", lookupd=address)
 
     async def _settled_links(self) -> Mapping[LookupdAddress, LookupdPeer]:
         """The connections there are, when every name has been looked up once."""

@@ -467,7 +467,7 @@ class Options:
     log_format: str = option(choice("text", "json"), "text", "log lines as text, nsqd's way, or as JSON objects")
 
     auth: str = option(
-        AUTHORIZER, "", "who may do what: NAME or NAME:ARGUMENT, see --help-auth; empty for everybody everything"
+        AUTHORIZER, "", "authorizer: NAME or NAME:ARGUMENT, see --help-auth; empty disables authorization"
     )
     http_auth: str = option(
         choice("auto", "on", "off"),

@@ -224,7 +224,7 @@ def test_a_reload_that_fails_is_one_line() -> None:
     asked.authorizer.reloaded = fails
     with Log() as lines:
         asked.door.reload()
-    text = "error: AUTH: not reloaded, what was read before holds: grants.toml: no such file or directory"
+    text = "error: AUTH: reload failed, keeping the previous grants: grants.toml: no such file or directory"
     assert (lines, guest.times) == ([text], 0)
 
 

@@ -61,7 +61,7 @@ def test_addresses_change_while_it_runs() -> None:
 def test_an_address_that_is_none_is_said() -> None:
     with Log() as lines:
         Harness("nonsense")
-    assert lines == ["error: LOOKUP(nonsense): it is no host:port"]
+    assert lines == ["error: LOOKUP(nonsense): invalid address, expected host:port"]
 
 
 def test_a_name_is_followed() -> None:
