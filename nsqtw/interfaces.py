@@ -1,5 +1,5 @@
 """
-What a third party may replace: protocols, storage, and who may do what.
+Interfaces of the replaceable parts: protocols, storage, and authorization.
 
 Each kind of part has a *factory*, found as a Twisted plugin (`twisted/plugins/*.py` of any installed
 distribution), that carries a name, one line of help and makes the part. The factories' modules are

@@ -1,5 +1,5 @@
 """
-What is installed: storage backends, protocols and authorizers, found as Twisted plugins.
+Installed plugins: storage backends, protocols and authorizers, found by Twisted.
 
 A plugin is an object in some `twisted/plugins/*.py` that provides `twisted.plugin.IPlugin` and one of the
 factory interfaces of `nsqtw.interfaces`. Every `twistd` start imports those files, whatever it is going to

@@ -1,5 +1,5 @@
 """
-Who asks to be let in, and what an authorizer says of it.
+Credentials of a client, and the rights that an authorizer grants.
 
 An *applicant* shows a secret, with AUTH or as `Authorization: Bearer`. What the secret is worth are its *rights*. They
 end `ttl` seconds after they were given, and whoever relies on them asks again then.

@@ -1,4 +1,4 @@
-"""How a broker is started: the console script `nsqd`, and `twistd nsq`."""
+"""Entry points of a broker: the console script `nsqd`, and `twistd nsq`."""
 
 from __future__ import annotations
 

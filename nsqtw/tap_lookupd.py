@@ -1,4 +1,4 @@
-"""How an nsqlookupd is started: the console script `nsqlookupd`, and `twistd nsqlookupd`."""
+"""Entry points of an nsqlookupd: the console script `nsqlookupd`, and `twistd nsqlookupd`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What a session may ask of its connection between two writes: from here on TLS, from here on compressed.
+Upgrades of a connection that a session asks for between two writes: TLS or compression from here on.
 
     out list    [JSON]  StartTls        [OK]  Compress        [OK]  frames ...
     on the wire  plain                  TLS                   compressed in TLS

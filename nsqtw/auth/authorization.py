@@ -1,5 +1,5 @@
 """
-Where rights are asked for: the authorizer that was chosen, and everything an authorizer need not know.
+Authorization: the chosen authorizer, with questions to it, renewal of rights, and listeners for withdrawn rights.
 
 Theory of operation. An authorizer may answer as it likes: at once, with a Deferred or coroutine, or by a call from any
 thread. A `_Question` makes of all of these one call in the reactor's thread. One that is never answered, fails or

@@ -1,4 +1,4 @@
-"""How often a topic is trimmed whose unfinished messages are very many."""
+"""Pace of the trims of a topic with very many unfinished messages."""
 
 from __future__ import annotations
 

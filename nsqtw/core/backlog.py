@@ -1,5 +1,5 @@
 """
-What a topic has and its channels may not read yet: the messages above `released`.
+Backlog of a topic: the messages above `released`, which its channels may not read yet.
 
 Theory of operation. While the topic is paused, held or has no channel they only become more. Once it flows durable
 channels read them in the log; so all that has to be known of them is which are deferred, `waiting`: their delay starts

@@ -1,5 +1,5 @@
 """
-What is saved of topics and channels: one consistent cut through all of them.
+Saved state of topics and channels: one consistent checkpoint of all of them.
 
 A cut says for each cursor what is *un*finished: `next` (everything below was handed out), the sequences in
 flight on their first delivery, and held rows for every other unfinished message below `next`. Everything else

@@ -1,4 +1,4 @@
-"""What the writer thread is given to do when a cut is due."""
+"""Job of the storage thread for one checkpoint."""
 
 from __future__ import annotations
 

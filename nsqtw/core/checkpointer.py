@@ -1,5 +1,5 @@
 """
-What must outlive the process, cut by cut.
+Checkpoints: collection of the state that must survive the process.
 
 Theory of operation. What has changed is collected (`begin`), written by the writer thread, and reported back (`end`).
 A cut is due about once a second, and at once when somebody waits for a birth, a deletion or a pause. Where much has

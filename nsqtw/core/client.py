@@ -1,4 +1,4 @@
-"""What the broker knows of a connection, for its statistics."""
+"""Client of the broker, for its statistics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What was dropped from a topic by emptying it before it was released: ranges of sequences that no channel gets.
+Ranges of sequences that were dropped from a topic before their release, by emptying it: no channel gets them.
 
 They stay in the log like everything else, so whoever reads it, a cursor or a reader of the topic, steps over them.
 """

@@ -1,5 +1,5 @@
 """
-What a consumer has in flight: the ids of messages it has not answered for yet, each with its `Delivery`.
+In-flight table of a consumer: the ids of messages without an answer, each with its `Delivery`.
 
 Theory of operation. What is handed out together has consecutive ids, and most clients finish in the order in which they
 got it. So it stays a *run*, a first id, how many there are and one Delivery, as long as the client keeps that order:

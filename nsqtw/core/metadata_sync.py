@@ -1,5 +1,5 @@
 """
-When the names of topics and channels are written to `nsqd.dat`.
+Schedule of writes of the names of topics and channels to `nsqd.dat`.
 
 Theory of operation. Whoever adds, removes or pauses something durable calls `change`. A deletion and a pause go with
 the next save: they are answered when the file says so too, for what was deleted must not come back, and nsqd answers a

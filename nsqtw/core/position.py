@@ -1,5 +1,5 @@
 """
-Where a channel is in its topic's log: the interface of the two kinds, and what they have in common.
+Position of a channel in the log of its topic: the interface of the two kinds, and their common parts.
 
 A durable channel has a `cursor.Cursor`, an ephemeral one an `ephemeral_queue.EphemeralQueue`. A channel asks either
 for the next unread run (`peek`, `advance`) and for messages that are due for another delivery (`next_again`), and

@@ -1,5 +1,5 @@
 """
-What a topic was given in this turn: bodies, and who waits to hear what became of them.
+Publish buffer of a topic: the bodies of this turn, and the waiters for their result.
 
 Sealing makes segments of the bodies, a run of one delay at a time, and gives each its place in the log. Sequences are
 taken from the broker in blocks.

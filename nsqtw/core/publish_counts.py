@@ -1,5 +1,5 @@
 """
-How much a client published, by topic.
+Counts of the messages that a client published, by topic.
 
 This module is hot, once per publish command.
 """

@@ -1,5 +1,5 @@
 """
-How many topics and channels there may be, and how many topics may be born in one turn.
+Quotas of topics and channels: their total number, and the number of new topics in one turn.
 
 Theory of operation. What was stored is always loaded: the caps hold from the end of loading on, for what clients ask
 for. A birth costs as much as a hundred publishes, and one read may ask for thousands of them; who is told that the

@@ -1,5 +1,5 @@
 """
-How long a topic keeps what is finished.
+Retention of finished messages of a topic.
 
 Theory of operation. The *floor* is the sequence from which on everything is kept, finished or not; trim never passes
 it. `Ages` finds it without looking into the log: it has a mark for about every sixty-fourth of what is to be kept, and

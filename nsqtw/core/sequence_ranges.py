@@ -1,5 +1,5 @@
 """
-Where a topic's sequences are dense, so that messages between two places of its log are counted without reading it.
+Dense ranges of a topic's sequences, to count the messages between two positions without reading the log.
 
 Theory of operation. Sequences have gaps where a block ended, a process ended, or a commit failed. What lies between two
 gaps is a *run*: in it, as many messages as sequences. A list of the runs, each with the number of messages before it,

@@ -1,5 +1,5 @@
 """
-Whether what has to be stored can be stored: what /ping says.
+Health of storage, as /ping reports it.
 
 It says how the last attempt went, of messages and of positions. While it went wrong somebody may keep publishers away
 because of that, and then no publish would ever show that the disk is well again. So once a second a commit of nothing

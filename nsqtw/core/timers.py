@@ -1,5 +1,5 @@
 """
-What falls due, and when: one heap for the whole broker.
+Timers of the broker, on one heap.
 
 An entry (`Timer`) knows the earliest moment it asked for in `due_at`; asking for a later one costs nothing, asking
 for an earlier one leaves a stale heap item behind that is skipped when its time comes. So whoever moves its

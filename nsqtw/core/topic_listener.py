@@ -1,4 +1,4 @@
-"""Who is told of topics and channels as they come and go, so that others can find them."""
+"""Listener for new and deleted topics and channels, which reports them to nsqlookupds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What the wall clock did while the broker ran.
+Changes of the wall clock while the broker runs.
 
 Everything that waits is measured with the clock of `now`, which nobody can set. The wall clock can be set, by hours
 too, and appears in two places: in the timestamps of messages, and in the due times that are saved. A jump is noticed

@@ -1,5 +1,5 @@
 """
-What a starting broker does not load: its start is waited for, by client test suites hundreds of times.
+Modules that a start does not import: client test suites start a broker hundreds of times and wait for it.
 
 Twisted imports two large things for the sake of a few users. Importing this module, before Twisted, has the first one
 loaded only when somebody asks it for something: `http.cookiejar`, for a name in `twisted.python.compat`. The second is

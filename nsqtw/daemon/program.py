@@ -1,5 +1,5 @@
 """
-How a daemon is started: its console script, and `twistd` with its name.
+Start of a daemon: its console script, and `twistd` with its name.
 
 Both take the same words, NSQ's flags in Go's style, and the same environment variables, read by
 `nsqtw.options.command_line`. The script logs to stderr in NSQ's format and ends with NSQ's exit codes: 0 after a clean

@@ -1,5 +1,5 @@
 """
-How nsqlookupd is connected to: plainly, as nsqd does, or with TLS from the first byte on; and the shared secret.
+Connections to nsqlookupd: plain, as nsqd's, or with TLS from the first byte on; and the shared secret.
 
 The files are read for each connection, so what is renewed is used from the next one on. A certificate must be for the
 name in --lookupd-tcp-address.

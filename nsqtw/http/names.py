@@ -1,5 +1,5 @@
 """
-Which topic and channel a request is about. Words and order of the refusals are nsqd's, also where /topic and /channel
+Topic and channel of a request. Words and order of the refusals are nsqd's, also where /topic and /channel
 have different ones for the same mistake (nsqd specification 3.8).
 """
 

@@ -1,5 +1,5 @@
 """
-How long an HTTP client may take for the parts of a request, and for reading its answers.
+Time limits of an HTTP client, for the parts of a request and for reading its answers.
 
     head      http-header-timeout    from the connection, or the first byte behind the request before, to its end
     body      body-timeout           or longer, as long as min-body-rate goes on arriving; not for one that is dropped

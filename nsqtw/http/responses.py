@@ -1,5 +1,5 @@
 """
-What the HTTP edge answers, as bytes.
+Responses of the HTTP server, as bytes.
 
     HTTP/1.1 200 OK                                status: all but the version is prepared with the Answer
     Content-Type: text/plain; charset=utf-8        none for an empty body

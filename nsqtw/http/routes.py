@@ -1,5 +1,5 @@
 """
-Which handler a method and a path lead to, and what is answered when there is none.
+Routes: the handler of a method and a path, and the answer when there is none.
 
 The rules for paths that are almost right are those of the router nsqd uses (nsqd specification 3.1): an exact path
 with another method is 405, one that only differs by slashes, dots or letter case is a redirect, the rest is 404.

@@ -1,5 +1,5 @@
 """
-What happens to the registrations, as those are told who watch them.
+Changes of the registrations, as watchers are told them.
 
 Every change says how something is from now on, never by how much it changed: to be told one twice does no harm.
 """

@@ -1,5 +1,5 @@
 """
-What a watcher is told, as server-sent events.
+Events for a watcher, as server-sent events.
 
     event: registered                        what happened
     id: 7                                    the seventh event of this connection

@@ -1,5 +1,5 @@
 """
-What one watcher is still to be told: everything first, then every change.
+Subscription of one watcher: the whole state first, then every change.
 
 Theory of operation. A watch notes changes from its first moment on, and walks over the state beside it, a step
 whenever it has nothing else to tell. Steps and changes stand in one line, in the order in which they happened; a change

@@ -1,4 +1,4 @@
-"""How the address of a client is written."""
+"""Text form of a client's address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the files that the TLS options name can be used (nsqd specification 4.3, steps 5 to 7)."""
+"""Checks of the files that the TLS options name (nsqd specification 4.3, steps 5 to 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the edges of one daemon share to hold all their clients together to the limits of the options."""
+"""Limits on the clients of a daemon, shared by all its ports."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Whether a peer has stopped to read.
+Detection of a peer that has stopped to read.
 
 What waits for it is what the transport has and what the kernel has and the peer did not take yet. A slow reader takes
 something now and then, and is left in peace however long it is behind; one that takes nothing at all holds memory for

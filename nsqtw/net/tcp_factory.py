@@ -1,4 +1,4 @@
-"""Who accepts connections to the TCP port (and unix socket): what all of them share, and the end of all."""
+"""Factory of TCP and unix socket connections, and owner of their shared state."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What TLS is called: OpenSSL's names in, those of nsqd out, for /stats, error frames and the log.
+Names of TLS versions and cipher suites: OpenSSL's in, nsqd's out, for /stats, error frames and the log.
 
 nsqd knows the names of thirteen cipher suites and shows the numbers of all others, those of TLS 1.3 among them (nsqd
 specification 3.11).

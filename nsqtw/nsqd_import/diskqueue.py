@@ -1,5 +1,5 @@
 """
-What an nsqd 1.x keeps of a queue on disk, to be read once and taken over (nsqd specification 5.3, 5.4).
+Queue files of an nsqd 1.x, to be read once and imported (nsqd specification 5.3, 5.4).
 
     <name>.diskqueue.NNNNNN.dat            records; the number has at least six digits, the highest file grows
     <name>.diskqueue.meta.dat              where reading and writing are

@@ -1,5 +1,5 @@
 """
-What an import has begun: `import.db` in the data path, there as long as an import is not finished.
+Journal of an import: `import.db` in the data path, which exists until the import is finished.
 
 A row for each topic is on stable storage before its first message goes to the log, and gone when the old files are
 put away. `written` is noted between the last message and the saving of the cursors: so a topic whose saved end is

@@ -1,4 +1,4 @@
-"""What an nsqd left of each topic: its queue files, put together with the names and pauses of nsqd.dat."""
+"""Topics that an nsqd left: queue files, together with the names and pauses of nsqd.dat."""
 
 from __future__ import annotations
 

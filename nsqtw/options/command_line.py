@@ -1,5 +1,5 @@
 """
-Where options come from: the command line in Go's style, the environment, and a TOML file. A flag that was given
+Sources of options: the command line in Go's style, the environment, and a TOML file. A flag that was given
 wins over a variable, a variable over the file, the file over the default (nsqd specification 4.1).
 
     -name value   --name value   -name=value   --name=value

@@ -1,5 +1,5 @@
 """
-What an option is, and the table of all options of one program.
+Definition of an option, and the table of all options of a program.
 
 A program's options are an attrs class whose fields are made by `option`. Everything else that is to be known of them,
 flags, variables, config keys and checks, is read from it by `OptionTable`. Every program has an option `nsq_compat`.

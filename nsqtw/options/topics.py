@@ -1,5 +1,5 @@
 """
-What the config file says of some topics only:
+Rules of the config file for some topics only:
 
     [topic."orders.*"]
     durability = "fsync"

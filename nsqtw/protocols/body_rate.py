@@ -1,5 +1,5 @@
 """
-Whether the rest of something half received still comes.
+Rate of a body that is only partly received.
 
 A body may be large and the link slow, so no time is long enough for every body; and one that comes a byte at a time
 must not be waited for. What counts is what came since the last look.

@@ -1,5 +1,5 @@
 """
-How many FINs of a consumer are worth a read.
+Coalescing of a consumer's FINs: the number that is worth a read.
 
 Theory of operation. Many clients write each FIN by itself. Read at once, it makes the broker serve, write and wait for
 every single one, on a core that the consumer could use. One that has much in flight waits for none of that: its FINs

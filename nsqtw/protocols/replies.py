@@ -1,5 +1,5 @@
 """
-What is to be written to a client, in order.
+Replies of a session, in order.
 
 A reply is never written ahead of an older one. One that is not known yet leaves a `ReplySlot`, and what comes after it
 waits behind it. Messages and heartbeats are not replies and pass.

@@ -1,5 +1,5 @@
 """
-What a connection calls its session: `IProtocol`, as a class.
+Base class of sessions: `IProtocol`, as a connection calls it.
 
 Where this is compiled, what has a class that the caller knows is called directly, and what has not is looked up by its
 name, as Python does, five times for a PUB. So the sessions of V2 are of this class, and what a third party makes, of

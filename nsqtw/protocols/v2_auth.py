@@ -1,5 +1,5 @@
 """
-What the client of a V2 session may do (nsqd specification 1.6, AUTH and the checks of SUB, PUB, MPUB and DPUB).
+Rights of the client of a V2 session (nsqd specification 1.6, AUTH and the checks of SUB, PUB, MPUB and DPUB).
 
 Theory of operation. AUTH shows a secret, and the door says, perhaps later, what it is worth. A command that needs a
 right is looked up in what was granted to this connection before: one tuple and one look-up in a dict. Only what is new

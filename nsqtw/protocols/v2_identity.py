@@ -1,5 +1,5 @@
 """
-What the client of a V2 session has said of itself, and what the consumer that it becomes gets by it.
+Identity of the client of a V2 session, and the settings of its consumer.
 
 A client may IDENTIFY again until it subscribes. Names, and what was agreed on, are then those of the last time. But its
 deliveries time out, are sampled and are near or far as it said the first time (nsqd specification 1.6).

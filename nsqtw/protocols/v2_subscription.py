@@ -1,5 +1,5 @@
 """
-What a client subscribes to, and what it says of its messages then: RDY, FIN, REQ and TOUCH, and that it wants no more.
+Subscription of a V2 session, and its commands about messages: RDY, FIN, REQ, TOUCH and CLS.
 
 This module is hot, once per command or run of FINs.
 """

@@ -1,5 +1,5 @@
 """
-How long a session waits for the next command, or for the rest of one that has begun.
+Time limit of a session for the next command, or for the rest of an incomplete one.
 
 With heartbeats it is nsqd's way: two intervals, whatever comes meanwhile, but for one thing: a body that goes on
 arriving is waited for. Without heartbeats a client may be silent for ever, but not in the middle of a command.

@@ -1,5 +1,5 @@
 """
-What a V2 session tells the operator: command lines, deliveries, credit. Never a message body, never a secret.
+Trace of a V2 session in the log: command lines, deliveries, credit. Never a message body, never a secret.
 
     PROTOCOL(V2): [client] [SUB t c]                                    a command line, debug
     PROTOCOL(V2): writing msg(id) to client(client) - 5 bytes           a message, debug

@@ -1,5 +1,5 @@
 """
-What follows an IDENTIFY that negotiates TLS or compression: upgrades, each answered with OK once it is done.
+Upgrades after an IDENTIFY that negotiates TLS or compression, each answered with OK once it is done.
 
     JSON, TLS, OK, snappy or deflate, OK        (nsqd specification 1.9)
 

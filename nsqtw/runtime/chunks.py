@@ -1,4 +1,4 @@
-"""How much is read at a time."""
+"""Size of one read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 r"""
-What is pushed to statsd, as text: lines, and lines packed into packets (nsqd specification 6.3).
+Lines and packets for statsd, as text (nsqd specification 6.3).
 
     line   := <prefix><name>:<integer>|<c or g>\n       c: what was counted since the last push, g: as it is now
     packet := lines, as many as fit into its size; a line that is larger goes alone

@@ -1,5 +1,5 @@
 """
-What every authorizer must do, as tests. Whoever writes one runs them like this, with pytest:
+Contract of authorizers, as tests. Run them like this, with pytest:
 
     from nsqtw.testing.authorizers import AuthorizerContract
 

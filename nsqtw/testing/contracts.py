@@ -1,5 +1,5 @@
 """
-What every backend must do, as tests. Whoever writes one runs them like this, with pytest:
+Contract of storage backends, as tests. Run them like this, with pytest:
 
     from nsqtw.testing.contracts import BackendContract
 

@@ -1,5 +1,5 @@
 """
-What whoever keeps positions must do, as tests. Run as the contracts of backends in `contracts`.
+Contract of stores of positions, as tests. Run as the contracts of backends in `contracts`.
 """
 
 from __future__ import annotations

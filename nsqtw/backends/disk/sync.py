@@ -1,5 +1,5 @@
 """
-What was written and is not yet on stable storage: files, and directories with new names in them.
+Writes that are not on stable storage yet: files, and directories with new names in them.
 
 A file whose fsync fails is sealed. The system may have dropped what it could not write, and would say that all
 is well when asked again: so a second fsync proves nothing, and the file is never written again, nor synced. One that

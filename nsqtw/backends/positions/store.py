@@ -1,5 +1,5 @@
 """
-Where every cursor stands: `positions.db`, an SQLite database under the data path.
+Positions of all cursors: `positions.db`, an SQLite database under the data path.
 
 It is written once a second or so, by the writer thread, one transaction for all topics: so the saved cut is
 consistent, and a crash leaves the one before. A saved cut need not survive a power failure (synchronous NORMAL),

@@ -1,5 +1,5 @@
 """
-What `messages.db` has when it is opened: its topics, and between which sequences their rows are.
+Survey of `messages.db` at its opening: its topics, and the first and last sequence of each.
 
 Any value in it may be odd. One that can be told from the rows is; a row that cannot be found by its place is reported
 here, because no read will come by it. sqlite3.DatabaseError (SQLITE_CORRUPT) when the database itself is broken where

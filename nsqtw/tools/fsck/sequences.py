@@ -1,4 +1,4 @@
-"""Which sequences a log has: runs of consecutive ones, a few numbers for a million messages."""
+"""Sequences of a log: runs of consecutive ones, a few numbers for a million messages."""
 
 from __future__ import annotations
 
