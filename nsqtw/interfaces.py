@@ -380,8 +380,8 @@ class IPositions(Interface):
 
     def count_held(topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
         """
-        How many held rows of a channel are behind `after`, due at `until_ms` and under the sequence `below`; infinity
-        leaves none out. Called as `held`.
+        Return how many held rows of a channel are behind `after`, due at `until_ms` and under the sequence `below`;
+        infinity leaves none out. Called as `held`.
         """
 
     def forget_held(topic: str, channel: str, start: int) -> int:

@@ -13,14 +13,14 @@ _NAME = re.compile(r"[.a-zA-Z0-9_-]+(?:#ephemeral)?")
 
 def is_valid_name(name: str) -> bool:
     """
-    Whether `name` may name a topic or a channel: 1 to 64 of the letters `.a-zA-Z0-9_-`, the suffix
+    Return whether `name` may name a topic or a channel: 1 to 64 of the letters `.a-zA-Z0-9_-`, the suffix
     `#ephemeral` allowed and counted (nsqd specification 0.4).
     """
     return len(name) <= MAX_NAME_BYTES and _NAME.fullmatch(name) is not None
 
 
 def is_ephemeral(name: str) -> bool:
-    """Whether what `name` names lives in memory only and ends with its last user."""
+    """Return whether what `name` names lives in memory only and ends with its last user."""
     return name.endswith(EPHEMERAL)
 
 

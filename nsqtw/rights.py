@@ -57,7 +57,8 @@ class Rights(Protocol):
 
     def allows(self, permission: str, topic: str, channel: str) -> bool:
         """
-        Whether something may be done to a channel, to a topic (the channel is empty) or to the whole broker (both are).
+        Return whether something may be done to a channel, to a topic (the channel is empty) or to the whole broker
+        (both are).
         """
 
 

@@ -15,6 +15,6 @@ def version_line(program: str = "nsqd") -> str:
 
 
 def is_compiled() -> bool:
-    """Whether the hot modules here are those that mypyc compiled (docs/performance.md). Loads none of them."""
+    """Return whether the hot modules here are those that mypyc compiled (docs/performance.md). Loads none of them."""
     found = find_spec("nsqtw.core.broker")
     return found is not None and (found.origin or "").endswith(tuple(EXTENSION_SUFFIXES))

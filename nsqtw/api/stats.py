@@ -104,7 +104,7 @@ class Inspection:
         return text(shown.encode("utf-8", "replace"), HEADER)
 
     def _limits_document(self) -> dict[str, Any]:
-        """How much there is of what limits are for, and who was over one."""
+        """Return how much there is of what limits are for, and who was over one."""
         limits = self._limits
         return {
             "connections": limits.connection_limiter.count,

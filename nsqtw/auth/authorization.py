@@ -209,7 +209,7 @@ def _are_rights(outcome: Any) -> bool:
 
 
 def _is_ttl(ttl: Any) -> bool:
-    """Whether it can be said when rights end: not after NaN seconds, which nothing is later than."""
+    """Return whether it can be said when rights end: not after NaN seconds, which nothing is later than."""
     if isinstance(ttl, int):
         return abs(ttl) <= _LONGEST_TTL
     return ttl is None or (isinstance(ttl, float) and not isnan(ttl))

@@ -50,7 +50,7 @@ class Filesystem:
         return True
 
     def has(self, directory: str) -> bool:
-        """Whether a directory is on it: an operator may have linked a topic's to another disk."""
+        """Return whether a directory is on it: an operator may have linked a topic's to another disk."""
         try:
             return self._files.device(directory) == self._device
         except OSError:

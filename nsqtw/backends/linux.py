@@ -61,7 +61,7 @@ def sync_file_system(fd: int) -> None:
 
 
 def tells_what_failed(fd: int) -> bool:
-    """Whether `sync_file_system` can be relied on to tell of every failure (syncfs(2), "Versions")."""
+    """Return whether `sync_file_system` can be relied on to tell of every failure (syncfs(2), "Versions")."""
     if _syncfs is None or _fstatfs is None or _version() < _TELLING_SINCE:
         return False
     found = ctypes.create_string_buffer(_STATFS_BYTES)

@@ -128,7 +128,7 @@ def _not_understood(path: str, why: str) -> str:
 
 
 def _has_rows(path: str) -> bool:
-    """Whether a database of the backend sqlite has messages. One that cannot be read may have some."""
+    """Return whether a database of the backend sqlite has messages. One that cannot be read may have some."""
     if not os.path.exists(path) or not os.path.getsize(path):
         return False
     try:

@@ -17,7 +17,7 @@ class TrimPace:
         self._kept_count = -1
 
     def is_due(self, kept_count: int) -> bool:
-        """Whether to trim now, where `kept_count` files could be freed: always when these became more."""
+        """Return whether to trim now, where `kept_count` files could be freed: always when these became more."""
         if self._passes and kept_count <= self._kept_count:
             self._passes -= 1
             return False

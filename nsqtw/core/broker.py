@@ -177,7 +177,7 @@ class Broker:
             self.log("warn", text, seconds=round(jump_ms / 1000, 3))
 
     def age_ns(self, timestamp_ns: int, now: float) -> int:
-        """How long ago a message with this timestamp was published, whatever the wall clock did meanwhile."""
+        """Return how long ago a message with this timestamp was published, whatever the wall clock did meanwhile."""
         return self._wall.age_ns(timestamp_ns, now, self.wall_offset_ns)
 
     # -- the turn

@@ -72,7 +72,7 @@ class Checkpointer:
         self._waiters += [waiter or _nobody]
 
     def is_dying(self, name: str) -> bool:
-        """Whether a topic of this name is deleted, and that is not saved yet."""
+        """Return whether a topic of this name is deleted, and that is not saved yet."""
         return name in self._dying
 
     def deleted_channel(self, topic: str, channel: str) -> None:

@@ -313,8 +313,8 @@ class Cursor:
 
     def _is_due_again(self, segment: Segment, now: float) -> bool:
         """
-        Whether deferred messages are to be taken from the log. Those of a replay that are not due yet are held from
-        now on.
+        Return whether deferred messages are to be taken from the log. Those of a replay that are not due yet are held
+        from now on.
         """
         if self.next >= self._replays:
             return False

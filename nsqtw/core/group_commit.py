@@ -100,7 +100,7 @@ class CommitWindow(Timer):
             self._agenda.at(self._until, self)
 
     def is_over(self, now: float, present: int) -> bool:
-        """Whether nobody more is waited for. Who asks and is told so begins the next flight."""
+        """Return whether nobody more is waited for. Who asks and is told so begins the next flight."""
         if present < self._expected:
             if now < self._until:
                 return False
@@ -124,7 +124,7 @@ class GroupCommit(Timer):
         self._gathering = CommitWindow(broker.timers)
 
     def take(self, topic: Topic) -> bool:
-        """Whether what the topic took leaves with a flight; then it will."""
+        """Return whether what the topic took leaves with a flight; then it will."""
         if not (topic.flies or topic in self._out):
             return False
         self._waiting[topic] = None

@@ -106,7 +106,7 @@ class LogReader:
         return min(readable, committed)
 
     def count(self, start: int, stop: int) -> int:
-        """How many messages a channel that goes from `start` to `stop` meets. BackendError."""
+        """Return how many messages a channel that goes from `start` to `stop` meets. BackendError."""
         before = self._runs.before(start)
         if before is None:
             count = sum(part.count for part in self._parts(start, stop))

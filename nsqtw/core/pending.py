@@ -60,7 +60,7 @@ class Pages:
         return found
 
     def count(self, after: Key, until_ms: float, below: float) -> int:
-        """How many there are behind `after` that are due then and under the sequence `below`. BackendError."""
+        """Return how many there are behind `after` that are due then and under the sequence `below`. BackendError."""
         found: int = self._positions.count_held(self._topic, self._channel, after, until_ms, below)
         return found
 
@@ -106,7 +106,7 @@ class PendingStore:
         """What is saved from this sequence on is void, and removed by the next cut."""
 
     def __bool__(self) -> bool:
-        """Whether a row is in memory: one that may be in flight."""
+        """Return whether a row is in memory: one that may be in flight."""
         return bool(self._rows)
 
     @property
@@ -169,7 +169,7 @@ class PendingStore:
         self._make_room()
 
     def finish(self, sequence: int) -> bool:
-        """Whether there was a row, in memory: what is finished was in flight."""
+        """Return whether there was a row, in memory: what is finished was in flight."""
         if self._rows.pop(sequence, None) is None:
             return False
         if self._changed.get(sequence) is False:
@@ -402,15 +402,15 @@ class PendingStore:
         return border
 
     def _is_known(self, sequence: int) -> bool:
-        """Whether memory says what there is to say of a row that was read."""
+        """Return whether memory says what there is to say of a row that was read."""
         if self._forgotten_from is not None and sequence >= self._forgotten_from:
             return True
         return sequence in self._rows or sequence in self._changed or sequence in self._in_cut
 
     def _count_out(self, after: Key, until_ms: float, below: float = inf) -> int:
         """
-        How many rows behind `after`, due at `until_ms` and under the sequence `below` are only in positions.db; `after`
-        is where everything starts, or not before the border. BackendError.
+        Return how many rows behind `after`, due at `until_ms` and under the sequence `below` are only in positions.db;
+        `after` is where everything starts, or not before the border. BackendError.
         """
         assert self._pages is not None
         count = self._pages.count(after, until_ms, below)

@@ -41,7 +41,7 @@ class PendingClock:
         return (due_ms - self._base_ms) / 1000
 
     def shift_to_save(self, wall_offset_ns: int) -> int | None:
-        """How far the wall clock is ahead now; None when that was saved."""
+        """Return how far the wall clock is ahead now; None when that was saved."""
         shift_ms = wall_offset_ns // 10**6 - self._base_ms
         return None if abs(shift_ms - self._saved_shift_ms) < _ENOUGH_MS else shift_ms
 

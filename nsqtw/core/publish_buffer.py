@@ -45,7 +45,7 @@ class PublishBuffer:
         self.waiters.append(waiter)
 
     def count(self) -> int:
-        """How many messages were taken in this turn."""
+        """Return how many messages were taken in this turn."""
         return self._earlier + (len(self._runs[-1][1]) if self._runs else 0)
 
     def take_waiters(self) -> list[Waiter]:

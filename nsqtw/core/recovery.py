@@ -94,8 +94,8 @@ def _union(named: Iterable[NamedTopic], others: Iterable[NamedTopic]) -> dict[st
 
 def _is_possible(state: TopicState, next_block: int | None) -> bool:
     """
-    Whether numbers that were saved together go together. No sequence can be in a block nobody was given; after a power
-    loss a cursor may well be beyond what is released.
+    Return whether numbers that were saved together go together. No sequence can be in a block nobody was given; after
+    a power loss a cursor may well be beyond what is released.
     """
     limit = SEQUENCE_MASK if next_block is None else next_block * BLOCK_SIZE
     return (
@@ -154,7 +154,7 @@ def _start(state: TopicState) -> int:
 
 
 def _owed(state: TopicState) -> int:
-    """How many messages the channel that has most to read should still find in the log; deferred ones do not count."""
+    """Return how many messages the channel with the longest backlog should find in the log, without deferred ones."""
     unread = max((state.released_total - cursor.taken_total for cursor in state.cursors), default=0)
     return unread + state.put_total - state.released_total
 
@@ -252,7 +252,7 @@ def _count_unread(state: TopicState, log: Log) -> None:
 
 
 def _unread(segment: Segment, start: int, stop: int, state: TopicState) -> int:
-    """How many messages of a segment a cursor at `start` still has to read up to `stop`."""
+    """Return how many messages of a segment a cursor at `start` still has to read up to `stop`."""
     low, high = max(segment.first, start), min(segment.end, stop)
     dropped = sum(max(0, min(high, stop) - max(low, first)) for first, stop in state.dropped)
     return max(0, high - low) - dropped

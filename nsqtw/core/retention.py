@@ -207,6 +207,6 @@ class RetentionPolicy(Timer):
 
 
 def limits_of(topic: str, given: Given, options: Options) -> Retention:
-    """How long a topic keeps what is finished."""
+    """Return how long a topic keeps what is finished."""
     limits, (time, size) = options.retention_of(topic), given
     return Retention(limits.time if time is None else time, limits.bytes if size is None else size)

@@ -31,7 +31,7 @@ class SequenceRanges:
         self.end = first + count
 
     def before(self, sequence: int) -> int | None:
-        """How many messages were put before this sequence, as a number to subtract from another one."""
+        """Return how many messages were put before this sequence, as a number to subtract from another one."""
         if sequence >= self.end:
             return self._count
         place = bisect_right(self._firsts, sequence) - 1

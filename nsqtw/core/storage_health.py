@@ -77,7 +77,7 @@ class StorageHealth(Timer):
         return None
 
     def take_probe(self) -> bool:
-        """Whether it is time to try to store nothing; whoever does says with `probed` how it went."""
+        """Return whether it is time to try to store nothing; whoever does says with `probed` how it went."""
         is_due, self._probe_is_due = self._probe_is_due, False
         return is_due
 

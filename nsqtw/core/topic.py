@@ -294,7 +294,7 @@ class Topic:
         return channel in self._hungry
 
     def set_hungry(self, channel: Channel, hungry: bool) -> None:
-        """Whether the channel has ready consumers and nothing for them: a release then wakes it."""
+        """Return whether the channel has ready consumers and nothing for them: a release then wakes it."""
         if hungry:
             self._hungry[channel] = None
         else:

@@ -40,7 +40,7 @@ class WallClock:
 
     def age_ns(self, timestamp_ns: int, now: float, offset_ns: int) -> int:
         """
-        How long ago a message was published, never less than nothing. Its timestamp belongs to the newest era in
+        Return how long ago a message was published, never less than nothing. Its timestamp belongs to the newest era in
         which it can have been given; with one era that is where the clock is now.
         """
         now_ns = int(now * 1e9)

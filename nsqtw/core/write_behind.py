@@ -39,13 +39,13 @@ class WriteBehind(Timer):
         """Why the last commit failed."""
 
     def has_room(self) -> bool:
-        """Whether more may be added: not when so much waits and cannot be committed."""
+        """Return whether more may be added: not when so much waits and cannot be committed."""
         if self._bytes >= LATE_BYTES:
             self.flush()
         return self._bytes < LATE_BYTES
 
     def owes(self, topic: Topic) -> bool:
-        """Whether something of the topic is not stored yet."""
+        """Return whether something of the topic is not stored yet."""
         return topic in self._segments
 
     def add(self, topic: Topic, segments: list[Segment], now: float) -> None:

@@ -106,7 +106,7 @@ def one_line(text: str) -> str:
 
 
 def is_of_twisted(event: LogEvent) -> bool:
-    """Whether Twisted, or something that uses its older log, says it."""
+    """Return whether Twisted, or something that uses its older log, says it."""
     namespace: str = event.get("log_namespace", "")
     return namespace.startswith("twisted.") or namespace == "log_legacy"
 

@@ -55,7 +55,7 @@ def fixed_place(address: str) -> LookupdAddress | None:
 
 
 def is_looked_up(address: str) -> bool:
-    """Whether it stands for as many places as a name server says."""
+    """Return whether it stands for as many places as a name server says."""
     return address.startswith((LOOKED_UP_HOST, LOOKED_UP_SERVICE))
 
 
@@ -135,7 +135,7 @@ class Expansion:
             await deferLater(self._reactor, pause)
 
     async def _ask(self) -> bool:
-        """Whether there is an answer, which then is used."""
+        """Return whether there is an answer, which then is used."""
         asked = Deferred.fromCoroutine(self._look_up(self._address))
         try:
             places = await in_time(asked, ANSWER_SECONDS, self._reactor)

@@ -510,7 +510,7 @@ class HttpConnection(HTTPChannel):
         HTTPChannel.lineReceived(self, line.removesuffix(b"\r"))  # type: ignore[no-untyped-call]
 
     def _owes_answer(self) -> bool:
-        """Whether a request waits for its answer, and not for more of what the client sends."""
+        """Return whether a request waits for its answer, and not for more of what the client sends."""
         request = self._last_request()
         return request is not None and (request.is_complete or request.is_held)
 

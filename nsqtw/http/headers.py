@@ -33,7 +33,7 @@ _LONGEST_REMEMBERED = 256
 
 
 def is_field(line: bytes | bytearray) -> bool:
-    """Whether a line is a header field."""
+    """Return whether a line is a header field."""
     return _FIELD.fullmatch(line) is not None
 
 
@@ -64,7 +64,7 @@ def mistake_in(fields: Mapping[bytes, bytes], version: bytes) -> Answer | None:
 
 
 def persists(field: bytes | None, version: bytes) -> bool:
-    """Whether another request may follow, by what the Connection field says."""
+    """Return whether another request may follow, by what the Connection field says."""
     words = _words(field) if field else []
     if version == b"HTTP/1.1":
         return b"close" not in words

@@ -43,7 +43,7 @@ def whole_number(given: Mapping[str, str], name: str, default: int, lowest: int 
 
 
 def is_escaped(text: bytes) -> bool:
-    """Whether every `%` in it starts an escape."""
+    """Return whether every `%` in it starts an escape."""
     return _BAD_ESCAPE.search(text) is None
 
 

@@ -98,7 +98,7 @@ class RegistrationQueries:
             yield Lookup(channels, list(found.values()))
 
     def is_topic(self, topic: str) -> bool:
-        """Whether there is such a topic, or for ANY one at all."""
+        """Return whether there is such a topic, or for ANY one at all."""
         return any(known.has_key for known in self._named(topic))
 
     def nodes(self, now: int) -> list[Node]:

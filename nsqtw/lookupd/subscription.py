@@ -99,7 +99,7 @@ class Subscription:
             self._wake()
 
     def _concerns(self, change: Change) -> bool:
-        """Whether a watcher of the topic is told this; what it was told of producers is kept for the next question."""
+        """Return whether a watcher of the topic gets this event. Remember the producers it was told of."""
         if self._topic is None:
             return True
         if isinstance(change, ProducerCame):

@@ -58,8 +58,8 @@ class ConnectionLimiter:
 
     def enter(self, address: Any, reserve: int = 0) -> bool:
         """
-        Whether a new connection from `address` may stay; then `leave` when it is gone. It may have one of `reserve`
-        descriptors that others may not have.
+        Return whether a new connection from `address` may stay; then `leave` when it is gone. It may have one of
+        `reserve` descriptors that others may not have.
         """
         source = _source(address)
         limit = self._reached(source, reserve)

@@ -82,7 +82,7 @@ def join_host_port(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, or the name `localhost`, is this machine's own."""
+    """Return whether an address, or the name `localhost`, is this machine's own."""
     name = host.lower().removeprefix("::ffff:").rstrip(".")
     return name in ("localhost", "::1") or (name.startswith("127.") and name.replace(".", "").isdecimal())
 

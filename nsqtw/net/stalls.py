@@ -53,7 +53,7 @@ class StallDetector:
 
 
 def unread_bytes(transport: Any) -> int:
-    """How many bytes were written to a transport that its peer has not taken."""
+    """Return how many bytes were written to a transport that its peer has not taken."""
     connection = _socket_below(transport)
     return _unsent(connection) + _unread_in_kernel(connection)
 

@@ -347,7 +347,7 @@ class BrokerConnection(Flushable):
         self.transport.write(data)
 
     def _lags(self) -> bool:
-        """Whether the transport still has something to write of what it was given."""
+        """Return whether the transport still has something to write of what it was given."""
         self._may_lag = bool(self.transport.dataBuffer or self.transport._tempDataBuffer)
         return self._may_lag
 

@@ -22,7 +22,7 @@ JOURNAL_FILE = "import.db"
 
 
 def is_due(directory: str) -> bool:
-    """Whether there is something of an nsqd in a data path, or of an import that was interrupted. BackendError."""
+    """Return whether a data path has files of an nsqd, or an import that is not finished."""
     try:
         names = os.listdir(directory)
     except OSError as failure:

@@ -157,7 +157,7 @@ class QueueReader:
         return [(number, meta.read_position if number == meta.read_file else 0) for number in wanted]
 
     def _missing(self, meta: Meta, wanted: list[int]) -> int:
-        """How many files should have unread messages and are not there."""
+        """Return how many files should have unread messages and are not there."""
         missing = max(0, meta.write_file - meta.read_file) - sum(number < meta.write_file for number in wanted)
         read_up = (meta.read_file, meta.read_position) == (meta.write_file, meta.write_position)
         if meta.write_position and not read_up and meta.write_file not in wanted:
@@ -186,7 +186,7 @@ class QueueReader:
             self._complain(data_name(self._files.name, number), position, why)
 
     def _goes_on(self, file: BinaryIO, position: int, size: int) -> bool:
-        """Whether a record of a usual length begins at a position, or nothing more comes."""
+        """Return whether a record of a usual length begins at a position, or nothing more comes."""
         here = file.tell()
         file.seek(position)
         head = file.read(_LENGTH.size)

@@ -112,12 +112,12 @@ class _Import:
         return True
 
     def _is_saved(self, begun: JournalEntry) -> bool:
-        """Whether positions have the topic as the import wrote it."""
+        """Return whether positions have the topic as the import wrote it."""
         state = self._known.get(begun.topic)
         return state is not None and begun.written is not None and state.end >= begun.written
 
     def _has_changed(self, topic: SourceTopic, begun: JournalEntry) -> bool:
-        """Whether some file is not what the import read; those that are gone were put away."""
+        """Return whether some file is not what the import read; those that are gone were put away."""
         return any(begun.files.get(name) != like for name, like in topic.files(self._directory).items())
 
     def _import_records(self, topic: SourceTopic, begun: JournalEntry | None, records: Records) -> bool:

@@ -47,12 +47,12 @@ class Order:
         return self.ranks.get(kind, 0)
 
     def left(self, channel: int) -> int:
-        """How many messages there are from where on the channel wants all of them."""
+        """Return how many messages there are from where on the channel wants all of them."""
         return sum(self.counts[self.whole_from[channel] :])
 
 
 def count(kinds: Iterable[Kind]) -> dict[Kind, int]:
-    """How often each kind comes. When there are very many, those seen last count as ODD."""
+    """Return how often each kind comes. When there are very many, those seen last count as ODD."""
     counts: dict[Kind, int] = {ODD: 0}
     for kind in kinds:
         if kind in counts:

@@ -108,7 +108,7 @@ class Records:
         return count
 
     def retried(self) -> dict[int, int]:
-        """How many messages of each queue were delivered before."""
+        """Return how many messages of each queue were delivered before."""
         rows = self._connection.execute("SELECT queue, count(*) FROM record WHERE attempts > 0 GROUP BY queue")
         return dict(rows.fetchall())
 

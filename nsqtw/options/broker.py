@@ -490,7 +490,7 @@ class Options:
         return durability
 
     def retention_of(self, topic: str) -> Retention:
-        """How long a topic keeps what is finished, unless something else was said while the broker ran."""
+        """Return how long a topic keeps what is finished, unless something else was said while the broker ran."""
         time = chosen("retention_time", topic, self.topic_rules, self.retention_time)
         return Retention(time, chosen("retention_bytes", topic, self.topic_rules, self.retention_bytes))
 

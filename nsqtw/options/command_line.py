@@ -57,7 +57,7 @@ class CommandLine:
     verbose: bool = _flag(BOOLEAN, False, "accepted, without effect: use --log-level")
 
     def holds(self, option: Option) -> bool:
-        """Whether the option is set here."""
+        """Return whether the option is set here."""
         return option.name in self.given
 
     def read(self, option: Option) -> Any:
@@ -91,7 +91,7 @@ class Source(Protocol):
         """What --print-config calls it."""
 
     def holds(self, option: Option) -> bool:
-        """Whether the option is set here."""
+        """Return whether the option is set here."""
 
     def read(self, option: Option) -> Any:
         """The value of an option that is set here. OptionError."""
@@ -215,7 +215,7 @@ class OptionReader(Generic[O, L]):
         return [*map(_ignored, mistakes), *(text for source in found for text in source.warnings())]
 
     def _is_compatible(self, found: Sequence[Source]) -> bool:
-        """Whether --nsq-compat is in effect."""
+        """Return whether --nsq-compat is in effect."""
         option = self.table.by_flag[_COMPAT]
         source = next((source for source in found if source.holds(option)), None)
         return source is not None and bool(source.read(option))

@@ -38,7 +38,7 @@ class Environment:
         return self._variables.get(self._config, "")
 
     def holds(self, option: Option) -> bool:
-        """Whether the option is set here."""
+        """Return whether the option is set here."""
         return option.variable in self._variables
 
     def read(self, option: Option) -> Any:

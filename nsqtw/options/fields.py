@@ -48,7 +48,7 @@ class Limit:
     is_ours: bool = False
 
     def holds(self, options: Any, value: Any) -> bool:
-        """Whether `value` will do beside the other options."""
+        """Return whether `value` will do beside the other options."""
         if (self.is_ours and options.nsq_compat) or (self.only_with and not getattr(options, self.only_with)):
             return True
         fits = self.allows(value) and (not self.not_below or value >= getattr(options, self.not_below))

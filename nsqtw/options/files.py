@@ -50,7 +50,7 @@ class ConfigFile:
                 self._check_word(option)
 
     def holds(self, option: Option) -> bool:
-        """Whether the option is set here."""
+        """Return whether the option is set here."""
         return option.key in self._found
 
     def read(self, option: Option) -> Any:

@@ -66,12 +66,12 @@ class _Key:
 
 
 def is_retention_time(seconds: float) -> bool:
-    """Whether a topic can keep its messages that long."""
+    """Return whether a topic can keep its messages that long."""
     return 0 <= seconds < _LONGEST_SECONDS
 
 
 def is_retention_bytes(size: int) -> bool:
-    """Whether a topic can keep so much."""
+    """Return whether a topic can keep so much."""
     return 0 <= size <= _MOST_BYTES
 
 

@@ -22,8 +22,8 @@ class BodyRate:
 
     def goes_on(self, begun: float, received: int, now: float, patience: float) -> bool:
         """
-        Whether enough of what has begun at `begun` came since the last look; if so, look again `patience` seconds
-        later. `received` is what came of it in all.
+        Return whether enough of what has begun at `begun` came since the last look; if so, look again `patience`
+        seconds later. `received` is what came of it in all.
         """
         if begun != self._begun:
             self._begun = self._looked_at = begun

@@ -113,7 +113,7 @@ def equal_messages(buffer: bytes, offset: int, count: int, max_msg_size: int) ->
 
 
 def bytes_of_equal(messages: list[bytes]) -> int:
-    """How many bytes messages of one size take up in an MPUB."""
+    """Return how many bytes messages of one size take up in an MPUB."""
     return len(messages) * (SIZE_BYTES + len(messages[0])) if messages else 0
 
 

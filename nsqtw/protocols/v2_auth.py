@@ -67,8 +67,8 @@ class ClientAuth:
 
     def admits(self, verb: bytes, topic: bytes, channel: bytes, now: float) -> bool:
         """
-        Whether a command may be done; False: not before the rights have been asked for again. ClientError. The channel
-        is empty when something is published.
+        Return whether a command may be done; False: not before the rights have been asked for again. ClientError. The
+        channel is empty when something is published.
         """
         key = (topic, channel)
         if now < self._until and key in self._granted:
@@ -97,8 +97,8 @@ class ClientAuth:
 
     def must_wait(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], channel: bytes, now: float) -> bool:
         """
-        Whether a command, whose first parameter is a topic, cannot be done now: its client's rights have ended. It is
-        kept, see `take_parked`. ClientError when it may not be done at all.
+        Return whether a command, whose first parameter is a topic, cannot be done now: its client's rights have ended.
+        It is kept, see `take_parked`. ClientError when it may not be done at all.
         """
         if self.admits(verb, params[0], channel, now):
             return False

@@ -208,7 +208,7 @@ class V2Codec:
         self._buffer, self._offset = self._buffer[self._offset :], 0
 
     def _need(self, count: int, stage: str) -> bool:
-        """Whether `count` more bytes are there; if not, what is being waited for."""
+        """Return whether `count` more bytes are there; if not, what is being waited for."""
         lacking = self._offset + count - len(self._buffer)
         if lacking <= 0:
             return True
@@ -428,7 +428,7 @@ class V2Codec:
 
 
 def fin_count(ids: bytes) -> int:
-    """How many FINs a text of FIN_IN_ORDER stands for."""
+    """Return how many FINs a text of FIN_IN_ORDER stands for."""
     return (len(ids) + len(_BETWEEN_FINS)) // _FIN_BYTES
 
 
@@ -441,7 +441,7 @@ def _unchecked(verb: bytes, params: Sequence[bytes]) -> None:
 
 
 def _all_plain(run: bytes, count: int) -> bool:
-    """Whether `run` is `count` plain FINs. Strided slices look at one place of all of them at once."""
+    """Return whether `run` is `count` plain FINs. Strided slices look at one place of all of them at once."""
     return (
         run[0::_FIN_BYTES] == b"F" * count
         and run[1::_FIN_BYTES] == b"I" * count
@@ -454,7 +454,7 @@ def _all_plain(run: bytes, count: int) -> bool:
 
 
 def _plain_fins(run: bytes) -> int:
-    """How many FINs at the start of `run` are plain."""
+    """Return how many FINs at the start of `run` are plain."""
     count = 0
     for at in range(0, len(run), _FIN_BYTES):
         line = run[at : at + _FIN_BYTES]

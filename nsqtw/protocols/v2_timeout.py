@@ -30,7 +30,7 @@ class CommandTimeout:
         return max(last_command + patience, self._arrival.until) if patience else inf
 
     def still_comes(self, last_command: float, now: float) -> bool:
-        """Whether there is half a command, and the rest is on its way."""
+        """Return whether there is half a command, and the rest is on its way."""
         received = self._codec.pending_bytes
         return received > 0 and self._arrival.goes_on(last_command, received, now, self._patience)
 

@@ -61,7 +61,7 @@ class Asked:
         return self._is_answered.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it is answered, now or soon."""
+        """Return whether it is answered, now or soon."""
         return self._is_answered.wait(seconds)
 
 

@@ -117,7 +117,7 @@ class Stage:
         return door
 
     def stored(self, topic: str = "t") -> int:
-        """How many messages the topic was given."""
+        """Return how many messages the topic was given."""
         found = self.broker.topics.get(topic)
         return 0 if found is None else found.message_count
 
@@ -194,11 +194,11 @@ class ProtocolContract:
         raise NotImplementedError
 
     def is_ok(self, written: bytes) -> bool:
-        """Whether the answer to one thing says that it was done."""
+        """Return whether the answer to one thing says that it was done."""
         raise NotImplementedError
 
     def is_refused(self, written: bytes) -> bool:
-        """Whether the answer to one thing says that it was not done."""
+        """Return whether the answer to one thing says that it was not done."""
         raise NotImplementedError
 
     def messages(self, written: bytes) -> list[tuple[bytes, bytes]]:

@@ -94,7 +94,7 @@ def examine(descriptor: Descriptor, scan: Scan, index: Sequence[Entry]) -> Damag
 
 def is_torn_write(damage: Damage, known_end: int) -> bool:
     """
-    Whether damage at the end of the last file is taken for a write that was interrupted, and never acknowledged:
+    Return whether damage at the end of the last file is taken for a write that was interrupted, and never acknowledged:
     positions.db knew the log up to `known_end`, and nothing of it can be proved to be whole.
     """
     if damage.head is None:

@@ -198,7 +198,7 @@ def encode_tombstone(first: int, end: int, count: int) -> bytes:
 
 
 def table_bytes(layout: int, length: int) -> int:
-    """How many bytes the table of a record has whose frames have `length` bytes."""
+    """Return how many bytes the table of a record has whose frames have `length` bytes."""
     if layout == 0 or layout == TOMBSTONE:
         return 0
     block = (layout >> 16) * BLOCK_PAGE_BYTES

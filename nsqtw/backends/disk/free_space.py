@@ -45,7 +45,7 @@ class Reserve:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if self._is_low else None
 
     def is_short(self) -> bool:
-        """Whether publishing is refused for want of space."""
+        """Return whether publishing is refused for want of space."""
         return self._is_low
 
     def _has_room(self, size: int) -> bool:

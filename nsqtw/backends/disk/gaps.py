@@ -42,7 +42,7 @@ def report_holes(log: Log, below: int, expected: int) -> bool:
 
 
 def _ends_by(log: Log, file: LogFile, after: LogFile, below: int) -> bool:
-    """Whether a file has nothing from `below` on."""
+    """Return whether a file has nothing from `below` on."""
     ended = _end_of(log, file, after.first)
     return ended is not None and ended[0] <= below
 
@@ -72,7 +72,7 @@ def _messages(count: int) -> str:
 
 
 def _counts_are_right(log: Log, last: LogFile) -> bool:
-    """Whether the log knows how many messages were put: damage in the last file lets some of them uncounted."""
+    """Return whether the log knows how many messages were put: damage in the last file lets some of them uncounted."""
     return not last.damaged and _put_total_before(log, last) is not None
 
 

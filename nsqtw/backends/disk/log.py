@@ -43,7 +43,7 @@ class Snapshot(NamedTuple):
     end: int
 
     def size_of(self, number: int) -> int:
-        """How many bytes of a file are to be looked at."""
+        """Return how many bytes of a file are to be looked at."""
         return self.size if number == len(self.log_files) - 1 else self.log_files[number].size
 
     def below(self, number: int) -> int:

@@ -55,7 +55,7 @@ class Mended:
         return runs[0][0], runs[-1][1] - 1
 
     def summary(self) -> str:
-        """How many messages the damage cost."""
+        """Return how many messages the damage cost."""
         kept = sum(segment.count for damage in self.damages for segment in damage.segments)
         put_right = self.touched - self.lost_count
         return f"damaged records: {self.lost_count} lost, {put_right} put right, {kept} of their messages kept"

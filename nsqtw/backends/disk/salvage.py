@@ -221,7 +221,7 @@ def _next_frame(
 
 
 def _leads_to(frames: bytearray, offset: int, head: Head, index: int, stop: int) -> bool:
-    """Whether whole frames follow each other from here up to `stop`, or to one that goes beyond."""
+    """Return whether whole frames follow each other from here up to `stop`, or to one that goes beyond."""
     while offset < stop:
         if offset + BODY_AT > stop:
             return stop < len(frames)

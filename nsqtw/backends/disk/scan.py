@@ -120,12 +120,12 @@ class Scan:
         return Entry(self.above, self.position, self.put_total)
 
     def is_foreign(self) -> bool:
-        """Whether the record here is intact but of another time: older content, or a commit that was undone."""
+        """Return whether the record here is intact but of another time: older content, or a commit that was undone."""
         head = self.head_at(self.position)
         return head is not None and not self.belongs(head)
 
     def has_older(self) -> bool:
-        """Whether behind this, where no good record comes any more, stands a head of another time."""
+        """Return whether behind this, where no good record comes any more, stands a head of another time."""
         at = self.position
         while at + RECORD_BYTES <= self.size:
             head = self.head_at(at)
@@ -152,7 +152,7 @@ class Scan:
         return None
 
     def belongs(self, head: Head) -> bool:
-        """Whether the sequences of a head go on from here."""
+        """Return whether the sequences of a head go on from here."""
         return self.above <= head.first < head.end <= self.below
 
     def head_at(self, position: int) -> Head | None:

@@ -168,7 +168,7 @@ def _topic(row: tuple[Any, ...]) -> TopicState:
 
 
 def _can_wait(topic: TopicState) -> bool:
-    """Whether the deferred ones that wait are among those that do: a run that is too long would be work for ever."""
+    """Return whether the waiting deferred messages are among those that exist: too long a run is endless work."""
     at = topic.released
     for run in topic.waiting:
         if run.first < at or run.delay_ms > LATEST_MS:

@@ -427,7 +427,7 @@ def _finite(bounds: tuple[float, float]) -> tuple[int, int]:
 
 
 def _finish_setting_aside(path: str) -> bool:
-    """Whether the last start was interrupted between giving the damaged database another name and the fresh one its."""
+    """Return whether the last start was interrupted between renaming the damaged database and the fresh one."""
     interrupted = not os.path.exists(path) and os.path.exists(path + _FRESH)
     if interrupted:
         os.rename(path + _FRESH, path)

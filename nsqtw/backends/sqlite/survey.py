@@ -95,7 +95,7 @@ def newest_end(connection: sqlite3.Connection, topic_id: int) -> int:
 
 
 def is_corrupt(error: sqlite3.Error) -> bool:
-    """Whether a page is not what SQLite wrote, rather than the disk refusing it."""
+    """Return whether a page is not what SQLite wrote, rather than the disk refusing it."""
     # A text that cannot be decoded is an error of the module, and has no code.
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF == sqlite3.SQLITE_CORRUPT
 

@@ -68,7 +68,7 @@ def _print(findings: Sequence[Finding]) -> None:
 
 
 def _counts(check: DataPathCheck) -> str:
-    """How much was looked at."""
+    """Return how much was looked at."""
     log_files = [file for log in check.logs.values() for file in log.every_file]
     rows, in_database, stored = 0, set[str](), 0
     if check.messages is not None:

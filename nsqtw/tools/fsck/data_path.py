@@ -96,7 +96,7 @@ class DataPathCheck:
 
 
 def is_data_path(directory: str) -> bool:
-    """Whether a directory has anything of a broker, nsqd's `nsqd.dat` included. OSError."""
+    """Return whether a directory has anything of a broker, nsqd's `nsqd.dat` included. OSError."""
     entries = os.listdir(directory)
     own = {
         MANIFEST_FILE,

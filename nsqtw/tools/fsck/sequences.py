@@ -28,7 +28,7 @@ class Sequences:
             self._ends.append(end)
 
     def count(self, low: int, high: int) -> int:
-        """How many are at least `low` and below `high`."""
+        """Return how many are at least `low` and below `high`."""
         return max(0, self._below(high) - self._below(low))
 
     def has(self, sequence: int) -> bool:

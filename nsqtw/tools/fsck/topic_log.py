@@ -62,7 +62,7 @@ class TopicLog:
         return self.log_files + self.without_records
 
     def has(self, sequence: int) -> bool:
-        """Whether a message can be read."""
+        """Return whether a message can be read."""
         return self.at_once.has(sequence) or self.deferred.has(sequence)
 
     def findings(self) -> list[Finding]:
