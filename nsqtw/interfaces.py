@@ -356,7 +356,7 @@ class IDamagedBackend(Interface):
 class IDamagedQueue(Interface):
     """What an IBackendQueue of such a backend may provide besides."""
 
-    is_mended: bool = Attribute("Whether messages were found missing or damaged when it was opened.")
+    is_damaged: bool = Attribute("Whether messages were found missing or damaged when it was opened.")
 
 
 class IPositions(Interface):
@@ -371,20 +371,20 @@ class IPositions(Interface):
         mended, and told in `Saved.odd`.
         """
 
-    def held(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[Any]:
+    def pending(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[Any]:
         """
         By the last saved cut: the held rows (`nsqtw.core.checkpoint.PendingRow`) of a channel in the order of (due_ms,
         sequence), the first `limit` of those behind `after`; [] for an unknown channel. In the reactor thread, also
         while a save runs in the other, which it does not wait for: it takes a few milliseconds. BackendError.
         """
 
-    def count_held(topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
+    def count_pending(topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
         """
         Return how many held rows of a channel are behind `after`, due at `until_ms` and under the sequence `below`;
-        infinity leaves none out. Called as `held`.
+        infinity leaves none out. Called as `pending`.
         """
 
-    def forget_held(topic: str, channel: str, start: int) -> int:
+    def forget_pending(topic: str, channel: str, start: int) -> int:
         """
         Remove the held rows of a channel from the sequence `start` on; how many they were. At start, when nothing else
         uses it. BackendError.
@@ -399,7 +399,7 @@ class IPositions(Interface):
         whatever the order of calls from two threads; and with it all that was saved before. BackendError if it cannot.
         """
 
-    def save(cut: Any) -> None:
+    def save(checkpoint: Any) -> None:
         """Make a `nsqtw.core.checkpoint.Checkpoint` the saved state, whole or not at all. BackendError if it cannot."""
 
     def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
@@ -433,9 +433,9 @@ class IAuthorizer(Interface):
     requests over HTTP whose credential is not known. None of it may block: what takes long is answered later.
     """
 
-    def authorize(applicant: Credentials, answer: Answer) -> Any:
+    def authorize(credentials: Credentials, answer: Answer) -> Any:
         """
-        What `applicant` may do, as `nsqtw.rights.Rights` (`nsqtw.auth.grants.Grants` are some), in one of three ways:
+        What `credentials` may do, as `nsqtw.rights.Rights` (`nsqtw.auth.grants.Grants` are some), in one of three ways:
         return it; return a Deferred or a coroutine that gives it; or return None and call `answer` with it, once, from
         any thread. AuthRefused, raised or given to `answer`, says that the secret is worth nothing, AuthError that this
         cannot be found out now. A Deferred or coroutine is cancelled when nobody waits for it any more.

@@ -69,7 +69,7 @@ Answer = Callable[["Rights | AuthError"], None]
 class Authorizations(Protocol):
     """Where sessions ask for rights. The edge has one when the broker has an authorizer."""
 
-    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
+    def ask(self, credentials: Credentials, answer: Answer) -> Callable[[], None]:
         """
         Have `answer` called, perhaps before this returns, in the reactor's thread. The function returned is called when
         nobody wants to know any more.
@@ -81,10 +81,10 @@ class Authorizations(Protocol):
     def now(self) -> float:
         """The moment, in the clock of `now` everywhere."""
 
-    def enter(self, guest: RightsListener) -> None:
-        """Tell `guest` from now on when rights may have been withdrawn."""
+    def enter(self, listener: RightsListener) -> None:
+        """Tell `listener` from now on when rights may have been withdrawn."""
 
-    def leave(self, guest: RightsListener) -> None:
+    def leave(self, listener: RightsListener) -> None:
         """Tell it no more."""
 
 

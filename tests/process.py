@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.wire import HOST, MAGIC, PATIENCE_SECONDS, Client, Message
+from tests.wire import ANSWER_SECONDS, HOST, MAGIC, Client, Message
 
 EXECUTABLE = Path(sys.executable).with_name("nsqd")
 LOOKUPD = EXECUTABLE.with_name("nsqlookupd")
@@ -49,7 +49,7 @@ class Counts(NamedTuple):
 NOTHING = Counts(0, 0, 0)
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = ANSWER_SECONDS) -> None:
     """Return when the condition holds; the test fails when it does not in so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -181,7 +181,7 @@ class DaemonProcess:
 
     def http(self, method: str, path: str, body: bytes = b"") -> Answer:
         """One request on a connection of its own."""
-        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=PATIENCE_SECONDS)
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=ANSWER_SECONDS)
         try:
             connection.request(method, path, body or None)
             response = connection.getresponse()
@@ -226,7 +226,7 @@ class DaemonProcess:
         assert process.poll() is None, f"it ended by itself: {self.said()[-2000:]}"
         process.send_signal(number)
         try:
-            return process.wait(PATIENCE_SECONDS)
+            return process.wait(ANSWER_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -240,7 +240,7 @@ class NsqdProcess(DaemonProcess):
 
     def __init__(self, directory: Path, *flags: str) -> None:
         stored = f"--data-path={directory / 'data'}"
-        super().__init__(directory, stored, f"--stop-timeout={PATIENCE_SECONDS:.0f}s", *flags)
+        super().__init__(directory, stored, f"--stop-timeout={ANSWER_SECONDS:.0f}s", *flags)
 
     def program(self) -> list[str]:
         return [str(EXECUTABLE)]

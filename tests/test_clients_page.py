@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.process import NsqdProcess, wait_until
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 PAGE = (Path(__file__).parent.parent / "docs" / "clients.md").read_text("utf-8")
 SECTION = PAGE[PAGE.index("## A certificate authority for trials") : PAGE.index("## Compression")]
@@ -52,7 +52,7 @@ def test_the_broker_and_curl_of_the_page_trust_each_other(
 
 def ask(port: int, context: ssl.SSLContext) -> tuple[int, bytes]:
     """GET /ping"""
-    connection = http.client.HTTPSConnection(HOST, port, timeout=PATIENCE_SECONDS, context=context)
+    connection = http.client.HTTPSConnection(HOST, port, timeout=ANSWER_SECONDS, context=context)
     try:
         connection.request("GET", "/ping")
         response = connection.getresponse()

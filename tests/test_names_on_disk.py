@@ -95,8 +95,10 @@ class Life:
         while (flight := broker.group_commit.begin(now)) is not None:
             broker.group_commit.end(flight, flight.commit(log), now)
         broker.serve(now)
-        save = broker.saves.begin(now)
-        broker.saves.end(save, perform(save, storage.positions, log, partial(write_names, storage.metadata_path)))
+        save = broker.checkpointer.begin(now)
+        broker.checkpointer.end(
+            save, perform(save, storage.positions, log, partial(write_names, storage.metadata_path))
+        )
 
     def stop(self) -> dict[str, int]:
         """The durable topics there were, and how many messages each has ever had."""

@@ -13,7 +13,7 @@ import pytest
 
 from nsqtw.lookupd.events import NAMES
 from nsqtw.lookupd.v1 import MAX_BODY_BYTES, MAX_LINE_BYTES
-from nsqtw.lookupd.watchers import KEEP_ALIVE_SECONDS, MOST_WAITING
+from nsqtw.lookupd.watchers import KEEP_ALIVE_SECONDS, MAX_WAITING
 from nsqtw.options.command_line import read_command_line
 from nsqtw.options.lookupd import NSQLOOKUPD, NSQLOOKUPD_READER
 from tests.lookupd.nsqd import FakeNsqd
@@ -93,5 +93,5 @@ def test_the_page_names_no_flag_that_there_is_not() -> None:
 def test_the_numbers_of_the_page() -> None:
     assert f"{MAX_LINE_BYTES} bytes" in PAGE
     assert f"{MAX_BODY_BYTES:,} bytes" in PAGE
-    assert f"when {MOST_WAITING} changes" in PAGE
+    assert f"when {MAX_WAITING} changes" in PAGE
     assert f"for {KEEP_ALIVE_SECONDS:.0f} seconds" in PAGE

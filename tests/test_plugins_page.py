@@ -15,7 +15,7 @@ from typing import IO
 import pytest
 
 from tests.process import Counts, NsqdProcess
-from tests.wire import HOST, PATIENCE_SECONDS, Message
+from tests.wire import ANSWER_SECONDS, HOST, Message
 
 ROOT = Path(__file__).parent.parent
 CODE = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -90,7 +90,7 @@ def test_a_broker_keeps_its_promises_with_it(nsqd: NsqdProcess) -> None:
 
 @contextmanager
 def speaking_v3(nsqd: NsqdProcess) -> Iterator[IO[bytes]]:
-    with socket.create_connection((HOST, nsqd.tcp_port), PATIENCE_SECONDS) as connection:
+    with socket.create_connection((HOST, nsqd.tcp_port), ANSWER_SECONDS) as connection:
         with connection.makefile("rwb", buffering=0) as lines:
             lines.write(b"  V3")
             yield lines

@@ -22,7 +22,7 @@ from nsqtw.options.broker import BY_FLAG, BY_KEY
 from nsqtw.options.command_line import OTHER_FLAGS
 from tests.certificates import Certificates
 from tests.process import wait_until
-from tests.wire import HOST, PATIENCE_SECONDS, Client, Closed, Refused, sized
+from tests.wire import ANSWER_SECONDS, HOST, Client, Closed, Refused, sized
 
 PAGE = (Path(__file__).parent.parent / "docs" / "security.md").read_text("utf-8")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -87,7 +87,7 @@ class Machine:
         found = re.fullmatch(r"curl --cacert (\S+) -H '(\S+): (.*)' https://\S+?:\d+(/\S+)", line)
         assert found is not None, line
         wants = ssl.create_default_context(cafile=self.here(found[1]))
-        connection = http.client.HTTPSConnection(HOST, ports["HTTPS"], timeout=PATIENCE_SECONDS, context=wants)
+        connection = http.client.HTTPSConnection(HOST, ports["HTTPS"], timeout=ANSWER_SECONDS, context=wants)
         try:
             connection.request("GET", found[4], headers={found[2]: found[3].replace("SECRET", self.secret)})
             response = connection.getresponse()
@@ -126,7 +126,7 @@ def started(machine: Machine, line: str) -> Iterator[Running]:
         broker = Running(log, process)
         yield broker
         process.terminate()
-        process.wait(PATIENCE_SECONDS)
+        process.wait(ANSWER_SECONDS)
         assert "Traceback" not in broker.said(), broker.said()
     finally:
         process.kill()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.certificates import Certificates, Pair
 from tests.process import NsqdProcess, wait_until
-from tests.wire import HOST, PATIENCE_SECONDS, Closed, Frame, Refused, mpub
+from tests.wire import ANSWER_SECONDS, HOST, Closed, Frame, Refused, mpub
 
 Start = Callable[..., NsqdProcess]
 HTTPS = "HTTPS: listening on "
@@ -50,9 +50,9 @@ def https_port(broker: NsqdProcess) -> int:
 
 
 def ask(broker: NsqdProcess, wants: ssl.SSLContext, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-    connection = http.client.HTTPSConnection("localhost", https_port(broker), timeout=PATIENCE_SECONDS, context=wants)
+    connection = http.client.HTTPSConnection("localhost", https_port(broker), timeout=ANSWER_SECONDS, context=wants)
     connection.sock = wants.wrap_socket(
-        socket.create_connection((HOST, https_port(broker)), timeout=PATIENCE_SECONDS), server_hostname="localhost"
+        socket.create_connection((HOST, https_port(broker)), timeout=ANSWER_SECONDS), server_hostname="localhost"
     )
     try:
         connection.request(method, path, body or None)
@@ -134,7 +134,7 @@ def test_a_client_certificate_opens_tcp_and_https(start: Start, certificates: Ce
 
 def serial(broker: NsqdProcess) -> bytes:
     """The certificate that HTTPS shows."""
-    return ssl.get_server_certificate((HOST, https_port(broker)), timeout=PATIENCE_SECONDS).encode()
+    return ssl.get_server_certificate((HOST, https_port(broker)), timeout=ANSWER_SECONDS).encode()
 
 
 def test_sighup_reloads_certificates(start: Start, certificates: Certificates, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_plain_text_where_tls_should_begin(start: Start) -> None:
         client.send(mpub("t", [b"x"]))
         text = b"E_IDENTIFY_FAILED IDENTIFY failed tls: first record does not look like a TLS handshake"
         assert client.rest() == [Frame(1, text)]
-    with socket.create_connection((HOST, https_port(broker)), timeout=PATIENCE_SECONDS) as plain:
+    with socket.create_connection((HOST, https_port(broker)), timeout=ANSWER_SECONDS) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert plain.makefile("rb").readline() == b"HTTP/1.0 400 Bad Request\r\n"
     broker.stop()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import snappy
 
 HOST = "127.0.0.1"
-PATIENCE_SECONDS = 60.0
+ANSWER_SECONDS = 60.0
 """How long anything may take before a test gives up; a busy machine never needs so much."""
 
 MAGIC = b"  V2"
@@ -89,10 +89,10 @@ class Decompressed:
 
 
 class Client:
-    """One connection. Every method gives up after PATIENCE_SECONDS. OSError or Closed when the broker is gone."""
+    """One connection. Every method gives up after ANSWER_SECONDS. OSError or Closed when the broker is gone."""
 
     def __init__(self, port: int, magic: bytes = MAGIC) -> None:
-        self._socket = socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS)
+        self._socket = socket.create_connection((HOST, port), timeout=ANSWER_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream: Any = self._socket.makefile("rb", buffering=1 << 16)
         self._compress: Callable[[bytes], bytes] = bytes
@@ -133,7 +133,7 @@ class Client:
         """
         The next frame that is no heartbeat; a heartbeat is answered and counted. TimeoutError when nothing else comes.
         """
-        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
+        deadline = time.monotonic() + 2 * ANSWER_SECONDS
         while time.monotonic() < deadline:
             size, kind = _FRAME.unpack(self._read(_FRAME.size))
             frame = Frame(kind, self._read(size - _SIZE.size))

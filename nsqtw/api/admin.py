@@ -99,7 +99,9 @@ class Administration:
             self._pump.wake()
         if is_ephemeral:
             return DONE
-        self._broker.saves.ask(lambda error: request.answer_later(DONE if error is None else _failed(request, error)))
+        self._broker.checkpointer.ask(
+            lambda error: request.answer_later(DONE if error is None else _failed(request, error))
+        )
         return None
 
     # -- topics
@@ -137,15 +139,15 @@ class Administration:
 
     def _set_retention(self, given: Parameters) -> bool:
         topic = durable_topic(self._broker, given)
-        time, size = topic.reading.retention_policy.given
+        time, size = topic.reader.retention_policy.given
         if "time" in given:
             time = _retention_time(given["time"])
         if "bytes" in given:
             size = _retention_bytes(given["bytes"])
         if not {"time", "bytes"} & set(given):
             raise Refused(_MISSING_RETENTION)
-        topic.reading.retention_policy.give((time, size), self._pump.now())
-        topic.reading.tell()
+        topic.reader.retention_policy.give((time, size), self._pump.now())
+        topic.reader.notify()
         topic.touch()
         return False
 

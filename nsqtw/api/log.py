@@ -58,8 +58,8 @@ from nsqtw.rights import SUBSCRIBE
 from nsqtw.runtime.pump import Pump
 
 LIMIT_BYTES = 1024 * 1024
-MOST_BYTES = 4 * 1024 * 1024
-MOST_WAIT_MS = 60_000
+MAX_BYTES = 4 * 1024 * 1024
+MAX_WAIT_MS = 60_000
 
 _INVALID_FROM = failure(400, "INVALID_FROM")
 _INVALID_START = failure(400, "INVALID_START")
@@ -97,24 +97,24 @@ class LogReading:
         topic = durable_topic(self._broker, given)
         limit = whole_number(given, "limit", LIMIT_BYTES, lowest=1)
         wait_ms = whole_number(given, "wait", 0)
-        ask = _Ask(topic, _start(topic.reading, given.get("from", EARLIEST)), min(limit, MOST_BYTES))
+        ask = _Ask(topic, _start(topic.reader, given.get("from", EARLIEST)), min(limit, MAX_BYTES))
         extract = _extract(ask)
         if extract.parts or not wait_ms:
             return _answer(ask, extract)
         ask = _Ask(topic, extract.stop, ask.limit)
-        _Poll(self._pump.reactor, request, ask, min(wait_ms, MOST_WAIT_MS) / 1000)
+        _Poll(self._pump.reactor, request, ask, min(wait_ms, MAX_WAIT_MS) / 1000)
         return None
 
     def _range(self, request: HttpRequest) -> Answer:
         given = parameters(request.query)
-        reading = durable_topic(self._broker, given).reading
+        reader = durable_topic(self._broker, given).reader
         start_ms, end_ms = _time(given, "start", _INVALID_START), _time(given, "end", _INVALID_END)
         try:
-            first = min(reading.kept_from, reading.end) if start_ms is None else reading.position_at(start_ms)
-            end = reading.end if end_ms is None else max(first, reading.position_at(end_ms))
+            first = min(reader.kept_from, reader.end) if start_ms is None else reader.position_at(start_ms)
+            end = reader.end if end_ms is None else max(first, reader.position_at(end_ms))
         except BackendError as error:
             raise _not_read(error) from error
-        return document({"first": first, "end": end, "earliest": reading.kept_from, "latest": reading.end})
+        return document({"first": first, "end": end, "earliest": reader.kept_from, "latest": reader.end})
 
 
 class _Poll:
@@ -124,7 +124,7 @@ class _Poll:
         self._request = request
         self._ask = ask
         self._timer = reactor.callLater(seconds, self._end)
-        ask.topic.reading.watch(self._look)
+        ask.topic.reader.watch(self._look)
 
     def _look(self) -> None:
         """There may be more now."""
@@ -135,10 +135,10 @@ class _Poll:
             self._timer.cancel()
             self._tell()
         else:
-            ask.topic.reading.watch(self._look)
+            ask.topic.reader.watch(self._look)
 
     def _end(self) -> None:
-        self._ask.topic.reading.unwatch(self._look)
+        self._ask.topic.reader.unwatch(self._look)
         self._tell()
 
     def _tell(self) -> None:
@@ -150,12 +150,12 @@ class _Poll:
 
 
 def _has_more(ask: _Ask) -> bool:
-    return ask.topic.reading.end > ask.start
+    return ask.topic.reader.end > ask.start
 
 
 def _extract(ask: _Ask) -> Extract:
     try:
-        return ask.topic.reading.read(ask.start, ask.limit)
+        return ask.topic.reader.read(ask.start, ask.limit)
     except BackendError as error:
         raise _not_read(error) from error
 
@@ -166,13 +166,13 @@ def _not_read(error: BackendError) -> Refused:
 
 
 def _answer(ask: _Ask, extract: Extract) -> Answer:
-    reading = ask.topic.reading
+    reader = ask.topic.reader
     messages = sum(part.count for part in extract.parts if isinstance(part, Segment))
     lost = sum(len(part) for part in extract.parts if isinstance(part, range))
     numbers = {
         b"Next": extract.stop,
-        b"End": reading.end,
-        b"Earliest": reading.kept_from,
+        b"End": reader.end,
+        b"Earliest": reader.kept_from,
         b"Messages": messages,
         b"Lost": lost,
     }
@@ -180,12 +180,12 @@ def _answer(ask: _Ask, extract: Extract) -> Answer:
     return binary(encode(extract), CONTENT_TYPE, *headers)
 
 
-def _start(reading: LogReader, text: str) -> int:
+def _start(reader: LogReader, text: str) -> int:
     """The position that `from` says. Refused."""
     if text == EARLIEST:
         return 0
     if text == LATEST:
-        return reading.end
+        return reader.end
     if not (text.isascii() and text.isdigit()) or int(text[:20]) > SEQUENCE_MASK:
         raise Refused(_INVALID_FROM)
     return int(text)

@@ -33,7 +33,7 @@ class LogPosition:
     wall_ms: int = 0
 
 
-def parse_moment(text: str) -> LogPosition | None:
+def parse_log_position(text: str) -> LogPosition | None:
     """None when it is no moment."""
     if text in (EARLIEST, LATEST):
         return LogPosition(text)

@@ -119,7 +119,7 @@ class Publishing:
         topic.put(
             messages, delay_ms, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING)
         )
-        self._pump.took(request.size)
+        self._pump.on_read(request.size)
 
     def _topic(self, name: str | None) -> Topic:
         """The topic, created when there is none, also when the request is refused for something else. Refused."""
@@ -168,12 +168,12 @@ def binary_messages(body: bytes, limits: Limits) -> list[bytes]:
     """The messages of a body with sizes in it. Refused."""
     try:
         return _sized_messages(body[: limits.max_body_size], limits)
-    except _EndsEarly as mistake:
+    except _EndsEarly as error:
         if len(body) > limits.max_body_size:
             raise Refused(_BODY_TOO_BIG) from None  # there may be more of it, which was not kept
-        raise Refused(failure(413, mistake.code.removeprefix("E_"))) from None
-    except ClientError as mistake:
-        raise Refused(failure(413, mistake.code.removeprefix("E_"))) from None
+        raise Refused(failure(413, error.code.removeprefix("E_"))) from None
+    except ClientError as error:
+        raise Refused(failure(413, error.code.removeprefix("E_"))) from None
 
 
 class _EndsEarly(ClientError):

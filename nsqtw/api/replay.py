@@ -18,7 +18,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from nsqtw.api.log_position import LogPosition, parse_moment
+from nsqtw.api.log_position import LogPosition, parse_log_position
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.peek import READY, STATES, Peek, Peeked, peek_channel, peek_topic
@@ -34,7 +34,7 @@ from nsqtw.rights import SUBSCRIBE
 from nsqtw.runtime.pump import Pump
 
 LIMIT = 10
-MOST = 1000
+MAX_MESSAGES = 1000
 
 _MISSING_TO = failure(400, "MISSING_ARG_TO")
 _INVALID_TO = failure(400, "INVALID_TO")
@@ -69,12 +69,12 @@ class Replay:
         channel = self._durable_channel(given)
         if "to" not in given:
             raise Refused(_MISSING_TO)
-        moment = parse_moment(given["to"])
+        moment = parse_log_position(given["to"])
         if moment is None:
             raise Refused(_INVALID_TO)
         if self._broker.stopping:
             return EXITING
-        self._broker.saves.ask(partial(self._seek_now, request, channel, moment))
+        self._broker.checkpointer.ask(partial(self._seek_now, request, channel, moment))
         self._pump.wake()
         return None
 
@@ -97,7 +97,7 @@ class Replay:
         done = document(
             {"position": position, "skipped": moved.skipped, "replayed": moved.replayed, "depth": channel.depth}
         )
-        self._broker.saves.ask(lambda failed: request.answer_later(done if failed is None else _failed(failed)))
+        self._broker.checkpointer.ask(lambda failed: request.answer_later(done if failed is None else _failed(failed)))
         self._pump.wake()
 
     # -- looking
@@ -108,12 +108,12 @@ class Replay:
         state, limit = given.get("state", READY), whole_number(given, "limit", LIMIT, lowest=1)
         if state not in STATES:
             raise Refused(_INVALID_STATE)
-        return self._shown(lambda: peek_channel(channel, state, min(limit, MOST), self._pump.now()))
+        return self._shown(lambda: peek_channel(channel, state, min(limit, MAX_MESSAGES), self._pump.now()))
 
     def _peek_topic(self, request: HttpRequest) -> Answer:
         given = parameters(request.query)
         topic = durable_topic(self._broker, given)
-        limit = min(whole_number(given, "limit", LIMIT, lowest=1), MOST)
+        limit = min(whole_number(given, "limit", LIMIT, lowest=1), MAX_MESSAGES)
         return self._shown(lambda: peek_topic(topic, limit))
 
     def _shown(self, look: Any) -> Answer:
@@ -154,7 +154,7 @@ class Replay:
 def _position(channel: Channel, moment: LogPosition) -> int:
     """Where in the log a moment is, within what is kept and released. Refused, BackendError."""
     topic = channel.topic
-    earliest, latest = topic.reading.kept_from, topic.released
+    earliest, latest = topic.reader.kept_from, topic.released
     if moment.message_id:
         position = sequence_of(moment.message_id)
         found = topic.log.find(position) if earliest <= position < latest else None
@@ -163,7 +163,7 @@ def _position(channel: Channel, moment: LogPosition) -> int:
         return position
     if moment.word:
         return min(earliest, latest) if moment.word == EARLIEST else latest
-    return min(max(earliest, topic.reading.position_at(moment.wall_ms)), latest)
+    return min(max(earliest, topic.reader.position_at(moment.wall_ms)), latest)
 
 
 def _readable(body: bytes) -> tuple[str, str]:

@@ -67,7 +67,9 @@ def broker_site(
     the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has;
     `reconfigured` is called when an option has a new value.
     """
-    door = None if broker.door is None or broker.options.http_is_open else BearerAuth(broker.door)
+    bearer_auth = (
+        None if broker.authorizations is None or broker.options.http_is_open else BearerAuth(broker.authorizations)
+    )
     limits = limits or Limits(broker.options, pump.reactor, pump.now)
     publishing = Publishing(broker, pump)
     inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port), limits)
@@ -88,7 +90,7 @@ def broker_site(
         ),
         pump,
         limits,
-        door,
+        bearer_auth,
         is_local,
     )
 

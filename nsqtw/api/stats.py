@@ -109,7 +109,7 @@ class Inspection:
         return {
             "connections": limits.connection_limiter.count,
             "addresses": len(limits.connection_limiter.by_address),
-            "unfinished_bytes": limits.unfinished.total,
+            "unfinished_bytes": limits.partial_input.total,
             "topics": len(self._broker.topics),
             "channels": self._broker.quotas.channel_count,
             "over": dict(limits.rejections.counts),

@@ -18,7 +18,7 @@ _EVERYTHING = Grants([Grant(topic=".*", channels=(".*",), permissions=PERMISSION
 class AllowAll:
     """Whoever shows any secret may do everything."""
 
-    def authorize(self, applicant: Credentials, answer: Answer) -> Grants:
+    def authorize(self, credentials: Credentials, answer: Answer) -> Grants:
         """IAuthorizer API."""
         return _EVERYTHING
 

@@ -24,10 +24,10 @@ from nsqtw.errors import AuthError
 from nsqtw.interfaces import IAuthorizer
 from nsqtw.rights import Answer, Credentials, Rights, RightsListener
 
-PATIENCE_SECONDS = 60.0
+ANSWER_SECONDS = 60.0
 """How long an authorizer may take. The http one has bounds of its own."""
 
-_LONGEST_TTL = 2**63
+_MAX_TTL = 2**63
 
 _log = Logger()
 
@@ -43,9 +43,9 @@ class PluginAuthorizations:
         self._open: dict[_Standing, None] = {}
         self._is_shut = False
 
-    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
+    def ask(self, credentials: Credentials, answer: Answer) -> Callable[[], None]:
         """Authorizations API."""
-        standing = _Standing(self._put, self._open, applicant, answer)
+        standing = _Standing(self._put, self._open, credentials, answer)
         standing.ask()
         return standing.forget
 
@@ -57,20 +57,20 @@ class PluginAuthorizations:
             _log.failure("AUTH: an authorizer's rights cannot be looked at")
             return False
 
-    def enter(self, guest: RightsListener) -> None:
+    def enter(self, listener: RightsListener) -> None:
         """Authorizations API."""
-        self._guests[guest] = None
+        self._guests[listener] = None
 
-    def leave(self, guest: RightsListener) -> None:
+    def leave(self, listener: RightsListener) -> None:
         """Authorizations API."""
-        self._guests.pop(guest, None)
+        self._guests.pop(listener, None)
 
     def reload(self) -> None:
         """SIGHUP: what was granted may change. A mistake is said in the log, and everything stays as it is."""
         try:
             is_changed = self._authorizer.reload()
-        except AuthError as mistake:
-            _log.error("AUTH: reload failed, keeping the previous grants: {error}", error=str(mistake))
+        except AuthError as error:
+            _log.error("AUTH: reload failed, keeping the previous grants: {error}", error=str(error))
             return
         except Exception:
             _log.failure("AUTH: an authorizer cannot be reloaded")
@@ -78,27 +78,27 @@ class PluginAuthorizations:
         if is_changed:
             _log.info("AUTH: reloaded")
             for standing in list(self._open):
-                standing.ask_again()
-            for guest in list(self._guests):
-                guest.reconsider()
+                standing.renew()
+            for listener in list(self._guests):
+                listener.reconsider()
 
     def close(self) -> None:
         """The broker stops: nobody is let in any more."""
         self._is_shut = True
         self._authorizer.close()
 
-    def _put(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
+    def _put(self, credentials: Credentials, answer: Answer) -> Callable[[], None]:
         """Ask once."""
         question = _Question(self._reactor, answer)
         if self._is_shut:
-            question.settle(AuthError("the broker stops"))
+            question.resolve(AuthError("the broker stops"))
             return question.forget
         try:
-            said = self._authorizer.authorize(applicant, question.tell)
+            said = self._authorizer.authorize(credentials, question.tell)
         except AuthError as error:
-            question.settle(error)
+            question.resolve(error)
         except Exception as unforeseen:
-            question.settle(_unforeseen(Failure(unforeseen)))  # type: ignore[no-untyped-call]
+            question.resolve(_unforeseen(Failure(unforeseen)))  # type: ignore[no-untyped-call]
         else:
             question.take(said)
         return question.forget
@@ -111,22 +111,22 @@ class _Standing:
         self,
         put: Callable[[Credentials, Answer], Callable[[], None]],
         standing: dict[_Standing, None],
-        applicant: Credentials,
+        credentials: Credentials,
         answer: Answer,
     ) -> None:
         self._put = put
         self._standing = standing
-        self._applicant = applicant
+        self._credentials = credentials
         self._answer = answer
         self._forget: Callable[[], None] | None = None
 
     def ask(self) -> None:
         self._standing[self] = None
-        forget = self._put(self._applicant, self._answered)
+        forget = self._put(self._credentials, self._answered)
         if self in self._standing:
             self._forget = forget
 
-    def ask_again(self) -> None:
+    def renew(self) -> None:
         """What would be answered now may not be so any more."""
         if self in self._standing:
             self.forget()
@@ -152,7 +152,7 @@ class _Question:
         self._reactor = reactor
         self._answer: Answer | None = answer
         self._asked: Deferred[Any] | None = None
-        self._patience: Any = None
+        self._timeout: Any = None
 
     def take(self, said: Any) -> None:
         """What the authorizer returned."""
@@ -160,20 +160,20 @@ class _Question:
             said = Deferred.fromCoroutine(said)
         if isinstance(said, Deferred):
             self._asked = said
-            said.addCallbacks(self.settle, lambda failure: self.settle(_unforeseen(failure)))
+            said.addCallbacks(self.resolve, lambda failure: self.resolve(_unforeseen(failure)))
         elif said is not None:
-            self.settle(said)
+            self.resolve(said)
         if self._answer is not None:
-            self._patience = self._reactor.callLater(PATIENCE_SECONDS, self._lose_patience)
+            self._timeout = self._reactor.callLater(ANSWER_SECONDS, self._time_out)
 
     def tell(self, outcome: Rights | AuthError) -> None:
         """From any thread: the answer."""
         if isInIOThread():  # type: ignore[no-untyped-call]
-            self.settle(outcome)
+            self.resolve(outcome)
         else:
-            self._reactor.callFromThread(self.settle, outcome)
+            self._reactor.callFromThread(self.resolve, outcome)
 
-    def settle(self, outcome: Any) -> None:
+    def resolve(self, outcome: Any) -> None:
         """The answer."""
         answer, self._answer = self._answer, None
         self._relax()
@@ -191,16 +191,16 @@ class _Question:
         if asked is not None:
             asked.cancel()
 
-    def _lose_patience(self) -> None:
+    def _time_out(self) -> None:
         answer, self._answer = self._answer, None
         self.forget()
         if answer is not None:
-            answer(AuthError(f"the authorizer has not answered in {PATIENCE_SECONDS:.0f} s"))
+            answer(AuthError(f"the authorizer has not answered in {ANSWER_SECONDS:.0f} s"))
 
     def _relax(self) -> None:
-        if self._patience is not None and self._patience.active():
-            self._patience.cancel()
-        self._patience = None
+        if self._timeout is not None and self._timeout.active():
+            self._timeout.cancel()
+        self._timeout = None
 
 
 def _are_rights(outcome: Any) -> bool:
@@ -211,7 +211,7 @@ def _are_rights(outcome: Any) -> bool:
 def _is_ttl(ttl: Any) -> bool:
     """Return whether it can be said when rights end: not after NaN seconds, which nothing is later than."""
     if isinstance(ttl, int):
-        return abs(ttl) <= _LONGEST_TTL
+        return abs(ttl) <= _MAX_TTL
     return ttl is None or (isinstance(ttl, float) and not isnan(ttl))
 
 

@@ -30,7 +30,7 @@ from nsqtw.options.types import did_you_mean, parse_duration
 
 _CLIENT_KEYS = ("identity", "identity_url", "secret", "secrets", "ttl", "grant")
 _GRANT_KEYS = ("topic", "channels", "permissions")
-_MOST_BYTES = 16 * 1024 * 1024
+_MAX_BYTES = 16 * 1024 * 1024
 
 
 @attrs.frozen(cache_hash=True)
@@ -49,9 +49,9 @@ def read_grants(path: str) -> Table:
     """What is in the file at `path`. AuthError: one line that names the file and the place in it, and no secret."""
     try:
         with open(path, "rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-        if len(text) > _MOST_BYTES:
-            raise AuthError(f"more than {_MOST_BYTES} bytes")
+            text = file.read(_MAX_BYTES + 1)
+        if len(text) > _MAX_BYTES:
+            raise AuthError(f"more than {_MAX_BYTES} bytes")
         document = tomllib.loads(text.decode("utf-8-sig"))
         return _table(document)
     except OSError as failure:
@@ -60,8 +60,8 @@ def read_grants(path: str) -> Table:
         raise AuthError(f"{path}: is no UTF-8 text") from None
     except (tomllib.TOMLDecodeError, RecursionError) as failure:
         raise AuthError(f"{path}: {failure}") from None
-    except AuthError as mistake:
-        raise AuthError(f"{path}: {mistake}") from None
+    except AuthError as error:
+        raise AuthError(f"{path}: {error}") from None
 
 
 def _table(document: Mapping[str, Any]) -> Table:
@@ -77,8 +77,8 @@ def _table(document: Mapping[str, Any]) -> Table:
                 if line in found:
                     raise AuthError("has the secret of another client, or one of its own twice")
                 found[line] = grants
-        except AuthError as mistake:
-            raise AuthError(f"{where}: {mistake}") from None
+        except AuthError as error:
+            raise AuthError(f"{where}: {error}") from None
     return found
 
 
@@ -107,8 +107,8 @@ def _grant(number: int, given: Mapping[str, Any]) -> Grant:
             raise AuthError("topic and permissions must be there")
         grant = Grant(_text(given, "topic"), _texts(given, "channels", [".*"]), _texts(given, "permissions", []))
         Grants([grant])
-    except AuthError as mistake:
-        raise AuthError(f"grant {number}: {mistake}") from None
+    except AuthError as error:
+        raise AuthError(f"grant {number}: {error}") from None
     return grant
 
 
@@ -120,8 +120,8 @@ def _lines(client: Mapping[str, Any]) -> list[Line]:
         raise AuthError("there is no secret; `nsqtw hash-secret` makes the line")
     try:
         return [Line(*read_line(text)) for text in texts]
-    except AuthError as mistake:
-        raise AuthError(f"secret {mistake}") from None
+    except AuthError as error:
+        raise AuthError(f"secret {error}") from None
 
 
 def _check_keys(what: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:

@@ -42,12 +42,12 @@ from nsqtw.options.redaction import without_password
 from nsqtw.options.types import TLS_VERSIONS
 from nsqtw.rights import Answer, Credentials
 
-MOST_REQUESTS = 256
+MAX_REQUESTS = 256
 """Applicants that are asked about at the same time; more wait for their turn."""
 
 _ACCEPT = "application/vnd.nsq; version=1.0"
 _SCHEMES = ("http", "https")
-_MOST_REDIRECTS = 10
+_MAX_REDIRECTS = 10
 _AS_IT_WAS = (307, 308)
 _AS_GET = (301, 302, 303)
 _REFUSALS = (401, 403)
@@ -74,14 +74,14 @@ class HttpAuthorizer:
         self._method = options.auth_http_request_method
         self._timeout = options.http_client_request_timeout
         self._agent = _Unpacked(agent)
-        self._turns = DeferredSemaphore(MOST_REQUESTS)
+        self._turns = DeferredSemaphore(MAX_REQUESTS)
         self._random = random.SystemRandom()
 
-    async def authorize(self, applicant: Credentials, answer: Answer) -> Grants:
+    async def authorize(self, credentials: Credentials, answer: Answer) -> Grants:
         """IAuthorizer API."""
         await self._turns.acquire()
         try:
-            return await self._ask_any(applicant)
+            return await self._ask_any(credentials)
         finally:
             self._turns.release()
 
@@ -94,21 +94,21 @@ class HttpAuthorizer:
 
     # -- inside
 
-    async def _ask_any(self, applicant: Credentials) -> Grants:
+    async def _ask_any(self, credentials: Credentials) -> Grants:
         said: list[str] = []
         is_refused = True
         start = self._random.randrange(len(self._addresses))
         for address in self._addresses[start:] + self._addresses[:start]:
             try:
-                return await self._ask(address, applicant)
+                return await self._ask(address, credentials)
             except AuthError as error:
                 said.append(f"failed to auth against {without_password(address)} - {error}")
                 is_refused = is_refused and isinstance(error, AuthRefused)
         raise (AuthRefused if is_refused else AuthError)("; ".join(said))
 
-    async def _ask(self, address: str, applicant: Credentials) -> Grants:
+    async def _ask(self, address: str, credentials: Credentials) -> Grants:
         """What one server says. AuthError."""
-        asking = Deferred.fromCoroutine(self._exchange(first_request(address, self._method, applicant)))
+        asking = Deferred.fromCoroutine(self._exchange(first_request(address, self._method, credentials)))
         asking.addTimeout(self._timeout, self._reactor, _too_late)
         try:
             return grants_in(await asking)
@@ -119,7 +119,7 @@ class HttpAuthorizer:
 
     async def _exchange(self, request: Request) -> bytes:
         """The body of the answer, which is a good one."""
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             status, headers, body = await self._send(request)
             if status == 200:
                 return body
@@ -130,7 +130,7 @@ class HttpAuthorizer:
                 request = over_https(request, port)
             else:
                 raise (AuthRefused if status in _REFUSALS else AuthError)(f"got response {status}")
-        raise AuthError(f"stopped after {_MOST_REDIRECTS} redirects")
+        raise AuthError(f"stopped after {_MAX_REDIRECTS} redirects")
 
     async def _send(self, request: Request) -> tuple[int, Headers, bytes]:
         headers: dict[str | bytes, str | bytes] = {"Accept": _ACCEPT}
@@ -151,14 +151,14 @@ class HttpAuthorizer:
         return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, AuthError)
 
 
-def first_request(address: str, method: str, applicant: Credentials) -> Request:
+def first_request(address: str, method: str, credentials: Credentials) -> Request:
     """What is asked about an applicant. An address with `://` is a URL, any other a host and perhaps a port."""
     url = address if "://" in address else f"http://{address}/auth"
     fields: dict[str, str | bytes] = {
-        "common_name": applicant.common_name,
-        "remote_ip": applicant.remote_ip,
-        "secret": applicant.secret,
-        "tls": "true" if applicant.is_tls else "false",
+        "common_name": credentials.common_name,
+        "remote_ip": credentials.remote_ip,
+        "secret": credentials.secret,
+        "tls": "true" if credentials.is_tls else "false",
     }
     if method == "post":
         values = {k: [v.decode("utf-8", "replace") if isinstance(v, bytes) else v] for k, v in fields.items()}
@@ -278,7 +278,7 @@ class HttpFactory:
 
 MAX_ANSWER_BYTES = 256 * 1024
 _HIGHEST_PORT = 65535
-_LONGEST_IDENTITY = 1024
+_MAX_IDENTITY = 1024
 
 
 def grants_in(body: bytes) -> Grants:
@@ -288,8 +288,8 @@ def grants_in(body: bytes) -> Grants:
     listed = _typed(fields.get("authorizations"), list, [], "authorizations")
     grants = Grants(
         [_grant(entry) for entry in listed],
-        identity=_typed(fields.get("identity"), str, "", "identity")[:_LONGEST_IDENTITY],
-        identity_url=_typed(fields.get("identity_url"), str, "", "identity_url")[:_LONGEST_IDENTITY],
+        identity=_typed(fields.get("identity"), str, "", "identity")[:_MAX_IDENTITY],
+        identity_url=_typed(fields.get("identity_url"), str, "", "identity_url")[:_MAX_IDENTITY],
         ttl=float(min(ttl, 2**53)),
     )
     if ttl <= 0:

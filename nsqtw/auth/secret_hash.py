@@ -23,9 +23,9 @@ SCRYPT, PBKDF2 = "scrypt", "pbkdf2-sha256"
 _DEFAULT_NUMBERS = (16384, 8, 1)
 _SALT_BYTES = 16
 _HASH_BYTES = range(16, 65)
-_MOST_MEMORY = 64 * 1024 * 1024
-_MOST_PARALLEL = 16
-_MOST_ITERATIONS = 2_000_000
+_MAX_MEMORY = 64 * 1024 * 1024
+_MAX_PARALLEL = 16
+_MAX_ITERATIONS = 2_000_000
 _SPARE_BYTES = 1024 * 1024
 
 
@@ -75,11 +75,11 @@ def _is_sound(recipe: Recipe) -> bool:
     if not recipe.salt or not all(number > 0 for number in numbers):
         return False
     if recipe.method == PBKDF2:
-        return len(numbers) == 1 and numbers[0] <= _MOST_ITERATIONS
+        return len(numbers) == 1 and numbers[0] <= _MAX_ITERATIONS
     if recipe.method != SCRYPT or len(numbers) != len(_DEFAULT_NUMBERS):
         return False
     n, _, p = numbers
-    return n > 1 and n & (n - 1) == 0 and p <= _MOST_PARALLEL and _scrypt_bytes(*numbers) <= _MOST_MEMORY
+    return n > 1 and n & (n - 1) == 0 and p <= _MAX_PARALLEL and _scrypt_bytes(*numbers) <= _MAX_MEMORY
 
 
 def _scrypt_bytes(n: int, r: int, p: int) -> int:

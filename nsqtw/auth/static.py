@@ -31,7 +31,7 @@ from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.options.files import exposures
 from nsqtw.rights import Answer, Credentials
 
-MOST_WAITING = 256
+MAX_WAITING = 256
 """Secrets that may wait to be hashed. With one recipe the last of them, if all are of one address, waits some 13 s."""
 
 _MANY_RECIPES = 8
@@ -48,7 +48,7 @@ class StaticAuthorizer:
         self._lock = Lock()
         self._known: dict[bytes, Line] = {}
         self._waiting: dict[bytes, list[Answer]] = {}
-        self._turns: Turns[tuple[bytes, bytes]] = Turns(MOST_WAITING)
+        self._turns: Turns[tuple[bytes, bytes]] = Turns(MAX_WAITING)
         self._table: Table = {}
         self._is_closed = False
         self._read()
@@ -56,9 +56,9 @@ class StaticAuthorizer:
             raise AuthError(f"{path}: there is no client in it, so nobody could do anything; [[client]] makes one")
         self._thread = ThreadPoolExecutor(1, "nsqtw-auth")
 
-    def authorize(self, applicant: Credentials, answer: Answer) -> Grants | None:
+    def authorize(self, credentials: Credentials, answer: Answer) -> Grants | None:
         """IAuthorizer API."""
-        digest = hmac.digest(self._key, applicant.secret, "sha256")
+        digest = hmac.digest(self._key, credentials.secret, "sha256")
         with self._lock:
             line = self._known.get(digest)
             if line is not None:
@@ -67,12 +67,12 @@ class StaticAuthorizer:
                 self._waiting[digest].append(answer)
                 return None
             self._waiting[digest] = [answer]
-            lost = self._turns.add(_neighbours(applicant.remote_ip), (digest, applicant.secret))
+            lost = self._turns.add(_neighbours(credentials.remote_ip), (digest, credentials.secret))
             unheard = [] if lost is None else self._waiting.pop(lost[0])
         if lost is None:
             self._thread.submit(self._find_next)
         for one in unheard:
-            one(AuthError(f"{MOST_WAITING} other secrets are being looked at"))
+            one(AuthError(f"{MAX_WAITING} other secrets are being looked at"))
         return None
 
     def reload(self) -> bool:

@@ -22,7 +22,7 @@ from nsqtw.errors import BackendError, BackendFull
 
 _RANDOM_BITS = 63
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_MOST_BUFFERS: Final = 1024  # what one system call takes (IOV_MAX)
+_MAX_BUFFERS: Final = 1024  # what one system call takes (IOV_MAX)
 _TEMPORARY = re.compile(r"\.[0-9]+\.tmp")
 _sync = getattr(os, "fdatasync", os.fsync)
 
@@ -139,7 +139,7 @@ def create_private(path: str) -> None:
 
 def write_all(files: Files, fd: int, buffers: Sequence[bytes], position: int) -> int:
     """Write `buffers`, any number, from `position` on. The position behind them. OSError if not all can be written."""
-    if len(buffers) > _MOST_BUFFERS:
+    if len(buffers) > _MAX_BUFFERS:
         buffers = [b"".join(buffers)]
     end = position
     for buffer in buffers:  # compiled, this takes a quarter of what sum and map do

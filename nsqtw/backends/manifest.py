@@ -49,8 +49,8 @@ def read_manifest(directory: str) -> Manifest | None:
         return None
     except OSError as failure:
         raise backend_error(failure, f"read of {path}") from failure
-    except ValueError as mistake:  # no JSON, or bytes that are no UTF-8
-        raise BackendError(_not_understood(path, " ".join(str(mistake).split()))) from mistake
+    except ValueError as error:  # no JSON, or bytes that are no UTF-8
+        raise BackendError(_not_understood(path, " ".join(str(error).split()))) from error
     if not isinstance(said, dict) or not said.get("backend"):
         raise BackendError(_not_understood(path, "backend is missing"))
     unknown = sorted(key for key in said if key not in _KEYS or not isinstance(said[key], str))

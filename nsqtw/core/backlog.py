@@ -29,7 +29,7 @@ class Backlog:
         self.waiting = list(waiting)
         """Runs of deferred messages, ascending."""
 
-    def took(self, segment: Segment) -> None:
+    def on_append(self, segment: Segment) -> None:
         """Deferred messages were appended to the log."""
         runs, run = self.waiting, Waiting(segment.first, segment.count, segment.delay_ms)
         last = runs[-1] if runs else None
@@ -53,7 +53,7 @@ class Backlog:
             for channel in topic.channels.values():
                 if channel.cursor is not None:
                     channel.cursor.hold_deferred(waiting.first, waiting.count, due)
-                    topic.broker.timers.at(due, channel)
+                    topic.broker.timers.schedule(due, channel)
         self.forget()
 
     def forgets_delays(self, collected: int) -> bool:
@@ -62,7 +62,7 @@ class Backlog:
         `collected`: how many were put before it in this turn.
         """
         topic = self._topic
-        if topic.broker.options.keep_deferred or topic.ephemeral or topic.flows:
+        if topic.broker.options.keep_deferred or topic.ephemeral or topic.is_flowing:
             return False
         return topic.depth - topic.backend_depth + collected >= topic.mem_queue_size
 
@@ -78,7 +78,7 @@ class Backlog:
             for segment in segments:
                 index = max(0, start - segment.first)
                 delay_ms = 0 if segment.first < forgotten_below else segment.delay_ms
-                frames = segment.cut(index, segment.count)
+                frames = segment.slice(index, segment.count)
                 part = Segment(segment.first + index, segment.count - index, delay_ms, frames)
                 found.append(part)
                 count += 0 if part.delay_ms else part.count
@@ -96,9 +96,9 @@ class Backlog:
         for segment in segments:
             fits = max(0, min(segment.count, room))
             if fits:
-                fitting.append(Segment(segment.first, fits, segment.delay_ms, segment.cut(0, fits)))
+                fitting.append(Segment(segment.first, fits, segment.delay_ms, segment.slice(0, fits)))
             if fits < segment.count:
-                left = segment.cut(fits, segment.count)
+                left = segment.slice(fits, segment.count)
                 rest.append(Segment(segment.first + fits, segment.count - fits, segment.delay_ms, left))
             room -= fits
         return fitting, rest

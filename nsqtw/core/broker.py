@@ -73,7 +73,7 @@ class Broker:
         self.start_time = start_time
         self.measure = measure
         self.log = log
-        self.door: Authorizations | None = None
+        self.authorizations: Authorizations | None = None
         """Where rights are asked for; None: everybody may do everything."""
         self.directory: TopicListener = NullListener()
         """Who is told what topics and channels there are."""
@@ -88,7 +88,7 @@ class Broker:
         self._wall = WallClock()
         self.to_commit: list[Topic] = []
         self.to_serve: dict[Channel, None] = {}
-        self.saves = Checkpointer(self)
+        self.checkpointer = Checkpointer(self)
         self.health = StorageHealth(self)
         self.backend = backend
         self.damage: DamageLedger = backend.damage if IDamagedBackend.providedBy(backend) else DamageLedger()
@@ -98,7 +98,7 @@ class Broker:
         self.page_rows = page_rows
         self.pending_clock = PendingClock()
         self._cache = Cache()
-        self._late = WriteBehind(self)
+        self._write_behind = WriteBehind(self)
         self.group_commit = GroupCommit(self)
         self._next_block = randbelow(_ALL_BLOCKS // 2) + 1
         self._reserved_blocks = self._next_block
@@ -119,14 +119,14 @@ class Broker:
         found = self.topics.get(name)
         if found is not None:
             return found
-        if self.saves.is_dying(name) or self.stopping:
+        if self.checkpointer.is_dying(name) or self.stopping:
             raise Exiting
         self.quotas.check_topic(name, len(self.topics))
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
         self.log("info", "TOPIC({topic}): created", topic=name)
         topic.touch()
         topic.change_names()
-        self.directory.born(topic)
+        self.directory.on_new_topic(topic)
         return topic
 
     def delete_topic(self, name: str, waiter: Waiter | None = None) -> None:
@@ -135,8 +135,8 @@ class Broker:
         self.log("info", "TOPIC({topic}): deleting", topic=name)
         topic.exit()
         self.damage.forget(name)
-        self.directory.gone(name)
-        self.saves.deleted(topic, waiter)
+        self.directory.on_deleted(name)
+        self.checkpointer.deleted(topic, waiter)
         if not topic.log.is_in_memory:
             topic.change_names(at_once=True)
 
@@ -158,11 +158,11 @@ class Broker:
         if topic.log.is_in_memory:
             topic.log.move(self.backend, topic.name)
 
-    def settle_late(self, topic: Topic) -> None:
+    def flush_write_behind(self, topic: Topic) -> None:
         """Store what class memory still owes. BackendError when some of the topic cannot be stored."""
-        self._late.flush()
-        if self._late.owes(topic):
-            raise self._late.error
+        self._write_behind.flush()
+        if self._write_behind.has_unwritten(topic):
+            raise self._write_behind.error
 
     def timestamp_ns(self, now: float) -> int:
         """The wall clock at `now`."""
@@ -186,7 +186,7 @@ class Broker:
         """Store what was published since the last time and release it. Waiters are called."""
         topics, self.to_commit = self.to_commit, []
         sealed = self.seal([topic for topic in topics if not self.group_commit.take(topic)], now)
-        self.settle(sealed, self._store(sealed, now), now)
+        self.complete_commit(sealed, self._store(sealed, now), now)
 
     def seal(self, topics: list[Topic], now: float) -> list[Sealed]:
         """Everything that was published to `topics`, with its place in their logs."""
@@ -198,19 +198,19 @@ class Broker:
                 sealed.append((topic, topic.seal(timestamp_ns), waiters))
             except Exception as error:
                 refusal = self._foreseen(error, f"TOPIC({topic.name}): collecting its messages failed")
-                self.health.note_commit(refusal)
+                self.health.record_commit(refusal)
                 self.answer(waiters, refusal)
         return sealed
 
-    def settle(
-        self, sealed: list[Sealed], failed: dict[IBackendQueue, BackendError], now: float, *, flown: bool = False
+    def complete_commit(
+        self, sealed: list[Sealed], failed: dict[IBackendQueue, BackendError], now: float, *, is_async: bool = False
     ) -> None:
-        """Release what is stored now, or `flown` in the thread, and answer the waiters."""
+        """Release what is stored now, or `is_async` in the thread, and answer the waiters."""
         for topic, segments, waiters in sealed:
             failure: Exception | None = Exiting() if topic.exiting else failed.get(topic.log.queue)
             if segments and failure is None:
                 try:
-                    topic.accept(segments, now, pinned=topic.is_late and not flown)
+                    topic.accept(segments, now, pinned=topic.is_write_behind and not is_async)
                 except Exception:  # they are stored, and so they are answered
                     self.log("critical", "TOPIC({topic}): releasing its messages failed", topic=topic.name)
             self.answer(waiters, failure)
@@ -233,7 +233,7 @@ class Broker:
             except Exception:
                 topic_name = channel.topic.name
                 self.log("critical", "CHANNEL({channel}): serving it failed", topic=topic_name, channel=channel.name)
-                self.timers.at(now + RETRY_SECONDS, channel)
+                self.timers.schedule(now + RETRY_SECONDS, channel)
         return bool(self.to_serve)
 
     def tick(self, now: float) -> float | None:
@@ -247,7 +247,7 @@ class Broker:
         self.commit(now)
         for topic in self.topics.values():
             topic.say_closing()
-        self._late.stop()
+        self._write_behind.stop()
         for topic in list(self.topics.values()):
             if topic.ephemeral and not topic.log.is_in_memory:
                 self.delete_topic(topic.name)
@@ -301,18 +301,18 @@ class Broker:
         for topic, segments, _ in sealed:
             if not segments:
                 continue
-            if not topic.is_late:
+            if not topic.is_write_behind:
                 writes.setdefault(topic.log.backend, []).append((topic.log.queue, segments))
-            elif not self._late.has_room():
-                failed[topic.log.queue] = self._late.error
+            elif not self._write_behind.has_room():
+                failed[topic.log.queue] = self._write_behind.error
             else:
-                self._late.add(topic, segments, now)
+                self._write_behind.add(topic, segments, now)
         for backend, of_backend in writes.items():
             failed.update(commit_to(backend, of_backend, False, self.log))
             if backend is self.backend:
                 self.group_commit.stored(now)
         if failed:
-            self.health.note_commit(next(iter(failed.values())))
+            self.health.record_commit(next(iter(failed.values())))
         elif writes:
-            self.health.note_commit(None)
+            self.health.record_commit(None)
         return failed

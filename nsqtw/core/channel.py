@@ -64,7 +64,7 @@ class Channel(Timer):
         """Whether a crash would leave this channel in being."""
         self.consumers: list[Consumer] = []
         self.departed: list[Consumer] = []
-        self.cursor = None if self.ephemeral else Cursor(topic, topic.pages(name), self._look_at)
+        self.cursor = None if self.ephemeral else Cursor(topic, topic.pages(name), self._schedule)
         self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room)
         self.joined_total = topic.released_total
         self.requeue_count = 0
@@ -150,16 +150,16 @@ class Channel(Timer):
         if None in got:
             failed = [(bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None]
         if self.position.holds or self.latencies is not None:
-            self._note_finished([(one, len([*same])) for one, same in groupby(got) if one is not None], now)
-        self._finished(consumer, len(got) - len(failed))
+            self._record_finished([(one, len([*same])) for one, same in groupby(got) if one is not None], now)
+        self._count_finished(consumer, len(got) - len(failed))
         return failed
 
     def finish_next(self, consumer: Consumer, count: int, now: float) -> None:
         """FIN for so many of the ids that `consumer.in_flight.next_ids` told."""
         deliveries = consumer.in_flight.finish_next(count)
         if self.position.holds or self.latencies is not None:
-            self._note_finished(deliveries, now)
-        self._finished(consumer, count)
+            self._record_finished(deliveries, now)
+        self._count_finished(consumer, count)
 
     def requeue(self, consumer: Consumer, message_id: bytes, delay: float, now: float) -> str | None:
         """REQ, `delay` in seconds. Returns why it failed, or None."""
@@ -169,7 +169,7 @@ class Channel(Timer):
         if delay > 0:
             due = now + delay
             self.position.defer(message_id, delivery, due)
-            self.topic.broker.timers.at(due, self)
+            self.topic.broker.timers.schedule(due, self)
         else:
             self.position.requeue(message_id, delivery)
         self.requeue_count += 1
@@ -182,7 +182,7 @@ class Channel(Timer):
         is_here = consumer.touch(message_id, now, self.topic.broker.options.max_msg_timeout)
         return None if is_here else self._why_not(message_id)
 
-    def timed_out(self, consumer: Consumer, late: list[tuple[bytes, Delivery]], now: float) -> None:
+    def on_timeout(self, consumer: Consumer, late: list[tuple[bytes, Delivery]], now: float) -> None:
         """Messages a consumer, perhaps a departed one, has had for too long. They are out of its table."""
         for message_id, delivery in late:
             self.position.requeue(message_id, delivery)
@@ -196,7 +196,7 @@ class Channel(Timer):
         """The topic released these."""
         due = self.position.release(segments, now)
         if due is not None:
-            self.topic.broker.timers.at(due, self)
+            self.topic.broker.timers.schedule(due, self)
 
     def on_timer(self, now: float) -> float | None:
         """Deferred messages have become ready, or reading failed a while ago."""
@@ -206,7 +206,7 @@ class Channel(Timer):
 
     def await_deferred(self, now: float) -> None:
         """After a restore: look at the deferred messages when the first one is due."""
-        self.topic.broker.timers.at(now, self)
+        self.topic.broker.timers.schedule(now, self)
 
     # -- administration
 
@@ -296,7 +296,7 @@ class Channel(Timer):
                 ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
         except BackendError as error:
             self.topic.read_failed(error)
-            self.topic.broker.timers.at(now + RETRY_READ_SECONDS, self)
+            self.topic.broker.timers.schedule(now + RETRY_READ_SECONDS, self)
             return False
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
         wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
@@ -322,7 +322,7 @@ class Channel(Timer):
         left, on_disk = count, self.position.backend_depth
         try:
             while left > 0 and consumer.allowance > 0:
-                if self._give_again(consumer, now):
+                if self._redeliver(consumer, now):
                     left -= 1
                     continue
                 span = self.position.peek(now)
@@ -352,15 +352,15 @@ class Channel(Timer):
             if self.ephemeral:
                 delivery = Delivery(delivery.deadline, now, timestamp_ns, segment=segment)
             consumer.in_flight.add(segment.number_at(first), end - first, delivery)
-        frames = segment.cut(start, stop)
+        frames = segment.slice(start, stop)
         consumer.allowance -= len(frames)
         consumer.client.message_count += stop - start
         consumer.deliver(frames)
 
-    def _give_again(self, consumer: Consumer, now: float) -> bool:
+    def _redeliver(self, consumer: Consumer, now: float) -> bool:
         """Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts."""
         reads = self.topic.log.reads
-        again = self.position.next_again()
+        again = self.position.next_redelivery()
         consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
         if again is None:
             return False
@@ -402,7 +402,7 @@ class Channel(Timer):
         self._touch()
         self.wake()
 
-    def _note_finished(self, deliveries: list[tuple[Delivery, int]], now: float) -> None:
+    def _record_finished(self, deliveries: list[tuple[Delivery, int]], now: float) -> None:
         """These are finished, so many messages of each: those that are held, and how long all of them took."""
         for delivery, count in deliveries:
             if delivery.sequence != FIRST:
@@ -410,7 +410,7 @@ class Channel(Timer):
             if self.latencies is not None:
                 self.latencies.insert(self.topic.broker.age_ns(delivery.timestamp_ns, now), count, now)
 
-    def _finished(self, consumer: Consumer, count: int) -> None:
+    def _count_finished(self, consumer: Consumer, count: int) -> None:
         consumer.client.finish_count += count
         self._touch()
         self.wake()
@@ -429,8 +429,8 @@ class Channel(Timer):
     def _unfinished_count(self) -> int:
         return self.depth + self.in_flight_count + self.deferred_count
 
-    def _look_at(self, due: float) -> None:
-        self.topic.broker.timers.at(due, self)
+    def _schedule(self, due: float) -> None:
+        self.topic.broker.timers.schedule(due, self)
 
     def _touch(self) -> None:
         if self.cursor is not None:

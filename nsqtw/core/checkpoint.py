@@ -37,7 +37,7 @@ class PendingRun:
 @define
 class CursorState:
     """
-    A channel as it is saved. In a cut `held` and `runs` are the rows to write; when loaded there are none: they stay
+    A channel as it is saved. In a cut `pending` and `runs` are the rows to write; when loaded there are none: they stay
     in positions.db until they are asked for.
     """
 
@@ -47,9 +47,9 @@ class CursorState:
     taken_total: int = 0
     first_deliveries: list[int] = field(factory=list)
     """Sequences in flight on their first delivery, in any order."""
-    held: list[PendingRow] = field(factory=list)
+    pending: list[PendingRow] = field(factory=list)
     runs: list[PendingRun] = field(factory=list)
-    held_count: int = 0
+    pending_count: int = 0
     """How many held rows there are in all, with those of this cut."""
     dropped_rows: list[int] = field(factory=list)
     """In a cut: sequences whose held rows are to be removed."""
@@ -95,9 +95,9 @@ class TopicState:
     floor: int | None = None
     """From this sequence on everything is kept; None: nothing is kept because of its age."""
     marks: list[tuple[int, int, int]] = field(factory=list)
-    """See `core.retention.Ages.saved`."""
+    """See `core.retention.Ages.state`."""
     runs: list[tuple[int, int]] = field(factory=list)
-    """See `core.sequence_ranges.SequenceRanges.saved`."""
+    """See `core.sequence_ranges.SequenceRanges.state`."""
     cursors: list[CursorState] = field(factory=list)
 
 
@@ -130,7 +130,7 @@ class SavedState:
     """The saved state was there and could not be used: it was set aside."""
     wall_shift_ms: int = 0
     """How far the wall clock was ahead of the held clock (see `core.pending_clock`)."""
-    odd: list[str] = field(factory=list)
+    invalid: list[str] = field(factory=list)
     """What made no sense in it and was left out or mended, a sentence for the operator each."""
     lost_topics: list[NamedTopic] = field(factory=list)
     """Topics whose state made no sense, and was removed: only their names are known."""

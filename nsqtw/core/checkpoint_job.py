@@ -13,7 +13,7 @@ from nsqtw.interfaces import IBackendQueue, Waiter
 class CheckpointJob:
     """One job for the writer thread, in this order: reserve, save the cut, write names, delete queues, trim queues."""
 
-    cut: Checkpoint
+    checkpoint: Checkpoint
     reserve: int | None
     """Reserve blocks up to this one."""
     names: tuple[NamedTopic, ...] | None = None

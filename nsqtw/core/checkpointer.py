@@ -122,21 +122,21 @@ class Checkpointer:
     def end(self, save: CheckpointJob, error: BackendError | None) -> None:
         """The job is done, or failed with `error` and left the saved state as it was."""
         broker = self._broker
-        broker.health.note_save(error)
+        broker.health.record_save(error)
         if error is None:
             broker.blocks_reserved(save.reserve)
-            self._dying.difference_update(save.cut.deleted_topics)
-            if save.cut.wall_shift_ms is not None:
-                broker.pending_clock.saved(save.cut.wall_shift_ms)
+            self._dying.difference_update(save.checkpoint.deleted_topics)
+            if save.checkpoint.wall_shift_ms is not None:
+                broker.pending_clock.saved(save.checkpoint.wall_shift_ms)
         else:
             self._left = 0
             self._take_last_part(save)
-            self._deleted_topics = save.cut.deleted_topics + self._deleted_topics
+            self._deleted_topics = save.checkpoint.deleted_topics + self._deleted_topics
             self._deleted_queues = save.deleted + self._deleted_queues
-            self._deleted_channels = save.cut.deleted_channels + self._deleted_channels
+            self._deleted_channels = save.checkpoint.deleted_channels + self._deleted_channels
         if save.names is not None:
             broker.metadata_sync.written(error or save.names_error)
-        for saved in save.cut.topics:
+        for saved in save.checkpoint.topics:
             if saved.name in broker.topics:
                 self._end_of(broker.topics[saved.name], failed=error is not None)
         for name, queue, _ in save.trims:
@@ -149,19 +149,21 @@ class Checkpointer:
 
     def _collect(self, save: CheckpointJob, now: float) -> None:
         if not self._left or (self._waiters and not self._part_waiters):
-            self._begin_cut(now)
+            self._begin_checkpoint(now)
         is_waited_for = bool(self._part_waiters)
         touched = self._take_touched()
         save.reserve = self._broker.blocks_to_reserve()
         if not self._left:
             self._take_last_part(save)
-        save.cut.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
-        save.cut.deleted_channels = self._deleted_channels
-        save.cut.wall_shift_ms = self._wall_shift()
+        save.checkpoint.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
+        save.checkpoint.deleted_channels = self._deleted_channels
+        save.checkpoint.wall_shift_ms = self._wall_shift()
         self._deleted_topics, self._deleted_queues, self._deleted_channels = [], [], []
         frees = self._frees_whole_logs.intersection(topic.name for topic in touched) if self._frees_whole_logs else ()
         self._frees_whole_logs.difference_update(frees)
-        save.cut.durable = bool(frees) or (is_waited_for and any(topic.durability == "fsync" for topic in touched))
+        save.checkpoint.durable = bool(frees) or (
+            is_waited_for and any(topic.durability == "fsync" for topic in touched)
+        )
         try:
             for topic in touched:
                 _collect_topic(topic, save, now)
@@ -170,7 +172,7 @@ class Checkpointer:
                 self._end_of(topic, failed=True)
             raise
 
-    def _begin_cut(self, now: float) -> None:
+    def _begin_checkpoint(self, now: float) -> None:
         """Everything that has changed up to now is to be saved."""
         names = self._broker.metadata_sync.take(now)
         self._part_names = self._part_names if names is None else names
@@ -202,7 +204,7 @@ class Checkpointer:
     def _end_of(self, topic: Topic, *, failed: bool) -> None:
         """Whatever breaks in there, the others come to their end, and this one is saved again."""
         try:
-            topic.end_of_save(failed=failed)
+            topic.end_checkpoint(failed=failed)
         except Exception:
             self._broker.log("critical", "TOPIC({topic}): ending its save failed", topic=topic.name)
             topic.touch()
@@ -217,7 +219,7 @@ def _collect_topic(topic: Topic, save: CheckpointJob, now: float) -> None:
     elif topic.ephemeral:
         save.trims.append((topic.name, topic.log.queue, topic.unfinished()))
     else:
-        save.cut.topics.append(topic.saved(now))
+        save.checkpoint.topics.append(topic.state(now))
         save.trims.append((topic.name, topic.log.queue, None))
 
 

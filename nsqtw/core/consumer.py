@@ -37,7 +37,7 @@ class Consumer(Timer):
     """
 
     __slots__ = (
-        "_agenda",
+        "_timers",
         "_delivery",
         "_tick",
         "allowance",
@@ -50,7 +50,7 @@ class Consumer(Timer):
         "ready_count",
         "region_local",
         "sample_rate",
-        "stalled",
+        "is_blocked",
         "touch_timeout",
         "zone_local",
     )
@@ -71,21 +71,21 @@ class Consumer(Timer):
         self.msg_timeout = self.touch_timeout = msg_timeout
         self.sample_rate = 0
         self.ready_count = 0
-        self.stalled = False
+        self.is_blocked = False
         """The transport has enough to write: counts as RDY 0."""
         self.zone_local = False
         self.region_local = False
         self.allowance = 0
         """Bytes it may still be given in this turn."""
         self.in_flight = client.in_flight = InFlight()
-        self._agenda = timers
+        self._timers = timers
         self._delivery: Delivery | None = None
         self._tick = -1
 
     @property
     def room(self) -> int:
         """How many messages it may be given now."""
-        return 0 if self.stalled else self.ready_count - self.in_flight.count
+        return 0 if self.is_blocked else self.ready_count - self.in_flight.count
 
     def shared_delivery(self, now: float, timestamp_ns: int) -> Delivery:
         """The Delivery for first deliveries made now."""
@@ -93,7 +93,7 @@ class Consumer(Timer):
         if tick != self._tick or self._delivery is None or self._delivery.timestamp_ns != timestamp_ns:
             self._tick = tick
             self._delivery = Delivery((tick + 1) / TICKS_PER_SECOND + self.msg_timeout, now, timestamp_ns)
-        self._agenda.at(self._delivery.deadline, self)
+        self._timers.schedule(self._delivery.deadline, self)
         return self._delivery
 
     def single_delivery(
@@ -101,7 +101,7 @@ class Consumer(Timer):
     ) -> Delivery:
         """The Delivery for one message's redelivery."""
         delivery = Delivery(now + self.msg_timeout, now, timestamp_ns, sequence, attempts, segment)
-        self._agenda.at(delivery.deadline, self)
+        self._timers.schedule(delivery.deadline, self)
         return delivery
 
     def touch(self, message_id: bytes, now: float, max_msg_timeout: float) -> bool:
@@ -114,20 +114,20 @@ class Consumer(Timer):
         deadline = min(now + self.touch_timeout, old.delivered_at + max_msg_timeout)
         touched = Delivery(deadline, old.delivered_at, old.timestamp_ns, old.sequence, old.attempts, old.segment)
         self.in_flight.replace(message_id, touched)
-        self._agenda.at(deadline, self)
+        self._timers.schedule(deadline, self)
         return True
 
     def leave(self, *, must_wait: bool) -> None:
         """Its connection is gone: drop the references to it. `must_wait`: what is in flight must still time out."""
         self.deliver, self.disconnect = _deliver_nothing, _do_nothing
         if not must_wait:
-            self._agenda.cancel(self)
+            self._timers.cancel(self)
 
     def on_timer(self, now: float) -> float | None:
         """Give back to the channel what has timed out."""
-        late = self.in_flight.take_late(now)
+        late = self.in_flight.take_timed_out(now)
         if late and self.channel is not None:
-            self.channel.timed_out(self, late, now)
+            self.channel.on_timeout(self, late, now)
         return self.in_flight.next_deadline
 
 

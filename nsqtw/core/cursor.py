@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nsqtw.core.topic import Topic
 
 RETRY_READ_SECONDS = 1.0
-_HELD_AT_ONCE = 1000
+_MAX_DEFERRED_AT_ONCE = 1000
 """Deferred messages of a replay that get held rows in one turn, about."""
 
 
@@ -54,7 +54,7 @@ class Cursor:
 
     def __init__(self, topic: Topic, pages: Pages | None, look_at: Callable[[float], None]) -> None:
         self._topic = topic
-        self._look_at = look_at
+        self._schedule = look_at
         self._clock = topic.broker.pending_clock
         self._page_rows = topic.broker.page_rows
         self.next = topic.released
@@ -62,7 +62,7 @@ class Cursor:
         self.touched = True
         """Something changed since the last saved cut."""
         self._ahead: list[Segment] = []
-        self._held = PendingStore(pages, self._page_rows)
+        self._pending = PendingStore(pages, self._page_rows)
         self._requeued: deque[tuple[int, int]] = deque()  # mark, sequence
         self._is_restored = False  # and has not looked yet at what has become due since it was saved
         self._restored_count = 0  # how many of the oldest requeued ones nsqd would have read from disk
@@ -93,20 +93,20 @@ class Cursor:
 
     @property
     def deferred_count(self) -> int:
-        return self._held.deferred_count
+        return self._pending.deferred_count
 
     @property
     def holds(self) -> bool:
-        return bool(self._held)
+        return bool(self._pending)
 
     @property
     def is_being_saved(self) -> bool:
-        return self._held.is_blocked and not self._requeued and self.next >= self._topic.released
+        return self._pending.is_blocked and not self._requeued and self.next >= self._topic.released
 
     @property
     def _ready_again(self) -> int:
         """Messages that are ready and are not unread ones."""
-        return len(self._requeued) + self._held.due_behind_count
+        return len(self._requeued) + self._pending.due_behind_count
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
@@ -116,7 +116,7 @@ class Cursor:
 
     def hold_deferred(self, first: int, count: int, due: float) -> None:
         """Released messages that are to wait until `due`."""
-        self._held.defer_run(first, count, self._clock.due_ms(due))
+        self._pending.defer_run(first, count, self._clock.due_ms(due))
         self.taken_total += count
         self._touch()
 
@@ -133,7 +133,7 @@ class Cursor:
         return span
 
     def _peek(self, now: float) -> Span | None:
-        released, most_taken = self._topic.released, self.taken_total + _HELD_AT_ONCE
+        released, most_taken = self._topic.released, self.taken_total + _MAX_DEFERRED_AT_ONCE
         while self.next < released:
             segment = self._segment()
             if segment is None or segment.first >= released:
@@ -163,10 +163,10 @@ class Cursor:
             self._ahead.pop()  # a cursor that has nothing to do keeps no segment in memory
         self._touch()
 
-    def next_again(self) -> Redelivery | None:
-        if self._held.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
-            self._held.read_on()
-            self._join_queue(self._held.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
+    def next_redelivery(self) -> Redelivery | None:
+        if self._pending.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
+            self._pending.read_on()
+            self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
         while self._requeued and self._requeued[0][0] <= self.next:
             _, sequence = self._requeued[0]
             found = self._topic.log.find(sequence)
@@ -174,37 +174,37 @@ class Cursor:
             if self._restored_count:
                 self._restored_count -= 1
             if found is not None:
-                return Redelivery(sequence, self._held.attempts(sequence), *found)
+                return Redelivery(sequence, self._pending.attempts(sequence), *found)
             self._topic.lost(sequence)
             self.finish(sequence)
         return None
 
     def redelivered(self, again: Redelivery) -> None:
-        self._held.hold(again.sequence, again.attempts + 1)
+        self._pending.hold(again.sequence, again.attempts + 1)
         self._touch()
 
     def finish(self, sequence: int) -> None:
-        if self._held.finish(sequence):
+        if self._pending.finish(sequence):
             self._touch()
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
         sequence = _sequence(message_id, delivery)
-        self._held.hold(sequence, delivery.attempts)
+        self._pending.hold(sequence, delivery.attempts)
         self._join_queue([sequence], self._mark())
         self._touch()
 
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
-        self._held.defer(_sequence(message_id, delivery), delivery.attempts, self._clock.due_ms(due))
+        self._pending.defer(_sequence(message_id, delivery), delivery.attempts, self._clock.due_ms(due))
         self._touch()
 
     def on_timer(self, now: float) -> float | None:
         now_ms = self._clock.ms_at(now)
         mark = self.next if self._is_restored else self._mark()
-        self._join_queue(self._held.take_due(now_ms), mark)
+        self._join_queue(self._pending.take_due(now_ms), mark)
         try:
-            while self._held.is_low and len(self._requeued) < self._page_rows and self._held.read_on():
-                self._join_queue(self._held.take_due(now_ms), mark)
-            self._held.count_due(now_ms)
+            while self._pending.is_low and len(self._requeued) < self._page_rows and self._pending.read_on():
+                self._join_queue(self._pending.take_due(now_ms), mark)
+            self._pending.count_due(now_ms)
         except BackendError as error:
             self._topic.read_failed(error)
             return now + RETRY_READ_SECONDS
@@ -214,17 +214,17 @@ class Cursor:
         return self._next_due(now)
 
     def detach(self) -> None:
-        self._look_at = _look_at_nothing
+        self._schedule = _schedule_nothing
 
     def empty(self) -> None:
         self.next = self._topic.released
         self.taken_total = self._topic.released_total
         self._ahead.clear()
-        self.forget_held()
+        self.forget_pending()
 
-    def forget_held(self) -> None:
+    def forget_pending(self) -> None:
         """Requeued and deferred messages are as good as finished."""
-        self._held.forget()
+        self._pending.forget()
         self._requeued.clear()
         self._is_restored = False
         self._restored_count = 0
@@ -233,11 +233,11 @@ class Cursor:
     def seek(self, sequence: int) -> None:
         """See `Channel.seek`. BackendError when it cannot be counted what comes then; nothing is changed."""
         topic = self._topic
-        unread = topic.reading.count(sequence, topic.released)
+        unread = topic.reader.count(sequence, topic.released)
         if sequence >= self.next:
-            self.forget_held()
+            self.forget_pending()
         else:
-            self._held.forget_from(sequence)
+            self._pending.forget_from(sequence)
             # What is left is served at once: marks far ahead would have it wait for all that is replayed.
             self._requeued = deque((sequence, other) for _, other in self._requeued if other < sequence)
             self._restored_count = min(self._restored_count, len(self._requeued))
@@ -246,12 +246,12 @@ class Cursor:
         self._ahead.clear()
         self._touch()
 
-    def held_rows(self, now: float, *, deferred: bool, limit: int) -> list[PendingRow]:
+    def pending_rows(self, now: float, *, deferred: bool, limit: int) -> list[PendingRow]:
         """
         Some of the held rows, by when they are due, for looking at: deferred ones, or those that are ready and those in
         flight again. BackendError.
         """
-        return self._held.some(self._clock.ms_at(now), deferred=deferred, limit=limit)
+        return self._pending.some(self._clock.ms_at(now), deferred=deferred, limit=limit)
 
     def due_at(self, row: PendingRow) -> float:
         """When a deferred row is due, in the clock of `now`."""
@@ -262,40 +262,40 @@ class Cursor:
         """Below this sequence deferred messages are taken from the log."""
         return self._replays
 
-    def held_in_memory(self) -> list[int]:
+    def pending_in_memory(self) -> list[int]:
         """The sequences of the held rows in memory, in any order: of an ephemeral topic's channel these are all."""
-        return self._held.sequences
+        return self._pending.sequences
 
     @property
     def lowest_unfinished(self) -> int:
         """Under it nothing is unfinished but first deliveries, and what was there when the process started."""
-        return int(min(self.next, self._held.lowest))
+        return int(min(self.next, self._pending.lowest))
 
     def changes(self, name: str, first_deliveries: list[int]) -> CursorState:
         """What changed since the last call, to be saved."""
         taken_total = min(self.taken_total, self._topic.released_total)
-        saved = CursorState(name, next=self.next, taken_total=taken_total)
-        saved.first_deliveries = first_deliveries
-        saved.replays = self._replays if self.next < self._replays else 0
-        self._held.changes(saved)
+        state = CursorState(name, next=self.next, taken_total=taken_total)
+        state.first_deliveries = first_deliveries
+        state.replays = self._replays if self.next < self._replays else 0
+        self._pending.changes(state)
         self.touched = False
-        return saved
+        return state
 
-    def end_of_save(self, saved: CursorState, *, failed: bool) -> None:
+    def end_checkpoint(self, state: CursorState, *, failed: bool) -> None:
         """What `changes` gave last is saved; or it `failed`, and the next cut must have it."""
-        self._held.end_of_save(saved, failed=failed)
+        self._pending.end_checkpoint(state, failed=failed)
         if failed:
             self._touch()
 
-    def restore(self, saved: CursorState) -> None:
+    def restore(self, state: CursorState) -> None:
         """
         Become what was saved. What was in flight comes back first. `emptied` says that the held rows that are saved are
         void.
         """
-        self.next, self.taken_total, self._replays = saved.next, saved.taken_total, saved.replays
-        self._held.restore(saved)
-        for sequence in sorted(saved.first_deliveries):
-            self._held.hold(sequence, 1)
+        self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
+        self._pending.restore(state)
+        for sequence in sorted(state.first_deliveries):
+            self._pending.hold(sequence, 1)
             self._requeued.append((self.next, sequence))
         self._is_restored = True
         self._touch()
@@ -322,7 +322,7 @@ class Cursor:
         due = (wall_ns - self._topic.broker.wall_offset_ns) / 1e9
         if due > now:
             self.hold_deferred(self.next, segment.end - self.next, due)
-            self._look_at(due)
+            self._schedule(due)
         return due <= now
 
     def _join_queue(self, sequences: list[int], mark: int) -> None:
@@ -332,7 +332,7 @@ class Cursor:
         return min(self._topic.released, self.next + max(1, self._topic.mem_queue_size))
 
     def _next_due(self, now: float) -> float | None:
-        due_ms = self._held.next_due_ms(self._clock.ms_at(now))
+        due_ms = self._pending.next_due_ms(self._clock.ms_at(now))
         return None if due_ms is None else self._clock.moment(due_ms)
 
     def _touch(self) -> None:
@@ -340,7 +340,7 @@ class Cursor:
         self._topic.touch()
 
 
-def _look_at_nothing(moment: float) -> None:
+def _schedule_nothing(moment: float) -> None:
     """What a detached cursor has in the place of `look_at`."""
 
 

@@ -36,6 +36,6 @@ class DroppedRanges:
         """Nothing below is read any more."""
         self._ranges = [(start, stop) for start, stop in self._ranges if stop > sequence]
 
-    def saved(self) -> list[tuple[int, int]]:
+    def state(self) -> list[tuple[int, int]]:
         """All of them, for the cut."""
         return list(self._ranges)

@@ -78,7 +78,7 @@ class EphemeralQueue:
         self._unread_count -= count
         self._taken_total += count
 
-    def next_again(self) -> Redelivery | None:
+    def next_redelivery(self) -> Redelivery | None:
         if self._again and self._again[0][0] <= self._taken_total:
             return self._again.popleft()[1]
         return None

@@ -34,13 +34,13 @@ Sealed = tuple["Topic", list[Segment], list[Waiter]]
 
 Writes = list[tuple[IBackendQueue, list[Segment]]]
 
-GATHER_SECONDS = 0.001
+MIN_COMMIT_SECONDS = 0.001
 """Nobody gathers after a flight that took less: 64 publishers take that long to come back, and fly while others do."""
-_GATHER_SHARE = 0.5
+_WINDOW_SHARE = 0.5
 """Of what the last flight took. 64 publishers that wait for each answer, 3.5 ms a flight: 1.65 times the rate."""
-MOST_GATHER_SECONDS = 0.1
+MAX_WINDOW_SECONDS = 0.1
 """However long the last flight took: a medium that stood still may be there again, and who waited for it may not."""
-FLIGHTS_WITHOUT = 16
+COMMITS_WITHOUT_WINDOW = 16
 """So many flights leave at once after one that waited in vain."""
 
 _NOT_SYNCED = "NSQ: what was stored may not survive a power loss - {error}"
@@ -86,25 +86,25 @@ class CommitWindow(Timer):
 
     def __init__(self, timers: TimerQueue) -> None:
         super().__init__()
-        self._agenda = timers
+        self._timers = timers
         self._until = -inf
         self._expected = 0
-        self._flights_without = 0
+        self._commits_without_window = 0
 
     def begin(self, now: float, took: float, expected: int) -> None:
         """So many waiters are expected after a flight that `took` so many seconds."""
-        if self._flights_without:
-            self._flights_without -= 1
-        elif took >= GATHER_SECONDS:
-            self._until, self._expected = now + min(took * _GATHER_SHARE, MOST_GATHER_SECONDS), expected
-            self._agenda.at(self._until, self)
+        if self._commits_without_window:
+            self._commits_without_window -= 1
+        elif took >= MIN_COMMIT_SECONDS:
+            self._until, self._expected = now + min(took * _WINDOW_SHARE, MAX_WINDOW_SECONDS), expected
+            self._timers.schedule(self._until, self)
 
     def is_over(self, now: float, present: int) -> bool:
         """Return whether nobody more is waited for. Who asks and is told so begins the next flight."""
         if present < self._expected:
             if now < self._until:
                 return False
-            self._flights_without = FLIGHTS_WITHOUT
+            self._commits_without_window = COMMITS_WITHOUT_WINDOW
         self._expected = 0
         return True
 
@@ -121,18 +121,18 @@ class GroupCommit(Timer):
         self._waiting: dict[Topic, None] = {}
         self._out: set[Topic] = set()
         self._sync_is_due = False
-        self._gathering = CommitWindow(broker.timers)
+        self._window = CommitWindow(broker.timers)
 
     def take(self, topic: Topic) -> bool:
         """Return whether what the topic took leaves with a flight; then it will."""
-        if not (topic.flies or topic in self._out):
+        if not (topic.commits_async or topic in self._out):
             return False
         self._waiting[topic] = None
         return True
 
     def stored(self, now: float) -> None:
         """Something of class os was handed to the operating system."""
-        self._broker.timers.at(now + self._broker.options.sync_timeout, self)
+        self._broker.timers.schedule(now + self._broker.options.sync_timeout, self)
 
     def on_timer(self, now: float) -> float | None:
         self._sync_is_due = True
@@ -141,17 +141,17 @@ class GroupCommit(Timer):
     def begin(self, now: float) -> CommitBatch | None:
         """The next flight, if there is one; then `end`. One at a time."""
         if self._waiting:
-            if not (self._broker.stopping or self._gathering.is_over(now, self._waiter_count)):
+            if not (self._broker.stopping or self._window.is_over(now, self._waiter_count)):
                 return None
             waiting, self._waiting = self._waiting, {}
-            flight = CommitBatch(self._broker.seal(list(waiting), now))
-            flight.began = now
-            for topic, segments, _ in flight.sealed:
+            batch = CommitBatch(self._broker.seal(list(waiting), now))
+            batch.began = now
+            for topic, segments, _ in batch.sealed:
                 self._out.add(topic)
                 if segments:
                     key = (topic.log.backend, topic.durability == "fsync")
-                    flight.writes.setdefault(key, []).append((topic.log.queue, segments))
-            return flight
+                    batch.writes.setdefault(key, []).append((topic.log.queue, segments))
+            return batch
         if self._broker.health.take_probe() and not self._broker.stopping:
             return CommitBatch([], {(self._broker.backend, True): []}, is_probe=True)
         if self._sync_is_due and not self._broker.stopping:
@@ -159,21 +159,21 @@ class GroupCommit(Timer):
             return CommitBatch([], {(self._broker.backend, True): []})
         return None
 
-    def end(self, flight: CommitBatch, failed: dict[IBackendQueue, BackendError], now: float) -> None:
+    def end(self, batch: CommitBatch, failed: dict[IBackendQueue, BackendError], now: float) -> None:
         """The flight has landed."""
         self._out.clear()
-        if flight.is_probe:
-            self._broker.health.probed(flight.refusal, now)
-        if any(writes and not durable for (_, durable), writes in flight.writes.items()):
+        if batch.is_probe:
+            self._broker.health.probed(batch.refusal, now)
+        if any(writes and not durable for (_, durable), writes in batch.writes.items()):
             self.stored(now)
-        if flight.sealed:
-            self._broker.health.note_commit(next(iter(failed.values()), None))
-            self._broker.settle(flight.sealed, failed, now, flown=True)
-            if any(durable for _, durable in flight.writes):
+        if batch.sealed:
+            self._broker.health.record_commit(next(iter(failed.values()), None))
+            self._broker.complete_commit(batch.sealed, failed, now, is_async=True)
+            if any(durable for _, durable in batch.writes):
                 # A sync takes as long for many as for one. What only computes had better be always at it.
-                told = sum([len(waiters) for _, _, waiters in flight.sealed])
-                self._gathering.begin(now, now - flight.began, told + self._waiter_count)
-        for error in failed.values() if not flight.sealed else ():
+                told = sum([len(waiters) for _, _, waiters in batch.sealed])
+                self._window.begin(now, now - batch.began, told + self._waiter_count)
+        for error in failed.values() if not batch.sealed else ():
             self._broker.log("error", _NOT_SYNCED, error=error)
 
     @property

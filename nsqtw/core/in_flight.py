@@ -160,7 +160,7 @@ class InFlight:
         self.count -= len(taken) - taken.count(None)
         return taken
 
-    def take_late(self, now: float) -> list[tuple[bytes, Delivery]]:
+    def take_timed_out(self, now: float) -> list[tuple[bytes, Delivery]]:
         """What has timed out is not in flight any more."""
         late = [(message_id, delivery) for message_id, delivery in self._table.items() if delivery.deadline <= now]
         for run in self._runs:

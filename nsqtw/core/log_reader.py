@@ -49,27 +49,27 @@ class LogReader:
 
     # -- what happens to the topic
 
-    def took(self, segments: Iterable[Segment], now: float) -> None:
+    def on_append(self, segments: Iterable[Segment], now: float) -> None:
         """These were appended to the log."""
         if not self._topic.ephemeral:
             for segment in segments:
-                self._runs.took(segment.first, segment.count)
+                self._runs.add(segment.first, segment.count)
             if self.retention_policy.is_on:
-                self.retention_policy.took(segments, now)
+                self.retention_policy.on_append(segments, now)
 
-    def save_into(self, saved: TopicState, wall_ms: int) -> None:
+    def save_into(self, state: TopicState, wall_ms: int) -> None:
         """What must outlive the process. Moves the floor, and forgets what nobody can ask for any more."""
         self.retention_policy.expire(wall_ms)
         self._runs.forget_below(self.kept_from)
-        saved.retention_time, saved.retention_bytes = self.retention_policy.given
-        saved.floor = self.retention_policy.floor
-        saved.marks = [*self.retention_policy.saved()]
-        saved.runs = self._runs.saved()
+        state.retention_time, state.retention_bytes = self.retention_policy.given
+        state.floor = self.retention_policy.floor
+        state.marks = [*self.retention_policy.state()]
+        state.runs = self._runs.state()
 
-    def restore(self, saved: TopicState, now: float) -> None:
+    def restore(self, state: TopicState, now: float) -> None:
         """Become what was saved; after the channels."""
-        self._runs = SequenceRanges(saved.end, saved.runs)
-        self.retention_policy.restore((saved.retention_time, saved.retention_bytes), map(Mark._make, saved.marks))
+        self._runs = SequenceRanges(state.end, state.runs)
+        self.retention_policy.restore((state.retention_time, state.retention_bytes), map(Mark._make, state.marks))
         self.retention_policy.begin(now)
 
     def watch(self, watcher: Callable[[], None]) -> None:
@@ -79,7 +79,7 @@ class LogReader:
     def unwatch(self, watcher: Callable[[], None]) -> None:
         self._watchers.pop(watcher, None)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """There may be more to be read."""
         if self._watchers:
             watchers, self._watchers = self._watchers, {}
@@ -208,7 +208,7 @@ class LogReader:
 def _part(segment: Segment, first: int, stop: int) -> Segment:
     if first == segment.first and stop == segment.end:
         return segment
-    frames = segment.cut(first - segment.first, stop - segment.first)
+    frames = segment.slice(first - segment.first, stop - segment.first)
     return Segment(first, stop - first, segment.delay_ms, frames)
 
 

@@ -45,7 +45,7 @@ class MetadataSync(Timer):
     def change(self, *, at_once: bool = False) -> None:
         """The names are not what was written last. `at_once`: whoever waits for the next save waits for the file."""
         if at_once or not self._is_behind:
-            self._broker.saves.ask(_nobody)
+            self._broker.checkpointer.ask(_nobody)
         self._is_behind = True
         self._is_urgent = self._is_urgent or at_once
 
@@ -53,7 +53,7 @@ class MetadataSync(Timer):
         """What a save that starts now is to write, if anything. A broker that stops writes the file in any case."""
         if not (self._is_urgent or self._broker.stopping):
             if self._is_behind:
-                self._broker.timers.at(now + DELAY_SECONDS, self)
+                self._broker.timers.schedule(now + DELAY_SECONDS, self)
             return None
         names = self.names()
         self._is_behind = self._is_urgent = False
@@ -66,7 +66,7 @@ class MetadataSync(Timer):
             if str(error) != str(self._error):
                 self._broker.log("error", f"failed to persist metadata - {error}")
             self._is_behind = True
-            self._broker.timers.at(self._taken_at + RETRY_SECONDS, self)
+            self._broker.timers.schedule(self._taken_at + RETRY_SECONDS, self)
         self._error = error
 
     def on_timer(self, now: float) -> None:

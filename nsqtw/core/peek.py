@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from nsqtw.core.topic import Topic
 
 READY, DEFERRED, IN_FLIGHT = STATES = ("ready", "deferred", "in_flight")
-MOST_BYTES = 1024 * 1024
-MOST_WALKED_BYTES = 8 * MOST_BYTES
+MAX_BYTES = 1024 * 1024
+MAX_WALKED_BYTES = 8 * MAX_BYTES
 
 
 @define
@@ -71,7 +71,7 @@ def peek_channel(channel: Channel, state: str, limit: int, now: float) -> Peek:
     if state == IN_FLIGHT:
         return _collect(_in_flight(channel), limit)
     if state == DEFERRED:
-        return _collect(_held(channel, now, limit, deferred=True), limit)
+        return _collect(_pending(channel, now, limit, deferred=True), limit)
     return _collect(_ready(channel, now, limit), limit)
 
 
@@ -79,7 +79,7 @@ def _collect(found: Iterator[Peeked | None], limit: int) -> Peek:
     """None stands for what could not be looked at."""
     peek, size = Peek(), 0
     for message in found:
-        if message is None or len(peek.messages) == limit or size >= MOST_BYTES:
+        if message is None or len(peek.messages) == limit or size >= MAX_BYTES:
             peek.more = True
             break
         peek.messages.append(message)
@@ -91,19 +91,19 @@ def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
     """Requeued ones, and then those that nobody has had."""
     cursor, topic = channel.cursor, channel.topic
     assert cursor is not None, "an ephemeral channel is not looked into"
-    yield from _held(channel, now, limit, deferred=False)
+    yield from _pending(channel, now, limit, deferred=False)
     yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, topic.broker.timestamp_ns(now))
 
 
-def _held(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
+def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
     cursor = channel.cursor
     assert cursor is not None, "an ephemeral channel is not looked into"
     in_flight = set() if deferred else set(_sequences_in_flight(channel))
-    for row in cursor.held_rows(now, deferred=deferred, limit=limit + 1 + len(in_flight)):
+    for row in cursor.pending_rows(now, deferred=deferred, limit=limit + 1 + len(in_flight)):
         found = None if row.sequence in in_flight else channel.topic.log.find(row.sequence)
         if found is not None:
             segment, index = found
-            yield Peeked(segment.cut(index, index + 1), row.attempts, cursor.due_at(row) if deferred else None)
+            yield Peeked(segment.slice(index, index + 1), row.attempts, cursor.due_at(row) if deferred else None)
 
 
 def _in_flight(channel: Channel) -> Iterator[Peeked | None]:
@@ -112,7 +112,7 @@ def _in_flight(channel: Channel) -> Iterator[Peeked | None]:
             found = channel.topic.log.find(sequence_of(message_id))
             if found is not None:
                 segment, index = found
-                frame = segment.cut(index, index + 1)
+                frame = segment.slice(index, index + 1)
                 yield Peeked(frame, delivery.attempts, delivery=delivery, consumer=consumer)
 
 
@@ -130,15 +130,15 @@ def _frames(
     all of them.
     """
     walked = 0
-    for segment in topic.reading.segments(start, stop):
-        if walked >= MOST_WALKED_BYTES:
+    for segment in topic.reader.segments(start, stop):
+        if walked >= MAX_WALKED_BYTES:
             yield None
             return
         walked += len(segment.frames)
         if segment.delay_ms and replays is not None and not _is_due_again(segment, replays, wall_ns):
             continue
         for index in islice(range(segment.count), limit + 1):
-            yield Peeked(segment.cut(index, index + 1), 0)
+            yield Peeked(segment.slice(index, index + 1), 0)
 
 
 def _is_due_again(segment: Segment, replays: int, wall_ns: int) -> bool:

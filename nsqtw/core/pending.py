@@ -56,12 +56,12 @@ class Pages:
 
     def read(self, after: Key, limit: int) -> list[PendingRow]:
         """The next ones behind `after`. BackendError."""
-        found: list[PendingRow] = self._positions.held(self._topic, self._channel, after, limit)
+        found: list[PendingRow] = self._positions.pending(self._topic, self._channel, after, limit)
         return found
 
     def count(self, after: Key, until_ms: float, below: float) -> int:
         """Return how many there are behind `after` that are due then and under the sequence `below`. BackendError."""
-        found: int = self._positions.count_held(self._topic, self._channel, after, until_ms, below)
+        found: int = self._positions.count_pending(self._topic, self._channel, after, until_ms, below)
         return found
 
 
@@ -88,7 +88,7 @@ class PendingStore:
         self._border: Key = _BEHIND_ALL
         self._beyond: set[int] = set()
         self._runs: list[PendingRun] = []
-        self._runs_in_cut: list[PendingRun] = []
+        self._runs_in_checkpoint: list[PendingRun] = []
         self._runs_count = 0  # messages in both
         self._out_count = 0
         self._due_out_count = 0
@@ -97,7 +97,7 @@ class PendingStore:
         self._out_lowest: float = inf
         # sequence -> whether the last saved cut may have a row of it
         self._changed: dict[int, bool] = {}
-        self._in_cut: dict[int, bool] = {}  # what `_changed` was when the cut that is being saved was made
+        self._in_checkpoint: dict[int, bool] = {}  # what `_changed` was when the cut that is being saved was made
         self._is_saving = False
         self.is_blocked = False
         """Whether what comes next cannot be read on because it is being saved."""
@@ -132,7 +132,7 @@ class PendingStore:
     @property
     def lowest(self) -> float:
         """A sequence under which there is no row but those that were there at start; infinity for none."""
-        runs = (run.first for run in chain(self._runs, self._runs_in_cut))
+        runs = (run.first for run in chain(self._runs, self._runs_in_checkpoint))
         return min(chain(self._rows, runs, (self._out_lowest,)))
 
     def attempts(self, sequence: int) -> int:
@@ -200,7 +200,7 @@ class PendingStore:
         BackendError.
         """
         limit: Key = _BEHIND_ALL
-        for run in self._runs_in_cut:  # positions.db may have them already, or not yet
+        for run in self._runs_in_checkpoint:  # positions.db may have them already, or not yet
             limit = min(limit, (run.due_ms, run.first - 1))
         self.is_blocked = limit <= self._border < _BEHIND_ALL
         if self._border >= limit or self._pages is None:
@@ -244,11 +244,11 @@ class PendingStore:
         self._rows.clear()
         self._soon.clear()
         self._beyond.clear()
-        self._runs, self._runs_in_cut, self._runs_count = [], [], 0
+        self._runs, self._runs_in_checkpoint, self._runs_count = [], [], 0
         self._border, self._out_lowest = _BEHIND_ALL, inf
         self._out_count = self._due_out_count = self._due_unsaved_count = 0
         self._changed.clear()
-        self._in_cut.clear()
+        self._in_checkpoint.clear()
         self.is_blocked = False
         self._emptied = True
 
@@ -262,7 +262,7 @@ class PendingStore:
         self._soon = [entry for entry in self._soon if entry[1] < start]
         heapify(self._soon)
         self._beyond = {sequence for sequence in self._beyond if sequence < start}
-        self._changed = {sequence: saved for sequence, saved in self._changed.items() if sequence < start}
+        self._changed = {sequence: state for sequence, state in self._changed.items() if sequence < start}
         self._runs = [evolve(run, count=min(run.count, start - run.first)) for run in self._runs if run.first < start]
         self._runs_count = sum(run.count for run in self._runs)
         self._count_unsaved()
@@ -274,9 +274,9 @@ class PendingStore:
         they are due. Of runs that are not saved yet only those that fit. BackendError.
         """
         rows = [PendingRow(sequence, attempts, due) for sequence, (attempts, due) in self._rows.items()]
-        for run in chain(self._runs, self._runs_in_cut):
+        for run in chain(self._runs, self._runs_in_checkpoint):
             rows += [PendingRow(run.first + number, 0, run.due_ms) for number in range(min(run.count, limit))]
-        known = {row.sequence for row in rows} | self._in_cut.keys() | self._changed.keys()
+        known = {row.sequence for row in rows} | self._in_checkpoint.keys() | self._changed.keys()
         if self._pages is not None and self._out_count:
             rows += self._some_out(known, (now_ms, inf) if deferred else BEFORE_ALL, limit)
         rows.sort(key=_key)
@@ -284,52 +284,52 @@ class PendingStore:
 
     # -- saving
 
-    def changes(self, saved: CursorState) -> None:
+    def changes(self, state: CursorState) -> None:
         """Put into a cut what changed since the last call."""
         for sequence in self._changed:
             row = self._rows.get(sequence)
             if row is None:
-                saved.dropped_rows.append(sequence)
+                state.dropped_rows.append(sequence)
             else:
-                saved.held.append(PendingRow(sequence, *row))
-        saved.runs = self._runs
-        saved.held_count = self.count
-        saved.emptied, saved.forgotten_from = self._emptied, self._forgotten_from
-        self._in_cut, self._changed = self._changed, {}
-        self._runs_in_cut, self._runs = self._runs, []
+                state.pending.append(PendingRow(sequence, *row))
+        state.runs = self._runs
+        state.pending_count = self.count
+        state.emptied, state.forgotten_from = self._emptied, self._forgotten_from
+        self._in_checkpoint, self._changed = self._changed, {}
+        self._runs_in_checkpoint, self._runs = self._runs, []
         self._emptied = False
         self._is_saving = True
 
-    def end_of_save(self, saved: CursorState, *, failed: bool) -> None:
+    def end_checkpoint(self, state: CursorState, *, failed: bool) -> None:
         """What `changes` gave last is saved; or it `failed`, and the next cut must have it."""
-        in_cut, self._in_cut = self._in_cut, {}
-        runs, self._runs_in_cut = self._runs_in_cut, []
+        in_checkpoint, self._in_checkpoint = self._in_checkpoint, {}
+        runs, self._runs_in_checkpoint = self._runs_in_checkpoint, []
         self._is_saving = self.is_blocked = False
         if failed:
-            for sequence, may_be_saved in in_cut.items():
+            for sequence, may_be_saved in in_checkpoint.items():
                 if may_be_saved or sequence in self._rows:
                     self._changed[sequence] = may_be_saved
                 else:
                     self._changed.pop(sequence, None)
             self._runs = runs + self._runs
-            self._emptied = self._emptied or saved.emptied
+            self._emptied = self._emptied or state.emptied
             self._count_unsaved()
             return
-        if self._forgotten_from == saved.forgotten_from:
+        if self._forgotten_from == state.forgotten_from:
             self._forgotten_from = None
         for run in runs:
             self._runs_count -= run.count
             self._let_out(run.first, run.count, run.due_ms)
-        for sequence in self._beyond & in_cut.keys() - self._changed.keys():
+        for sequence in self._beyond & in_checkpoint.keys() - self._changed.keys():
             self._beyond.remove(sequence)
             self._let_out(sequence, 1, self._rows.pop(sequence)[1])
         self._count_unsaved()
 
-    def restore(self, saved: CursorState) -> None:
+    def restore(self, state: CursorState) -> None:
         """Become what was saved, none of which is read now."""
-        if saved.held_count:
-            self._border, self._out_count = BEFORE_ALL, saved.held_count
-        self._emptied = saved.emptied
+        if state.pending_count:
+            self._border, self._out_count = BEFORE_ALL, state.pending_count
+        self._emptied = state.emptied
 
     # -- inside
 
@@ -356,7 +356,7 @@ class PendingStore:
         self._soon.sort()
         while self._soon and self._soon[-1] > border:
             due_ms, sequence = self._soon.pop()
-            if sequence in self._changed or sequence in self._in_cut:
+            if sequence in self._changed or sequence in self._in_checkpoint:
                 self._beyond.add(sequence)
             else:
                 del self._rows[sequence]
@@ -405,7 +405,7 @@ class PendingStore:
         """Return whether memory says what there is to say of a row that was read."""
         if self._forgotten_from is not None and sequence >= self._forgotten_from:
             return True
-        return sequence in self._rows or sequence in self._changed or sequence in self._in_cut
+        return sequence in self._rows or sequence in self._changed or sequence in self._in_checkpoint
 
     def _count_out(self, after: Key, until_ms: float, below: float = inf) -> int:
         """
@@ -424,7 +424,7 @@ class PendingStore:
         """Count what is due behind the border and not saved yet, as far as it can be had now."""
         now_ms = self._counted_ms
         self._due_unsaved_count = 0
-        if self._border[0] <= now_ms and not self._runs_in_cut:
+        if self._border[0] <= now_ms and not self._runs_in_checkpoint:
             runs = sum(run.count for run in self._runs if run.due_ms <= now_ms)
             self._due_unsaved_count = runs + sum(self._rows[sequence][1] <= now_ms for sequence in self._beyond)
 

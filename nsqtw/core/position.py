@@ -2,7 +2,7 @@
 Position of a channel in the log of its topic: the interface of the two kinds, and their common parts.
 
 A durable channel has a `cursor.Cursor`, an ephemeral one an `ephemeral_queue.EphemeralQueue`. A channel asks either
-for the next unread run (`peek`, `advance`) and for messages that are due for another delivery (`next_again`), and
+for the next unread run (`peek`, `advance`) and for messages that are due for another delivery (`next_redelivery`), and
 tells it what became of those it handed out.
 """
 
@@ -68,7 +68,7 @@ class Position(Protocol):
     def advance(self, count: int) -> None:
         """That many of what `peek` returned were taken."""
 
-    def next_again(self) -> Redelivery | None:
+    def next_redelivery(self) -> Redelivery | None:
         """Take the requeued message whose turn has come, if any. BackendError."""
 
     def redelivered(self, again: Redelivery) -> None:

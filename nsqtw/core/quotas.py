@@ -12,7 +12,7 @@ from nsqtw.errors import CapReached, InvalidName
 from nsqtw.names import is_valid_name
 from nsqtw.options.broker import Options
 
-BIRTHS_PER_TURN = 32
+CREATIONS_PER_TURN = 32
 
 
 class Quotas:
@@ -20,7 +20,7 @@ class Quotas:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._births = 0
+        self._creations = 0
         self.channel_count = 0
         """Channels of all topics."""
         self.are_on = False
@@ -31,7 +31,7 @@ class Quotas:
         limit = self._options.max_topics
         if self.are_on and limit and topic_count >= limit:
             raise CapReached("topics", limit)
-        self._births += 1
+        self._creations += 1
 
     def check_channel(self, name: str) -> None:
         """Before the birth of a channel. InvalidName, CapReached."""
@@ -43,11 +43,11 @@ class Quotas:
     @property
     def is_full(self) -> bool:
         """Whether the turn has had all the births it may have."""
-        return self._births >= BIRTHS_PER_TURN
+        return self._creations >= CREATIONS_PER_TURN
 
     def begin_turn(self) -> None:
         """Another turn begins."""
-        self._births = 0
+        self._creations = 0
 
 
 def _check_name(name: str) -> None:

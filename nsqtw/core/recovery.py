@@ -64,7 +64,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
             state = _from_the_oldest(state, log)
         _add_channels(broker, state, asked)
         owed, saved_end = _owed(state), state.end
-        mend(state, log, broker.positions)
+        repair(state, log, broker.positions)
         if saved_end > log.end and owed > _owed(state):
             _tell_loss(broker, name, log, saved_end, owed - _owed(state))
         elif name in known and ICountedQueue.providedBy(log.queue) and log.queue.check(_start(state), owed):
@@ -134,12 +134,12 @@ def _add_ephemeral(broker: Broker, asked: NamedTopic, now: float) -> None:
                 channel.pause()
 
 
-def mend(state: TopicState, log: Log, positions: IPositions) -> None:
+def repair(state: TopicState, log: Log, positions: IPositions) -> None:
     """Let `state` refer to nothing that its log has not got. BackendError when that cannot be read."""
     if log.queue.first == log.queue.end:
         _forget_messages(state, log)
         return
-    is_damaged = IDamagedQueue.providedBy(log.queue) and log.queue.is_mended
+    is_damaged = IDamagedQueue.providedBy(log.queue) and log.queue.is_damaged
     if is_damaged:
         _forget_lost_rows(state, log, positions)
     if log.end < state.end:
@@ -172,16 +172,16 @@ def _count_beyond(state: TopicState, log: Log, options: Options) -> None:
     """Add to `state` what the log has beyond the end that was saved."""
     limits = limits_of(state.name, (state.retention_time, state.retention_bytes), options)
     runs, ages = SequenceRanges(state.end, state.runs), Ages(limits, state.end, map(Mark._make, state.marks))
-    runs.cut(log.end)
-    ages.cut(log.end)
+    runs.truncate(log.end)
+    ages.truncate(log.end)
     while read := log.queue.read(state.end, _READ_BYTES):
         for segment in read:
-            runs.took(segment.first, segment.count)
-            ages.took(segment)
+            runs.add(segment.first, segment.count)
+            ages.on_append(segment)
         state.put_total += sum(segment.count for segment in read)
         state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms]
         state.end = read[-1].end
-    state.runs, state.marks = runs.saved(), [*ages.saved()]
+    state.runs, state.marks = runs.state(), [*ages.state()]
 
 
 def _forget_delays(state: TopicState) -> None:
@@ -200,7 +200,7 @@ def _count_again(state: TopicState, log: Log, positions: IPositions) -> None:
         if waiting.first < log.end
     ]
     for cursor in state.cursors:
-        cursor.held_count -= positions.forget_held(state.name, cursor.name, log.end)
+        cursor.pending_count -= positions.forget_pending(state.name, cursor.name, log.end)
         cursor.first_deliveries = [sequence for sequence in cursor.first_deliveries if sequence < log.end]
         cursor.next = min(cursor.next, log.end)
     state.released = min(state.released, log.end)
@@ -227,9 +227,9 @@ def _forget_lost_rows(state: TopicState, log: Log, positions: IPositions) -> Non
 
     for cursor in state.cursors:
         cursor.first_deliveries = [*filter(is_stored, cursor.first_deliveries)]
-        rows = all_rows(positions, state.name, cursor.name) if cursor.held_count else ()
+        rows = all_rows(positions, state.name, cursor.name) if cursor.pending_count else ()
         cursor.dropped_rows = [row.sequence for row in rows if not is_stored(row.sequence)]
-        cursor.held_count = max(0, cursor.held_count - len(cursor.dropped_rows))
+        cursor.pending_count = max(0, cursor.pending_count - len(cursor.dropped_rows))
     if any(cursor.dropped_rows for cursor in state.cursors):
         positions.save(Checkpoint(topics=[state]))
     for cursor in state.cursors:
@@ -267,6 +267,6 @@ def _forget_messages(state: TopicState, log: Log) -> None:
     for cursor in state.cursors:
         cursor.next, cursor.replays = log.end, 0
         cursor.taken_total = state.released_total
-        cursor.emptied = cursor.held_count > 0
-        cursor.held_count = 0
+        cursor.emptied = cursor.pending_count > 0
+        cursor.pending_count = 0
         cursor.first_deliveries.clear()

@@ -49,11 +49,11 @@ class Mark(NamedTuple):
 
 
 class Ages:
-    """The marks of a log that ends at `end`, as far as `limits` need them; from what `saved` gave, or from nothing."""
+    """The marks of a log that ends at `end`, as far as `limits` need them; from what `state` gave, or from nothing."""
 
-    def __init__(self, limits: Retention, end: int, saved: Iterable[Mark] = ()) -> None:
+    def __init__(self, limits: Retention, end: int, state: Iterable[Mark] = ()) -> None:
         self.limits = limits
-        *marks, self._end = [*saved] or [Mark(end, 0, 0)]
+        *marks, self._end = [*state] or [Mark(end, 0, 0)]
         self._marks = deque(marks if limits else ())
 
     @property
@@ -72,7 +72,7 @@ class Ages:
             if end > first:
                 self._marks.append(self._end)
 
-    def took(self, segment: Segment) -> None:
+    def on_append(self, segment: Segment) -> None:
         """A segment was appended."""
         if not self._marks:
             return
@@ -106,7 +106,7 @@ class Ages:
             return None
         return following.until_ms + round(self.limits.time * _MS)
 
-    def cut(self, end: int) -> None:
+    def truncate(self, end: int) -> None:
         """The log ends at `end`, which is earlier than was saved."""
         if end >= self._end.sequence:
             return
@@ -116,7 +116,7 @@ class Ages:
         if self.limits and not self._marks:
             self._marks.append(self._end)
 
-    def saved(self) -> list[Mark]:
+    def state(self) -> list[Mark]:
         """What makes the same marks again."""
         return [*self._marks, self._end] if self._marks else []
 
@@ -157,26 +157,26 @@ class RetentionPolicy(Timer):
     def give(self, given: Given, now: float) -> None:
         """Keep it this long from now on."""
         self._given = given
-        end, saved = self._topic.log.end, self._ages.saved()
-        self._ages = Ages(self._limits(), end, saved)
+        end, state = self._topic.log.end, self._ages.state()
+        self._ages = Ages(self._limits(), end, state)
         self.begin(now)
 
-    def restore(self, given: Given, saved: Iterable[Mark]) -> None:
+    def restore(self, given: Given, state: Iterable[Mark]) -> None:
         """Become what was saved."""
         self._given = given
-        self._ages = Ages(self._limits(), self._topic.log.end, saved)
+        self._ages = Ages(self._limits(), self._topic.log.end, state)
 
     def begin(self, now: float) -> None:
         """Start to keep what is there, where that is not done already."""
         topic, self.is_on = self._topic, bool(self.limits)
         wall_ms = topic.broker.timestamp_ns(now) // 10**6
-        self._ages.start(topic.reading.kept_from, topic.log.end, topic.log.queue.size, wall_ms)
+        self._ages.start(topic.reader.kept_from, topic.log.end, topic.log.queue.size, wall_ms)
         self._ask(now, wall_ms)
 
-    def took(self, segments: Iterable[Segment], now: float) -> None:
+    def on_append(self, segments: Iterable[Segment], now: float) -> None:
         """These were appended to the log."""
         for segment in segments:
-            self._ages.took(segment)
+            self._ages.on_append(segment)
         if self.limits.time and self.due_at > now + self.limits.time:
             self._ask(now, self._topic.broker.timestamp_ns(now) // 10**6)
 
@@ -192,14 +192,14 @@ class RetentionPolicy(Timer):
         """Move the floor as far as the limits allow now. Returns whether it moved."""
         return self._ages.expire(wall_ms)
 
-    def saved(self) -> list[Mark]:
+    def state(self) -> list[Mark]:
         """What `restore` takes."""
-        return self._ages.saved()
+        return self._ages.state()
 
     def _ask(self, now: float, wall_ms: int) -> None:
         moment = self._ages.next_expiry_ms
         if moment is not None and not self._topic.exiting:
-            self._topic.broker.timers.at(now + max(_SHORTEST_SECONDS, (moment - wall_ms) / _MS), self)
+            self._topic.broker.timers.schedule(now + max(_SHORTEST_SECONDS, (moment - wall_ms) / _MS), self)
 
     def _limits(self) -> Retention:
         topic = self._topic

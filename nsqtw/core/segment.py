@@ -155,7 +155,7 @@ class Segment:
             yield timestamp_ns, start, end
             start = end
 
-    def cut(self, start: int, stop: int) -> bytes:
+    def slice(self, start: int, stop: int) -> bytes:
         """The frames of the messages `start` to `stop` (indexes, not sequences)."""
         if start == 0 and stop == self.count:
             return self.frames
@@ -174,7 +174,7 @@ class Segment:
 
     def again(self, index: int, attempts: int) -> bytes:
         """The frame of one message for a delivery that is not its first."""
-        frame = self.cut(index, index + 1)
+        frame = self.slice(index, index + 1)
         return b"".join(
             (frame[:_ATTEMPTS_AT], _ATTEMPTS.pack(attempts & 0xFFFF), frame[_ATTEMPTS_AT + _ATTEMPTS.size :])
         )
@@ -297,7 +297,8 @@ def only(segment: Segment, keep: Iterable[int]) -> list[Segment]:
         else:
             runs.append([index, index + 1])
     return [
-        Segment(segment.first + start, stop - start, segment.delay_ms, segment.cut(start, stop)) for start, stop in runs
+        Segment(segment.first + start, stop - start, segment.delay_ms, segment.slice(start, stop))
+        for start, stop in runs
     ]
 
 

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator
 
 
 class SequenceRanges:
-    """The runs up to `end`, from what `saved` gave, or from nothing."""
+    """The runs up to `end`, from what `state` gave, or from nothing."""
 
-    def __init__(self, end: int, saved: Iterable[tuple[int, int]] = ()) -> None:
-        *runs, (self.end, self._count) = [*saved] or [(end, 0)]
+    def __init__(self, end: int, state: Iterable[tuple[int, int]] = ()) -> None:
+        *runs, (self.end, self._count) = [*state] or [(end, 0)]
         self._firsts = [first for first, _ in runs]
         self._counts = [count for _, count in runs]
 
-    def took(self, first: int, count: int) -> None:
+    def add(self, first: int, count: int) -> None:
         """Messages were appended."""
         if first != self.end or not self._firsts:
             self._firsts.append(first)
@@ -57,7 +57,7 @@ class SequenceRanges:
         del self._firsts[:passed], self._counts[:passed]
         return True
 
-    def cut(self, end: int) -> None:
+    def truncate(self, end: int) -> None:
         """The log ends at `end`, which is earlier than was saved."""
         if end >= self.end:
             return
@@ -66,7 +66,7 @@ class SequenceRanges:
         while self._firsts and self._firsts[-1] >= end:
             del self._firsts[-1], self._counts[-1]
 
-    def saved(self) -> list[tuple[int, int]]:
+    def state(self) -> list[tuple[int, int]]:
         """What makes the same runs again: each with its first sequence and the number before it, and then the end."""
         return [*zip(self._firsts, self._counts, strict=True), (self.end, self._count)]
 

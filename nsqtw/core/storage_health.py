@@ -47,7 +47,7 @@ class StorageHealth(Timer):
         """Positions could not be stored the last time."""
         return self._save_error is not None
 
-    def note_commit(self, error: BackendError | None) -> None:
+    def record_commit(self, error: BackendError | None) -> None:
         """How the last attempt to store messages went. The operator is told when that changes."""
         if error is None and self._commit_error is None:
             return
@@ -59,9 +59,9 @@ class StorageHealth(Timer):
         self._commit_error = error
         if error is not None and not self._is_watching:
             self._is_watching, self._has_waited = True, False
-            self._broker.timers.at(0.0, self)
+            self._broker.timers.schedule(0.0, self)
 
-    def note_save(self, error: BackendError | None) -> None:
+    def record_save(self, error: BackendError | None) -> None:
         """The same of positions."""
         _tell(self._broker.log, "positions", self._save_error, error)
         self._save_error = error
@@ -84,8 +84,8 @@ class StorageHealth(Timer):
     def probed(self, error: BackendError | None, now: float) -> None:
         """How storing nothing went."""
         if error is None and self._commit_error is not None:
-            self.note_commit(None)
-        self._broker.timers.at(now + PROBE_SECONDS, self)
+            self.record_commit(None)
+        self._broker.timers.schedule(now + PROBE_SECONDS, self)
 
 
 def _tell(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:

@@ -17,7 +17,7 @@ from math import inf
 
 from mypy_extensions import mypyc_attr
 
-_MOST_STALE = 64
+_MAX_STALE = 64
 
 
 # Where this is compiled (setup.py), classes of others still may inherit from it.
@@ -57,7 +57,7 @@ class TimerQueue:
         self._tie = count()
         self._stale_count = 0
 
-    def at(self, when: float, due: Timer) -> None:
+    def schedule(self, when: float, due: Timer) -> None:
         """Have `due.on_timer` called at `when`, unless it will be called earlier anyway."""
         if when < due.due_at:
             if due.item is not None:
@@ -76,7 +76,7 @@ class TimerQueue:
     def _make_stale(self, item: TimerItem) -> None:
         item.due = None
         self._stale_count += 1
-        if self._stale_count > _MOST_STALE + len(self._heap) // 2:
+        if self._stale_count > _MAX_STALE + len(self._heap) // 2:
             self._heap[:] = [entry for entry in self._heap if entry[2].due is not None]
             heapify(self._heap)
             self._stale_count = 0
@@ -105,5 +105,5 @@ class TimerQueue:
                 self._failed()  # a broken part must not keep the others from what is due
                 continue
             if again is not None:
-                self.at(again, due)
+                self.schedule(again, due)
         return self.next_due

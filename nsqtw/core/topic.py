@@ -49,7 +49,7 @@ class Topic:
         """What an OK means: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
         self.paused = False
-        self.is_held = False
+        self.is_awaiting_channels = False
         """A new topic that may lack channels yet; publishing goes on."""
         self.exiting = False
         self.channels: dict[str, Channel] = {}
@@ -61,12 +61,12 @@ class Topic:
         self.message_bytes = 0
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""
-        self.reading = LogReader(self)
-        self._intake = PublishBuffer(broker)
-        self._unreleased = Backlog(self)
+        self.reader = LogReader(self)
+        self._publish_buffer = PublishBuffer(broker)
+        self._backlog = Backlog(self)
         self.dropped = DroppedRanges()
         self._hungry: dict[Channel, None] = {}
-        self._in_cut: list[tuple[Channel, CursorState]] = []
+        self._in_checkpoint: list[tuple[Channel, CursorState]] = []
         self._named: NamedTopic | None = None
 
     # -- what /stats shows
@@ -82,15 +82,15 @@ class Topic:
         return 0 if self.ephemeral else max(0, self.depth - min(self.message_count, self.mem_queue_size))
 
     @property
-    def is_late(self) -> bool:
+    def is_write_behind(self) -> bool:
         """Whether what is put reaches the backend later than its OK."""
         return self.durability == "memory" and not self.ephemeral
 
     @property
-    def flies(self) -> bool:
+    def commits_async(self) -> bool:
         """Whether storing what is put takes longer than a turn may."""
         if self.log.is_in_thread:
-            return not self.is_late
+            return not self.is_write_behind
         return self.durability == "fsync" and not self.ephemeral
 
     # -- publishing
@@ -103,53 +103,53 @@ class Topic:
         if self.exiting or self.broker.stopping:
             waiter(Exiting())
             return
-        if not self._intake.waiters:
+        if not self._publish_buffer.waiters:
             self.broker.to_commit.append(self)
-        if delay_ms and self._unreleased.forgets_delays(self._intake.count()):
+        if delay_ms and self._backlog.forgets_delays(self._publish_buffer.count()):
             delay_ms = 0
-        self._intake.add(bodies, delay_ms, waiter)
+        self._publish_buffer.add(bodies, delay_ms, waiter)
 
     def seal(self, timestamp_ns: int) -> list[Segment]:
         """What was put since the last time, as segments with their place in the log."""
-        segments = self._intake.seal(timestamp_ns)
-        if self.ephemeral and not self.flows:
-            segments, rest = self._unreleased.fitting(segments)
+        segments = self._publish_buffer.seal(timestamp_ns)
+        if self.ephemeral and not self.is_flowing:
+            segments, rest = self._backlog.fitting(segments)
             self._count(rest)
         return segments
 
     @property
     def waiter_count(self) -> int:
         """How many wait for what was put since the last `seal`."""
-        return len(self._intake.waiters)
+        return len(self._publish_buffer.waiters)
 
     def take_waiters(self) -> list[Waiter]:
         """Those whose messages the last `seal` gave; whoever takes them answers them."""
-        return self._intake.take_waiters()
+        return self._publish_buffer.take_waiters()
 
     def accept(self, segments: list[Segment], now: float, *, pinned: bool = False) -> None:
         """These are in the log now (`pinned`: will be); let the channels have them."""
         self.put_total += self._count(segments)
         self.log.append(segments, pinned=pinned)
-        self.reading.took(segments, now)
+        self.reader.on_append(segments, now)
         for segment in segments:
             if segment.delay_ms:
-                self._unreleased.took(segment)
-        if self.flows:
+                self._backlog.on_append(segment)
+        if self.is_flowing:
             self._release(segments, now)
         if self.log.is_in_memory:
             self.log.queue.trim(*self.unfinished())
-        self.reading.tell()
+        self.reader.notify()
         self.touch()
 
     @property
-    def flows(self) -> bool:
+    def is_flowing(self) -> bool:
         """Whether what is put goes on to channels."""
-        return bool(self.channels) and not self.stands_still
+        return bool(self.channels) and not self.is_paused_or_pending
 
     @property
-    def stands_still(self) -> bool:
+    def is_paused_or_pending(self) -> bool:
         """Whether nothing is released, channels or not."""
-        return self.paused or self.is_held
+        return self.paused or self.is_awaiting_channels
 
     # -- channels
 
@@ -169,9 +169,9 @@ class Topic:
         if self.ephemeral and not is_ephemeral(name):
             self.broker.move_out_of_memory(self)
         channel = Channel(self, name)
-        kept = self._unreleased.segments() if channel.ephemeral and not self.stands_still else []
+        kept = self._backlog.segments() if channel.ephemeral and not self.is_paused_or_pending else []
         if (start or self.broker.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
-            channel.seek(self.reading.kept_from)
+            channel.seek(self.reader.kept_from)
         self.channels[name] = channel
         self.broker.quotas.channel_count += 1
         self.broker.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
@@ -179,7 +179,7 @@ class Topic:
         self.touch()
         if not channel.ephemeral:
             self.change_names()
-        self.broker.directory.came(self.name, name)
+        self.broker.directory.on_created(self.name, name)
         return channel
 
     def delete_channel(self, name: str) -> None:
@@ -191,11 +191,11 @@ class Topic:
         self.broker.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
         channel.exit()
         channel.empty()
-        self.broker.directory.gone(self.name, name)
+        self.broker.directory.on_deleted(self.name, name)
         self._hungry.pop(channel, None)
         self.broker.to_serve.pop(channel, None)
         if not (self.ephemeral or channel.ephemeral or self.exiting):
-            self.broker.saves.deleted_channel(self.name, name)
+            self.broker.checkpointer.deleted_channel(self.name, name)
             self.change_names(at_once=True)
         self.touch()
         if self.ephemeral and not self.channels and not self.exiting:
@@ -211,7 +211,7 @@ class Topic:
 
     def unpause(self, now: float) -> None:
         """Release what was kept. BackendError when ephemeral channels cannot be given it; the topic stays paused."""
-        kept = self._unreleased.for_ephemeral()
+        kept = self._backlog.for_ephemeral()
         self.paused = False
         self._release_kept(kept, now)
         self.touch()
@@ -219,16 +219,16 @@ class Topic:
 
     def hold(self) -> None:
         """Release nothing until `start`."""
-        self.is_held = True
+        self.is_awaiting_channels = True
 
     def start(self, now: float) -> None:
         """The channels a new topic should have are there: release what was kept for them."""
         kept: list[Segment] = []
         try:
-            kept = self._unreleased.for_ephemeral()
+            kept = self._backlog.for_ephemeral()
         except BackendError as error:  # durable channels read it later
             self.read_failed(error)
-        self.is_held = False
+        self.is_awaiting_channels = False
         self._release_kept(kept, now)
         self.touch()
 
@@ -237,8 +237,8 @@ class Topic:
         Let an OK mean something else from now on; "": what the options say. BackendError when what class memory owes
         cannot be stored, and then nothing changes.
         """
-        if self.is_late:
-            self.broker.settle_late(self)
+        if self.is_write_behind:
+            self.broker.flush_write_behind(self)
         self._given_durability = durability
         self.durability = durability or self.broker.options.durability_of(self.name)
         self.touch()
@@ -246,7 +246,7 @@ class Topic:
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
         dropped = self.depth
-        if (self.channels or self.reading.retention_policy.is_on) and self.log.end > self.released:
+        if (self.channels or self.reader.retention_policy.is_on) and self.log.end > self.released:
             self.dropped.add(self.released, self.log.end)
         for channel in self.channels.values():
             channel.joined_total += dropped
@@ -254,18 +254,18 @@ class Topic:
                 channel.cursor.drop(dropped)
         self.released = self.log.end
         self.released_total = self.put_total
-        self._unreleased.forget()
+        self._backlog.forget()
         self.touch()
 
     def exit(self) -> None:
         """The topic is being deleted: its publishers and consumers are told."""
         self.exiting = True
-        self._intake.forget()
+        self._publish_buffer.forget()
         for waiter in self.take_waiters():
             waiter(Exiting())
         for name in list(self.channels):
             self.delete_channel(name)
-        self.reading.tell()
+        self.reader.notify()
         self.log.close()
 
     def say_closing(self) -> None:
@@ -282,7 +282,7 @@ class Topic:
 
     def touch(self) -> None:
         """Something changed that the next cut should have."""
-        self.broker.saves.touch(self)
+        self.broker.checkpointer.touch(self)
 
     def change_names(self, *, at_once: bool = False) -> None:
         """This topic, or a durable channel of it, is new or gone, or its pause changed (see `MetadataSync.change`)."""
@@ -340,69 +340,69 @@ class Topic:
         for channel in self.channels.values():
             if channel.cursor is not None:
                 below = min(below, channel.cursor.next)
-                keep.update(channel.cursor.held_in_memory(), channel.first_deliveries())
+                keep.update(channel.cursor.pending_in_memory(), channel.first_deliveries())
         return below, sorted(keep)
 
-    def saved(self, now: float) -> TopicState:
+    def state(self, now: float) -> TopicState:
         """What changed since the last cut."""
-        saved = TopicState(
+        state = TopicState(
             self.name,
             paused=self.paused,
             released=self.released,
             released_total=self.released_total,
             end=self.log.end,
             put_total=self.put_total,
-            waiting=list(self._unreleased.waiting),
+            waiting=list(self._backlog.waiting),
             durability=self._given_durability,
         )
-        self.reading.save_into(saved, self.broker.timestamp_ns(now) // 10**6)
-        self.dropped.forget_below(self.reading.kept_from)
-        saved.dropped = self.dropped.saved()
-        self._in_cut.clear()
+        self.reader.save_into(state, self.broker.timestamp_ns(now) // 10**6)
+        self.dropped.forget_below(self.reader.kept_from)
+        state.dropped = self.dropped.state()
+        self._in_checkpoint.clear()
         for channel in self.channels.values():
             if channel.cursor is not None and channel.cursor.touched:
                 cursor = channel.cursor.changes(channel.name, channel.first_deliveries())
                 cursor.paused = channel.paused
-                saved.cursors.append(cursor)
-                self._in_cut.append((channel, cursor))
-        return saved
+                state.cursors.append(cursor)
+                self._in_checkpoint.append((channel, cursor))
+        return state
 
-    def end_of_save(self, *, failed: bool) -> None:
-        """What `saved` gave last is safe, and so are its channels; or that `failed`, and the next cut must have it."""
-        for channel, cursor in self._in_cut:
+    def end_checkpoint(self, *, failed: bool) -> None:
+        """What `state` gave last is safe, and so are its channels; or that `failed`, and the next cut must have it."""
+        for channel, cursor in self._in_checkpoint:
             channel.is_saved = channel.is_saved or not failed
             if channel.cursor is not None:
-                channel.cursor.end_of_save(cursor, failed=failed)
-        self._in_cut.clear()
+                channel.cursor.end_checkpoint(cursor, failed=failed)
+        self._in_checkpoint.clear()
         if failed:
             self.touch()
 
-    def restore(self, saved: TopicState, now: float) -> None:
+    def restore(self, state: TopicState, now: float) -> None:
         """
         Become what was saved. What was put and not released goes to the channels now, deferred messages counted
         from their publish time.
         """
-        self.paused = saved.paused
-        self._given_durability = saved.durability
-        self.durability = saved.durability or self.durability
-        self.released, self.released_total = saved.released, saved.released_total
-        self.put_total = saved.put_total
-        self.dropped = DroppedRanges(saved.dropped)
-        self._unreleased = Backlog(self, saved.waiting)
-        for cursor in saved.cursors:
+        self.paused = state.paused
+        self._given_durability = state.durability
+        self.durability = state.durability or self.durability
+        self.released, self.released_total = state.released, state.released_total
+        self.put_total = state.put_total
+        self.dropped = DroppedRanges(state.dropped)
+        self._backlog = Backlog(self, state.waiting)
+        for cursor in state.cursors:
             channel = self.channels[cursor.name] = Channel(self, cursor.name)
             channel.paused = cursor.paused
             channel.is_saved = True
             self.broker.quotas.channel_count += 1
             if channel.cursor is not None:
                 channel.cursor.restore(cursor)
-        if self.flows:
-            self._unreleased.hold_back(now, since_publish=True)
+        if self.is_flowing:
+            self._backlog.hold_back(now, since_publish=True)
             self.released, self.released_total = self.log.end, self.put_total
         for channel in self.channels.values():
             channel.joined_total = self.released_total
             channel.await_deferred(now)
-        self.reading.restore(saved, now)
+        self.reader.restore(state, now)
         self.touch()
 
     # -- inside
@@ -412,9 +412,9 @@ class Topic:
         count = self.put_total - self.released_total
         self.released, self.released_total = self.log.end, self.put_total
         self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
-        deferring = bool(self._unreleased.waiting)
+        deferring = bool(self._backlog.waiting)
         if deferring:
-            self._unreleased.forget()
+            self._backlog.forget()
         for channel in self.channels.values():
             if channel.ephemeral or deferring:
                 channel.release(segments, now)
@@ -426,9 +426,9 @@ class Topic:
 
     def _release_kept(self, kept: list[Segment], now: float) -> None:
         """The topic flows again: release what it kept. Ephemeral channels get `kept`."""
-        if not self.flows or self.released >= self.log.end:
+        if not self.is_flowing or self.released >= self.log.end:
             return
-        self._unreleased.hold_back(now)
+        self._backlog.hold_back(now)
         count = self.depth
         self.released, self.released_total = self.log.end, self.put_total
         self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
@@ -436,7 +436,7 @@ class Topic:
             if channel.ephemeral:
                 channel.release(kept, now)
             channel.wake()
-        self.reading.tell()
+        self.reader.notify()
 
     def _count(self, segments: list[Segment]) -> int:
         """Messages that were accepted; how many."""

@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 class TopicListener(Protocol):
     """Told by a broker in the middle of a turn; what takes time is for later. None of it may raise."""
 
-    def born(self, topic: Topic) -> None:
+    def on_new_topic(self, topic: Topic) -> None:
         """A new topic. Who calls `topic.hold()` here calls `topic.start()` later, whatever happens."""
 
-    def came(self, topic: str, channel: str) -> None:
+    def on_created(self, topic: str, channel: str) -> None:
         """A topic has a new channel."""
 
-    def gone(self, topic: str, channel: str = "") -> None:
+    def on_deleted(self, topic: str, channel: str = "") -> None:
         """A channel is deleted, or "": a topic, of whose channels this was said before."""
 
 
 class NullListener:
     """The directory of a broker that nobody looks for."""
 
-    def born(self, topic: Topic) -> None:
+    def on_new_topic(self, topic: Topic) -> None:
         """TopicListener API."""
 
-    def came(self, topic: str, channel: str) -> None:
+    def on_created(self, topic: str, channel: str) -> None:
         """TopicListener API."""
 
-    def gone(self, topic: str, channel: str = "") -> None:
+    def on_deleted(self, topic: str, channel: str = "") -> None:
         """TopicListener API."""

@@ -15,7 +15,7 @@ from typing import Final
 JUMP_NS: Final = 1_000_000_000
 """A change of less is a clock that is kept right."""
 
-_MOST_ERAS: Final = 16
+_MAX_ERAS: Final = 16
 
 
 class WallClock:
@@ -33,7 +33,7 @@ class WallClock:
         if -JUMP_NS < moved < JUMP_NS:
             return 0
         self._eras.append((now, offset_ns))
-        if len(self._eras) > _MOST_ERAS:
+        if len(self._eras) > _MAX_ERAS:
             del self._eras[0]
             self._eras[0] = (-inf, self._eras[0][1])
         return round(moved / 1_000_000)

@@ -2,8 +2,8 @@
 Durability class `memory`: the same log, committed late.
 
 What is published is released at once. It reaches the backend within a second, or when a topic has more of it waiting
-than a memory queue holds, or all have LATE_BYTES; what every durable channel has finished by then is left out. When
-that commit fails it is tried again, and publishes fail only once LATE_BYTES wait.
+than a memory queue holds, or all have WRITE_BEHIND_BYTES; what every durable channel has finished by then is left out.
+When that commit fails it is tried again, and publishes fail only once WRITE_BEHIND_BYTES wait.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from nsqtw.core.broker import Broker
     from nsqtw.core.topic import Topic
 
-LATE_SECONDS = 1.0
-LATE_BYTES = 8 * 1024 * 1024
+WRITE_BEHIND_SECONDS = 1.0
+WRITE_BEHIND_BYTES = 8 * 1024 * 1024
 STOP_ATTEMPTS = 3
 """How often a stop tries to commit what waits: it is the last chance, and a medium may fail once."""
 
@@ -40,11 +40,11 @@ class WriteBehind(Timer):
 
     def has_room(self) -> bool:
         """Return whether more may be added: not when so much waits and cannot be committed."""
-        if self._bytes >= LATE_BYTES:
+        if self._bytes >= WRITE_BEHIND_BYTES:
             self.flush()
-        return self._bytes < LATE_BYTES
+        return self._bytes < WRITE_BEHIND_BYTES
 
-    def owes(self, topic: Topic) -> bool:
+    def has_unwritten(self, topic: Topic) -> bool:
         """Return whether something of the topic is not stored yet."""
         return topic in self._segments
 
@@ -54,11 +54,11 @@ class WriteBehind(Timer):
         self._bytes += sum(len(segment.frames) for segment in segments)
         self._counts[topic] = self._counts.get(topic, 0) + sum(segment.count for segment in segments)
         is_full = self._counts[topic] > topic.mem_queue_size
-        self._broker.timers.at(now if is_full else now + LATE_SECONDS, self)
+        self._broker.timers.schedule(now if is_full else now + WRITE_BEHIND_SECONDS, self)
 
     def on_timer(self, now: float) -> float | None:
         self.flush()
-        return now + LATE_SECONDS if self._segments else None
+        return now + WRITE_BEHIND_SECONDS if self._segments else None
 
     def flush(self) -> None:
         """Commit what is still unfinished. What fails stays."""
@@ -79,12 +79,12 @@ class WriteBehind(Timer):
                 self._bytes += sum(len(segment.frames) for segment in waiting[topic])
             else:
                 topic.log.committed(waiting[topic])
-                topic.reading.tell()
+                topic.reader.notify()
         if failed:
             self.error = next(iter(failed.values()))
-            self._broker.health.note_commit(self.error)
+            self._broker.health.record_commit(self.error)
         elif by_backend:
-            self._broker.health.note_commit(None)
+            self._broker.health.record_commit(None)
 
     def stop(self) -> None:
         """The broker stops: commit what waits, and say how much it is."""
@@ -103,7 +103,7 @@ class WriteBehind(Timer):
 
     def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
         """The segments that some durable channel, or the first one to come, still wants; all when they are retained."""
-        if topic.reading.retention_policy.is_on:
+        if topic.reader.retention_policy.is_on:
             return segments
         cursors = [channel for channel in topic.channels.values() if channel.cursor is not None]
         if not cursors:

@@ -33,8 +33,8 @@ class ConfigChanges:
         try:
             found = self._resolve()
             self._table.check(found.options)
-        except OptionError as mistake:
-            _log.error("SIGHUP: a restart would fail - {mistake}", mistake=str(mistake))
+        except OptionError as error:
+            _log.error("SIGHUP: a restart would fail - {error}", error=str(error))
             return
         changed = [
             option.key

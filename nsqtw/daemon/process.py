@@ -80,8 +80,8 @@ def serve(
 
     try:
         service.startService()
-    except NsqtwError as mistake:
-        return cannot_start(mistake, options, program)
+    except NsqtwError as error:
+        return cannot_start(error, options, program)
     except Exception:
         _log.failure("NSQ: the start failed")
         return CRASHED
@@ -102,19 +102,19 @@ def daemon_reactor() -> Any:
     return reactor
 
 
-def cannot_start(mistake: NsqtwError, options: LogOptions | None = None, program: str = "nsqd") -> int:
+def cannot_start(error: NsqtwError, options: LogOptions | None = None, program: str = "nsqd") -> int:
     """Say on stderr why `program` does not run; `options` once they are known. The exit code."""
     # twistd turns sys.stderr into its log.
     stderr = sys.__stderr__ or sys.stderr
-    stderr.write(why_not(mistake, options, program))
+    stderr.write(why_not(error, options, program))
     return CANNOT_START
 
 
-def why_not(mistake: NsqtwError, options: LogOptions | None = None, program: str = "nsqd") -> str:
+def why_not(error: NsqtwError, options: LogOptions | None = None, program: str = "nsqd") -> str:
     """The line that says why `program` does not run; `options` once they are known."""
-    if isinstance(mistake, UnfitValue):
-        return start_up_line("", str(mistake), time.time())
-    return start_up_failure(str(mistake), time.time(), options, program)
+    if isinstance(error, UnfitValue):
+        return start_up_line("", str(error), time.time())
+    return start_up_failure(str(error), time.time(), options, program)
 
 
 def reload_on_hang_up(reactor: Any, service: Daemon, changes: ConfigChanges) -> None:

@@ -89,12 +89,12 @@ class Program:
                 _print(answer, sys.stdout)
                 return 0
             found = self.resolve(line)
-        except FlagError as mistake:
-            return self.wrong_flag(mistake, self.name)
-        except NsqtwError as mistake:
+        except FlagError as error:
+            return self.wrong_flag(error, self.name)
+        except NsqtwError as error:
             from nsqtw.daemon.process import cannot_start
 
-            return cannot_start(mistake, program=self.name)
+            return cannot_start(error, program=self.name)
         with self.lean(found.options):
             from nsqtw.daemon.process import daemon_reactor, serve
 
@@ -105,11 +105,11 @@ class Program:
         """A command line. FlagError, UnfitValue."""
         return self.reader.read_command_line(words, os.environ)
 
-    def wrong_flag(self, mistake: FlagError, program: str) -> int:
+    def wrong_flag(self, error: FlagError, program: str) -> int:
         """Say on stderr why the command line of `program` cannot be used. The exit code."""
         from nsqtw.daemon.logs import one_line
 
-        _print(f"{one_line(str(mistake))}\n{program} --help lists every flag\n", sys.stderr)
+        _print(f"{one_line(str(error))}\n{program} --help lists every flag\n", sys.stderr)
         return _WRONG_FLAG
 
     def answered(self, line: Any) -> str | None:
@@ -158,10 +158,10 @@ class Program:
 
         try:
             found = self.resolve(config.line)
-        except FlagError as mistake:
-            raise SystemExit(self.wrong_flag(mistake, f"twistd {self.twistd_name}")) from mistake
-        except OptionError as mistake:
-            raise SystemExit(cannot_start(mistake, program=self.name)) from mistake
+        except FlagError as error:
+            raise SystemExit(self.wrong_flag(error, f"twistd {self.twistd_name}")) from error
+        except OptionError as error:
+            raise SystemExit(cannot_start(error, program=self.name)) from error
         changes = self.changes(config.line, found)
         return TwistdService(
             self.load(), found.options, daemon_reactor(), found.warnings, config.parent, self.name, changes
@@ -179,14 +179,14 @@ class TwistdWords(TwistdOptions):
         try:
             self.line = self.program.read(sys.argv[1:] if options is None else options)
             answer = str(self) if self.line.help else self.program.answered(self.line)
-        except FlagError as mistake:
+        except FlagError as error:
             # For a UsageError twistd would print all of its own flags and ours before the cause.
             name = f"twistd {self.program.twistd_name}"
-            raise SystemExit(self.program.wrong_flag(mistake, name)) from mistake
-        except NsqtwError as mistake:
+            raise SystemExit(self.program.wrong_flag(error, name)) from error
+        except NsqtwError as error:
             from nsqtw.daemon.process import cannot_start
 
-            raise SystemExit(cannot_start(mistake, program=self.program.name)) from mistake
+            raise SystemExit(cannot_start(error, program=self.program.name)) from error
         if answer is not None:
             _print(answer, sys.stdout)
             raise SystemExit(0)

@@ -31,7 +31,7 @@ from nsqtw.runtime.memory import Garbage
 
 _WHOLE = b"= "
 """The line of a daemon that cannot start begins with it in the pipe; twistd itself writes `0`, or `1 ` and an error."""
-_MOST_BYTES = 4096
+_MAX_BYTES = 4096
 """In the pipe, which takes so many with one call."""
 
 _log = Logger()
@@ -72,36 +72,36 @@ class TwistdService(Service):
         if self._given is not None:
             try:
                 _use_format(parent, self._given, self._options)
-            except OptionError as mistake:
-                raise SystemExit(cannot_start(mistake, self._options, self._program)) from mistake
+            except OptionError as error:
+                raise SystemExit(cannot_start(error, self._options, self._program)) from error
         super().setServiceParent(parent)  # type: ignore[no-untyped-call]
 
     def startService(self) -> None:
         try:
             self._daemon.startService()
-        except NsqtwError as mistake:
+        except NsqtwError as error:
             if self._is_daemon:
-                self._fail(mistake)
-            raise SystemExit(cannot_start(mistake, self._options, self._program)) from mistake
+                self._fail(error)
+            raise SystemExit(cannot_start(error, self._options, self._program)) from error
         super().startService()  # type: ignore[no-untyped-call]
         if self._given is not None:
             Garbage(self._reactor).start()
             reload_on_hang_up(self._reactor, self._daemon, self._changes)
 
-    def _fail(self, mistake: NsqtwError) -> NoReturn:
+    def _fail(self, error: NsqtwError) -> NoReturn:
         """End a daemon that cannot start: its log and the terminal it was started from have the line."""
         assert self._given is not None
-        _log.critical("{error}", error=str(mistake))
+        _log.critical("{error}", error=str(error))
         pipe, pidfile = self._given.get("statusPipe"), self._given.get("pidfile")
         if pidfile:  # first: what waits at the pipe may start the next daemon
             with suppress(OSError):
                 os.unlink(pidfile)
         if pipe is not None:
-            line = why_not(mistake, self._options, self._program)
-            os.write(pipe, _WHOLE + line.encode("utf-8", "backslashreplace")[: _MOST_BYTES - len(_WHOLE)])
+            line = why_not(error, self._options, self._program)
+            os.write(pipe, _WHOLE + line.encode("utf-8", "backslashreplace")[: _MAX_BYTES - len(_WHOLE)])
             os.close(pipe)
         # Of any other exception twistd would write a traceback to the log.
-        raise SystemExit(CANNOT_START) from mistake
+        raise SystemExit(CANNOT_START) from error
 
     def stopService(self) -> Deferred[None]:
         super().stopService()  # type: ignore[no-untyped-call]
@@ -116,7 +116,7 @@ def _show_failures_whole() -> None:
 def _wait_for_start(runner: UnixApplicationRunner, pipe: int) -> int:
     """In the place of twistd's method, which reads a hundred bytes and shows them as Python does. The exit code."""
     # To read up to the end would take for ever: twistd leaves the other end of the pipe open in this process, too.
-    said = os.read(pipe, _MOST_BYTES)
+    said = os.read(pipe, _MAX_BYTES)
     if said == b"0":
         return 0
     stderr = sys.__stderr__ or sys.stderr

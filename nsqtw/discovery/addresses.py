@@ -45,7 +45,7 @@ class LookupdAddress:
         return join_host_port(self.host, self.port)
 
 
-def fixed_place(address: str) -> LookupdAddress | None:
+def fixed_address(address: str) -> LookupdAddress | None:
     """Where `host:port` is; None for what is not that."""
     parts = split_host_port(address)
     if parts is None or not is_host_port(address):
@@ -70,7 +70,7 @@ class Names:
         """Where an address that `is_looked_up` is now. Any error when that cannot be said."""
         if address.startswith(LOOKED_UP_SERVICE):
             return await self._of_service(address.removeprefix(LOOKED_UP_SERVICE))
-        place = fixed_place(address.removeprefix(LOOKED_UP_HOST))
+        place = fixed_address(address.removeprefix(LOOKED_UP_HOST))
         if place is None:
             raise ValueError("invalid address, expected host:port")
         hosts = await resolve_all(self._reactor, place.host)
@@ -109,7 +109,7 @@ class Expansion:
         self, reactor: Any, address: str, look_up: LookUp, random: Callable[[], float], changed: Callable[[], None]
     ) -> None:
         self.places: list[LookupdAddress] = []
-        self.settled = ReadyEvent()
+        self.ready = ReadyEvent()
         self._reactor = reactor
         self._address = address
         self._look_up = look_up
@@ -125,12 +125,12 @@ class Expansion:
     def stop(self) -> None:
         """Look nothing up any more."""
         self._running.cancel()
-        self.settled.tell()
+        self.ready.tell()
 
     async def _run(self) -> None:
         while True:
             looked_up = await self._ask()
-            self.settled.tell()
+            self.ready.tell()
             pause = RESOLVE_SECONDS if looked_up else self._backoff.failed()
             await deferLater(self._reactor, pause)
 

@@ -24,7 +24,7 @@ from nsqtw.http.client_body import read_body
 from nsqtw.names import is_ephemeral, is_valid_name
 from nsqtw.options.broker import Options
 
-MOST_ANSWER_BYTES = 1024 * 1024
+MAX_ANSWER_BYTES = 1024 * 1024
 _ACCEPT = "application/vnd.nsq; version=1.0"
 
 _log = Logger()
@@ -54,7 +54,7 @@ class ChannelQuery:
         )
         try:
             response = await agent.request(b"GET", url.encode("ascii"), headers)
-            body = await read_body(response, MOST_ANSWER_BYTES, ValueError)
+            body = await read_body(response, MAX_ANSWER_BYTES, ValueError)
         except (RequestTransmissionFailed, ResponseFailed) as failure:
             cause = failure.reasons[0].value
             if isinstance(cause, ParseError):  # whose text is what was received: that may be what was sent

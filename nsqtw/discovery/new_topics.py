@@ -9,7 +9,7 @@ channel. An nsqlookupd that is being connected to for the first time is waited f
 is not. An ephemeral topic is asked about and not held, as in memory there is no room for what it would have to keep;
 only while its channels are made it is, so that what it has kept goes to all of them.
 
-Each nsqlookupd is asked MOST_QUERIES questions at a time: one that does not answer takes the turns of no other.
+Each nsqlookupd is asked MAX_QUERIES questions at a time: one that does not answer takes the turns of no other.
 
 nsqd asks while it creates the topic: its publisher waits, and with it everybody who publishes to that topic.
 """
@@ -31,7 +31,7 @@ from nsqtw.errors import BackendError, CapReached, Exiting
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.waiting import in_time
 
-MOST_QUERIES = 32
+MAX_QUERIES = 32
 """Questions that one nsqlookupd is asked at the same time; more wait for their turn."""
 
 Links = Callable[[], Coroutine[Any, Any, Mapping[LookupdAddress, LookupdPeer]]]
@@ -110,7 +110,7 @@ class NewTopics:
         links = dict(await self._links())
         asked: set[str] = set()
         asking = [
-            Deferred.fromCoroutine(self._ask_one(place, link, asked, topic, found)) for place, link in links.items()
+            Deferred.fromCoroutine(self._ask_one(place, peer, asked, topic, found)) for place, peer in links.items()
         ]
         answers: list[tuple[bool, Any]] = await DeferredList(asking, consumeErrors=True)
         for place, (went_well, failure) in zip(links, answers, strict=True):
@@ -121,15 +121,15 @@ class NewTopics:
             _log.error(text, topic=topic)
 
     async def _ask_one(
-        self, place: LookupdAddress, link: LookupdPeer, asked: set[str], topic: str, found: set[str]
+        self, place: LookupdAddress, peer: LookupdPeer, asked: set[str], topic: str, found: set[str]
     ) -> None:
         """As `_ask_all`, unless this nsqlookupd is among those `asked`, at another place."""
-        await link.settled.wait()
-        address = link.lookupd.http_address if link.lookupd is not None else ""
+        await peer.ready.wait()
+        address = peer.lookupd.http_address if peer.lookupd is not None else ""
         if not address or address in asked:
             return
         asked.add(address)
-        turns = self._turns.setdefault(address, DeferredSemaphore(MOST_QUERIES))
+        turns = self._turns.setdefault(address, DeferredSemaphore(MAX_QUERIES))
         await turns.acquire()
         try:
             found.update(await self._ask(address, topic, place.name))

@@ -8,7 +8,7 @@ The connection to one nsqlookupd: made, kept, and made again.
 Theory of operation. What is said is the business of a LookupdProtocol, a new one for each connection; the link gives
 it bytes and the time. Registrations of all topics created in a turn are one write, which reaches the socket before the
 turn's publishes are answered: a client that looks up a new topic after its OK finds it. To connect may take
-CONNECT_SECONDS, names and all. Between attempts the link waits from FIRST_RETRY_SECONDS up to LONGEST_RETRY_SECONDS,
+CONNECT_SECONDS, names and all. Between attempts the link waits from FIRST_RETRY_SECONDS up to MAX_RETRY_SECONDS,
 longer each time, until a connection has lived for the time of a ping.
 
 A name that the nsqlookupd refused is told again after REFUSED_SECONDS, and until then not to a new connection either:
@@ -32,7 +32,7 @@ from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time
 
 CONNECT_SECONDS = 1.0
 FIRST_RETRY_SECONDS = 0.25
-LONGEST_RETRY_SECONDS = 15.0
+MAX_RETRY_SECONDS = 15.0
 REFUSED_SECONDS = 300.0
 
 Connect = Callable[[Factory], Deferred[Any]]
@@ -61,7 +61,7 @@ class LookupdPeer:
         random: Callable[[], float],
         before_answers: BeforeAnswers,
     ) -> None:
-        self.settled = ReadyEvent()
+        self.ready = ReadyEvent()
         """Known is whether it can be spoken to, `lookupd` then says with whom."""
         self._reactor = reactor
         self._address = address
@@ -69,8 +69,8 @@ class LookupdPeer:
         self._speak = speak
         self._names = names
         self._before_answers = before_answers
-        self._backoff = Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, random)
-        self._dialogue: LookupdProtocol | None = None
+        self._backoff = Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, random)
+        self._protocol: LookupdProtocol | None = None
         self._transport: Any = None
         self._attempt: Deferred[Any] | None = None
         self._timer: Any = None
@@ -92,26 +92,26 @@ class LookupdPeer:
             self._attempt.cancel()
         if self._transport is not None:
             self._transport.loseConnection()
-        self.settled.tell()
+        self.ready.tell()
 
     @property
     def lookupd(self) -> Lookupd | None:
         """Who is at the other end now; None while that is not known."""
-        return None if self._dialogue is None or self._stopped else self._dialogue.lookupd
+        return None if self._protocol is None or self._stopped else self._protocol.lookupd
 
     # -- what there is
 
-    def came(self, name: Name) -> None:
+    def on_created(self, name: Name) -> None:
         """There is a new topic or channel."""
-        if self._dialogue is not None:
-            self._dialogue.came(name)
+        if self._protocol is not None:
+            self._protocol.on_created(name)
             self._flush_soon()
 
-    def gone(self, name: Name) -> None:
+    def on_deleted(self, name: Name) -> None:
         """A topic or channel is no more."""
         self._refused.pop(name, None)
-        if self._dialogue is not None:
-            self._dialogue.gone(name)
+        if self._protocol is not None:
+            self._protocol.on_deleted(name)
             self._flush_soon()
 
     # -- from the connection
@@ -125,31 +125,31 @@ class LookupdPeer:
         self._transport = transport
         self._begun_at = now
         self._refused = {name: until for name, until in self._refused.items() if until > now}
-        self._dialogue = self._speak(self._not_refused(), now)
+        self._protocol = self._speak(self._not_refused(), now)
         self._go_on(now)
 
     def received(self, data: bytes) -> None:
         """The nsqlookupd said something."""
-        if self._dialogue is None:
+        if self._protocol is None:
             return
         now = self._reactor.seconds()
-        self._dialogue.receive_data(data, now)
-        self._refused |= dict.fromkeys(self._dialogue.refused, now + REFUSED_SECONDS)
-        self._dialogue.refused.clear()
-        if self._dialogue.lookupd is not None and not self.settled.is_known:
-            self.settled.tell()
+        self._protocol.receive_data(data, now)
+        self._refused |= dict.fromkeys(self._protocol.refused, now + REFUSED_SECONDS)
+        self._protocol.refused.clear()
+        if self._protocol.lookupd is not None and not self.ready.is_known:
+            self.ready.tell()
         self._go_on(now)
 
     def lost(self, reason: Failure) -> None:
         """The connection is gone."""
-        dialogue, self._dialogue, self._transport = self._dialogue, None, None
-        if self._stopped or dialogue is None:
+        protocol, self._protocol, self._transport = self._protocol, None, None
+        if self._stopped or protocol is None:
             return
         now = self._reactor.seconds()
         if now - self._begun_at >= PING_SECONDS:
             self._backoff.reset()
         why = "EOF" if isinstance(reason.value, ConnectionDone) else reason.getErrorMessage()
-        self._try_later(dialogue.failure or why)
+        self._try_later(protocol.failure or why)
 
     # -- inside
 
@@ -171,7 +171,7 @@ class LookupdPeer:
 
     def _try_later(self, reason: str) -> None:
         _log.error("LOOKUPD({lookupd}): {error}", lookupd=self._address, error=reason)
-        self.settled.tell()
+        self.ready.tell()
         self._cancel_timer()
         self._timer = self._reactor.callLater(self._backoff.failed(), self._dial)
 
@@ -186,25 +186,25 @@ class LookupdPeer:
 
     def _go_on(self, now: float) -> None:
         """Write what there is to say, and see to the time."""
-        dialogue = self._dialogue
-        if dialogue is None or self._stopped:
+        protocol = self._protocol
+        if protocol is None or self._stopped:
             return
-        if data := dialogue.data_to_send(now):
+        if data := protocol.data_to_send(now):
             _write_now(self._transport, data)
         self._cancel_timer()
-        if dialogue.failure:
+        if protocol.failure:
             self._transport.abortConnection()
         else:
-            self._timer = self._reactor.callLater(max(0.0, dialogue.next_due - now), self._tick)
+            self._timer = self._reactor.callLater(max(0.0, protocol.next_due - now), self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         now = self._reactor.seconds()
-        if self._dialogue is not None:
+        if self._protocol is not None:
             for name in [name for name, until in self._refused.items() if until <= now]:
                 del self._refused[name]
-                self._dialogue.came(name)
-            self._dialogue.tick(now)
+                self._protocol.on_created(name)
+            self._protocol.tick(now)
         self._go_on(now)
 
     def _not_refused(self) -> list[Name]:
@@ -239,20 +239,20 @@ def _write_now(transport: Any, data: bytes) -> None:
 class _Connection(Protocol):
     """Hands over what comes."""
 
-    def __init__(self, link: LookupdPeer) -> None:
-        self._link = link
+    def __init__(self, peer: LookupdPeer) -> None:
+        self._peer = peer
 
     def connectionMade(self) -> None:
         transport: Any = self.transport
         if hasattr(transport, "setTcpNoDelay"):  # a REGISTER does not wait for the acknowledgement of the one before
             transport.setTcpNoDelay(True)
-        self._link.connected(transport)
+        self._peer.connected(transport)
 
     def dataReceived(self, data: bytes) -> None:
-        self._link.received(data)
+        self._peer.received(data)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._link.lost(reason)
+        self._peer.lost(reason)
 
 
 class _Factory(Factory):
@@ -260,8 +260,8 @@ class _Factory(Factory):
 
     noisy = False
 
-    def __init__(self, link: LookupdPeer) -> None:
-        self._link = link
+    def __init__(self, peer: LookupdPeer) -> None:
+        self._peer = peer
 
     def buildProtocol(self, addr: Any) -> Any:
-        return _Connection(self._link)
+        return _Connection(self._peer)

@@ -24,7 +24,7 @@ from twisted.logger import Logger
 from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
 from nsqtw.core.topic import Topic
-from nsqtw.discovery.addresses import Expansion, LookupdAddress, Names, fixed_place, is_looked_up
+from nsqtw.discovery.addresses import Expansion, LookupdAddress, Names, fixed_address, is_looked_up
 from nsqtw.discovery.channels import ChannelQuery
 from nsqtw.discovery.new_topics import NewTopics
 from nsqtw.discovery.peer import CONNECT_SECONDS, LookupdPeer
@@ -79,8 +79,8 @@ class LookupdPeers:
         self._broker = broker
         self._before_answers = pump.before_answers
         self._say = log
-        self._network = network or LookupdConnector(reactor, broker.options)
-        self._starts = NewTopics(reactor, broker, pump, self._settled_links, self._ask)
+        self._connector = network or LookupdConnector(reactor, broker.options)
+        self._new_topics = NewTopics(reactor, broker, pump, self._ready_peers, self._ask)
         self._random = random.SystemRandom().random
         self._addresses: tuple[str, ...] = ()
         self._expansions: dict[str, Expansion] = {}
@@ -91,8 +91,8 @@ class LookupdPeers:
         """From now on the broker is listed. Topics that are held from before are asked about."""
         self._broker.directory = self
         self.follow()
-        for topic in [topic for topic in self._broker.topics.values() if topic.is_held]:
-            self._starts.begin(topic)
+        for topic in [topic for topic in self._broker.topics.values() if topic.is_awaiting_channels]:
+            self._new_topics.begin(topic)
 
     def follow(self) -> None:
         """The addresses in the options may be others than before."""
@@ -102,7 +102,7 @@ class LookupdPeers:
         new = [one for one in self._addresses if is_looked_up(one) and one not in self._expansions]
         for one in new:
             self._expansions[one] = Expansion(
-                self._reactor, one, self._network.places, self._random, self._follow_places
+                self._reactor, one, self._connector.places, self._random, self._follow_places
             )
         self._follow_places()
         for one in new:
@@ -110,36 +110,36 @@ class LookupdPeers:
 
     def stop(self) -> None:
         """Leave all of them."""
-        self._starts.stop()
+        self._new_topics.stop()
         for expansion in self._expansions.values():
             expansion.stop()
-        for link in self._links.values():
-            link.stop()
+        for peer in self._links.values():
+            peer.stop()
         self._links.clear()
         _log.info("LOOKUP: closing")
 
     # -- TopicListener API
 
-    def born(self, topic: Topic) -> None:
+    def on_new_topic(self, topic: Topic) -> None:
         """TopicListener API."""
         self._tell(Name(topic.name))
         if self._addresses and not self._broker.stopping:
-            self._starts.begin(topic)
+            self._new_topics.begin(topic)
 
-    def came(self, topic: str, channel: str) -> None:
+    def on_created(self, topic: str, channel: str) -> None:
         """TopicListener API."""
         self._tell(Name(topic, channel))
 
-    def gone(self, topic: str, channel: str = "") -> None:
+    def on_deleted(self, topic: str, channel: str = "") -> None:
         """TopicListener API."""
-        for link in self._links.values():
-            link.gone(Name(topic, channel))
+        for peer in self._links.values():
+            peer.on_deleted(Name(topic, channel))
 
     # -- the connections
 
     def _tell(self, name: Name) -> None:
-        for link in self._links.values():
-            link.came(name)
+        for peer in self._links.values():
+            peer.on_created(name)
 
     def _follow_places(self) -> None:
         """Have a link to each place there is, and to no other."""
@@ -149,34 +149,34 @@ class LookupdPeers:
             self._links.pop(place).stop()
         for place in wanted:
             if place not in self._links:
-                link = self._links[place] = LookupdPeer(
+                peer = self._links[place] = LookupdPeer(
                     self._reactor,
                     str(place),
-                    partial(self._network.connect, place),
+                    partial(self._connector.connect, place),
                     partial(self._speak, str(place)),
                     self._listed,
                     self._random,
                     self._before_answers,
                 )
-                link.start()
+                peer.start()
 
     def _places(self) -> Iterator[LookupdAddress]:
         for address in self._addresses:
             if address in self._expansions:
                 yield from self._expansions[address].places
-            elif place := fixed_place(address):
+            elif place := fixed_address(address):
                 yield place
             else:
                 _log.error("LOOKUP({lookupd}): invalid address, expected host:port", lookupd=address)
 
-    async def _settled_links(self) -> Mapping[LookupdAddress, LookupdPeer]:
+    async def _ready_peers(self) -> Mapping[LookupdAddress, LookupdPeer]:
         """The connections there are, when every name has been looked up once."""
         for expansion in list(self._expansions.values()):
-            await expansion.settled.wait()
+            await expansion.ready.wait()
         return self._links
 
     async def _ask(self, http_address: str, topic: str, name: str) -> list[str]:
-        return await self._network.ask(http_address, topic, name, self._secret)
+        return await self._connector.ask(http_address, topic, name, self._secret)
 
     def _listed(self) -> Iterator[Name]:
         """Everything an nsqlookupd is told of at first: to name a channel is to name its topic."""
@@ -188,7 +188,7 @@ class LookupdPeers:
 
     def _speak(self, address: str, names: Iterable[Name], now: float) -> LookupdProtocol:
         options = self._broker.options
-        introduction = IdentifyPayload(
+        identify_payload = IdentifyPayload(
             broadcast_address=options.broadcast_address,
             hostname=hostname(),
             http_port=options.broadcast_http_port,
@@ -201,7 +201,7 @@ class LookupdPeers:
         first_answer_seconds = TLS_ANSWER_SECONDS if options.lookupd_tls else ANSWER_SECONDS
         return LookupdProtocol(
             address,
-            introduction,
+            identify_payload,
             names,
             self._say,
             most_answer_bytes=options.max_body_size,
@@ -213,6 +213,6 @@ class LookupdPeers:
         """What the file has; while it cannot be read, what it had."""
         try:
             self._secret = read_secret(self._broker.options.lookupd_secret_file, SECRET_FLAG)
-        except OptionError as mistake:
-            _log.error("LOOKUP: the secret stays as it was - {error}", error=str(mistake))
+        except OptionError as error:
+            _log.error("LOOKUP: the secret stays as it was - {error}", error=str(error))
         return self._secret

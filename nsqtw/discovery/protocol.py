@@ -4,10 +4,10 @@ Protocol between nsqd and nsqlookupd on one connection, without the connection (
     nsqd:         "  V1" | IDENTIFY\\n | size i32 | JSON | REGISTER topic [channel]\\n | UNREGISTER ... | PING\\n ...
     nsqlookupd:                   size i32 | JSON | size i32 | OK | ...      one answer to each, in order; big-endian
 
-Theory of operation. The topics and channels there are (`came`, `gone`) and those the nsqlookupd was told of are two
-sets; what is to be sent is the difference, what is gone before what has come. A new connection begins with nothing
-told, so the difference is everything there is, in batches: never are more than MOST_UNANSWERED commands without their
-answer. Whatever comes and goes while they wait is told in its last state only.
+Theory of operation. The topics and channels there are (`on_created`, `on_deleted`) and those the nsqlookupd was told
+of are two sets; what is to be sent is the difference, what is gone before what has come. A new connection begins with
+nothing told, so the difference is everything there is, in batches: never are more than MAX_UNANSWERED commands without
+their answer. Whatever comes and goes while they wait is told in its last state only.
 
 An nsqlookupd has one second for each answer. What it must not do ends the connection, and only that: `failure` says
 why. An answer that is an error refuses the one name it is about, and of a channel not its topic; NSQ's nsqlookupd then
@@ -36,12 +36,12 @@ LATEST_PING_SECONDS = 60.0
 """When the first PING is due at the latest; until then it waits for everything to be told, see `LookupdProtocol`."""
 _AGAIN_SECONDS = 1.0
 ANSWER_SECONDS = 1.0
-MOST_UNANSWERED = 500
+MAX_UNANSWERED = 500
 """Registrations that wait for their answers: less than 75 kB to be sent, however long the peer does not read."""
 
 _SIZE = struct.Struct(">i")
 _OK = b"OK"
-_LONGEST_SHOWN = 200
+_MAX_SHOWN = 200
 _IDENTIFY, _REGISTER, _UNREGISTER, _PING = "IDENTIFY", "REGISTER", "UNREGISTER", "PING"
 
 
@@ -118,7 +118,7 @@ class LookupdProtocol:
     def __init__(
         self,
         address: str,
-        introduction: IdentifyPayload,
+        identify_payload: IdentifyPayload,
         names: Iterable[Name],
         log: OperatorLog,
         *,
@@ -133,7 +133,7 @@ class LookupdProtocol:
         self.refused: list[Name] = []
         """Names it did not take, and that there still are; whoever has seen to them clears this."""
         self._address = address
-        self._secret = introduction.secret
+        self._secret = identify_payload.secret
         self._log = log
         self._most_answer_bytes = most_answer_bytes
         self._told: set[Name] = set()
@@ -146,17 +146,17 @@ class LookupdProtocol:
         self._ping_due = inf
         self._latest_ping = inf
         """Of the first; -inf when it may come at any time."""
-        body = introduction.encode()
+        body = identify_payload.encode()
         self._to_send = [MAGIC, b"IDENTIFY\n", _SIZE.pack(len(body)), body]
 
     # -- what there is
 
-    def came(self, name: Name) -> None:
+    def on_created(self, name: Name) -> None:
         """There is a new topic or channel."""
         if name not in self._told or name in self._to_unregister:
             self._to_register[name] = True
 
-    def gone(self, name: Name) -> None:
+    def on_deleted(self, name: Name) -> None:
         """A topic or channel is no more."""
         is_untold = self._to_register.pop(name, None) is not None
         if name in self._told:
@@ -221,7 +221,7 @@ class LookupdProtocol:
     def _commands(self) -> list[_Command]:
         """The next registrations, as many as may be on their way."""
         commands: list[_Command] = []
-        room = MOST_UNANSWERED - len(self._unanswered)
+        room = MAX_UNANSWERED - len(self._unanswered)
         while self._to_unregister and len(commands) < room:
             name, _ = self._to_unregister.popitem(last=False)
             self._told.discard(name)
@@ -285,7 +285,7 @@ class LookupdProtocol:
     def _shown(self, answer: bytes) -> str:
         """An answer for the log. A peer may send back what it was sent."""
         text = without_secret(answer.decode("utf-8", "backslashreplace"), self._secret)
-        return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+        return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
     def _fail(self, reason: str) -> None:
         waiting = f"{self._unanswered[0]} - " if self._unanswered else ""

@@ -26,10 +26,10 @@ from nsqtw.rights import MAX_SECRET_BYTES, Authorizations, Credentials, Rights
 REMEMBERED = 1024
 """Credentials whose rights are remembered."""
 
-MOST_ASKED = 1024
+MAX_ASKED = 1024
 """Credentials that may be asked about at the same time."""
 
-LONGEST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 
 _CHALLENGE = (b"WWW-Authenticate", b'Bearer realm="nsqd"')
 _BEARER = b"bearer"
@@ -44,76 +44,78 @@ _log = Logger()
 
 
 class BearerAuth:
-    """Lets requests in by what `door` says."""
+    """Lets requests in by what `authorizations` says."""
 
-    def __init__(self, door: Authorizations) -> None:
-        self._door = door
+    def __init__(self, authorizations: Authorizations) -> None:
+        self._authorizations = authorizations
         self._key = token_bytes(32)
         self._known: dict[bytes, tuple[Rights, float]] = {}
         self._asked: dict[bytes, list[_Told]] = {}
-        door.enter(self)
+        authorizations.enter(self)
 
     def reconsider(self) -> None:
         """RightsListener API: forget what was granted, and what is being asked."""
         self._known = {}
         self._asked = {}
 
-    def knock(self, applicant: Credentials | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
+    def authorize(
+        self, credentials: Credentials | None, needs: str, topic: str, channel: str, decided: Decided
+    ) -> None:
         """
-        A request with the credential of `applicant` needs something for a topic, a channel (both named) or the whole
+        A request with the credential of `credentials` needs something for a topic, a channel (both named) or the whole
         broker (neither). `decided` may be called before this returns.
         """
-        if applicant is None or len(applicant.secret) > MAX_SECRET_BYTES:
-            decided(_NO_CREDENTIAL if applicant is None else _BAD_CREDENTIAL, "")
+        if credentials is None or len(credentials.secret) > MAX_SECRET_BYTES:
+            decided(_NO_CREDENTIAL if credentials is None else _BAD_CREDENTIAL, "")
             return
 
         def told(outcome: Rights | AuthError) -> None:
             identity = "" if isinstance(outcome, AuthError) else str(outcome.identity)
             decided(self._verdict(outcome, needs, topic, channel), identity)
 
-        digest = self._digest(applicant)
+        digest = self._digest(credentials)
         rights, until = self._known.get(digest, (None, 0.0))
-        if rights is not None and self._door.now() < until:
+        if rights is not None and self._authorizations.now() < until:
             told(rights)
         elif digest in self._asked:
             self._asked[digest].append(told)
-        elif len(self._asked) >= MOST_ASKED:
+        elif len(self._asked) >= MAX_ASKED:
             decided(_CANNOT_TELL, "")
         else:
-            self._ask(digest, applicant, told)
+            self._ask(digest, credentials, told)
 
     # -- inside
 
-    def _ask(self, digest: bytes, applicant: Credentials, told: _Told) -> None:
+    def _ask(self, digest: bytes, credentials: Credentials, told: _Told) -> None:
         known, asked = self._known, self._asked
         waiting = asked[digest] = [told]
 
         def answered(outcome: Rights | AuthError) -> None:
             asked.pop(digest)
             if isinstance(outcome, AuthError):
-                _log.warn("HTTP: ({client}) AUTH failed {error}", client=applicant.remote_ip, error=str(outcome))
+                _log.warn("HTTP: ({client}) AUTH failed {error}", client=credentials.remote_ip, error=str(outcome))
             else:
-                seconds = LONGEST_SECONDS if outcome.ttl is None else min(outcome.ttl, LONGEST_SECONDS)
+                seconds = MAX_SECONDS if outcome.ttl is None else min(outcome.ttl, MAX_SECONDS)
                 known.pop(digest, None)
-                known[digest] = (outcome, self._door.now() + seconds)
+                known[digest] = (outcome, self._authorizations.now() + seconds)
                 if len(known) > REMEMBERED:
                     del known[next(iter(known))]
             for one in waiting:
                 one(outcome)
 
-        self._door.ask(applicant, answered)
+        self._authorizations.ask(credentials, answered)
 
     def _verdict(self, outcome: Rights | AuthError, needs: str, topic: str, channel: str) -> Answer | None:
         if isinstance(outcome, AuthError):
             return _BAD_CREDENTIAL if isinstance(outcome, AuthRefused) else _CANNOT_TELL
         if needs == ANY_RIGHT:
             return None if outcome.count else _FORBIDDEN
-        return None if self._door.allows(outcome, needs, topic, channel) else _FORBIDDEN
+        return None if self._authorizations.allows(outcome, needs, topic, channel) else _FORBIDDEN
 
-    def _digest(self, applicant: Credentials) -> bytes:
+    def _digest(self, credentials: Credentials) -> bytes:
         """Names an applicant without saying its secret."""
-        facts = f"{applicant.is_tls} {applicant.remote_ip} {len(applicant.secret)} {applicant.common_name} "
-        return hmac.digest(self._key, facts.encode("utf-8", "replace") + applicant.secret, "sha256")
+        facts = f"{credentials.is_tls} {credentials.remote_ip} {len(credentials.secret)} {credentials.common_name} "
+        return hmac.digest(self._key, facts.encode("utf-8", "replace") + credentials.secret, "sha256")
 
 
 def secret_in(field: bytes | None) -> bytes | None:

@@ -37,11 +37,11 @@ from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel, _ChunkedTransferDecoder, _MalformedChunkedDataError
 from zope.interface import implementer
 
-from nsqtw.http.head_cache import LONGEST
-from nsqtw.http.headers import is_field, mistake_in, persists, read_field
+from nsqtw.http.head_cache import MAX_CACHED_BYTES
+from nsqtw.http.headers import error_in, is_field, persists, read_field
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.request_timeouts import ANSWER, BODY, DROPPED, HEAD, IDLE, RequestTimeouts
-from nsqtw.http.responses import HEADERS_TOO_LARGE, MALFORMED, TOO_MUCH_UNFINISHED, Answer
+from nsqtw.http.responses import HEADERS_TOO_LARGE, MALFORMED, TOO_MUCH_PARTIAL_INPUT, Answer
 from nsqtw.net.addresses import address_text
 from nsqtw.net.partial_input import SMALL_BYTES
 from nsqtw.rights import Credentials
@@ -55,11 +55,11 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LINE_END = b"\r\n"
 _HEAD_END = 2 * _LINE_END
 _LENGTH_FIELDS = frozenset((b"Content-Length", b"Transfer-Encoding"))
-_LONGEST_LENGTH = 256
+_MAX_LENGTH = 256
 """Bytes of a field that says how long the body is."""
 MAX_HEAD_BYTES = 128 * 1024
 """Of the request line and all header fields; a credential alone may have 64 KiB."""
-_MOST_FIELDS = 5000
+_MAX_FIELDS = 5000
 PIECE_BYTES = 4096
 """Bytes of lines and of small chunks that are read at once. Of a body, or chunk, of known length all that came is."""
 STEP_PIECES = 64
@@ -82,7 +82,7 @@ class HttpConnection(HTTPChannel):
     """Whether the client sends no more. It may still read, or be gone."""
     address: Any = None
     """Where it comes from."""
-    _patience: RequestTimeouts | None = None
+    _timeouts: RequestTimeouts | None = None
     _is_over = False
     """Whether nothing more is read. It is not `persistent` then."""
     _has_bare_lines = False
@@ -131,7 +131,7 @@ class HttpConnection(HTTPChannel):
         requests = self.requests
         kept = len(self._buffer) + len(self._unread)
         if self._holds or kept > SMALL_BYTES or (requests and not requests[-1].is_complete):
-            self._weigh()
+            self._account_memory()
 
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]
@@ -141,20 +141,20 @@ class HttpConnection(HTTPChannel):
         socket = getattr(self.transport, "socket", None)
         self._send_some = None if socket is None else socket.send
         limits = self.factory.limits
-        self._patience = RequestTimeouts(self, limits, self.factory.pump.now())
-        limits.rounds.join(self)
+        self._timeouts = RequestTimeouts(self, limits, self.factory.pump.now())
+        limits.sweeper.join(self)
         self.factory.connections.add(self)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         limits = self.factory.limits
-        limits.rounds.leave(self)
+        limits.sweeper.leave(self)
         self.factory.connections.discard(self)
-        limits.unfinished.drop(self)
+        limits.partial_input.drop(self)
         limits.connection_limiter.leave(self.address)
         self._drop_unread()
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
         # What refers to the connection, so that it is freed without the garbage collector.
-        self._patience = self._transferDecoder = self._done_and_unread = None
+        self._timeouts = self._transferDecoder = self._done_and_unread = None
         self.__dict__.pop("lineReceived", None)
 
     def readConnectionLost(self) -> None:
@@ -182,15 +182,15 @@ class HttpConnection(HTTPChannel):
 
     # -- from the limits
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """DeadlineSweeper API. There is always something that it may take too long for."""
-        if self._patience is not None:
-            self._patience.look(now)
+        if self._timeouts is not None:
+            self._timeouts.check(now)
         return True
 
     def abort(self) -> None:
         """End at once."""
-        self.factory.limits.rounds.leave(self)
+        self.factory.limits.sweeper.leave(self)
         self.transport.abortConnection()
 
     def leave(self) -> None:
@@ -202,15 +202,15 @@ class HttpConnection(HTTPChannel):
 
     def stop(self) -> None:
         """The broker stops: answer what was asked for, and read nothing more."""
-        if self._is_over or self._owes_answer():
+        if self._is_over or self._owes_response():
             self.persistent = False
         else:
             self.leave()
 
-    def give_up(self) -> None:
+    def evict(self) -> None:
         """PartialInput API"""
         self.factory.limits.rejections.note("max-unfinished-size", self.remote)
-        self.refuse(TOO_MUCH_UNFINISHED)
+        self.refuse(TOO_MUCH_PARTIAL_INPUT)
 
     def refuse(self, answer: Answer) -> None:
         """Nothing more is waited for. Who has sent nothing of a request is not answered."""
@@ -233,7 +233,7 @@ class HttpConnection(HTTPChannel):
     def stage(self) -> tuple[int, int]:
         """What is waited for, and how many requests were served before."""
         request = self._last_request()
-        if self._is_over or self._unread or self._owes_answer():
+        if self._is_over or self._unread or self._owes_response():
             part = ANSWER
         elif self.line_mode:
             part = HEAD if request is not None or self._buffer or not self._served_count else IDLE
@@ -250,7 +250,7 @@ class HttpConnection(HTTPChannel):
     # -- from requests
 
     @cached_property
-    def stranger(self) -> Credentials:
+    def anonymous(self) -> Credentials:
         """What is known of whoever has connected, without a secret."""
         secured: Secured | None = getattr(self.transport, "secured", None)
         return Credentials(
@@ -305,13 +305,13 @@ class HttpConnection(HTTPChannel):
             self._respondToBadRequestAndDisconnect()
             return False
         name, value = found
-        if name in _LENGTH_FIELDS and len(value) > _LONGEST_LENGTH:
+        if name in _LENGTH_FIELDS and len(value) > _MAX_LENGTH:
             self._respondToBadRequestAndDisconnect()  # int() raises for numbers of some thousand digits
             return False
         if name in _LENGTH_FIELDS and not self._choose_decoder(name, value):
             return False
         self._field_count += 1
-        if self._field_count > _MOST_FIELDS:
+        if self._field_count > _MAX_FIELDS:
             self._end(self._last_request(), HEADERS_TOO_LARGE)
             return False
         fields = self.requests[-1].requestHeaders
@@ -323,11 +323,11 @@ class HttpConnection(HTTPChannel):
         fields, version = request.requestHeaders, self._version
         self._field_count = 0
         self.persistent = persists(fields.get(b"Connection"), version) and not self._has_bare_lines
-        mistake = mistake_in(fields, version)
+        error = error_in(fields, version)
         if self.length is None and (self._has_bare_lines or version != b"HTTP/1.1"):
-            mistake = MALFORMED
-        if mistake is not None:
-            self._end(request, mistake)
+            error = MALFORMED
+        if error is not None:
+            self._end(request, error)
             return
         answer = request.begin(self._command, self._path, version, self.length)
         if answer is MALFORMED:
@@ -439,11 +439,13 @@ class HttpConnection(HTTPChannel):
         if self._unread:
             return  # until the request is answered
         if self._holds:
-            self._weigh()
+            self._account_memory()
         request = self._last_request()
         if self.peer_is_done and not self._handlingRequest:
             self._end_input()
-        elif not (self._waitingForTransport or self.transport.disconnecting or (request and request.is_held)):
+        elif not (
+            self._waitingForTransport or self.transport.disconnecting or (request and request.is_awaiting_rights)
+        ):
             self._networkProducer.resumeProducing()
 
     def _drop_unread(self) -> None:
@@ -466,7 +468,7 @@ class HttpConnection(HTTPChannel):
         Read the head that `data` starts with, if that is whole, and return what is left to be read. LineReceiver, which
         copies what follows a line for each line, takes 3 us longer for a head of 8 lines.
         """
-        stop = data.find(_HEAD_END, 0, LONGEST) + len(_HEAD_END)
+        stop = data.find(_HEAD_END, 0, MAX_CACHED_BYTES) + len(_HEAD_END)
         if stop < len(_HEAD_END) or data.find(b"\n") != data.find(b"\r\n") + 1:
             return data
         self._head, self._buffer = data[:stop], data[stop:]
@@ -488,7 +490,7 @@ class HttpConnection(HTTPChannel):
             self._transferDecoder = _Chunks(self.requests[-1].handleContentChunk, self._finishRequestBody)
         return True
 
-    def _weigh(self) -> None:
+    def _account_memory(self) -> None:
         """Have it counted what is kept of a request that is not complete."""
         request = self._last_request()
         held = len(self._unread) - self._offset
@@ -497,7 +499,7 @@ class HttpConnection(HTTPChannel):
             held += 0 if request is None else request.kept_bytes
         if self._holds or held > SMALL_BYTES:
             self._holds = held > SMALL_BYTES
-            self.factory.limits.unfinished.hold(self, held)
+            self.factory.limits.partial_input.hold(self, held)
 
     def _break_off(self, request: HttpRequest) -> None:
         """The body of a request is no good from here on. It is answered, and nothing follows."""
@@ -509,10 +511,10 @@ class HttpConnection(HTTPChannel):
         """What `lineReceived` is on a connection whose lines end with LF. All others go without this step."""
         HTTPChannel.lineReceived(self, line.removesuffix(b"\r"))  # type: ignore[no-untyped-call]
 
-    def _owes_answer(self) -> bool:
+    def _owes_response(self) -> bool:
         """Return whether a request waits for its answer, and not for more of what the client sends."""
         request = self._last_request()
-        return request is not None and (request.is_complete or request.is_held)
+        return request is not None and (request.is_complete or request.is_awaiting_rights)
 
     def _last_request(self) -> HttpRequest | None:
         return self.requests[-1] if self.requests else None

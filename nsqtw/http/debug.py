@@ -33,7 +33,7 @@ from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, Refused, failure, page, plain, report
 from nsqtw.http.routes import Route
 from nsqtw.options.redaction import shown_words
-from nsqtw.runtime.memory import all_objects, look_at_all
+from nsqtw.runtime.memory import all_objects, check_all
 
 _PPROF = "/debug/pprof/"
 _DEFAULT_SECONDS = 30
@@ -165,15 +165,15 @@ def _set_block_rate(request: HttpRequest) -> Answer:
         rate = ""  # nsqd does not look at what it could not read
     try:
         _integer(rate)
-    except ValueError as mistake:
+    except ValueError as error:
         shown = quoted(rate.encode("utf-8", "surrogateescape"))
-        return plain(400, f"invalid block rate : strconv.Atoi: parsing {shown}: {mistake}")
+        return plain(400, f"invalid block rate : strconv.Atoi: parsing {shown}: {error}")
     return _DONE
 
 
 def _free_memory(request: HttpRequest) -> Answer:
     """Collect garbage. The answer is an error, as nsqd's is."""
-    look_at_all()
+    check_all()
     return _DONE
 
 

@@ -21,9 +21,11 @@ from nsqtw.runtime.turns import Turns
 class RequestAuthorizer(Protocol):
     """Lets requests in, or not."""
 
-    def knock(self, applicant: Credentials | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
+    def authorize(
+        self, credentials: Credentials | None, needs: str, topic: str, channel: str, decided: Decided
+    ) -> None:
         """
-        A request with the credential of `applicant` needs something for a topic, a channel (both named) or the whole
+        A request with the credential of `credentials` needs something for a topic, a channel (both named) or the whole
         daemon (neither). `decided` may be called before this returns.
         """
 
@@ -38,13 +40,18 @@ class HttpFactory(HTTPFactory):
     protocol = HttpConnection  # type: ignore[assignment]
 
     def __init__(
-        self, routes: Routes | OneAnswer, pump: Turns, limits: Limits, door: RequestAuthorizer | None, is_local: bool
+        self,
+        routes: Routes | OneAnswer,
+        pump: Turns,
+        limits: Limits,
+        bearer_auth: RequestAuthorizer | None,
+        is_local: bool,
     ) -> None:
         super().__init__(timeout=None)  # type: ignore[arg-type]
         self.routes = routes
         self.pump = pump
         self.limits = limits
-        self.door = door
+        self.bearer_auth = bearer_auth
         self.is_local = is_local
         self.heads = KnownHeads()
         self.refusals = LineBudget(pump.now)

@@ -25,16 +25,16 @@ from typing import NamedTuple
 
 from nsqtw.http.routes import Route
 
-MOST = 1024
+MAX_HEADS = 1024
 """Heads that are kept; then all of them go, and those that are in use come back with their next requests."""
-LONGEST = 2048
+MAX_CACHED_BYTES = 2048
 """Bytes of a head that may be kept."""
 
 _BEFORE_LENGTH = b"ength: "
 """The end of `start`. Clients do not agree on how the first letter is written."""
 _BEFORE_BYTES = len(_BEFORE_LENGTH)
 _LENGTH_FIELD = b"\r\ncontent-length: "
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 class Head(NamedTuple):
@@ -50,7 +50,7 @@ class Head(NamedTuple):
 
 
 class KnownHeads:
-    """At most MOST heads."""
+    """At most MAX_HEADS heads."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[bytes, int, Head]] = {}
@@ -60,12 +60,12 @@ class KnownHeads:
 
     def match(self, data: bytes) -> tuple[Head, bytes] | None:
         """The head and the body, if `data` is one whole request behind a head that is known."""
-        at = data.find(_BEFORE_LENGTH, 0, LONGEST) + _BEFORE_BYTES
+        at = data.find(_BEFORE_LENGTH, 0, MAX_CACHED_BYTES) + _BEFORE_BYTES
         known = self._known.get(data[:at])
         if known is None:
             return None
         rest, rest_bytes, head = known
-        end = data.find(rest, at, at + _MOST_DIGITS + rest_bytes)
+        end = data.find(rest, at, at + _MAX_DIGITS + rest_bytes)
         digits = data[at:end]
         if end < 0 or not digits.isdigit():
             return None
@@ -82,7 +82,7 @@ class KnownHeads:
             self._once.add(hash(data))
             return
         at = data.find(_BEFORE_LENGTH) + _BEFORE_BYTES
-        end = data.find(b"\r", at, at + _MOST_DIGITS + 1)
+        end = data.find(b"\r", at, at + _MAX_DIGITS + 1)
         start = data[:at]
         # An empty line may precede a head, but only once.
         if start.startswith(head.method) and start.lower().endswith(_LENGTH_FIELD) and data[at:end].isdigit():
@@ -91,5 +91,5 @@ class KnownHeads:
 
 
 def _make_room(known: dict[bytes, tuple[bytes, int, Head]] | set[int]) -> None:
-    if len(known) >= MOST:
+    if len(known) >= MAX_HEADS:
         known.clear()

@@ -29,7 +29,7 @@ from nsqtw.options.addresses import split_host_port
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+\-.:;=@\[\]_~]*")
 _FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
 _REMEMBERED = 256
-_LONGEST_REMEMBERED = 256
+_MAX_REMEMBERED = 256
 
 
 def is_field(line: bytes | bytearray) -> bool:
@@ -39,7 +39,7 @@ def is_field(line: bytes | bytearray) -> bool:
 
 def read_field(line: bytes) -> tuple[bytes, bytes] | None:
     """Name, in its canonical spelling, and value of a header field; None when it is none."""
-    return _known(line) if len(line) <= _LONGEST_REMEMBERED else _read(line)
+    return _known(line) if len(line) <= _MAX_REMEMBERED else _read(line)
 
 
 def _read(line: bytes) -> tuple[bytes, bytes] | None:
@@ -51,7 +51,7 @@ _known = lru_cache(_REMEMBERED)(_read)
 """A client sends the same fields every time, and reading them takes longer than all else of a request's head."""
 
 
-def mistake_in(fields: Mapping[bytes, bytes], version: bytes) -> Answer | None:
+def error_in(fields: Mapping[bytes, bytes], version: bytes) -> Answer | None:
     """What is answered to a request for its header fields alone; None when they are good."""
     host = fields.get(b"Host")
     if host is None:

@@ -14,8 +14,8 @@ from nsqtw.http.responses import INVALID_REQUEST, Refused, failure
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _REMEMBERED = 256
-_LONGEST_REMEMBERED = 1024
-_MOST_DIGITS = 18
+_MAX_REMEMBERED = 1024
+_MAX_DIGITS = 18
 
 _log = Logger()
 
@@ -26,9 +26,9 @@ def parameters(query: bytes) -> Mapping[str, str]:
     logged, when there is a `;` or an escape that is none.
     """
     try:
-        return _known(query) if len(query) <= _LONGEST_REMEMBERED else _parsed(query)
-    except ValueError as mistake:
-        _log.error("failed to parse request params - {error}", error=mistake)
+        return _known(query) if len(query) <= _MAX_REMEMBERED else _parsed(query)
+    except ValueError as error:
+        _log.error("failed to parse request params - {error}", error=error)
         raise Refused(INVALID_REQUEST) from None
 
 
@@ -37,7 +37,7 @@ def whole_number(given: Mapping[str, str], name: str, default: int, lowest: int 
     text = given.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) >= lowest):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) >= lowest):
         raise Refused(failure(400, f"INVALID_{name.upper()}"))
     return int(text)
 

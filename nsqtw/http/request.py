@@ -80,7 +80,7 @@ class HttpRequest:
     """Whether the body is longer than the route allows."""
     is_broken = False
     """Whether the body ended before its end."""
-    is_held = False
+    is_awaiting_rights = False
     """Whether it is not known yet if the request may be served."""
     _is_due = False
     """Whether the handler waits for that."""
@@ -120,12 +120,12 @@ class HttpRequest:
         if not isinstance(found, Route):
             return found.answer
         self._route = found
-        refusal = self._cross_origin() or self._knock(found)
+        refusal = self._cross_origin() or self._authorize(found)
         if refusal is not None:
             return refusal
         if found.too_big is not None and length is not None and length > found.limit:
             return found.too_big
-        if self.is_held and self._connection is not None:
+        if self.is_awaiting_rights and self._connection is not None:
             self._connection.hold()
         self._limit = found.limit
         return None
@@ -135,13 +135,13 @@ class HttpRequest:
         self._method, self.target, self.query, self._version, self.requestHeaders, route = head
         self._route = route
         self._body, self.size, self.is_complete = body, len(body), True
-        refusal = self._knock(route)
+        refusal = self._authorize(route)
         if refusal is None and route.too_big is not None and self.size > route.limit:
             refusal = route.too_big
         if refusal is not None:
             self.answer(refusal)
             return
-        if self.is_held and self._connection is not None:
+        if self.is_awaiting_rights and self._connection is not None:
             self._connection.hold()
         self._run()
 
@@ -311,18 +311,18 @@ class HttpRequest:
             return None
         return sent_by_a_page(self.requestHeaders, is_local=self._connection.factory.is_local)
 
-    def _knock(self, route: Route) -> Answer | None:
+    def _authorize(self, route: Route) -> Answer | None:
         """What is answered when the request may not be served, if that is known at once."""
         connection = self._connection
         assert connection is not None, "a request begins while its connection is there"
         factory = connection.factory
-        if factory.door is None or route.needs == FREE:
+        if factory.bearer_auth is None or route.needs == FREE:
             return None
         said: list[Answer | None] = []
         has_begun = False
 
         def decided(refusal: Answer | None, identity: str) -> None:
-            self.is_held = False
+            self.is_awaiting_rights = False
             self._identity = identity
             if not has_begun:
                 said.append(refusal)
@@ -332,8 +332,8 @@ class HttpRequest:
             if not self.is_answered:
                 self._admit(refusal)
 
-        self.is_held = True
-        factory.door.knock(self._applicant(connection), route.needs, *self._names(route), decided)
+        self.is_awaiting_rights = True
+        factory.bearer_auth.authorize(self._credentials(connection), route.needs, *self._names(route), decided)
         has_begun = True
         return said[0] if said else None
 
@@ -344,9 +344,9 @@ class HttpRequest:
         elif self._is_due and self._connection is not None:
             self._run()
 
-    def _applicant(self, connection: HttpConnection) -> Credentials | None:
+    def _credentials(self, connection: HttpConnection) -> Credentials | None:
         secret = secret_in(self.requestHeaders.get(b"Authorization"))
-        return None if secret is None else attrs.evolve(connection.stranger, secret=secret)
+        return None if secret is None else attrs.evolve(connection.anonymous, secret=secret)
 
     def _names(self, route: Route) -> tuple[str, str]:
         """The topic and the channel the request is about."""
@@ -363,7 +363,7 @@ class HttpRequest:
 
     def _run(self) -> None:
         assert self._route is not None, "a request without a route is answered in `begin`"
-        if self.is_held:
+        if self.is_awaiting_rights:
             self._is_due = True
             return
         answer: Answer | None

@@ -7,7 +7,7 @@ Time limits of an HTTP client, for the parts of a request and for reading its an
     answer    any time               it is us who take long
     reading   write-timeout          in which the client took nothing of what waits for it
 
-Theory of operation. Requests note nothing for it: in every round (`rounds`) the stage of the connection is looked up,
+Theory of operation. Requests note nothing for it: in every round (`sweeper`) the stage of the connection is looked up,
 and if it is the one of the round before, the client had the time in between for it.
 """
 
@@ -32,15 +32,15 @@ class RequestTimeouts:
     def __init__(self, connection: HttpConnection, limits: Limits, now: float) -> None:
         self._connection = connection
         self._limits = limits
-        self._stall = StallDetector()
-        self._arrival = BodyRate(limits.options.min_body_rate)
+        self._stall_detector = StallDetector()
+        self._body_rate = BodyRate(limits.options.min_body_rate)
         self._stage = (HEAD, 0)
         self._since = now
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """End the connection if something takes too long."""
         connection, options = self._connection, self._limits.options
-        if options.write_timeout and self._stall.lasts(connection.transport, now) >= options.write_timeout:
+        if options.write_timeout and self._stall_detector.lasts(connection.transport, now) >= options.write_timeout:
             self._note("write-timeout")
             connection.abort()
             return
@@ -58,8 +58,8 @@ class RequestTimeouts:
     def _look_at_body(self, part: int, now: float) -> None:
         patience = self._limits.options.body_timeout
         received = self._connection.received_bytes
-        if now >= self._arrival.until and (
-            part == DROPPED or not self._arrival.goes_on(self._since, received, now, patience)
+        if now >= self._body_rate.until and (
+            part == DROPPED or not self._body_rate.goes_on(self._since, received, now, patience)
         ):
             self._end("body-timeout")
 

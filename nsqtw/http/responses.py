@@ -201,7 +201,7 @@ NO_HOST = plain(400, "400 Bad Request: missing required Host header")
 BAD_HOST = plain(400, "400 Bad Request: malformed Host header")
 UNEXPECTED = Answer(417)
 TIMED_OUT = failure(408, "REQUEST_TIMEOUT")
-TOO_MUCH_UNFINISHED = failure(503, "TOO_MANY_UNFINISHED_REQUESTS")
+TOO_MUCH_PARTIAL_INPUT = failure(503, "TOO_MANY_UNFINISHED_REQUESTS")
 TOO_MANY_CONNECTIONS = failure(503, "TOO_MANY_CONNECTIONS")
 HEADERS_TOO_LARGE = plain(431, "431 Request Header Fields Too Large")
 

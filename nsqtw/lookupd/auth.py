@@ -23,9 +23,11 @@ class SecretAuth:
     def __init__(self, secret: bytes) -> None:
         self.secret = secret
 
-    def knock(self, applicant: Credentials | None, needs: str, topic: str, channel: str, decided: Decided) -> None:
+    def authorize(
+        self, credentials: Credentials | None, needs: str, topic: str, channel: str, decided: Decided
+    ) -> None:
         """Doorkeeper API"""
-        if applicant is None:
+        if credentials is None:
             decided(_NO_CREDENTIAL, "")
         else:
-            decided(None if hmac.compare_digest(applicant.secret, self.secret) else _BAD_CREDENTIAL, "")
+            decided(None if hmac.compare_digest(credentials.secret, self.secret) else _BAD_CREDENTIAL, "")

@@ -15,14 +15,14 @@ from nsqtw.lookupd.model import Producer
 
 
 @frozen
-class ProducerCame:
+class ProducerAdded:
     """An nsqd identified. It has no registrations yet."""
 
     producer: Producer
 
 
 @frozen
-class ProducerGone:
+class ProducerRemoved:
     """An nsqd is gone, and with it every registration of its own. Topics and channels stay."""
 
     producer: Producer
@@ -107,8 +107,8 @@ class TombstoneEnded:
 
 
 Change: TypeAlias = (
-    ProducerCame
-    | ProducerGone
+    ProducerAdded
+    | ProducerRemoved
     | ProducerSilent
     | ProducerBack
     | TopicCreated

@@ -27,9 +27,9 @@ from collections.abc import Iterable
 from nsqtw.lookupd.changes import (
     ChannelCreated,
     ChannelDeleted,
+    ProducerAdded,
     ProducerBack,
-    ProducerCame,
-    ProducerGone,
+    ProducerRemoved,
     ProducerSilent,
     Registered,
     StateComplete,
@@ -49,8 +49,8 @@ KEEP_ALIVE = b":\n\n"
 NAMES: dict[type[Told], str] = {
     StateFollows: "reset",
     StateComplete: "complete",
-    ProducerCame: "producer",
-    ProducerGone: "producer_gone",
+    ProducerAdded: "producer",
+    ProducerRemoved: "producer_gone",
     ProducerSilent: "silent",
     ProducerBack: "back",
     TopicCreated: "topic",
@@ -74,9 +74,9 @@ def events(told: Iterable[Told], first: int) -> bytes:
 def _data(told: Told) -> str:
     """A JSON object. A valid name has nothing to escape, and the document of a producer has no line ends."""
     match told:
-        case ProducerCame(producer):
+        case ProducerAdded(producer):
             return f'{{"id":{producer.peer_id},"producer":{producer.document.decode()}}}'
-        case ProducerGone(producer) | ProducerSilent(producer) | ProducerBack(producer):
+        case ProducerRemoved(producer) | ProducerSilent(producer) | ProducerBack(producer):
             return f'{{"id":{producer.peer_id}}}'
         case TopicCreated(topic) | TopicDeleted(topic):
             return f'{{"topic":"{topic}"}}'

@@ -14,7 +14,7 @@ from typing import Any
 from nsqtw.lookupd.changes import (
     Change,
     ChannelCreated,
-    ProducerCame,
+    ProducerAdded,
     ProducerSilent,
     Registered,
     Tombstoned,
@@ -146,7 +146,7 @@ class RegistrationQueries:
             for peer in list(self._peers.values()):
                 if peer.producer.peer_id in self._peers:
                     silent: list[Change] = [ProducerSilent(peer.producer)] if peer.is_silent else []
-                    yield [ProducerCame(peer.producer), *silent]
+                    yield [ProducerAdded(peer.producer), *silent]
         for name in list(self._topics) if topic is None else [topic]:
             known = self._topics.get(name)
             if known is not None:

@@ -29,9 +29,9 @@ from nsqtw.lookupd.changes import (
     Change,
     ChannelCreated,
     ChannelDeleted,
+    ProducerAdded,
     ProducerBack,
-    ProducerCame,
-    ProducerGone,
+    ProducerRemoved,
     ProducerSilent,
     Registered,
     Tombstoned,
@@ -57,7 +57,7 @@ class Registrations(RegistrationQueries):
 
     def __init__(self, inactive_after_ns: int, tombstone_ns: int, quotas: RegistrationQuotas) -> None:
         super().__init__(inactive_after_ns, tombstone_ns)
-        self._caps = quotas
+        self._quotas = quotas
         self._stale: dict[tuple[str, int], Peer] = {}
         self._tombstones: list[tuple[int, int, str]] = []  # a heap: when it ends, whose, for which topic
         self._watchers: dict[str | None, list[Watcher]] = {}  # by the topic they watch; None: all
@@ -74,7 +74,7 @@ class Registrations(RegistrationQueries):
                 peer.replaces.replaced_by = peer
         else:
             self._stale[producer.broadcast_address, producer.tcp_port] = peer
-        self._tell(ProducerCame, producer)
+        self._tell(ProducerAdded, producer)
 
     def touch(self, peer_id: int, now: int) -> None:
         """A PING; before IDENTIFY it means nothing. From here on, what the nsqd has not registered it does not have."""
@@ -147,7 +147,7 @@ class Registrations(RegistrationQueries):
         removed = [CLIENT]
         for topic in list(peer.topics):
             removed += self._remove_from(peer, self._topics[topic])
-        self._tell(ProducerGone, peer.producer)
+        self._tell(ProducerRemoved, peer.producer)
         if peer.replaces is not None:
             self.gone(peer.replaces.producer.peer_id)
         if peer.replaced_by is not None:
@@ -268,8 +268,8 @@ class Registrations(RegistrationQueries):
 
     def _check_room(self, peer: Peer, wanted: int) -> None:
         for what, limit, present in (
-            ("registrations of one producer", self._caps.producer_registrations, peer.count),
-            ("registrations", self._caps.registrations, self.registration_count),
+            ("registrations of one producer", self._quotas.producer_registrations, peer.count),
+            ("registrations", self._quotas.registrations, self.registration_count),
         ):
             if limit and present + wanted > limit:
                 raise CapReached(what, limit)
@@ -278,10 +278,10 @@ class Registrations(RegistrationQueries):
         """The topic with its key, and the channel's if one is named."""
         known = self._topics.get(topic)
         is_new = channel is not None and (known is None or channel not in known.channels)
-        if known is None and self._caps.topics and len(self._topics) >= self._caps.topics:
-            raise CapReached("topics", self._caps.topics)
-        if is_new and self._caps.channels and self.channel_count >= self._caps.channels:
-            raise CapReached("channels", self._caps.channels)
+        if known is None and self._quotas.topics and len(self._topics) >= self._quotas.topics:
+            raise CapReached("topics", self._quotas.topics)
+        if is_new and self._quotas.channels and self.channel_count >= self._quotas.channels:
+            raise CapReached("channels", self._quotas.channels)
         if known is None:
             known = self._topics[topic] = Topic(topic)
         if not known.has_key:

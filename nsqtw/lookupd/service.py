@@ -42,7 +42,7 @@ from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.rights import ADMIN
 from nsqtw.runtime.monotonic import keep_steady
-from nsqtw.runtime.resolver import look_up_apart
+from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.runtime.turns import PlainTurns
 from nsqtw.version import version_line
 
@@ -68,7 +68,7 @@ class LookupdService(Service):
         self._turns = PlainTurns(reactor)
         self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._tls: TlsSettings | None = None
-        self._door: SecretAuth | None = None
+        self._secret_auth: SecretAuth | None = None
         self._limits: Limits
         self._watchers: Watchers
         self._snapshot: SnapshotFile | None = None
@@ -89,7 +89,7 @@ class LookupdService(Service):
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
         keep_steady(self._reactor)
-        look_up_apart(self._reactor)
+        resolve_blocking(self._reactor)
         raise_limit()
         _log.info("{version}", version=version_line("nsqlookupd"))
         with ExitStack() as undo:
@@ -100,10 +100,10 @@ class LookupdService(Service):
                     self._lock = lock_data_path(self._options.data_path, "nsqlookupd")
                     undo.callback(os.close, self._lock)
                 tcp, http = _listener(self._options.tcp_address, undo), _listener(self._options.http_address, undo)
-            except NsqtwError as mistake:
-                raise NsqtwError(f"failed to instantiate nsqlookupd - {mistake}") from mistake
+            except NsqtwError as error:
+                raise NsqtwError(f"failed to instantiate nsqlookupd - {error}") from error
             undo.pop_all()
-        for warning in [*self._warnings, *odd_options(self._options), *open_to_all(self._options, tcp, http)]:
+        for warning in [*self._warnings, *invalid_options(self._options), *open_to_all(self._options, tcp, http)]:
             _log.warn("{warning}", warning=warning)
         _log.info("{protection}", protection=protection(self._options))
         self._serve(tcp, http)
@@ -118,9 +118,9 @@ class LookupdService(Service):
         """Read the certificates and the secret again. What cannot be used is said, and stays as it was."""
         if self._tls is not None:
             _reload("certificates are", self._tls.reload)
-        if self._door is not None:
+        if self._secret_auth is not None:
             _reload("the secret is", self._read_secret)
-        if self._tls is None and self._door is None:
+        if self._tls is None and self._secret_auth is None:
             _log.info("SIGHUP: there is nothing to reload")
 
     # -- inside
@@ -139,14 +139,14 @@ class LookupdService(Service):
             self._tls = TlsSettings(options, self._reactor)
         self._warnings += exposures({"--tls-key": options.tls_key, SECRET_FLAG: options.peer_secret_file})
         if options.peer_secret_file:
-            self._door = SecretAuth(b"")
+            self._secret_auth = SecretAuth(b"")
             self._read_secret()
 
     def _read_secret(self) -> None:
         secret = read_secret(self._options.peer_secret_file, SECRET_FLAG).encode()
         self._context.secret = secret
-        if self._door is not None:
-            self._door.secret = secret
+        if self._secret_auth is not None:
+            self._secret_auth.secret = secret
 
     def _serve(self, tcp: Listener, http: Listener) -> None:
         options = self._options
@@ -175,10 +175,12 @@ class LookupdService(Service):
 
     def _site(self, is_local: bool) -> Any:
         options = self._options
-        door = None if options.http_auth == OFF else self._door
+        secret_auth = None if options.http_auth == OFF else self._secret_auth
         needs = ADMIN if options.http_auth == ALL else FREE
         routes = LookupApi(self.registrations, self._turns, needs).routes()
-        factory = HttpFactory(Routes([*routes, self._watchers.route(needs)]), self._turns, self._limits, door, is_local)
+        factory = HttpFactory(
+            Routes([*routes, self._watchers.route(needs)]), self._turns, self._limits, secret_auth, is_local
+        )
         return self._behind_tls(factory, options.tls_required == TLS_REQUIRED["true"], None, "http")
 
     def _behind_tls(self, factory: Any, is_required: bool, not_tls: Callable[[bytes], bytes] | None, name: str) -> Any:
@@ -218,13 +220,13 @@ def _reload(what: str, read: Callable[[], object]) -> None:
     """`what`: how the log begins to say that it is done."""
     try:
         read()
-    except OptionError as mistake:
-        _log.error("SIGHUP: what cannot be used stays as it was - {mistake}", mistake=str(mistake))
+    except OptionError as error:
+        _log.error("SIGHUP: what cannot be used stays as it was - {error}", error=str(error))
     else:
         _log.info("SIGHUP: {what} reloaded", what=what)
 
 
-def odd_options(options: LookupdOptions) -> list[str]:
+def invalid_options(options: LookupdOptions) -> list[str]:
     """A warning for each option that is set and has not the effect it seems to have."""
     policy = options.tls_client_auth_policy
     if policy in CLIENT_AUTH_POLICIES:

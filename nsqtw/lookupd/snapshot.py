@@ -38,7 +38,7 @@ VERSION = 1
 _HEAD = b"NSQTW REGISTRATIONS "
 _TAIL = b"CRC %08x\n"
 _TAIL_BYTES = len(_TAIL % 0)
-_MOST = 1 << 63
+_MAX = 1 << 63
 _TEXTS = ("remote_address", "hostname", "broadcast_address", "version", "topology_zone", "topology_region")
 _NUMBERS = ("tcp_port", "http_port")
 
@@ -120,8 +120,8 @@ def _parsed(data: bytes) -> tuple[int, _Producers, _Topics]:
                 producers.append((_producer(said), _number(said["silent_ns"])))
             else:
                 topics[said["topic"]] = _topic(said)
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as mistake:
-        raise SnapshotError(f"the snapshot is damaged: {type(mistake).__name__}: {mistake}") from mistake
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise SnapshotError(f"the snapshot is damaged: {type(error).__name__}: {error}") from error
     return saved_at, producers, list(topics.values())
 
 
@@ -171,7 +171,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    if not isinstance(value, int) or not -_MOST <= value < _MOST:
+    if not isinstance(value, int) or not -_MAX <= value < _MAX:
         raise ValueError(f"{value!r} is no number")
     return value
 

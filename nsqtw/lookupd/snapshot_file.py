@@ -71,8 +71,8 @@ class SnapshotFile:
             return
         except OSError as failure:
             self._move_aside(f"the snapshot cannot be read: {_why(failure)}")
-        except SnapshotError as mistake:
-            self._move_aside(str(mistake))
+        except SnapshotError as error:
+            self._move_aside(str(error))
         else:
             text = "DB: snapshot {path} has {producers} producers and {topics} topics"
             _log.info(text, path=self._path, producers=found.producers, topics=found.topics)

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 
 from nsqtw.lookupd.changes import (
     Change,
+    ProducerAdded,
     ProducerBack,
-    ProducerCame,
-    ProducerGone,
+    ProducerRemoved,
     ProducerSilent,
     Registered,
     StateComplete,
@@ -102,11 +102,11 @@ class Subscription:
         """Return whether a watcher of the topic gets this event. Remember the producers it was told of."""
         if self._topic is None:
             return True
-        if isinstance(change, ProducerCame):
+        if isinstance(change, ProducerAdded):
             return False
-        if isinstance(change, ProducerGone | ProducerSilent | ProducerBack):
+        if isinstance(change, ProducerRemoved | ProducerSilent | ProducerBack):
             is_told = change.producer.peer_id in self._told
-            if isinstance(change, ProducerGone):
+            if isinstance(change, ProducerRemoved):
                 self._told.discard(change.producer.peer_id)
             return is_told
         if isinstance(change, Registered):

@@ -62,7 +62,7 @@ class NsqdConnection(Protocol):
         self._since = 0.0
         """When it connected, or sent its last complete command."""
         self._command_count = 0
-        self._stall = StallDetector()
+        self._stall_detector = StallDetector()
         self._end: Any = None
 
     # -- from the transport
@@ -74,7 +74,7 @@ class NsqdConnection(Protocol):
         self.transport.registerProducer(self, True)
         self._factory.connections.add(self)
         self._since = self._factory.turns.now()
-        self._limits.rounds.join(self)
+        self._limits.sweeper.join(self)
         _log.info("TCP: new client({client})", client=self._remote)
 
     def dataReceived(self, data: bytes) -> None:
@@ -111,7 +111,7 @@ class NsqdConnection(Protocol):
             self._end.cancel()
         self._unread = b""
         self._factory.connections.discard(self)
-        self._limits.rounds.leave(self)
+        self._limits.sweeper.leave(self)
         self._limits.connection_limiter.leave(self._address)
         if self._session is not None:
             self._factory.slices.add(self._session.connection_lost())
@@ -132,7 +132,7 @@ class NsqdConnection(Protocol):
 
     # -- from the limits
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """DeadlineSweeper API"""
         if self._end is not None:
             return False
@@ -148,14 +148,14 @@ class NsqdConnection(Protocol):
         elif session is not None and 0 < options.idle_timeout <= elapsed:
             self._limits.rejections.note("idle-timeout", self._remote)
             self.disconnect()
-        elif options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
+        elif options.write_timeout and self._stall_detector.lasts(self.transport, now) >= options.write_timeout:
             self._limits.rejections.note("write-timeout", self._remote)
             self.abort()
         return True
 
     def abort(self) -> None:
         """End at once, whatever there is to write."""
-        self._limits.rounds.leave(self)
+        self._limits.sweeper.leave(self)
         self.transport.abortConnection()
 
     def disconnect(self) -> None:

@@ -26,7 +26,7 @@ from nsqtw.net.admission import Rejections
 from nsqtw.runtime.turns import PlainTurns
 
 KEEP_ALIVE_SECONDS = 15.0
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 """Changes that may wait for one watcher."""
 _PIECE = 200
 """Events written in one turn."""
@@ -90,7 +90,7 @@ class Watcher:
     def __init__(self, watchers: Watchers, request: HttpRequest, topic: str | None) -> None:
         self._watchers = watchers
         self._request = request
-        self._watch = Subscription(watchers.registrations, self._wake, topic, limit=MOST_WAITING)
+        self._watch = Subscription(watchers.registrations, self._wake, topic, limit=MAX_WAITING)
         self._is_paused = False
         self._is_over = False
         self._is_idle = False

@@ -30,7 +30,7 @@ from nsqtw.net.descriptors import Descriptors
 
 READING_SECONDS = 1.0
 """Time to read why."""
-MOST_READING = 64
+MAX_READING = 64
 """How many have it at a time."""
 _NETWORK_BYTES = 8
 
@@ -83,7 +83,7 @@ class ConnectionLimiter:
     def refusal(self, reactor: Any, answer: bytes) -> RejectedConnection | None:
         """For one who is not let in: what gives him time to read `answer`; None when there is none."""
         is_short = self._descriptors is not None and self._descriptors.are_short()
-        return None if is_short or self.reading_count >= MOST_READING else RejectedConnection(self, reactor, answer)
+        return None if is_short or self.reading_count >= MAX_READING else RejectedConnection(self, reactor, answer)
 
     def _reached(self, source: str, reserve: int) -> str:
         """The option whose limit keeps another connection from `source` out; empty for none."""
@@ -107,7 +107,7 @@ class RejectedConnection(TwistedProtocol):
     transport: Any
 
     def __init__(self, connection_limiter: ConnectionLimiter, reactor: Any, answer: bytes) -> None:
-        self._gate = connection_limiter
+        self._limiter = connection_limiter
         self._reactor = reactor
         self._answer = answer
         self._end: Any = None
@@ -117,7 +117,7 @@ class RejectedConnection(TwistedProtocol):
         if not is_plain:
             self.transport.abortConnection()
             return
-        self._gate.reading_count += 1
+        self._limiter.reading_count += 1
         self._end = self._reactor.callLater(READING_SECONDS, self.transport.abortConnection)
         self.transport.write(self._answer)
         self.transport.loseWriteConnection()
@@ -130,7 +130,7 @@ class RejectedConnection(TwistedProtocol):
 
     def connectionLost(self, reason: Any = None) -> None:
         if self._end is not None:
-            self._gate.reading_count -= 1
+            self._limiter.reading_count -= 1
             if self._end.active():
                 self._end.cancel()
 

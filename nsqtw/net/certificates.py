@@ -46,16 +46,16 @@ def check_certificates(options: TlsOptions) -> None:
         try:
             _check_pair(options.tls_cert, options.tls_key, "--tls-cert", "--tls-key")
             _check_authorities(options.tls_root_ca_file, "--tls-root-ca-file")
-        except OptionError as mistake:
-            raise OptionError(f"failed to build TLS config - {mistake}") from mistake
+        except OptionError as error:
+            raise OptionError(f"failed to build TLS config - {error}") from error
     elif options.tls_required:
         raise OptionError(
             "cannot require TLS client connections without TLS key and cert: --tls-cert and --tls-key must be set"
         )
     try:
         _check_authorities(options.tls_root_ca_file, "--tls-root-ca-file")
-    except OptionError as mistake:
-        raise OptionError(f"failed to build client TLS config - {mistake}") from mistake
+    except OptionError as error:
+        raise OptionError(f"failed to build client TLS config - {error}") from error
 
 
 def check_lookupd_certificates(certificate: str, key: str, authorities: str) -> None:
@@ -64,8 +64,8 @@ def check_lookupd_certificates(certificate: str, key: str, authorities: str) -> 
         if certificate or key:
             _check_pair(certificate, key, "--lookupd-tls-cert", "--lookupd-tls-key")
         _check_authorities(authorities, "--lookupd-tls-root-ca-file")
-    except OptionError as mistake:
-        raise OptionError(f"failed to build lookupd TLS config - {mistake}") from mistake
+    except OptionError as error:
+        raise OptionError(f"failed to build lookupd TLS config - {error}") from error
 
 
 def certificates_in(path: str) -> list[bytes]:
@@ -119,8 +119,8 @@ def _check_pair(certificate: str, key: str, certificate_flag: str, key_flag: str
 def _read(path: str, flag: str) -> bytes:
     try:
         return read_file(path)
-    except OptionError as mistake:
-        raise OptionError(f"{flag}: {mistake}") from mistake
+    except OptionError as error:
+        raise OptionError(f"{flag}: {error}") from error
 
 
 def _has_certificate(text: bytes) -> bool:

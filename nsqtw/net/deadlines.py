@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 from twisted.logger import Logger
 
-LONGEST_SECONDS = 2.5
+MAX_SECONDS = 2.5
 _SHORTEST_SECONDS = 0.05
-_LOOKS_PER_DEADLINE = 8
-LOOKS_PER_TURN = 500
+_CHECKS_PER_DEADLINE = 8
+CHECKS_PER_TURN = 500
 """A look takes up to 8 us."""
 
 _log = Logger()
@@ -36,7 +36,7 @@ class DeadlineOptions(Protocol):
 class Watched(Protocol):
     """What is looked at."""
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """End what takes too long. Whether to look again in the next round."""
 
     def abort(self) -> None:
@@ -58,8 +58,8 @@ class DeadlineSweeper:
             options.body_timeout,
             options.write_timeout,
         )
-        shortest = min(filter(None, deadlines), default=LONGEST_SECONDS * _LOOKS_PER_DEADLINE)
-        self.seconds = min(max(shortest / _LOOKS_PER_DEADLINE, _SHORTEST_SECONDS), LONGEST_SECONDS)
+        shortest = min(filter(None, deadlines), default=MAX_SECONDS * _CHECKS_PER_DEADLINE)
+        self.seconds = min(max(shortest / _CHECKS_PER_DEADLINE, _SHORTEST_SECONDS), MAX_SECONDS)
 
     def join(self, watched: Watched) -> None:
         """Look at it from now on."""
@@ -82,19 +82,19 @@ class DeadlineSweeper:
         """Look at some of those who are left of this round."""
         now = self._now()
         count = 0
-        for watched in islice(left, LOOKS_PER_TURN):
+        for watched in islice(left, CHECKS_PER_TURN):
             count += 1
-            if watched in self._watched and not self._look(watched, now):
+            if watched in self._watched and not self._check(watched, now):
                 self.leave(watched)
-        if count == LOOKS_PER_TURN:
+        if count == CHECKS_PER_TURN:
             self._reactor.callLater(0, self._go_on, left)
         else:
             self._is_armed = False
             self._arm()
 
-    def _look(self, watched: Watched, now: float) -> bool:
+    def _check(self, watched: Watched, now: float) -> bool:
         try:
-            return watched.look(now)
+            return watched.check(now)
         except Exception:  # one connection fails, and not the others
             _log.failure("looking after a connection failed")
         try:

@@ -11,7 +11,7 @@ import os
 import resource
 from collections.abc import Callable
 
-_MOST_WANTED = 1_048_576
+_MAX_WANTED = 1_048_576
 _KEPT_FOR_FILES = 320
 """Log files that stay open in any case (`backends.disk.open_files`), the databases, and a few."""
 _LARGEST_PART_KEPT = 3
@@ -25,14 +25,14 @@ HTTP_RESERVE = 4
 def raise_limit() -> int:
     """Let this process have as many open files as the system allows. Return how many that are."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_WANTED if hard == resource.RLIM_INFINITY else min(hard, _MOST_WANTED)
+    wanted = _MAX_WANTED if hard == resource.RLIM_INFINITY else min(hard, _MAX_WANTED)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (OSError, ValueError):  # the system says one thing and does another: it goes on with what it has
             return soft
         return wanted
-    return _MOST_WANTED if soft == resource.RLIM_INFINITY else soft
+    return _MAX_WANTED if soft == resource.RLIM_INFINITY else soft
 
 
 class Descriptors:
@@ -44,7 +44,7 @@ class Descriptors:
     def __init__(self, release: Callable[[], bool] = lambda: False) -> None:
         self._release = release
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        limit = _MOST_WANTED if soft == resource.RLIM_INFINITY else soft
+        limit = _MAX_WANTED if soft == resource.RLIM_INFINITY else soft
         self.for_connections = limit - min(_KEPT_FOR_FILES, limit // _LARGEST_PART_KEPT)
         """Descriptors below this number are for connections too."""
         self._probe = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

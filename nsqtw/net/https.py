@@ -97,10 +97,10 @@ class Undecided(Protocol):
         self._began = -1.0
 
     def connectionMade(self) -> None:
-        self._limits.rounds.join(self)
+        self._limits.sweeper.join(self)
 
     def dataReceived(self, data: bytes) -> None:
-        self._limits.rounds.leave(self)
+        self._limits.sweeper.leave(self)
         connection, transport = self._connection, self.transport
         if data[0] == HANDSHAKE:
             connection = self._secured(connection)
@@ -109,12 +109,12 @@ class Undecided(Protocol):
         connection.dataReceived(data)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._limits.rounds.leave(self)
+        self._limits.sweeper.leave(self)
         self._limits.connection_limiter.leave(self._address)
 
     # -- from the limits
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """DeadlineSweeper API"""
         if self._began < 0:
             self._began = now

@@ -21,8 +21,8 @@ class LimitOptions(ConnectionLimiterOptions, DeadlineOptions, Protocol):
 
 class Limits:
     """
-    Connections that may come in (`connection_limiter`), how long they may take (`rounds`), what they may keep
-    (`unfinished`), their part of each turn for work that does not fit into one (`slices`), and who was over a limit
+    Connections that may come in (`connection_limiter`), how long they may take (`sweeper`), what they may keep
+    (`partial_input`), their part of each turn for work that does not fit into one (`slices`), and who was over a limit
     (`rejections`). `now` is the clock of it all. Descriptors are counted where `descriptors` are given.
     """
 
@@ -34,8 +34,8 @@ class Limits:
         self.rejections = Rejections(now)
         self.connection_limiter = ConnectionLimiter(options, self.rejections, descriptors)
         self.slices = Slices(reactor, now)
-        self.rounds = DeadlineSweeper(reactor, options, now)
-        self.unfinished = PartialInput(options.max_unfinished_size)
+        self.sweeper = DeadlineSweeper(reactor, options, now)
+        self.partial_input = PartialInput(options.max_unfinished_size)
 
     def close(self) -> None:
         """The daemon ends."""

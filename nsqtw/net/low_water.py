@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from twisted.logger import Logger
 
-from nsqtw.protocols.fin_coalescing import MOMENT_SECONDS
+from nsqtw.protocols.fin_coalescing import FLUSH_SECONDS
 
 _log = Logger()
 
@@ -44,9 +44,9 @@ class LowWater:
     def _arm(self) -> None:
         if self._waiting and not self._is_armed:
             self._is_armed = True
-            self._reactor.callLater(MOMENT_SECONDS, self._look)
+            self._reactor.callLater(FLUSH_SECONDS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._is_armed = False
         for waiting in list(self._waiting):
             try:

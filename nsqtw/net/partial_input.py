@@ -18,7 +18,7 @@ SMALL_BYTES: Final = 16384
 class Holder(Protocol):
     """A connection that has received a part."""
 
-    def give_up(self) -> None:
+    def evict(self) -> None:
         """End, and keep nothing of it."""
 
 
@@ -28,25 +28,25 @@ class PartialInput:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.total = 0
-        self._held: dict[Holder, int] = {}
+        self._sizes: dict[Holder, int] = {}
 
     def hold(self, holder: Holder, size: int) -> None:
         """This is what it has now; less than before means that another part has begun."""
-        before = self._held.get(holder, 0)
+        before = self._sizes.get(holder, 0)
         if size <= SMALL_BYTES:
             if before:
                 self.drop(holder)
             return
         if size < before:
-            del self._held[holder]
-        self._held[holder] = size
+            del self._sizes[holder]
+        self._sizes[holder] = size
         self.total += size - before
         while 0 < self._limit < self.total:
-            share = self.total // (2 * len(self._held))
-            longest = next(one for one, held in self._held.items() if held >= share)
-            self.drop(longest)
-            longest.give_up()
+            share = self.total // (2 * len(self._sizes))
+            oldest = next(one for one, kept in self._sizes.items() if kept >= share)
+            self.drop(oldest)
+            oldest.evict()
 
     def drop(self, holder: Holder) -> None:
         """It has nothing any more."""
-        self.total -= self._held.pop(holder, 0)
+        self.total -= self._sizes.pop(holder, 0)

@@ -104,7 +104,7 @@ class BrokerConnection(Flushable):
         """True while the session is called in steps for commands that it is behind with."""
         self._end: Any = None
         self._began = 0.0
-        self._stall = StallDetector()
+        self._stall_detector = StallDetector()
         self._is_watched = True
         """Whether the rounds look at it."""
         self._counted: Any = None
@@ -130,7 +130,7 @@ class BrokerConnection(Flushable):
         self.transport.registerProducer(self, True)
         self._factory.connections.add(self)
         self._began = self._pump.now()
-        self._limits.rounds.join(self)
+        self._limits.sweeper.join(self)
         _log.info("TCP: new client({client})", client=self._remote)
 
     def dataReceived(self, data: bytes) -> None:
@@ -150,7 +150,7 @@ class BrokerConnection(Flushable):
         self._pump.received(self, len(data))
         self._unweighed += len(data)
         if self._unweighed > SMALL_BYTES:  # not with the turn: before it every connection may be read from
-            self._weigh()
+            self._account_memory()
 
     def readConnectionLost(self) -> None:
         if self._session is None:
@@ -170,8 +170,8 @@ class BrokerConnection(Flushable):
         if self._end is not None and self._end.active():
             self._end.cancel()
         self._factory.connections.discard(self)
-        self._limits.rounds.leave(self)
-        self._limits.unfinished.drop(self)
+        self._limits.sweeper.leave(self)
+        self._limits.partial_input.drop(self)
         self._factory.low_water.leave(self)
         self._limits.connection_limiter.leave(self._address)
         broke = isinstance(reason.value, ConnectionLost)
@@ -228,12 +228,12 @@ class BrokerConnection(Flushable):
             self._decompress(session, self._compression)
         else:
             if self._holds:
-                self._weigh()
+                self._account_memory()
             self._regulate(session)
 
     def abort(self) -> None:
         """End at once, whatever there is to write."""
-        self._limits.rounds.leave(self)
+        self._limits.sweeper.leave(self)
         self.transport.abortConnection()
 
     def disconnect(self) -> None:
@@ -257,7 +257,7 @@ class BrokerConnection(Flushable):
 
     # -- from the limits
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """DeadlineSweeper API. Of who has read everything nothing is expected; TLS writes by itself."""
         options = self._limits.options
         if self._session is None and self._end is None:
@@ -266,13 +266,13 @@ class BrokerConnection(Flushable):
                 self._log_no_magic("i/o timeout")
                 self.disconnect()
             return True
-        if options.write_timeout and self._stall.lasts(self.transport, now) >= options.write_timeout:
+        if options.write_timeout and self._stall_detector.lasts(self.transport, now) >= options.write_timeout:
             self._limits.rejections.note("write-timeout", self._remote)
             self.abort()
-        self._is_watched = self._stall.is_possible or not self._is_plain
+        self._is_watched = self._stall_detector.is_possible or not self._is_plain
         return self._is_watched
 
-    def give_up(self) -> None:
+    def evict(self) -> None:
         """PartialInput API"""
         self._holds = False
         if self._session is not None:
@@ -316,14 +316,14 @@ class BrokerConnection(Flushable):
         if transport.doRead == self._read:  # and not what Twisted puts there of a connection that is aborted
             del transport.doRead
 
-    def _weigh(self) -> None:
+    def _account_memory(self) -> None:
         """Have it counted what the session keeps of a command that has come in part."""
         if self._counted is None:
             return
         self._unweighed = held = self._counted.unfinished_bytes
         if self._holds or held > SMALL_BYTES:
             self._holds = held > SMALL_BYTES
-            self._limits.unfinished.hold(self, held)
+            self._limits.partial_input.hold(self, held)
 
     def _write(self, data: bytes) -> None:
         """
@@ -332,7 +332,7 @@ class BrokerConnection(Flushable):
         """
         if not self._is_watched:
             self._is_watched = True
-            self._limits.rounds.join(self)
+            self._limits.sweeper.join(self)
         if self._compression is not None:
             data = self._compression.compress(data)
         if self._is_plain and not (self._may_lag and self._lags()):
@@ -397,7 +397,7 @@ class BrokerConnection(Flushable):
                 room -= len(piece)
                 session.receive_data(piece, self._pump.now())
                 self._pump.received(self, len(piece))
-            self._weigh()
+            self._account_memory()
         except BrokenStream as error:
             _log.error("client({client}) - failed to read command - {error}", client=self._remote, error=error)
             self._holds_data, self._has_ended = False, True

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from nsqtw.errors import OptionError
 from nsqtw.net.certificates import SECURITY_LEVEL, certificates_in
 
-_LEAST_RSA_BITS, _LEAST_EC_BITS = 2048, 224
+_MIN_RSA_BITS, _MIN_EC_BITS = 2048, 224
 _WEAK_DIGESTS = ("md5", "sha1")
 
 
@@ -34,9 +34,9 @@ def _weaknesses(path: str) -> Iterator[str]:
             continue
         who = f"the key of authority {number} ({one.subject.rfc4514_string()})"
         refused = f"and OpenSSL's security level {SECURITY_LEVEL} refuses it"
-        if isinstance(key, rsa.RSAPublicKey | dsa.DSAPublicKey) and key.key_size < _LEAST_RSA_BITS:
-            yield f"{who} has {key.key_size} bits, {refused}; it needs {_LEAST_RSA_BITS}"
-        elif isinstance(key, ec.EllipticCurvePublicKey) and key.key_size < _LEAST_EC_BITS:
-            yield f"{who} has {key.key_size} bits, {refused}; it needs {_LEAST_EC_BITS}"
+        if isinstance(key, rsa.RSAPublicKey | dsa.DSAPublicKey) and key.key_size < _MIN_RSA_BITS:
+            yield f"{who} has {key.key_size} bits, {refused}; it needs {_MIN_RSA_BITS}"
+        elif isinstance(key, ec.EllipticCurvePublicKey) and key.key_size < _MIN_EC_BITS:
+            yield f"{who} has {key.key_size} bits, {refused}; it needs {_MIN_EC_BITS}"
         elif digest is not None and digest.name in _WEAK_DIGESTS and one.issuer != one.subject:
             yield f"authority {number} ({one.subject.rfc4514_string()}) is signed with {digest.name}, {refused}"

@@ -13,7 +13,7 @@ Twisted has such a transport. It is not used because after a failed handshake NS
 because a peer that has ended its side gets no answers from it; and because it writes a turn later.
 
 TLS has answers of its own (to KeyUpdate), which no back-pressure reaches: who has asked for more of them than
-MOST_ANSWERED_BYTES, far more than a connection of years needs, would have us keep what he never reads.
+MAX_ANSWERED_BYTES, far more than a connection of years needs, would have us keep what he never reads.
 
 Until the handshake is done the protocol above can say nothing and reads nothing. A handshake that takes longer than
 HANDSHAKE_SECONDS has failed.
@@ -35,7 +35,7 @@ from nsqtw.net.tls_names import NOT_TLS, described, reason_of
 from nsqtw.upgrades import Secured, StartTls
 
 HANDSHAKE_SECONDS = 5.0
-MOST_ANSWERED_BYTES = 256 * 1024
+MAX_ANSWERED_BYTES = 256 * 1024
 _RECORD_BYTES = 16384
 _TAKEN_BYTES = 65536
 _HEAD_BYTES = 5
@@ -232,7 +232,7 @@ class TlsTransport(Protocol):
         except SSL.Error as error:
             broken = reason_of(error)
         self._answered_bytes += self._flush()
-        if self._answered_bytes > MOST_ANSWERED_BYTES:
+        if self._answered_bytes > MAX_ANSWERED_BYTES:
             broken = "tls: too many answers are asked for"
         if pieces:
             self._application.dataReceived(pieces[0] if len(pieces) == 1 else b"".join(pieces))

@@ -73,7 +73,7 @@ class Parts:
     writer: StorageThread
     pump: Pump
     clients: BrokerFactory
-    door: PluginAuthorizations | None
+    authorizations: PluginAuthorizations | None
     """Where rights are asked for, when there is an authorizer."""
     limits: Limits
 
@@ -87,8 +87,8 @@ def open_authorizer(options: Options) -> IAuthorizer | None:
         raise OptionError(f"--auth-http-address is for --auth=http, and not for --auth={factory.name}")
     try:
         return factory.open(argument, options, log)
-    except AuthError as mistake:
-        raise OptionError(f"--auth={factory.name} cannot be used - {mistake}") from mistake
+    except AuthError as error:
+        raise OptionError(f"--auth={factory.name} cannot be used - {error}") from error
 
 
 def open_storage(options: Options, directory: str) -> Storage:
@@ -124,15 +124,15 @@ def assemble(
     positions, backend = storage.positions, storage.backend
     named = nsqd_dat.read(storage.metadata_path, log) or []
     path = os.path.join(storage.directory, POSITIONS_FILE)
-    how_gone = _how_gone(path)
+    failure_text = _failure_text(path)
     saved = positions.load()
-    for odd in saved.odd:
-        log("error", f"NSQ: {POSITIONS_FILE} - {odd}")
+    for invalid in saved.invalid:
+        log("error", f"NSQ: {POSITIONS_FILE} - {invalid}")
     stored = backend.topics()
     if saved.lost:
-        how_gone = f"was damaged: {saved.lost_how or 'it was set aside'}"
-    if saved.lost or (how_gone and stored and not nsqd_import.is_due(storage.directory)):
-        log("error", "NSQ: {path} {how} - channels start at the oldest message kept", path=path, how=how_gone)
+        failure_text = f"was damaged: {saved.lost_how or 'it was set aside'}"
+    if saved.lost or (failure_text and stored and not nsqd_import.is_due(storage.directory)):
+        log("error", "NSQ: {path} {how} - channels start at the oldest message kept", path=path, how=failure_text)
     broker = Broker(
         options,
         backend,
@@ -151,12 +151,12 @@ def assemble(
     load(broker, saved, stored, pump.now(), named)
     if not saved.clean_stop and (saved.topics or stored):
         log("info", "NSQ: {recovered}", recovered=_recovered(broker, saved))
-    door = None if authorizer is None else PluginAuthorizations(reactor, authorizer, pump.now)
-    broker.door = door
+    authorizations = None if authorizer is None else PluginAuthorizations(reactor, authorizer, pump.now)
+    broker.authorizations = authorizations
     release = backend.release_descriptors if IReleasingBackend.providedBy(backend) else lambda: False
     limits = Limits(options, reactor, pump.now, Descriptors(release))
     clients = BrokerFactory(reactor, broker, pump, protocols or find_protocols(options.protocol), limits)
-    return Parts(storage, broker, writer, pump, clients, door, limits)
+    return Parts(storage, broker, writer, pump, clients, authorizations, limits)
 
 
 def _recovered(broker: Broker, saved: SavedState) -> str:
@@ -171,7 +171,7 @@ def _recovered(broker: Broker, saved: SavedState) -> str:
     )
 
 
-def _how_gone(path: str) -> str:
+def _failure_text(path: str) -> str:
     """What an operator is told of a file that is not there; "" when it is."""
     try:
         return "" if os.path.getsize(path) else "is empty"

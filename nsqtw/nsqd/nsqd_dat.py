@@ -47,10 +47,10 @@ def read(path: str, log: OperatorLog) -> list[NamedTopic] | None:
         raise MetadataError(f"failed to read metadata from {path} - {why}") from failure
     try:
         return _topics(json.loads(text, object_pairs_hook=_object, parse_constant=_no_value), log)
-    except (ValueError, RecursionError) as mistake:
-        is_cut_off = isinstance(mistake, json.JSONDecodeError) and mistake.pos >= len(text.rstrip())
-        why = "unexpected end of JSON input" if is_cut_off else str(mistake)
-        raise MetadataError(f"failed to parse metadata in {path} - {why}") from mistake
+    except (ValueError, RecursionError) as error:
+        is_cut_off = isinstance(error, json.JSONDecodeError) and error.pos >= len(text.rstrip())
+        why = "unexpected end of JSON input" if is_cut_off else str(error)
+        raise MetadataError(f"failed to parse metadata in {path} - {why}") from error
 
 
 def write(path: str, topics: Iterable[NamedTopic], files: Files | None = None) -> None:

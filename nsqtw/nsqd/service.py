@@ -29,7 +29,7 @@ from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.plugins import find_protocols
 from nsqtw.runtime.monotonic import keep_steady
-from nsqtw.runtime.resolver import look_up_apart
+from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class BrokerService(Service):
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
         keep_steady(self._reactor)
-        look_up_apart(self._reactor)
+        resolve_blocking(self._reactor)
         limit = raise_limit()
         if limit < LOW_LIMIT:
             text = "LIMIT: this process may have {limit} open files, and each connection takes one: raise 'ulimit -n'"
@@ -136,20 +136,20 @@ class BrokerService(Service):
                 protocols = find_protocols(self._options.protocol)
                 storage = open_storage(self._options, self._directory)
                 undo.callback(storage.close, False)
-            except NsqtwError as mistake:
-                raise NsqtwError(f"failed to instantiate nsqd - {mistake}") from mistake
+            except NsqtwError as error:
+                raise NsqtwError(f"failed to instantiate nsqd - {error}") from error
             fill_in(self._options, tcp.port, http.port if http else 0)
             try:
                 self._parts = assemble(self._reactor, self._options, storage, authorizer, protocols)
-            except MetadataError as mistake:
+            except MetadataError as error:
                 remedy = f"restore it, or let 'nsqtw fsck --repair {self._directory}' set it aside"
-                raise NsqtwError(f"failed to load metadata - {mistake}; {remedy}") from mistake
-            except NsqtwError as mistake:
-                raise NsqtwError(f"failed to load metadata - {mistake}") from mistake
+                raise NsqtwError(f"failed to load metadata - {error}; {remedy}") from error
+            except NsqtwError as error:
+                raise NsqtwError(f"failed to load metadata - {error}") from error
             try:
                 write_names(storage.metadata_path, self._parts.broker.metadata_sync.names())
-            except NsqtwError as mistake:
-                raise NsqtwError(f"failed to persist metadata - {mistake}") from mistake
+            except NsqtwError as error:
+                raise NsqtwError(f"failed to persist metadata - {error}") from error
             undo.pop_all()
         self._serve(tcp, http, https)
         super().startService()  # type: ignore[no-untyped-call]
@@ -161,13 +161,13 @@ class BrokerService(Service):
 
     def reload(self) -> None:
         """Read again what may change while the broker runs. What cannot be used is said, and stays as it was."""
-        door = self._parts.door if self.running else None
-        if self._tls is None and door is None:
+        authorizations = self._parts.authorizations if self.running else None
+        if self._tls is None and authorizations is None:
             _log.info("SIGHUP: there is nothing to reload")
         if self._tls is not None:
             _reload_certificates(self._tls)
-        if door is not None:
-            door.reload()
+        if authorizations is not None:
+            authorizations.reload()
 
     def _prepare(self, undo: ExitStack) -> tuple[Listener, Listener | None, Listener | None]:
         """Everything that can be wrong with the options: the data path, bounds, addresses."""
@@ -273,8 +273,8 @@ class BrokerService(Service):
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)
             factory.disconnect_all()
-        if parts.door is not None:
-            parts.door.close()
+        if parts.authorizations is not None:
+            parts.authorizations.close()
         _log.info("NSQ: closing topics")
         await self._store_all()
         _log.info("NSQ: stopping subsystems")
@@ -304,8 +304,8 @@ class BrokerService(Service):
 def _reload_certificates(tls: TlsSettings) -> None:
     try:
         tls.reload()
-    except OptionError as mistake:
-        _log.error("SIGHUP: the certificates stay as they were - {mistake}", mistake=str(mistake))
+    except OptionError as error:
+        _log.error("SIGHUP: the certificates stay as they were - {error}", error=str(error))
     else:
         _log.info("SIGHUP: certificates are reloaded")
 

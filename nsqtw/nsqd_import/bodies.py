@@ -10,7 +10,7 @@ from nsqtw.errors import BackendError
 from nsqtw.nsqd_import.diskqueue import QueueFiles, data_name
 from nsqtw.nsqd_import.records import Message
 
-_MOST_OPEN = 64
+_MAX_OPEN = 64
 
 
 class Bodies:
@@ -39,6 +39,6 @@ class Bodies:
         if fd is None:
             path = os.path.join(self._directory, data_name(self._queues[queue].name, number))
             fd = self._open[queue, number] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            if len(self._open) > _MOST_OPEN:
+            if len(self._open) > _MAX_OPEN:
                 os.close(self._open.popitem(last=False)[1])
         return fd

@@ -28,7 +28,7 @@ from itertools import count
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint import Checkpoint, CursorState, NamedTopic, SavedState, TopicState
-from nsqtw.core.recovery import mend
+from nsqtw.core.recovery import repair
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IPositions
 from nsqtw.nsqd_import.bodies import Bodies
@@ -37,7 +37,7 @@ from nsqtw.nsqd_import.journal import Journal, JournalEntry
 from nsqtw.nsqd_import.log_copy import LogCopy
 from nsqtw.nsqd_import.records import TOPIC, Records, remove_scratch
 from nsqtw.nsqd_import.sources import SourceTopic, find_topics
-from nsqtw.nsqd_import.topic import MOST_RETRIED, Counts, TopicImport
+from nsqtw.nsqd_import.topic import MAX_RETRIED, Counts, TopicImport
 
 OLD_FILES = "nsqd.files"
 """Where the old files are moved to. No topic's directory has a dot in its name."""
@@ -135,18 +135,18 @@ class _Import:
         elif begun.was_empty and log.queue.first != log.queue.end:
             log.queue.delete()
             log = self._broker.open_log(name)
-        mend(state, log, self._broker.positions)
+        repair(state, log, self._broker.positions)
         with closing(Bodies(self._directory, queues)) as bodies:
             topic_import = TopicImport(state, log.queue, begun.log_end, records, bodies)
             for number in topic_import.wishes.forgiven:
                 self._broker.log(
                     "warn",
-                    f"TOPIC({name}): channel {state.cursors[number].name} has over {MOST_RETRIED} messages that were "
+                    f"TOPIC({name}): channel {state.cursors[number].name} has over {MAX_RETRIED} messages that were "
                     "delivered before; their attempts are not taken over",
                 )
             copy = LogCopy(self._broker.backend, log.queue, self._broker.take_blocks, self._broker.node_id)
             figures = topic_import.write(copy)
-        self._journal.note_written(name, state.end, topic.files(self._directory))
+        self._journal.record_written(name, state.end, topic.files(self._directory))
         self._save([state])
         seconds = time.monotonic() - started
         self._broker.log("info", f"TOPIC({name}): imported {_told(figures, state)}, in {seconds:.1f} s")
@@ -182,7 +182,7 @@ class _Import:
         """Save topics with their cursors, on stable storage when this returns."""
         for state in states:
             for cursor in state.cursors:
-                cursor.held_count += len(cursor.held)
+                cursor.pending_count += len(cursor.pending)
         self._positions.save(Checkpoint(topics=list(states)))
         # Reserving is durable, and with it what was saved before.
         self._positions.reserve(self._saved.next_block or 0)
@@ -191,7 +191,7 @@ class _Import:
                 self._known[state.name] = state
                 self._saved.topics.append(state)
             for cursor in state.cursors:
-                cursor.held.clear()
+                cursor.pending.clear()
                 cursor.emptied = False
 
     def _put_away(self, topics: Sequence[SourceTopic]) -> None:
@@ -229,7 +229,7 @@ def _told(figures: Counts, state: TopicState) -> str:
     if figures.own:
         told += f", {figures.own} of them not handed to any channel yet"
     depths = [
-        f"{cursor.name} {state.released_total - cursor.taken_total + cursor.held_count}" for cursor in state.cursors
+        f"{cursor.name} {state.released_total - cursor.taken_total + cursor.pending_count}" for cursor in state.cursors
     ]
     return f"{told}; left to read for its channels: {', '.join(depths) or 'none yet'}"
 

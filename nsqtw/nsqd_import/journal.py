@@ -64,7 +64,7 @@ class Journal:
         begun = self.begun[topic] = JournalEntry(topic, log_end, was_empty)
         return begun
 
-    def note_written(self, topic: str, end: int, files: Mapping[str, str]) -> None:
+    def record_written(self, topic: str, end: int, files: Mapping[str, str]) -> None:
         """Note that all messages of a topic are in its log, which ends there, and in which files they were."""
         row = (end, json.dumps(files), topic)
         self._connection.execute("UPDATE begun SET written = ?, files = ? WHERE topic = ?", row)

@@ -26,9 +26,9 @@ Kind = tuple[int, ...]
 ODD: Kind = ()
 """The kind of messages that nobody wants for the first time, and of those that do not matter."""
 
-MOST_KINDS = 256
+MAX_KINDS = 256
 """So many are ranked."""
-_MOST_COUNTED = 65_536
+_MAX_COUNTED = 65_536
 
 
 @frozen
@@ -57,7 +57,7 @@ def count(kinds: Iterable[Kind]) -> dict[Kind, int]:
     for kind in kinds:
         if kind in counts:
             counts[kind] += 1
-        elif len(counts) < _MOST_COUNTED:
+        elif len(counts) < _MAX_COUNTED:
             counts[kind] = 1
         else:
             counts[ODD] += 1
@@ -69,7 +69,7 @@ def arrange(counts: Mapping[Kind, int], unread: Mapping[int, int]) -> Order:
     The order for kinds that come so often. `unread` has every channel, with the number of messages it has not read of
     what is in the log already, below all ranks.
     """
-    ranked = sorted((kind for kind in counts if kind != ODD), key=lambda kind: -counts[kind])[:MOST_KINDS]
+    ranked = sorted((kind for kind in counts if kind != ODD), key=lambda kind: -counts[kind])[:MAX_KINDS]
     odd = sum(counts.values()) - sum(counts[kind] for kind in ranked)
     left = dict(unread)
     for kind in ranked:

@@ -14,7 +14,7 @@ from nsqtw.names import is_ephemeral, is_valid_name
 from nsqtw.nsqd_import.diskqueue import QueueFiles, find
 
 _METADATA = ".meta.dat"
-_MOST_CHARACTERS = 256
+_MAX_CHARACTERS = 256
 _BETWEEN = re.compile("[:;]")  # nsqd writes a semicolon where a file name may have no colon
 
 
@@ -49,7 +49,7 @@ class SourceTopic:
 def _like(path: str) -> str:
     if path.endswith(_METADATA):
         with open(path, encoding="latin-1", newline="") as file:
-            return file.read(_MOST_CHARACTERS)
+            return file.read(_MAX_CHARACTERS)
     return str(os.path.getsize(path))
 
 

@@ -28,7 +28,7 @@ from nsqtw.nsqd_import.log_copy import LogCopy
 from nsqtw.nsqd_import.ordering import ODD, Kind, Order, arrange, count
 from nsqtw.nsqd_import.records import TOPIC, Message, Records
 
-MOST_RETRIED = 1_000_000
+MAX_RETRIED = 1_000_000
 """A channel with more messages that were delivered before gets them as new ones: each would need a held row."""
 _READ_BYTES = 1 << 20
 
@@ -38,7 +38,7 @@ class Deliveries:
 
     def __init__(self, channels: int, retried: dict[int, int]) -> None:
         self._nobody_had_it = dict.fromkeys(range(channels), 0)
-        self.forgiven = {queue for queue, messages in retried.items() if messages > MOST_RETRIED}
+        self.forgiven = {queue for queue, messages in retried.items() if messages > MAX_RETRIED}
         """Channels whose attempts are not taken over."""
 
     def of(self, message: Message) -> dict[int, int] | None:
@@ -119,9 +119,9 @@ class TopicImport:
             whole = [first for rank, first in handed.firsts.items() if rank >= order.whole_from[number]]
             cursor.next = min(whole, default=state.released)
             cursor.taken_total = state.released_total - order.left(number)
-            cursor.held += unread_rows[number]
+            cursor.pending += unread_rows[number]
         for number, rows in handed.rows.items():
-            state.cursors[number].held += rows
+            state.cursors[number].pending += rows
         return Counts(handed.count, own)
 
     def _moved(self, order: Order) -> Iterator[tuple[int, CursorState]]:
@@ -181,7 +181,7 @@ class TopicImport:
     def _unreleased(self) -> Iterator[Unreleased]:
         for segment, start, stop in _parts(self._queue, self._state.released, self._log_end):
             for index in range(start, stop):
-                frame = segment.cut(index, index + 1)
+                frame = segment.slice(index, index + 1)
                 yield Unreleased(_timestamp_ns(frame), frame[BODY_AT:], segment.delay_ms)
 
     def _unread_rows(self, cursor: CursorState) -> list[PendingRow]:

@@ -209,7 +209,7 @@ class OptionReader(Generic[O, L]):
 
     def _warnings(self, found: Sequence[Source]) -> list[str]:
         """A line for everything that is odd. OptionError for what is wrong, unless nsqd's leniency is asked for."""
-        mistakes = [mistake for source in found for mistake in source.mistakes()]
+        mistakes = [error for source in found for error in source.mistakes()]
         if mistakes and not self._is_compatible(found):
             raise mistakes[0]
         return [*map(_ignored, mistakes), *(text for source in found for text in source.warnings())]
@@ -260,9 +260,9 @@ class OptionReader(Generic[O, L]):
         line.given[name] = value
 
 
-def _ignored(mistake: OptionError) -> str:
-    what = "ignored, with every word behind it" if isinstance(mistake, FlagError) else "ignored"
-    return f"{what}, as nsqd does: {mistake}"
+def _ignored(error: OptionError) -> str:
+    what = "ignored, with every word behind it" if isinstance(error, FlagError) else "ignored"
+    return f"{what}, as nsqd does: {error}"
 
 
 def _texts_of(word: str, option: Option) -> list[str]:

@@ -186,8 +186,8 @@ def read_secret(path: str, flag: str) -> str:
         return ""
     try:
         secret = read_file(path).strip().decode("ascii")
-    except OptionError as mistake:
-        raise OptionError(f"{flag} cannot be used - {mistake}") from mistake
+    except OptionError as error:
+        raise OptionError(f"{flag} cannot be used - {error}") from error
     except UnicodeDecodeError:
         secret = ""
     if not 0 < len(secret) <= MAX_SECRET_BYTES or not secret.isprintable():

@@ -29,8 +29,8 @@ DURABILITIES = ("memory", "os", "fsync")
 EARLIEST, LATEST = STARTS = ("earliest", "latest")
 """Where a new channel starts: at the oldest message kept, or, as in nsqd, at what no channel was given yet."""
 
-_LONGEST_SECONDS = 2**63 / 10**9
-_MOST_BYTES = 2**63 - 1
+_MAX_SECONDS = 2**63 / 10**9
+_MAX_BYTES = 2**63 - 1
 
 
 @attrs.frozen
@@ -67,12 +67,12 @@ class _Key:
 
 def is_retention_time(seconds: float) -> bool:
     """Return whether a topic can keep its messages that long."""
-    return 0 <= seconds < _LONGEST_SECONDS
+    return 0 <= seconds < _MAX_SECONDS
 
 
 def is_retention_bytes(size: int) -> bool:
     """Return whether a topic can keep so much."""
-    return 0 <= size <= _MOST_BYTES
+    return 0 <= size <= _MAX_BYTES
 
 
 def chosen(name: str, topic: str, rules: Iterable[TopicRule], default: Any) -> Any:

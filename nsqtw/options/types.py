@@ -44,7 +44,7 @@ _INTEGER = re.compile(r"[+-]?(?:0[xX]_?[0-9a-fA-F_]+|0[bB]_?[01_]+|0[oO]_?[0-7_]
 _DECIMAL = re.compile(r"[+-]?[0-9]+")
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
-_LONGEST = 2**63 - 1
+_MAX = 2**63 - 1
 _OUT_OF_RANGE = "value out of range"
 _PLAIN_REASONS = (_OUT_OF_RANGE, "no whole number of bytes")
 
@@ -144,7 +144,7 @@ def whole_nanoseconds(seconds: float) -> int:
     # In integers: a product of floats would be off by some nanoseconds from half a year on.
     numerator, denominator = seconds.as_integer_ratio()
     nanoseconds = (2 * numerator * NANOSECONDS + denominator) // (2 * denominator)
-    return max(-_LONGEST, min(nanoseconds, _LONGEST))
+    return max(-_MAX, min(nanoseconds, _MAX))
 
 
 def parse_boolean(text: str) -> bool:

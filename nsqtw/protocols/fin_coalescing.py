@@ -28,12 +28,12 @@ SHARE_BITS: Final = 6
 """A share of a number of that many bits is 1, and of what is in flight at least a 64th and at most a 32nd."""
 READS: Final = 8
 """So many in a row show how fast they come."""
-MOMENT_SECONDS: Final = 0.001
-FEWEST: Final = 8
+FLUSH_SECONDS: Final = 0.001
+MIN_IN_FLIGHT: Final = 8
 """A smaller share is not worth it."""
-GROWTH: Final = 1 / 128
+WINDOW_GROWTH: Final = 1 / 128
 """What a share may have more after each that came: a stall costs as much time as some hundred of them take."""
-LONGEST_REST_SECONDS: Final = 1.0
+MAX_REST_SECONDS: Final = 1.0
 """Of one of whom it was in vain many times."""
 _UNLIMITED: Final = 65536.0
 _FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
@@ -42,13 +42,13 @@ _FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
 class FinCoalescing:
     """That of one consumer."""
 
-    __slots__ = ("_answers", "_most", "_reads", "_rest", "_rests_until", "_share", "_since", "least_bytes")
+    __slots__ = ("_answers", "_most", "_reads", "_rest", "_rests_until", "_share", "_since", "min_read_bytes")
 
     def __init__(self) -> None:
-        self.least_bytes = 1
+        self.min_read_bytes = 1
         """How many bytes are worth a read."""
         self._share = 1
-        self._rest = MOMENT_SECONDS
+        self._rest = FLUSH_SECONDS
         """How long it is not tried when it was in vain."""
         self._rests_until = 0.0
         self._most = _UNLIMITED
@@ -66,20 +66,20 @@ class FinCoalescing:
             self._stop()
             return
         share = min(1 << (left.bit_length() - SHARE_BITS), int(self._most))
-        if self.least_bytes > 1:
+        if self.min_read_bytes > 1:
             if answers >= self._share:
-                self._rest = MOMENT_SECONDS
-                self._most = min(self._most + GROWTH, _UNLIMITED)
-            elif now - self._since > MOMENT_SECONDS:
+                self._rest = FLUSH_SECONDS
+                self._most = min(self._most + WINDOW_GROWTH, _UNLIMITED)
+            elif now - self._since > FLUSH_SECONDS:
                 self._shrink(answers, now)
                 return
             self._gather(share, now)
         elif answers >= share:
             self._reads = 0
         elif answers and now >= self._rests_until:
-            self._weigh(answers, share, now)
+            self._account_memory(answers, share, now)
 
-    def _weigh(self, answers: int, share: int, now: float) -> None:
+    def _account_memory(self, answers: int, share: int, now: float) -> None:
         """One more read that brought few: whether a share is there in half a moment, as they come now."""
         if not self._reads:
             self._since, self._answers = now, 0
@@ -88,21 +88,21 @@ class FinCoalescing:
         self._reads += 1
         if self._reads > READS:
             self._reads = 0
-            if share * (now - self._since) <= self._answers * MOMENT_SECONDS / 2:
+            if share * (now - self._since) <= self._answers * FLUSH_SECONDS / 2:
                 self._gather(share, now)
 
     def _shrink(self, answers: int, now: float) -> None:
         """A share has not come, but only so many."""
         self._stop()
         self._most = answers / 2
-        if self._most < FEWEST:
+        if self._most < MIN_IN_FLIGHT:
             self._most = _UNLIMITED
             self._rests_until = now + self._rest
-            self._rest = min(2 * self._rest, LONGEST_REST_SECONDS)
+            self._rest = min(2 * self._rest, MAX_REST_SECONDS)
 
     def _gather(self, share: int, now: float) -> None:
         self._share, self._since = share, now
-        self.least_bytes = share * _FIN_BYTES
+        self.min_read_bytes = share * _FIN_BYTES
 
     def _stop(self) -> None:
-        self.least_bytes, self._reads = 1, 0
+        self.min_read_bytes, self._reads = 1, 0

@@ -33,7 +33,7 @@ from nsqtw.protocols.v2_auth import ClientAuth
 from nsqtw.rights import MAX_SECRET_BYTES, Answer, Authorizations, Credentials, Rights, RightsListener
 from nsqtw.upgrades import Secured
 
-MOST_WAITING = STEP_BYTES
+MAX_WAITING = STEP_BYTES
 """Commands that may wait at a time. Nothing is read while some do; a step has no more commands than bytes."""
 MIN_MSG_TIMEOUT = 1.0
 """Seconds; the bound of IDENTIFY's msg_timeout."""
@@ -81,28 +81,28 @@ class _Rest(Timer):
 class _Asking:
     """An `Authorizations` that calls `after` behind each answer."""
 
-    def __init__(self, door: Authorizations, after: Callable[[], None]) -> None:
-        self._door = door
+    def __init__(self, authorizations: Authorizations, after: Callable[[], None]) -> None:
+        self._authorizations = authorizations
         self._after = after
-        self.allows = door.allows
-        self.now = door.now
+        self.allows = authorizations.allows
+        self.now = authorizations.now
 
-    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
+    def ask(self, credentials: Credentials, answer: Answer) -> Callable[[], None]:
         """Authorizations API."""
 
         def answered(outcome: Rights | Exception) -> None:
             answer(outcome)  # type: ignore[arg-type]
             self._after()
 
-        return self._door.ask(applicant, answered)
+        return self._authorizations.ask(credentials, answered)
 
-    def enter(self, guest: RightsListener) -> None:
+    def enter(self, listener: RightsListener) -> None:
         """Authorizations API."""
-        self._door.enter(guest)
+        self._authorizations.enter(listener)
 
-    def leave(self, guest: RightsListener) -> None:
+    def leave(self, listener: RightsListener) -> None:
         """Authorizations API."""
-        self._door.leave(guest)
+        self._authorizations.leave(listener)
 
 
 @implementer(IBroker)
@@ -130,10 +130,10 @@ class ClientBroker:
             client.tls, client.common_name = True, secured.common_name
             client.tls_version, client.tls_cipher_suite = secured.version, secured.cipher_suite
         self._client = client
-        self._badge: ClientAuth | None = None
-        if broker.door is not None:
-            door = _Asking(broker.door, self._rights_came)
-            self._badge = ClientAuth(client, door, broker.log, self._refuse, self._wait, self._go_on)
+        self._client_auth: ClientAuth | None = None
+        if broker.authorizations is not None:
+            authorizations = _Asking(broker.authorizations, self._on_rights)
+            self._client_auth = ClientAuth(client, authorizations, broker.log, self._refuse, self._wait, self._go_on)
         self._welcome: Replies | None = Replies(self._let_in, _do_nothing)
         self._authorizing: Answered | None = None
         self._queue: deque[_Command] = deque()
@@ -158,7 +158,7 @@ class ClientBroker:
     @property
     def needs_authorization(self) -> bool:
         """IBroker API."""
-        return self._badge is not None and not self._client.authed
+        return self._client_auth is not None and not self._client.authed
 
     @property
     def is_waiting(self) -> bool:
@@ -186,7 +186,7 @@ class ClientBroker:
         try:
             if self._end is not None:
                 raise ClientError(self._end.code, self._end.description)
-            if self._badge is None:
+            if self._client_auth is None:
                 raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
             if self._authorizing is not None:
                 raise ClientError("E_INVALID", "AUTH already set")
@@ -194,7 +194,7 @@ class ClientBroker:
                 raise ClientError("E_BAD_BODY", f"AUTH body too big {len(secret)} > {MAX_SECRET_BYTES}")
             assert self._welcome is not None, "there is one until the connection ends"
             self._authorizing = answered
-            self._badge.show(secret, self._welcome.owe)
+            self._client_auth.show(secret, self._welcome.reserve)
         except ClientError as error:
             if self._authorizing is answered:
                 self._authorizing = None
@@ -215,7 +215,7 @@ class ClientBroker:
             found.put(taken, int(delay * 1000), settled)
             if is_new and self._access.must_rest:
                 self._rest = _Rest(self._rested)
-                self._broker.timers.at(self._now, self._rest)
+                self._broker.timers.schedule(self._now, self._rest)
 
         def settled(error: Exception | None) -> None:
             if error is None:
@@ -267,7 +267,7 @@ class ClientBroker:
             if joined.is_saved:
                 answered(None)
             else:
-                self._broker.saves.ask(saved)
+                self._broker.checkpointer.ask(saved)
 
         def saved(error: Exception | None) -> None:
             failure = None if error is None else ClientError("E_SUB_FAILED", f"SUB failed {error}")
@@ -291,9 +291,9 @@ class ClientBroker:
         if self._end is None:
             self._end = ClientError("E_INVALID", "the connection has ended")
         self._access.leave()
-        if self._badge is not None:
-            self._badge.take_off()
-            self._badge = None
+        if self._client_auth is not None:
+            self._client_auth.detach()
+            self._client_auth = None
         self._queue.clear()
         self._current = self._authorizing = None
         self._welcome = None
@@ -320,11 +320,11 @@ class ClientBroker:
         if answered is not None:
             answered(None)
 
-    def _refuse(self, error: ClientError, place: ReplySlot | None = None) -> None:
+    def _refuse(self, error: ClientError, slot: ReplySlot | None = None) -> None:
         """The answer of AUTH is `error`, or what the command waited for is refused, or a right was withdrawn."""
         self._say(error)
         authorizing, self._authorizing = self._authorizing, None
-        if place is not None:
+        if slot is not None:
             if self._welcome is not None:
                 self._welcome.forget()
             if authorizing is not None:
@@ -343,7 +343,7 @@ class ClientBroker:
         self._run()
         self._changed()
 
-    def _rights_came(self) -> None:
+    def _on_rights(self) -> None:
         """An answer of the authorizer was taken note of."""
         self._run()
         self._changed()
@@ -355,7 +355,7 @@ class ClientBroker:
         self._now = now
         try:
             check()
-            if len(self._queue) >= MOST_WAITING:
+            if len(self._queue) >= MAX_WAITING:
                 raise ClientError("E_INVALID", "too many commands wait")
         except ClientError as error:
             self._say(error)
@@ -383,11 +383,11 @@ class ClientBroker:
         try:
             if self._end is not None:
                 raise ClientError(self._end.code, self._end.description)
-            badge, names = self._badge, (command.topic, command.channel)
-            if badge is not None:
-                badge.take_parked()
-                now = max(self._now, badge.now())
-                if badge.must_wait(command.verb, names, [], command.channel, now):
+            client_auth, names = self._client_auth, (command.topic, command.channel)
+            if client_auth is not None:
+                client_auth.take_parked()
+                now = max(self._now, client_auth.now())
+                if client_auth.must_wait(command.verb, names, [], command.channel, now):
                     return
             command.do()
         except ClientError as error:
@@ -443,19 +443,19 @@ class ClientConsumer:
         self._say = say
         self._messages: MessageAccess | None = None
         self._is_paused = False
-        self._has_left = False
+        self._is_closed = False
 
     def joined(self, channel: Channel) -> None:
         """The subscription was allowed."""
         self._messages = MessageAccess(self._consumer, channel, self._options)
-        self._consumer.stalled = self._is_paused
-        if self._has_left:
+        self._consumer.is_blocked = self._is_paused
+        if self._is_closed:
             channel.leave(self._consumer)
 
     @property
     def channel(self) -> IChannel | None:
         """IConsumer API."""
-        return None if self._messages is None or self._has_left else ClientChannel(self._messages.channel)
+        return None if self._messages is None or self._is_closed else ClientChannel(self._messages.channel)
 
     def ready(self, count: int) -> None:
         """IConsumer API."""
@@ -480,23 +480,23 @@ class ClientConsumer:
 
     def pause(self) -> None:
         """IConsumer API."""
-        self._is_paused = self._consumer.stalled = True
+        self._is_paused = self._consumer.is_blocked = True
 
     def resume(self) -> None:
         """IConsumer API."""
-        if not self._has_left:
-            self._is_paused = self._consumer.stalled = False
+        if not self._is_closed:
+            self._is_paused = self._consumer.is_blocked = False
             if self._messages is not None:
                 self._messages.channel.wake()
 
     def leave(self) -> None:
         """IConsumer API."""
-        self._consumer.stalled = True
+        self._consumer.is_blocked = True
         self._consumer.deliver = _drop
         self._consumer.disconnect = _do_nothing
-        if self._messages is not None and not self._has_left:
+        if self._messages is not None and not self._is_closed:
             self._messages.channel.leave(self._consumer)
-        self._has_left = True
+        self._is_closed = True
 
     def withdraw(self) -> None:
         """The right to it has gone: nothing more is delivered, and the protocol hears of it."""
@@ -505,7 +505,7 @@ class ClientConsumer:
         ended()
 
     def _subscribed(self) -> MessageAccess:
-        if self._messages is None or self._has_left:
+        if self._messages is None or self._is_closed:
             raise self._refused(ClientError("E_INVALID", "not subscribed"))
         return self._messages
 

@@ -28,7 +28,7 @@ _RUN: Final = 256
 _KNOWN_RUNS: Final = 32
 
 
-class HalfMpub:
+class PartialMpub:
     """What there is of the `expected` messages of an MPUB; 0 stands for no MPUB."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class HalfMpub:
         self.count = 0
         self.total = 0
         """Bytes of the body so far."""
-        self.held = 0
+        self.buffered_bytes = 0
         """Bytes of it that are kept here."""
         self.is_equal = True
         """All messages had one size so far."""
@@ -44,14 +44,14 @@ class HalfMpub:
 
     def begin(self, count: int) -> None:
         """An MPUB of so many messages begins."""
-        self.expected, self.count, self.total, self.held, self.is_equal = count, 0, SIZE_BYTES, 0, True
+        self.expected, self.count, self.total, self.buffered_bytes, self.is_equal = count, 0, SIZE_BYTES, 0, True
 
     def add(self, messages: list[bytes], buffer: bytes, start: int, stop: int) -> None:
         """`messages`, which are `buffer` from `start` to `stop`, are all that was there."""
         if messages:
             is_light = stop - start < _WEIGHT_BYTES * len(messages)
             self._parts.append(buffer[start:stop] if is_light else messages)
-            self.held += stop - start
+            self.buffered_bytes += stop - start
             self.count += len(messages)
 
     def finish(self, last: list[bytes]) -> list[bytes]:
@@ -59,13 +59,13 @@ class HalfMpub:
         self.expected = 0
         if not self._parts:
             return last
-        parts, self._parts, self.held = self._parts, [], 0
+        parts, self._parts, self.buffered_bytes = self._parts, [], 0
         return list(chain(*[messages_of(part) if isinstance(part, bytes) else part for part in parts], last))
 
     def forget(self) -> None:
         """Nobody wants it any more."""
         self._parts.clear()
-        self.held = 0
+        self.buffered_bytes = 0
 
 
 def check_count(count: int, max_body_size: int) -> None:

@@ -12,12 +12,12 @@ from typing import Final
 
 from nsqtw.upgrades import Upgrade
 
-MOST_FILLED: Final = 1024
+MAX_FILLED: Final = 1024
 """Places that were filled and stay until all are: to take one from the front of a list costs as much as it is long."""
 
 
 class ReplySlot:
-    """Where a reply goes once it is known: `fill` it once."""
+    """Where a reply goes once it is known: `set` it once."""
 
     __slots__ = ("_replies", "count", "frames", "is_last")
 
@@ -27,10 +27,10 @@ class ReplySlot:
         self.count = 1
         self.is_last = False
 
-    def fill(self, frames: bytes | Upgrade, *, count: int = 1, is_last: bool = False) -> None:
+    def set(self, frames: bytes | Upgrade, *, count: int = 1, is_last: bool = False) -> None:
         """The reply, or `count` of them. Nothing is written after the one that `is_last`."""
         self.frames, self.count, self.is_last = frames, count, is_last
-        self._replies.settle()
+        self._replies.flush()
 
 
 class Replies:
@@ -41,7 +41,7 @@ class Replies:
         self._ended = ended
         self._out: list[bytes | Upgrade] = []
         self._has_upgrade = False
-        self._places: list[ReplySlot] = []
+        self._slots: list[ReplySlot] = []
         self._filled = 0
         """How many of the places are written, from the first on."""
         self._is_paused = False
@@ -51,51 +51,51 @@ class Replies:
         """Replies written since the client stopped reading."""
 
     @property
-    def are_owed(self) -> bool:
+    def are_pending(self) -> bool:
         """Whether some are not known yet."""
-        return bool(self._places)
+        return bool(self._slots)
 
-    def owe(self) -> ReplySlot:
+    def reserve(self) -> ReplySlot:
         """Keep a place for a reply."""
-        place = ReplySlot(self)
-        self._places.append(place)
-        return place
+        slot = ReplySlot(self)
+        self._slots.append(slot)
+        return slot
 
-    def keep(self, place: ReplySlot) -> None:
+    def append(self, slot: ReplySlot) -> None:
         """A reply goes to this place, behind the others."""
-        self._places.append(place)
+        self._slots.append(slot)
 
     def add(self, frames: bytes, *, is_last: bool = False) -> None:
         """Reply."""
-        self.owe().fill(frames, is_last=is_last)
+        self.reserve().set(frames, is_last=is_last)
 
     def add_upgrade(self, upgrade: Upgrade) -> None:
         """Have the connection upgraded between what is written before and what is written after."""
         self._has_upgrade = True
-        self.owe().fill(upgrade)
+        self.reserve().set(upgrade)
 
-    def pass_by(self, frames: bytes) -> None:
+    def push(self, frames: bytes) -> None:
         """Write something that is no reply. `changed` is called in any case: who gets messages is written to first."""
         self._out.append(frames)
         self._changed()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Write what is known, up to the first place that is not filled."""
-        places, filled = self._places, self._filled
-        while filled < len(places) and (frames := places[filled].frames) is not None:
-            place = places[filled]
+        slots, filled = self._slots, self._filled
+        while filled < len(slots) and (frames := slots[filled].frames) is not None:
+            slot = slots[filled]
             filled += 1
             self._out.append(frames)
             if self._is_paused:
-                self.unread_count += place.count
-            if place.is_last:
-                places.clear()
+                self.unread_count += slot.count
+            if slot.is_last:
+                slots.clear()
                 self._ended()
-        if filled >= len(places):
-            places.clear()
+        if filled >= len(slots):
+            slots.clear()
             filled = 0
-        elif filled >= MOST_FILLED:
-            del places[:filled]
+        elif filled >= MAX_FILLED:
+            del slots[:filled]
             filled = 0
         self._filled = filled
         if not self.are_awaited:
@@ -129,7 +129,7 @@ class Replies:
 
     def forget(self) -> None:
         """Nobody reads them any more."""
-        self._places.clear()
+        self._slots.clear()
         self._filled = 0
         self._out.clear()
 

@@ -16,7 +16,7 @@ from nsqtw.core.timers import Timer
 from nsqtw.interfaces import IBroker, IProtocol
 from nsqtw.upgrades import Upgrade
 
-MOST_BYTES: Final = 64 * 1024
+MAX_BYTES: Final = 64 * 1024
 """Worth a read in any case: half of what a socket holds at first."""
 STEP_BYTES: Final = 16 * 1024
 """Bytes that a session of another class is given at once."""
@@ -89,7 +89,7 @@ class SessionAdapter(Session):
         wants = self._session.wants_data
         if not wants or self._unread or self._is_waiting:
             return 0
-        return min(wants, MOST_BYTES) if isinstance(wants, int) and wants > 1 else 1
+        return min(wants, MAX_BYTES) if isinstance(wants, int) and wants > 1 else 1
 
     @property
     def is_behind(self) -> bool:

@@ -77,7 +77,7 @@ class V2Session(Session):
         self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
         self.published = self.client.published
         self._identity = Identity(self.client, broker.options, broker.log)
-        self._half = CommandTimeout(self._codec, self._identity.settings, broker.options)
+        self._command_timeout = CommandTimeout(self._codec, self._identity.settings, broker.options)
         self._has_no_heartbeat = False
         self._state = INIT
         self._subscriber: Subscriber | None = None
@@ -93,9 +93,9 @@ class V2Session(Session):
         self._spent = 0
         """What commands cost beyond the one that each counts as, since a step ended for it."""
         self._idle = IdleCommands(broker.options.max_idle_commands, self._count_effects)
-        self.flying_count = 0
+        self.async_count = 0
         """Publishes that take longer than a turn: until they are done the client is not read from."""
-        self._stalled = False
+        self._is_blocked = False
         self._last_command = now
         self._last_topic: Topic | None = None
         """Who publishes does so to one topic, mostly."""
@@ -107,28 +107,30 @@ class V2Session(Session):
         self._trace = Trace(broker.log, self.client)
         self._is_traced = False
         """As the log level was when the client sent something last."""
-        self._badge: ClientAuth | None = None
-        if broker.door is not None:
-            self._badge = ClientAuth(self.client, broker.door, broker.log, self._refuse, self._wait, self._go_on)
+        self._client_auth: ClientAuth | None = None
+        if broker.authorizations is not None:
+            self._client_auth = ClientAuth(
+                self.client, broker.authorizations, broker.log, self._refuse, self._wait, self._go_on
+            )
         self._upgrades = Upgrades(self.client, self._replies, broker.log, self._secured, self._fail)
         self._needs_tls = bool(broker.options.tls_required)
         """Until it has it, IDENTIFY is the one command there is."""
         self._access = ClientAccess(broker, self.client)
-        broker.timers.at(self._next_heartbeat, self)
+        broker.timers.schedule(self._next_heartbeat, self)
 
     # -- IProtocol
 
     @property
     def closing(self) -> bool:
-        return self._ending and not self._replies.are_owed
+        return self._ending and not self._replies.are_pending
 
     @property
     def wants_data(self) -> int:
-        if self._is_waiting or self.flying_count or self._upgrades.is_pending:
+        if self._is_waiting or self.async_count or self._upgrades.is_pending:
             return 0
         if self._replies.unread_count >= MAX_UNREAD_REPLIES:
             return 0
-        return 1 if self._subscriber is None else self._subscriber.gathering.least_bytes
+        return 1 if self._subscriber is None else self._subscriber.fin_coalescing.min_read_bytes
 
     def receive_data(self, chunk: bytes, now: float) -> None:
         if not (self._ending or self._upgrades.is_pending):
@@ -145,7 +147,7 @@ class V2Session(Session):
             self._run_commands(now)
             if subscriber is not None:
                 left = subscriber.consumer.in_flight.count
-                subscriber.gathering.note(had - left, left, now)
+                subscriber.fin_coalescing.note(had - left, left, now)
             if self._is_traced and self._subscriber is not None:
                 self._trace.state()
 
@@ -178,16 +180,16 @@ class V2Session(Session):
         return out
 
     def pause_delivery(self) -> None:
-        self._stalled = True
+        self._is_blocked = True
         self._replies.pause()
         if self._subscriber is not None:
-            self._subscriber.consumer.stalled = True
+            self._subscriber.consumer.is_blocked = True
 
     def resume_delivery(self, now: float) -> None:
-        self._stalled = False
+        self._is_blocked = False
         self._replies.resume()
         if self._subscriber is not None and not self._ending:
-            self._subscriber.consumer.stalled = False
+            self._subscriber.consumer.is_blocked = False
             self._subscriber.channel.wake()
 
     def connection_lost(self, now: float) -> None:
@@ -199,9 +201,9 @@ class V2Session(Session):
         self._upgrades.close()
         self._broker.timers.cancel(self)
         self._access.leave()
-        if self._badge is not None:
-            self._badge.take_off()
-            self._badge = None
+        if self._client_auth is not None:
+            self._client_auth.detach()
+            self._client_auth = None
         self._log("info", "PROTOCOL(V2): [{client}] exiting ioloop")
         if self._failure:
             self._log("error", "client({client}) - {error}", error=self._failure)
@@ -219,19 +221,19 @@ class V2Session(Session):
             self._changed()
         if not self._is_waiting:
             self._run_commands(now)
-        if self._replies.are_owed or not self.wants_data:
+        if self._replies.are_pending or not self.wants_data:
             self._last_command = now  # it is us who take long, or it reads too slowly, which is for the edge to judge
-        deadline = self._half.deadline(self._last_command)
-        if now >= deadline and not (self._ending or self._half.still_comes(self._last_command, now)):
+        deadline = self._command_timeout.deadline(self._last_command)
+        if now >= deadline and not (self._ending or self._command_timeout.still_comes(self._last_command, now)):
             self._failure = "failed to read command - i/o timeout"
             self.receive_end(now)
         if self._ending:
             return None
         if now >= self._next_heartbeat:
             if not self._upgrades.is_pending:
-                self._replies.pass_by(HEARTBEAT)
+                self._replies.push(HEARTBEAT)
             self._next_heartbeat = now + self._beat
-        next_due = min(self._next_heartbeat, self._half.deadline(self._last_command))
+        next_due = min(self._next_heartbeat, self._command_timeout.deadline(self._last_command))
         if self._rests and self._rest_until > now:
             next_due = min(next_due, self._rest_until)
         return next_due if next_due < inf else None
@@ -241,7 +243,7 @@ class V2Session(Session):
         if not self._codec.is_inside:
             self._last_command = now
         if self._options.body_timeout:
-            self._broker.timers.at(now + self._options.body_timeout, self)
+            self._broker.timers.schedule(now + self._options.body_timeout, self)
 
     # -- replies
 
@@ -257,14 +259,14 @@ class V2Session(Session):
         self._end()
         return self.error_frame(error)
 
-    def _refuse(self, error: ClientError, place: ReplySlot | None = None) -> None:
-        """Answer with an error, in `place` or behind all replies; after a fatal one the session ends."""
+    def _refuse(self, error: ClientError, slot: ReplySlot | None = None) -> None:
+        """Answer with an error, in `slot` or behind all replies; after a fatal one the session ends."""
         if error.fatal:
             self._end()
         else:
             self._spent += FAILURE_COST
-            self._note_idle(self._last_command)
-        (place or self._replies.owe()).fill(self.error_frame(error), is_last=error.fatal)
+            self._count_idle(self._last_command)
+        (slot or self._replies.reserve()).set(self.error_frame(error), is_last=error.fatal)
 
     def _wait(self) -> None:
         self._is_waiting = True
@@ -272,7 +274,7 @@ class V2Session(Session):
     def _go_on(self) -> None:
         """What was waited for has come: look at the next command."""
         self._is_waiting = False
-        self._broker.timers.at(self._last_command, self)
+        self._broker.timers.schedule(self._last_command, self)
         self._changed()  # it may come at any time, and nothing else looks at the agenda before it is due
 
     def _end(self) -> None:
@@ -280,7 +282,7 @@ class V2Session(Session):
         self._ending = True
         self._is_behind = False
         if self._subscriber is not None:
-            self._subscriber.consumer.stalled = True
+            self._subscriber.consumer.is_blocked = True
         self._changed()
 
     # -- commands
@@ -288,7 +290,11 @@ class V2Session(Session):
     def _run_commands(self, now: float) -> None:
         """Carry out what has come, STEP_COMMANDS of it at most; then `is_behind` says that some may be left."""
         try:
-            if self._badge is not None and (parked := self._badge.take_parked()) is not None and not self._ending:
+            if (
+                self._client_auth is not None
+                and (parked := self._client_auth.take_parked()) is not None
+                and not self._ending
+            ):
                 verb, params, payload = parked
                 _COMMANDS[verb][1](self, verb, params, payload, now)
             for _ in range(STEP_COMMANDS):
@@ -332,7 +338,7 @@ class V2Session(Session):
         if verb in (b"IDENTIFY", b"AUTH"):
             return
         check_publish(verb, params, self._options)
-        if verb == b"MPUB" and (self._badge is None or self._badge.admits_now(verb, params[0])):
+        if verb == b"MPUB" and (self._client_auth is None or self._client_auth.admits_now(verb, params[0])):
             self._topic(verb, params[0])
 
     def _on_identify(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
@@ -341,11 +347,11 @@ class V2Session(Session):
             self._beat = settings.heartbeat_interval or inf
             self._next_heartbeat = now + self._beat
         self._has_no_heartbeat = not settings.heartbeat_interval
-        self._broker.timers.at(min(self._next_heartbeat, self._half.deadline(now)), self)
+        self._broker.timers.schedule(min(self._next_heartbeat, self._command_timeout.deadline(now)), self)
         if not fields["feature_negotiation"]:
             self._replies.add(OK)
             return
-        features, answer = self._identity.negotiate(fields, needs_auth=self._badge is not None)
+        features, answer = self._identity.negotiate(fields, needs_auth=self._client_auth is not None)
         self._replies.add(frame(RESPONSE, answer))
         self._upgrades.begin(features)
         if self._upgrades.is_pending:
@@ -356,18 +362,18 @@ class V2Session(Session):
         self._needs_tls = False
 
     def _on_auth(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        if self._badge is None:
+        if self._client_auth is None:
             raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
-        self._badge.show(payload[0], self._replies.owe)
+        self._client_auth.show(payload[0], self._replies.reserve)
 
     def _on_sub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         if not self._identity.settings.heartbeat_interval:
             raise ClientError("E_INVALID", "cannot SUB with heartbeats disabled")
         topic, channel = subscribed_names(params)
-        if self._badge is not None and self._badge.must_wait(verb, params, payload, params[1], now):
+        if self._client_auth is not None and self._client_auth.must_wait(verb, params, payload, params[1], now):
             return
-        consumer = self._identity.consumer(self._broker.timers, self._replies.pass_by, self._end)
-        consumer.stalled = self._stalled
+        consumer = self._identity.consumer(self._broker.timers, self._replies.push, self._end)
+        consumer.is_blocked = self._is_blocked
         joined = self._access.join(topic, channel, consumer, now)
         self._subscriber = Subscriber(consumer, joined, self._options, self._refuse, self._log)
         self._codec.expected_fins = consumer.in_flight.next_ids
@@ -376,7 +382,7 @@ class V2Session(Session):
             self._replies.add(OK)
         else:
             self._is_waiting = True
-            self._broker.saves.ask(self._channel_saved)
+            self._broker.checkpointer.ask(self._channel_saved)
 
     def _channel_saved(self, error: Exception | None) -> None:
         """The channel survives a crash from now on: only now SUB is answered, and the next command looked at."""
@@ -388,22 +394,22 @@ class V2Session(Session):
 
     def _on_pub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """PUB, a run of them, MPUB, or DPUB."""
-        if self._badge is not None and self._badge.must_wait(verb, params, payload, b"", now):
+        if self._client_auth is not None and self._client_auth.must_wait(verb, params, payload, b"", now):
             return
         delay_ms = delay_ms_of(params[1], self._options) if verb == b"DPUB" else 0
         topic = self._topic(verb, params[0])
         publish = Publish(self, self._replies, verb, topic.name, len(payload))
-        self._replies.keep(publish)
-        if topic.flies:
-            publish.flies = True
-            self.flying_count += 1
-        topic.put(payload, delay_ms, publish.settled)
+        self._replies.append(publish)
+        if topic.commits_async:
+            publish.commits_async = True
+            self.async_count += 1
+        topic.put(payload, delay_ms, publish.on_commit)
 
     def _on_message(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """RDY, FIN, a run of them, REQ, or TOUCH."""
         assert self._subscriber is not None, "the table lets only subscribed sessions here"
         if verb == b"RDY":
-            self._note_idle(now)
+            self._count_idle(now)
         ABOUT_MESSAGES[verb](self._subscriber, verb, params, payload, now)
 
     def _on_cls(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
@@ -414,19 +420,19 @@ class V2Session(Session):
 
     def _on_nop(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """A sign of life."""
-        self._note_idle(now)
+        self._count_idle(now)
 
     def _on_unknown(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         raise ClientError("E_INVALID", f"invalid command {text_of(verb)}", logged=f"invalid command {hidden(verb)}")
 
     # -- inside
 
-    def _note_idle(self, now: float) -> None:
+    def _count_idle(self, now: float) -> None:
         """Count a command without effect, and rest after too many of them. ClientError."""
         if self._idle.note(now):
             self._rests = self._is_waiting = True
             self._rest_until = now + REST_SECONDS
-            self._broker.timers.at(self._rest_until, self)
+            self._broker.timers.schedule(self._rest_until, self)
 
     def _count_effects(self) -> int:
         """Return how many messages of the client were published, finished or requeued."""
@@ -455,7 +461,7 @@ class V2Session(Session):
             if self._access.must_rest:
                 self._rests = self._is_waiting = True
                 self._rest_until = self._last_command
-                self._broker.timers.at(self._last_command, self)
+                self._broker.timers.schedule(self._last_command, self)
         self._last_topic, self._last_name = topic, name
         return topic
 

@@ -33,26 +33,26 @@ _Known = Callable[["ClientError | None"], None]
 
 class ClientAuth:
     """
-    What `client` may do, by what `door` says. `wait` and `go_on` hold up its session, `refuse` ends it: in the place
-    that was kept for the reply, or else behind all others.
+    What `client` may do, by what `authorizations` says. `wait` and `go_on` hold up its session, `refuse` ends it: in
+    the place that was kept for the reply, or else behind all others.
     """
 
     def __init__(
         self,
         client: Client,
-        door: Authorizations,
+        authorizations: Authorizations,
         log: OperatorLog,
         refuse: Callable[[ClientError, ReplySlot | None], None],
         wait: Callable[[], None],
         go_on: Callable[[], None],
     ) -> None:
         self._client = client
-        self._door = door
+        self._authorizations = authorizations
         self._log = log
         self._refuse = refuse
         self._wait = wait
         self._go_on = go_on
-        self._applicant: Credentials | None = None
+        self._credentials: Credentials | None = None
         self._rights: Rights | None = None
         self._forget: Callable[[], None] | None = None
         """What takes back the question that is asked."""
@@ -89,11 +89,11 @@ class ClientAuth:
 
     def now(self) -> float:
         """Return the current time of the authorizer's clock."""
-        return self._door.now()
+        return self._authorizations.now()
 
     def admits_now(self, verb: bytes, topic: bytes) -> bool:
         """As `admits`, for something to be published."""
-        return self.admits(verb, topic, b"", self._door.now())
+        return self.admits(verb, topic, b"", self._authorizations.now())
 
     def must_wait(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], channel: bytes, now: float) -> bool:
         """
@@ -102,10 +102,10 @@ class ClientAuth:
         """
         if self.admits(verb, params[0], channel, now):
             return False
-        assert self._applicant is not None, "who has rights has shown a secret"
+        assert self._credentials is not None, "who has rights has shown a secret"
         self._wait()
         self._parked = (verb, params, payload)
-        self._ask(self._applicant, self._renewed)
+        self._ask(self._credentials, self._renewed)
         if self._forget is not None or self._parked is None:
             return True
         self._parked = None
@@ -116,34 +116,34 @@ class ClientAuth:
         parked, self._parked = self._parked, None
         return parked
 
-    def show(self, secret: bytes, owe: Callable[[], ReplySlot]) -> None:
-        """AUTH, which is answered where `owe` says. ClientError."""
+    def show(self, secret: bytes, reserve: Callable[[], ReplySlot]) -> None:
+        """AUTH, which is answered where `reserve` says. ClientError."""
         if self._rights is not None:
             raise ClientError("E_INVALID", "AUTH already set")
         self._wait()
         client = self._client
         host = client.remote_address.rpartition(":")[0].strip("[]")
-        self._ask(Credentials(secret, host, client.tls, client.common_name), partial(self._shown, owe()))
+        self._ask(Credentials(secret, host, client.tls, client.common_name), partial(self._shown, reserve()))
 
     def reconsider(self) -> None:
         """RightsListener API. Until it is known what the secret is worth now, nothing new is allowed."""
         self._until = -inf
         self._is_doubted = True
         self._granted.clear()
-        if self._forget is None and self._applicant is not None:
-            self._ask(self._applicant, self._reconsidered)
+        if self._forget is None and self._credentials is not None:
+            self._ask(self._credentials, self._reconsidered)
 
-    def take_off(self) -> None:
+    def detach(self) -> None:
         """The connection is gone, and with it the secret."""
         if self._forget is not None:
             self._forget()
             self._forget = None
-        self._door.leave(self)
-        self._applicant = None
+        self._authorizations.leave(self)
+        self._credentials = None
 
     # -- inside
 
-    def _ask(self, applicant: Credentials, known: _Known) -> None:
+    def _ask(self, credentials: Credentials, known: _Known) -> None:
         if self._forget is not None:
             self._forget()
         is_answered = False
@@ -152,13 +152,13 @@ class ClientAuth:
             nonlocal is_answered
             is_answered = True
             self._forget = None
-            known(self._learn(applicant, outcome))
+            known(self._learn(credentials, outcome))
 
-        forget = self._door.ask(applicant, answer)
+        forget = self._authorizations.ask(credentials, answer)
         if not is_answered:
             self._forget = forget
 
-    def _learn(self, applicant: Credentials, outcome: Rights | AuthError) -> ClientError | None:
+    def _learn(self, credentials: Credentials, outcome: Rights | AuthError) -> ClientError | None:
         """Put on what was given. The error for a client that was given nothing."""
         if isinstance(outcome, AuthError):
             text = f"PROTOCOL({self._client.version}): [{{client}}] AUTH failed {{error}}"
@@ -169,9 +169,9 @@ class ClientAuth:
         if self._rights is None:
             if not outcome.count:
                 return ClientError("E_UNAUTHORIZED", "AUTH no authorizations found")
-            self._door.enter(self)
-        self._applicant, self._rights = applicant, outcome
-        self._until = inf if outcome.ttl is None else self._door.now() + outcome.ttl
+            self._authorizations.enter(self)
+        self._credentials, self._rights = credentials, outcome
+        self._until = inf if outcome.ttl is None else self._authorizations.now() + outcome.ttl
         self._granted.clear()
         client = self._client
         client.authed = True
@@ -185,12 +185,12 @@ class ClientAuth:
             return None
         return _unauthorized(b"SUB", *self._subscription)
 
-    def _shown(self, place: ReplySlot, error: ClientError | None) -> None:
+    def _shown(self, slot: ReplySlot, error: ClientError | None) -> None:
         self._go_on()
         if error is None:
-            place.fill(self._welcome())
+            slot.set(self._welcome())
         else:
-            self._refuse(error, place)
+            self._refuse(error, slot)
 
     def _renewed(self, error: ClientError | None) -> None:
         self._go_on()
@@ -217,7 +217,7 @@ class ClientAuth:
     def _allows(self, topic: bytes, channel: bytes) -> bool:
         assert self._rights is not None, "asked only where there are some"
         permission = SUBSCRIBE if channel else PUBLISH
-        return self._door.allows(self._rights, permission, topic.decode(), channel.decode())
+        return self._authorizations.allows(self._rights, permission, topic.decode(), channel.decode())
 
 
 def _unauthorized(verb: bytes, topic: bytes, channel: bytes) -> ClientError:

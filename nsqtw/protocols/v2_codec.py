@@ -28,7 +28,7 @@ from typing import Final, Protocol
 from nsqtw.errors import ClientError, LineTooLong
 from nsqtw.protocols.mpub import (
     SIZE_BYTES,
-    HalfMpub,
+    PartialMpub,
     bytes_of_equal,
     check_count,
     check_size,
@@ -55,7 +55,7 @@ _FIN_BYTES: Final = ID_BYTES + len(_BETWEEN_FINS)
 _FIRST_WINDOW: Final = 8
 _LAST_WINDOW: Final = 128
 """A run that is not in order ends after this many: each of its FINs may fail, which costs as much as a command."""
-_MOST_USED_BYTES: Final = 16384
+_MAX_USED_BYTES: Final = 16384
 """Bytes that were taken and may stay in the buffer while a body is waited for: dropping them copies the others."""
 
 
@@ -103,7 +103,7 @@ class V2Codec:
         self._known_params: list[bytes] = []
         self._params: list[bytes] = []  # of the command whose body is being read; verb first
         self._stage = ""
-        self._mpub = HalfMpub()
+        self._mpub = PartialMpub()
         self._expected = 0
         self._readers: dict[bytes, Callable[[], list[bytes] | None]] = {
             b"IDENTIFY": self._read_document,
@@ -142,7 +142,7 @@ class V2Codec:
     @property
     def pending_bytes(self) -> int:
         """Bytes that are kept of what is not done yet."""
-        return len(self._buffer) - self._offset + self._pieces_bytes + self._mpub.held
+        return len(self._buffer) - self._offset + self._pieces_bytes + self._mpub.buffered_bytes
 
     def next_command(self) -> Command | None:
         """The next complete command; None when there is none yet. ClientError, LineTooLong."""
@@ -176,7 +176,7 @@ class V2Codec:
             self._check(self._params[0], self._params[1:])
         payload = self._readers[self._params[0]]()
         if payload is None:
-            if self._offset > _MOST_USED_BYTES:
+            if self._offset > _MAX_USED_BYTES:
                 self._drop_used()
             return None
         (verb, *params), self._params, self._stage, self._needed = self._params, [], "", 0
@@ -357,16 +357,16 @@ class V2Codec:
 
     def _read_messages(self) -> list[bytes] | None:
         """MPUB. What was read is in `_mpub` until the last message is there."""
-        half = self._mpub
-        if not half.expected and not (self._need(SIZE_BYTES, "body size") and self._start_mpub()):
+        partial = self._mpub
+        if not partial.expected and not (self._need(SIZE_BYTES, "body size") and self._start_mpub()):
             return None
         start = self._offset
         messages: list[bytes] = []
-        while half.count + len(messages) < half.expected:
-            if not (half.is_equal and self._take_equal_messages(messages)) and not self._take_messages(messages):
-                half.add(messages, self._buffer, start, self._offset)
+        while partial.count + len(messages) < partial.expected:
+            if not (partial.is_equal and self._take_equal_messages(messages)) and not self._take_messages(messages):
+                partial.add(messages, self._buffer, start, self._offset)
                 return None
-        return half.finish(messages)
+        return partial.finish(messages)
 
     def _start_mpub(self) -> bool:
         """The total size and the count; taken together, once both are there."""
@@ -385,10 +385,10 @@ class V2Codec:
 
     def _take_messages(self, messages: list[bytes]) -> bool:
         """One after the other, as long as they are there; whether that was all of them."""
-        half, buffer, offset = self._mpub, self._buffer, self._offset
-        end, longest, before = len(buffer), self._max_msg_size, half.total - offset
+        partial, buffer, offset = self._mpub, self._buffer, self._offset
+        end, longest, before = len(buffer), self._max_msg_size, partial.total - offset
         allowed = self._max_body_size - before
-        for index in range(half.count + len(messages), half.expected):
+        for index in range(partial.count + len(messages), partial.expected):
             start = offset + SIZE_BYTES
             if start > end:
                 return self._await_message(offset, SIZE_BYTES, f"message({index}) body size")
@@ -401,7 +401,7 @@ class V2Codec:
                 return self._await_message(offset, SIZE_BYTES + size, "message body")
             messages.append(buffer[start:stop])
             offset = stop
-        half.total = before + offset
+        partial.total = before + offset
         self._offset = offset
         return True
 
@@ -413,15 +413,15 @@ class V2Codec:
 
     def _take_equal_messages(self, messages: list[bytes]) -> bool:
         """All messages that are there at once, when they have one size: no look at each of them."""
-        half = self._mpub
-        lacking = half.expected - half.count - len(messages)
+        partial = self._mpub
+        lacking = partial.expected - partial.count - len(messages)
         taken = equal_messages(self._buffer, self._offset, lacking, self._max_msg_size)
         if taken is None:
-            half.is_equal = False
+            partial.is_equal = False
             return False
         taken_bytes = bytes_of_equal(taken)
-        half.total += taken_bytes
-        check_total(half.total, self._max_body_size)
+        partial.total += taken_bytes
+        check_total(partial.total, self._max_body_size)
         messages += taken
         self._offset += taken_bytes
         return bool(taken)

@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 class Publish(ReplySlot):
     """
     The place of the reply to one command, or to a run of PUBs, of `session`: `message_count` messages for `topic`.
-    `flies`: it is answered after this turn.
+    `commits_async`: it is answered after this turn.
     """
 
-    __slots__ = ("_message_count", "_session", "_topic", "_verb", "flies")
+    __slots__ = ("_message_count", "_session", "_topic", "_verb", "commits_async")
 
     def __init__(self, session: V2Session, replies: Replies, verb: bytes, topic: str, message_count: int) -> None:
         super().__init__(replies)
-        self.flies = False
+        self.commits_async = False
         self._session = session
         self._verb = verb
         self._topic = topic
         self._message_count = message_count
 
-    def settled(self, error: Exception | None) -> None:
+    def on_commit(self, error: Exception | None) -> None:
         """What became of it: the waiter of the publish."""
-        if self.flies:
-            self._session.flying_count -= 1
+        if self.commits_async:
+            self._session.async_count -= 1
         if error is None:
             self._session.published.add(self._topic, self._message_count)
             # A run of PUBs is one publish with a reply for each.
             count = self._message_count if self._verb == b"PUB" else 1
-            self.fill(OK * count, count=count)
+            self.set(OK * count, count=count)
         else:
             verb = self._verb.decode()
             failure = ClientError(f"E_{verb}_FAILED", f"{verb} failed {error}")
-            self.fill(self._session.error_frame(failure), is_last=True)
+            self.set(self._session.error_frame(failure), is_last=True)
 
 
 def check_publish(verb: bytes, params: Sequence[bytes], options: Options) -> None:

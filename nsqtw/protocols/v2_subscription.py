@@ -29,7 +29,7 @@ from nsqtw.protocols.v2_codec import FIN_IN_ORDER, fin_count
 class Subscriber(MessageAccess):
     """`consumer` of `channel`; `refuse` answers with an error, `log` writes a line about the client."""
 
-    __slots__ = ("_is_closing", "_log", "_refuse", "gathering")
+    __slots__ = ("_is_closing", "_log", "_refuse", "fin_coalescing")
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Subscriber(MessageAccess):
         self._refuse = refuse
         self._log = log
         self._is_closing = False
-        self.gathering = FinCoalescing()
+        self.fin_coalescing = FinCoalescing()
 
     def close(self) -> None:
         """CLS: nothing is sent to it any more."""

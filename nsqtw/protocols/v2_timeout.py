@@ -22,17 +22,17 @@ class CommandTimeout:
         self._codec = codec
         self._settings = settings
         self._options = options
-        self._arrival = BodyRate(options.min_body_rate)
+        self._body_rate = BodyRate(options.min_body_rate)
 
     def deadline(self, last_command: float) -> float:
         """When a client that has completed no command since `last_command` is silent for too long."""
         patience = self._patience
-        return max(last_command + patience, self._arrival.until) if patience else inf
+        return max(last_command + patience, self._body_rate.until) if patience else inf
 
     def still_comes(self, last_command: float, now: float) -> bool:
         """Return whether there is half a command, and the rest is on its way."""
         received = self._codec.pending_bytes
-        return received > 0 and self._arrival.goes_on(last_command, received, now, self._patience)
+        return received > 0 and self._body_rate.goes_on(last_command, received, now, self._patience)
 
     @property
     def _patience(self) -> float:

@@ -25,7 +25,7 @@ from nsqtw.interfaces import OperatorLog
 from nsqtw.protocols.parameters import hidden, shown_id, shown_name, shown_number
 
 _HEAD = struct.Struct(">ii")  # size of what follows it, frame type
-_LONGEST_VALUE = 200
+_MAX_VALUE = 200
 
 _IDENTIFY_KEYS = {
     "client_id": "ClientID",
@@ -52,7 +52,7 @@ class Identified(dict[str, Any]):
 
     def __init__(self, fields: dict[str, Any]) -> None:
         values = {key: fields[key] for key in _IDENTIFY_KEYS}
-        super().__init__({k: v[:_LONGEST_VALUE] if isinstance(v, str) else v for k, v in values.items()})
+        super().__init__({k: v[:_MAX_VALUE] if isinstance(v, str) else v for k, v in values.items()})
 
     def __str__(self) -> str:
         words = (f"{word}:{_go_text(self[key])}" for key, word in _IDENTIFY_KEYS.items())

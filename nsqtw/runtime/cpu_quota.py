@@ -9,7 +9,7 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """Of a container, as it sees itself: "50000 100000" is half a core, "max 100000" all there are (cgroup v2)."""
 
 
-def cores(quota: Path = _QUOTA) -> float:
+def cpu_quota(quota: Path = _QUOTA) -> float:
     """Those that it may run on, or the part of their time that it is given."""
     available = float(len(os.sched_getaffinity(0)))
     try:

@@ -27,10 +27,10 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.main import installReactor
 from twisted.logger import Logger
 
-from nsqtw.runtime.cpu_quota import cores
+from nsqtw.runtime.cpu_quota import cpu_quota
 from nsqtw.runtime.events import FOR_EVER, Events
 
-_LONGEST_SECONDS = 1000.0
+_MAX_SECONDS = 1000.0
 """epoll counts milliseconds in 32 bits."""
 
 _log = Logger()
@@ -41,7 +41,7 @@ class TurnReactor(EPollReactor):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._events = Events(self, self._poller.poll, monotonic, may_spin=cores() > 1)
+        self._events = Events(self, self._poller.poll, monotonic, may_spin=cpu_quota() > 1)
         self.at_end: Callable[[Callable[[], object]], None] = self._events.at_end
         """Call it once, when everything that can be read now has been read; from such a call: in the next turn."""
 
@@ -61,7 +61,7 @@ class TurnReactor(EPollReactor):
                 return None
             delay = due[0].time - self.seconds()
             if delay > 0:
-                return min(delay, _LONGEST_SECONDS)
+                return min(delay, _MAX_SECONDS)
         self.runUntilCurrent()
         return self.timeout() if self.running else 0.0
 

@@ -18,7 +18,7 @@ from mypy_extensions import mypyc_attr
 class Flushable:
     """See Connection."""
 
-    is_noted: bool = False
+    is_queued: bool = False
     """Whether it is going to be asked at the end of this turn. For the pump only."""
 
     def flush(self, now: float) -> None:

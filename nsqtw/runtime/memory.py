@@ -8,10 +8,10 @@ collection then is of what came since the last one. It must not become much, so 
 usual. What makes much that is gone at its end, like /stats, is `undisturbed`: each look would find all of it in use.
 
 A cycle that is frozen and then dropped stays. A closed connection leaves none, so this is rare. Everything is looked
-at again when the process has grown by HELD_BYTES, or by half if that is more, since the last time. So what dead cycles
-hold has a bound in bytes, and a process that only grows is looked at less and less often. The size is read after each
-full collection, which comes after some thousand new objects. A broker that has been idle for a minute looks at
-everything, too, if something was frozen since.
+at again when the process has grown by MAX_FROZEN_BYTES, or by half if that is more, since the last time. So what dead
+cycles hold has a bound in bytes, and a process that only grows is looked at less and less often. The size is read
+after each full collection, which comes after some thousand new objects. A broker that has been idle for a minute looks
+at everything, too, if something was frozen since.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ YOUNG_OBJECTS = 700
 """So many more are made than freed before young ones are looked at."""
 LOOKS = 2
 """At young ones before one at those that survived them, too; and of those before one at all. An object takes 1 us."""
-HELD_BYTES = 32 * 1024 * 1024
+MAX_FROZEN_BYTES = 32 * 1024 * 1024
 """Growth that dead cycles may be the cause of."""
-MOST_DEAD = 100_000
+MAX_DEAD = 100_000
 """Objects that may be frozen beyond twice what was left, where the system does not tell the size of the process."""
 ROUND_SECONDS = 60.0
 _IDLE_SHARE = 0.01
@@ -65,24 +65,24 @@ class Garbage:
     def _round(self) -> None:
         is_idle = time.process_time() - self._computed < _IDLE_SHARE * ROUND_SECONDS
         if (is_idle and gc.get_freeze_count() != self._left) or self._has_grown():
-            self._look()
+            self._check()
         self._wait()
 
     def _collected(self, phase: str, about: dict[str, int]) -> None:
         """Called by the collector. A look at everything has to wait until it is done."""
         if phase == "stop" and about["generation"] == 2 and not self._is_due and self._has_grown():
             self._is_due = True
-            self._reactor.callLater(0, self._look)
+            self._reactor.callLater(0, self._check)
 
     def _has_grown(self) -> bool:
         size = resident_bytes()
         if size is None:
-            return gc.get_freeze_count() > 2 * self._left + MOST_DEAD
-        return size > self._left_bytes + max(HELD_BYTES, self._left_bytes // 2)
+            return gc.get_freeze_count() > 2 * self._left + MAX_DEAD
+        return size > self._left_bytes + max(MAX_FROZEN_BYTES, self._left_bytes // 2)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._is_due = True  # the collections that this makes ask for no other
-        look_at_all()
+        check_all()
         _forget_size()
         self._is_due = False
         self._note()
@@ -92,7 +92,7 @@ class Garbage:
         self._left_bytes = resident_bytes() or 0
 
 
-def look_at_all() -> None:
+def check_all() -> None:
     """A full collection, of what is frozen too."""
     gc.unfreeze()
     gc.collect()

@@ -45,7 +45,7 @@ class Writer(Protocol):
     def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None: ...
 
     def commit(
-        self, flight: CommitBatch, landed: Callable[[CommitBatch, dict[IBackendQueue, BackendError]], None]
+        self, batch: CommitBatch, done: Callable[[CommitBatch, dict[IBackendQueue, BackendError]], None]
     ) -> None: ...
 
 
@@ -59,7 +59,7 @@ class Pump:
         self._at_end = end_of_turn(reactor)
         self._broker = broker
         self._writer = writer
-        self._noted: list[Flushable] = []
+        self._queued: list[Flushable] = []
         """Of what changed, what knows that."""
         self._changed: dict[Connection, None] = {}
         """The others."""
@@ -111,9 +111,9 @@ class Pump:
     def received(self, connection: Flushable, count: int) -> None:
         """A connection read so many bytes, gave them to its session, and may have something to write."""
         self._note(connection)
-        self.took(count)
+        self.on_read(count)
 
-    def took(self, count: int) -> None:
+    def on_read(self, count: int) -> None:
         """So many bytes were read and given to a session."""
         self._read_bytes += count
         if self._read_bytes > COMMIT_BYTES:
@@ -145,13 +145,13 @@ class Pump:
             return
         self._is_last_save_due = True
         self._broker.stop(now)
-        self._broker.saves.ask(lambda error: None)
+        self._broker.checkpointer.ask(lambda error: None)
         self._save(now)
 
     def _note(self, connection: Flushable) -> None:
-        if not connection.is_noted:
-            connection.is_noted = True
-            self._noted.append(connection)
+        if not connection.is_queued:
+            connection.is_queued = True
+            self._queued.append(connection)
 
     def _ring(self) -> None:
         self._timer_at = inf
@@ -187,7 +187,7 @@ class Pump:
                 more = self._serve(now)
         self._write(now)
         more = more or bool(not self._is_over and (broker.to_commit or broker.to_serve))
-        return more or bool(self._noted or self._changed or self._before_answers)
+        return more or bool(self._queued or self._changed or self._before_answers)
 
     def _call_before_answers(self) -> None:
         if self._before_answers:
@@ -200,12 +200,12 @@ class Pump:
 
     def _write(self, now: float) -> None:
         """Have all that changed write, those first that may have been given messages."""
-        for noted in self._take_noted():
+        for queued in self._take_queued():
             try:
-                noted.flush(now)
+                queued.flush(now)
             except Exception:
                 _log.failure("a connection failed to write")
-                end_failed(noted)
+                end_failed(queued)
         if self._changed:
             changed, self._changed = self._changed, {}
             for connection in changed:
@@ -217,33 +217,33 @@ class Pump:
 
     def _serve(self, now: float) -> bool:
         """What is delivered is written before the OKs: of the two it is what somebody works with."""
-        answered = self._take_noted()
+        answered = self._take_queued()
         try:
             return self._broker.serve(now)
         finally:
             for connection in answered:
                 self._note(connection)
 
-    def _take_noted(self) -> list[Flushable]:
+    def _take_queued(self) -> list[Flushable]:
         """Those that are noted, and no longer are."""
-        taken, self._noted = self._noted, []
+        taken, self._queued = self._queued, []
         for connection in taken:
-            connection.is_noted = False
+            connection.is_queued = False
         return taken
 
     def _fly(self, now: float) -> None:
-        if not self._flying and (flight := self._broker.group_commit.begin(now)) is not None:
+        if not self._flying and (batch := self._broker.group_commit.begin(now)) is not None:
             self._flying = True
             try:
-                self._writer.commit(flight, self._landed)
+                self._writer.commit(batch, self._on_committed)
             except Exception as error:  # no thread can be started
                 _log.failure("a flight could not begin")
-                self._landed(flight, flight.failed(BackendError(f"{error}")))
+                self._on_committed(batch, batch.failed(BackendError(f"{error}")))
 
-    def _landed(self, flight: CommitBatch, failed: dict[IBackendQueue, BackendError]) -> None:
+    def _on_committed(self, batch: CommitBatch, failed: dict[IBackendQueue, BackendError]) -> None:
         self._flying = False
         now = self.now()
-        self._broker.group_commit.end(flight, failed, now)
+        self._broker.group_commit.end(batch, failed, now)
         if self._stopped is not None:
             self._fly(now)
             if not self._flying:
@@ -252,15 +252,15 @@ class Pump:
 
     def _save(self, now: float) -> float:
         """Begin a save if it is time for one. When it will be; inf: it was, or none is wanted, or one is on its way."""
-        saves = self._broker.saves
-        if self._saving or self._is_over or not saves.are_wanted:
+        checkpointer = self._broker.checkpointer
+        if self._saving or self._is_over or not checkpointer.are_wanted:
             return inf
         save_at = self._next_save()
         if now < save_at:
             return save_at
         self._last_save = now
         try:
-            save = saves.begin(now)
+            save = checkpointer.begin(now)
         except Exception:  # whatever broke in there, what it left is saved by the next one
             _log.failure("a save could not be begun")
             self._must_rest = True
@@ -271,10 +271,10 @@ class Pump:
 
     def _next_save(self) -> float:
         """The earliest moment for it. What nobody waits for leaves time for other things."""
-        saves = self._broker.saves
-        if saves.are_waited_for and (self._is_last_save_due or not self._must_rest):
+        checkpointer = self._broker.checkpointer
+        if checkpointer.are_waited_for and (self._is_last_save_due or not self._must_rest):
             return -inf
-        return self._last_save + (PART_SECONDS if saves.are_in_parts else SAVE_SECONDS)
+        return self._last_save + (PART_SECONDS if checkpointer.are_in_parts else SAVE_SECONDS)
 
     def _give(self, save: CheckpointJob) -> None:
         self._saving, self._must_rest = True, False
@@ -289,21 +289,21 @@ class Pump:
         self._saving = False
         failed = error is not None
         try:
-            self._broker.saves.end(save, error)
+            self._broker.checkpointer.end(save, error)
         except Exception:
             _log.failure("the end of a save failed")
             failed = True
         if error is not None and self._is_last_save_due and not self._must_rest:
             self._attempts_left -= 1
             if self._attempts_left > 0:
-                self._broker.saves.ask(lambda error: None)
+                self._broker.checkpointer.ask(lambda error: None)
                 self._save(self.now())
                 return
         self._end_save(failed=failed)
 
     def _end_save(self, *, failed: bool) -> None:
         """Go on after a save, or be done if it was the last one."""
-        is_last = self._is_last_save_due and (failed or not self._broker.saves.are_waited_for)
+        is_last = self._is_last_save_due and (failed or not self._broker.checkpointer.are_waited_for)
         if self._stopped is not None and is_last:
             if self._timer_at < inf:
                 self._timer_at = inf

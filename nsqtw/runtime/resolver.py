@@ -69,14 +69,14 @@ def resolve_all(reactor: Any, name: str) -> Deferred[list[str]]:
     return found
 
 
-MOST_LOOKUPS = 32
+MAX_LOOKUPS = 32
 """Lookups at a time; as many names may be without an answer before the others have to wait for them."""
 
 
-def look_up_apart(reactor: Any) -> None:
+def resolve_blocking(reactor: Any) -> None:
     """From now on `reactor` looks names up in such threads. A reactor of a test is left alone."""
     if isinstance(reactor, ReactorBase):
-        pool = _Pool(0, MOST_LOOKUPS, "names")
+        pool = _Pool(0, MAX_LOOKUPS, "names")
         pool.start()
         reactor.installNameResolver(GAIResolver(reactor, lambda: pool))
 

@@ -23,7 +23,7 @@ from nsqtw.core.group_commit import CommitBatch
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import IBackendQueue, IFreeingQueue, IPositions, OperatorLog
 
-Landed = Callable[[CommitBatch, dict[IBackendQueue, BackendError]], None]
+Committed = Callable[[CommitBatch, dict[IBackendQueue, BackendError]], None]
 
 WriteNames = Callable[[Sequence[NamedTopic]], None]
 """Writes `nsqd.dat`. BackendError."""
@@ -49,9 +49,9 @@ class StorageThread:
         """Do it soon; `done(save, error)` is called in the reactor thread."""
         self._submit(lambda: self._perform(save, done))
 
-    def commit(self, flight: CommitBatch, landed: Landed) -> None:
+    def commit(self, batch: CommitBatch, done: Committed) -> None:
         """Do it soon; `landed(flight, failed)` is called in the reactor thread."""
-        self._submit(lambda: self._reactor.callFromThread(landed, flight, flight.commit(self._log)))
+        self._submit(lambda: self._reactor.callFromThread(done, batch, batch.commit(self._log)))
 
     def finish(self, last: Callable[[], None]) -> Deferred[None]:
         """Do everything that was started and then this, and end the thread. Fires when that is done, or has failed."""
@@ -110,8 +110,8 @@ def perform(
     try:
         if save.reserve is not None:
             positions.reserve(save.reserve)
-        if save.cut:
-            positions.save(save.cut)
+        if save.checkpoint:
+            positions.save(save.checkpoint)
     except BackendFull as error:
         _trim(save, positions, log)
         return error

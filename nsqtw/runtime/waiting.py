@@ -43,7 +43,7 @@ class ReadyEvent:
         return waited
 
 
-_LEAST_SHARE = 0.5
+_MIN_SHARE = 0.5
 
 
 class Backoff:
@@ -63,6 +63,6 @@ class Backoff:
 
     def failed(self) -> float:
         """It failed again. Returns how many seconds to wait."""
-        wait = self._next * (_LEAST_SHARE + (1 - _LEAST_SHARE) * self._random())
+        wait = self._next * (_MIN_SHARE + (1 - _MIN_SHARE) * self._random())
         self._next = min(self._longest, self._next * 2)
         return wait

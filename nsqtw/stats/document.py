@@ -107,12 +107,12 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
         found |= damage.shown()
     if topic.durability != "os":
         found["durability"] = topic.durability
-    limits = topic.reading.retention_policy.limits
+    limits = topic.reader.retention_policy.limits
     if limits:
         found["retention"] = {
             "time_ms": round(limits.time * 1000),
             "bytes": limits.bytes,
-            "earliest": topic.reading.kept_from,
+            "earliest": topic.reader.kept_from,
         }
     return found
 

@@ -28,17 +28,17 @@ from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IAuthorizer
 from nsqtw.rights import MAX_SECRET_BYTES, PERMISSIONS, Credentials, Rights
 
-PATIENCE_SECONDS = 60.0
+ANSWER_SECONDS = 60.0
 
 
 class Asked:
     """One question to an authorizer, in whichever way that answers."""
 
-    def __init__(self, authorizer: IAuthorizer, applicant: Credentials) -> None:
+    def __init__(self, authorizer: IAuthorizer, credentials: Credentials) -> None:
         self.outcomes: list[Any] = []
         self._is_answered = threading.Event()
         try:
-            said = authorizer.authorize(applicant, self.tell)
+            said = authorizer.authorize(credentials, self.tell)
         except AuthError as error:
             said = error
         if isinstance(said, Coroutine):
@@ -97,7 +97,7 @@ class AuthorizerContract:
         waited = 0.0
         while not asked.is_answered:
             self.turn()
-            assert waited < PATIENCE_SECONDS, "no answer came"
+            assert waited < ANSWER_SECONDS, "no answer came"
             asked.wait(0.01)
             waited += 0.01
         outcome: Rights | AuthError = asked.outcomes[0]

@@ -42,7 +42,7 @@ def messages(segments: Iterable[Segment]) -> dict[int, tuple[int, bytes]]:
         assert segment.first >= above, f"{segment} does not come after the sequence {above - 1}"
         above = segment.end
         for index in range(segment.count):
-            found[segment.first + index] = (segment.delay_ms, segment.cut(index, index + 1))
+            found[segment.first + index] = (segment.delay_ms, segment.slice(index, index + 1))
     return found
 
 
@@ -283,7 +283,7 @@ class FailingCommitContract(OnDirectory):
         """From now on let the backend store `good` queues of a commit and fail at the next one."""
         raise NotImplementedError
 
-    def mend_commits(self, backend: IBackend) -> None:
+    def repair_commits(self, backend: IBackend) -> None:
         """Let commits succeed again."""
         raise NotImplementedError
 
@@ -300,7 +300,7 @@ class FailingCommitContract(OnDirectory):
             assert isinstance(failed[queue], BackendError)
             assert messages(read_all(queue)) == messages([before])
             assert queue.end == 3
-        self.mend_commits(backend)
+        self.repair_commits(backend)
         assert backend.commit([(queue, failing)], False) == {}
         assert backend.commit([(queue, [after])], True) == {}
         assert messages(read_all(queue)) == messages([before, *failing, after])
@@ -317,7 +317,7 @@ class FailingCommitContract(OnDirectory):
         self.break_commits(backend, 1)
         failed = backend.commit([(queue, [make_segment(1, 3)]) for queue in queues], False)
         assert failed
-        self.mend_commits(backend)
+        self.repair_commits(backend)
         for queue in queues:
             assert list(messages(read_all(queue))) == ([0] if queue in failed else [0, 1, 2, 3])
             assert queue.end == (1 if queue in failed else 4)

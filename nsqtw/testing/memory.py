@@ -59,7 +59,7 @@ class MemoryPositions:
         self.failure: BackendError | None = None
         """What reserve and save raise, as long as it is there."""
         self.read_failure: BackendError | None = None
-        """What held and count_held raise."""
+        """What held and count_pending raise."""
         self.saved: SavedState = SavedState() if before is None else deepcopy(before.saved)
 
     def load(self) -> SavedState:
@@ -73,20 +73,20 @@ class MemoryPositions:
         self._fail()
         self.saved.next_block = max(self.saved.next_block or 0, next_block)
 
-    def save(self, cut: Checkpoint) -> None:
+    def save(self, checkpoint: Checkpoint) -> None:
         """IPositions API"""
         self._fail()
         topics = {topic.name: topic for topic in self.saved.topics}
-        for name in cut.deleted_topics:
+        for name in checkpoint.deleted_topics:
             topics.pop(name, None)
-        for name, channel in cut.deleted_channels:
+        for name, channel in checkpoint.deleted_channels:
             if name in topics:
                 topics[name].cursors = [cursor for cursor in topics[name].cursors if cursor.name != channel]
-        for topic in cut.topics:
+        for topic in checkpoint.topics:
             topics[topic.name] = _merged_topic(topics.get(topic.name), topic)
         self.saved.topics = list(topics.values())
-        if cut.wall_shift_ms is not None:
-            self.saved.wall_shift_ms = cut.wall_shift_ms
+        if checkpoint.wall_shift_ms is not None:
+            self.saved.wall_shift_ms = checkpoint.wall_shift_ms
 
     def unfinished(self, topic: str) -> tuple[int, Iterable[int]] | None:
         """IPositions API"""
@@ -98,37 +98,37 @@ class MemoryPositions:
                 return below, iter(sorted(sequence for sequence in wanted if sequence < below))
         return None
 
-    def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
+    def pending(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
         """IPositions API"""
         self._fail_to_read()
-        return [row for row in self._held(topic, channel) if (row.due_ms, row.sequence) > after][:limit]
+        return [row for row in self._pending(topic, channel) if (row.due_ms, row.sequence) > after][:limit]
 
-    def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
+    def count_pending(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
         """IPositions API"""
         self._fail_to_read()
-        rows = [row for row in self._held(topic, channel) if (row.due_ms, row.sequence) > after]
+        rows = [row for row in self._pending(topic, channel) if (row.due_ms, row.sequence) > after]
         return sum(row.due_ms <= until_ms and row.sequence < below for row in rows)
 
-    def forget_held(self, topic: str, channel: str, start: int) -> int:
+    def forget_pending(self, topic: str, channel: str, start: int) -> int:
         """IPositions API"""
         count = 0
         for cursor in self._cursors(topic, channel):
-            count += sum(row.sequence >= start for row in cursor.held)
-            cursor.held = [row for row in cursor.held if row.sequence < start]
+            count += sum(row.sequence >= start for row in cursor.pending)
+            cursor.pending = [row for row in cursor.pending if row.sequence < start]
         return count
 
     def forget_delays(self) -> None:
         """IPositions API"""
         for topic in self.saved.topics:
             for cursor in topic.cursors:
-                cursor.held = [evolve(row, due_ms=0) for row in cursor.held]
+                cursor.pending = [evolve(row, due_ms=0) for row in cursor.pending]
 
     def close(self, clean: bool) -> None:
         """IPositions API"""
         self.saved.clean_stop = clean
 
-    def _held(self, topic: str, channel: str) -> list[PendingRow]:
-        rows = [row for cursor in self._cursors(topic, channel) for row in cursor.held]
+    def _pending(self, topic: str, channel: str) -> list[PendingRow]:
+        rows = [row for cursor in self._cursors(topic, channel) for row in cursor.pending]
         return sorted(rows, key=lambda row: (row.due_ms, row.sequence))
 
     def _cursors(self, topic: str, channel: str) -> list[CursorState]:
@@ -147,7 +147,7 @@ class MemoryPositions:
 def _without_rows(topic: TopicState) -> TopicState:
     """As it is loaded, nothing of it shared."""
     cursors = [
-        evolve(cursor, first_deliveries=list(cursor.first_deliveries), held=[], held_count=len(cursor.held))
+        evolve(cursor, first_deliveries=list(cursor.first_deliveries), pending=[], pending_count=len(cursor.pending))
         for cursor in topic.cursors
     ]
     return evolve(topic, dropped=list(topic.dropped), waiting=list(topic.waiting), cursors=cursors)
@@ -163,20 +163,20 @@ def _merged_topic(old: TopicState | None, new: TopicState) -> TopicState:
 
 
 def _merged_cursor(old: CursorState | None, new: CursorState) -> CursorState:
-    held = {row.sequence: row for row in old.held} if old is not None and not new.emptied else {}
+    pending = {row.sequence: row for row in old.pending} if old is not None and not new.emptied else {}
     if new.forgotten_from is not None:
-        held = {sequence: row for sequence, row in held.items() if sequence < new.forgotten_from}
+        pending = {sequence: row for sequence, row in pending.items() if sequence < new.forgotten_from}
     for sequence in new.dropped_rows:
-        held.pop(sequence, None)
-    held.update({row.sequence: row for row in new.held})
+        pending.pop(sequence, None)
+    pending.update({row.sequence: row for row in new.pending})
     for run in new.runs:
-        held.update({run.first + n: PendingRow(run.first + n, 0, run.due_ms) for n in range(run.count)})
-    rows = sorted(held.values(), key=lambda row: row.sequence)
+        pending.update({run.first + n: PendingRow(run.first + n, 0, run.due_ms) for n in range(run.count)})
+    rows = sorted(pending.values(), key=lambda row: row.sequence)
     first_deliveries = list(new.first_deliveries)
-    merged = evolve(new, first_deliveries=first_deliveries, held=rows, runs=[], dropped_rows=[], emptied=False)
+    merged = evolve(new, first_deliveries=first_deliveries, pending=rows, runs=[], dropped_rows=[], emptied=False)
     merged.forgotten_from = None
     return merged
 
 
 def _unfinished(cursor: CursorState) -> list[int]:
-    return cursor.first_deliveries + [row.sequence for row in cursor.held]
+    return cursor.first_deliveries + [row.sequence for row in cursor.pending]

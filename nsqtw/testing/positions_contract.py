@@ -44,8 +44,8 @@ class PositionsContract(OnDirectory):
         saved: SavedState = positions.load()
         for topic in saved.topics:
             for cursor in topic.cursors:
-                assert cursor.held == []
-                cursor.held = sorted(all_rows(positions, topic.name, cursor.name), key=attrgetter("sequence"))
+                assert cursor.pending == []
+                cursor.pending = sorted(all_rows(positions, topic.name, cursor.name), key=attrgetter("sequence"))
         return saved
 
     def test_it_provides_the_interface(self, positions: IPositions) -> None:
@@ -58,13 +58,20 @@ class PositionsContract(OnDirectory):
         assert positions.load() == SavedState()
         positions.close(False)
 
-    def test_everything_in_a_cut_is_kept(self, positions: IPositions, directory: str) -> None:
+    def test_everything_in_a_checkpoint_is_kept(self, positions: IPositions, directory: str) -> None:
         """Each field comes back as it was saved."""
-        held = [PendingRow(3, 2, 0), PendingRow(5, 65535, 1_700_000_000_000)]
+        pending = [PendingRow(3, 2, 0), PendingRow(5, 65535, 1_700_000_000_000)]
         first = [8, 6, 7]
         cursors = [
             CursorState(
-                "c1", paused=True, next=9, taken_total=8, first_deliveries=first, held=held, held_count=2, replays=12
+                "c1",
+                paused=True,
+                next=9,
+                taken_total=8,
+                first_deliveries=first,
+                pending=pending,
+                pending_count=2,
+                replays=12,
             ),
             CursorState("c2#ephemeral"),
         ]
@@ -89,18 +96,18 @@ class PositionsContract(OnDirectory):
         saved = self.reopened(positions, directory)
         assert saved == SavedState(topics=[topic, TopicState("empty")])
 
-    def test_a_cut_changes_only_what_is_in_it(self, positions: IPositions, directory: str) -> None:
+    def test_a_checkpoint_changes_only_what_is_in_it(self, positions: IPositions, directory: str) -> None:
         """Topics and cursors that are not named stay; held rows come as differences."""
         rows = [PendingRow(sequence, 1, 0) for sequence in (1, 2, 3)]
-        cursors = [CursorState("c", next=5, held=rows, held_count=3), CursorState("d", next=4)]
+        cursors = [CursorState("c", next=5, pending=rows, pending_count=3), CursorState("d", next=4)]
         first = TopicState("t", released=9, cursors=cursors)
         positions.save(Checkpoint(topics=[first, TopicState("other", paused=True)]))
         change = CursorState(
-            "c", next=7, held=[PendingRow(2, 5, 8), PendingRow(6, 1, 0)], dropped_rows=[1, 99], held_count=3
+            "c", next=7, pending=[PendingRow(2, 5, 8), PendingRow(6, 1, 0)], dropped_rows=[1, 99], pending_count=3
         )
         positions.save(Checkpoint(topics=[TopicState("t", released=11, cursors=[change])]))
-        held = [PendingRow(2, 5, 8), PendingRow(3, 1, 0), PendingRow(6, 1, 0)]
-        cursor = CursorState("c", next=7, held=held, held_count=3)
+        pending = [PendingRow(2, 5, 8), PendingRow(3, 1, 0), PendingRow(6, 1, 0)]
+        cursor = CursorState("c", next=7, pending=pending, pending_count=3)
         topic = TopicState("t", released=11, cursors=[cursor, CursorState("d", next=4)])
         saved = self.reopened(positions, directory)
         assert saved == SavedState(topics=[topic, TopicState("other", paused=True)])
@@ -108,30 +115,30 @@ class PositionsContract(OnDirectory):
     def test_an_emptied_channel_has_only_its_new_rows(self, positions: IPositions, directory: str) -> None:
         """Emptying comes before the rows of the same cut."""
         rows = [PendingRow(sequence, 1, 0) for sequence in range(5)]
-        positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", held=rows, held_count=5)])]))
-        emptied = CursorState("c", next=9, held=[PendingRow(8, 1, 0)], emptied=True, held_count=1)
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=rows, pending_count=5)])]))
+        emptied = CursorState("c", next=9, pending=[PendingRow(8, 1, 0)], emptied=True, pending_count=1)
         positions.save(Checkpoint(topics=[TopicState("t", cursors=[emptied])]))
         saved = self.reopened(positions, directory)
-        assert saved.topics[0].cursors == [CursorState("c", next=9, held=[PendingRow(8, 1, 0)], held_count=1)]
+        assert saved.topics[0].cursors == [CursorState("c", next=9, pending=[PendingRow(8, 1, 0)], pending_count=1)]
 
     def test_a_channel_that_was_moved_has_no_rows_beyond_the_place_but_new_ones(
         self, positions: IPositions, directory: str
     ) -> None:
         """Removing them comes before the rows of the same cut. Other channels keep theirs."""
         rows = [PendingRow(sequence, 1, 0) for sequence in range(5)]
-        cursors = [CursorState(name, held=rows, held_count=5) for name in "cd"]
+        cursors = [CursorState(name, pending=rows, pending_count=5) for name in "cd"]
         positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
-        moved = CursorState("c", next=3, held=[PendingRow(8, 1, 0)], forgotten_from=3, held_count=4)
+        moved = CursorState("c", next=3, pending=[PendingRow(8, 1, 0)], forgotten_from=3, pending_count=4)
         positions.save(Checkpoint(topics=[TopicState("t", cursors=[moved])]))
-        assert positions.count_held("t", "c", BEFORE_ALL, inf, inf) == 4
+        assert positions.count_pending("t", "c", BEFORE_ALL, inf, inf) == 4
         saved = self.reopened(positions, directory)
         kept = [*rows[:3], PendingRow(8, 1, 0)]
-        assert saved.topics[0].cursors == [CursorState("c", next=3, held=kept, held_count=4), cursors[1]]
+        assert saved.topics[0].cursors == [CursorState("c", next=3, pending=kept, pending_count=4), cursors[1]]
 
-    def test_deleted_and_born_again_in_one_cut(self, positions: IPositions, directory: str) -> None:
+    def test_deleted_and_created_again_in_one_checkpoint(self, positions: IPositions, directory: str) -> None:
         """Deletions come first; nothing of the old one is left; unknown names do no harm."""
-        held = [PendingRow(1, 1, 0)]
-        old = [CursorState(name, next=5, held=held, held_count=1, first_deliveries=[4]) for name in "xy"]
+        pending = [PendingRow(1, 1, 0)]
+        old = [CursorState(name, next=5, pending=pending, pending_count=1, first_deliveries=[4]) for name in "xy"]
         positions.save(Checkpoint(topics=[TopicState("gone", cursors=old), TopicState("t", cursors=old)]))
         positions.save(
             Checkpoint(
@@ -153,7 +160,7 @@ class PositionsContract(OnDirectory):
         found = self.reopened(positions, directory).next_block
         assert found is not None and most <= found < most + 10
 
-    def test_a_clean_stop_is_noted_once(self, positions: IPositions, directory: str) -> None:
+    def test_a_clean_stop_is_recorded_once(self, positions: IPositions, directory: str) -> None:
         """The process after it has not stopped yet."""
         assert self.reopened(positions, directory, clean=True).clean_stop
         again = self.make_positions(directory)
@@ -163,10 +170,10 @@ class PositionsContract(OnDirectory):
     def test_unfinished_is_what_some_channel_still_wants(self, positions: IPositions) -> None:
         """Under the lowest `next`: first deliveries and held rows of all channels, each once, ascending."""
         behind = CursorState(
-            "behind", next=100, first_deliveries=[99, 7], held=[PendingRow(3, 1, 0), PendingRow(50, 2, 9)]
+            "behind", next=100, first_deliveries=[99, 7], pending=[PendingRow(3, 1, 0), PendingRow(50, 2, 9)]
         )
         ahead = CursorState(
-            "ahead", next=500, first_deliveries=[300, 7], held=[PendingRow(50, 1, 0), PendingRow(4, 1, 0)]
+            "ahead", next=500, first_deliveries=[300, 7], pending=[PendingRow(50, 1, 0), PendingRow(4, 1, 0)]
         )
         positions.save(Checkpoint(topics=[TopicState("t", released=600, cursors=[behind, ahead])]))
         assert self.unfinished(positions, "t") == (100, [3, 4, 7, 50, 99])
@@ -178,14 +185,14 @@ class PositionsContract(OnDirectory):
         assert self.unfinished(positions, "t") == (600, [])
         assert positions.unfinished("unknown") is None
 
-    def test_unfinished_of_many_held_rows(self, positions: IPositions) -> None:
+    def test_unfinished_of_many_pending_rows(self, positions: IPositions) -> None:
         """More than fit into one page of anything."""
-        held = [PendingRow(sequence, 1, 0) for sequence in range(0, 30_000, 3)]
-        cursors = [CursorState("c", next=20_000, held=held), CursorState("d", next=25_000, held=held[::2])]
+        pending = [PendingRow(sequence, 1, 0) for sequence in range(0, 30_000, 3)]
+        cursors = [CursorState("c", next=20_000, pending=pending), CursorState("d", next=25_000, pending=pending[::2])]
         positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
         assert self.unfinished(positions, "t") == (20_000, list(range(0, 20_000, 3)))
 
-    def test_held_rows_come_in_pages_by_when_they_are_due(self, positions: IPositions) -> None:
+    def test_pending_rows_come_in_pages_by_due_time(self, positions: IPositions) -> None:
         """Then by sequence; a page starts behind a row, or behind all rows of a time."""
         rows = [
             PendingRow(7, 1, 0),
@@ -195,67 +202,69 @@ class PositionsContract(OnDirectory):
             PendingRow(1, 0, 1 << 47),
         ]
         other = [PendingRow(3, 1, 25)]
-        cursors = [CursorState("c", held=rows, held_count=5), CursorState("d", held=other, held_count=1)]
+        cursors = [CursorState("c", pending=rows, pending_count=5), CursorState("d", pending=other, pending_count=1)]
         positions.save(
             Checkpoint(topics=[TopicState("t", cursors=cursors), TopicState("u", cursors=[CursorState("c")])])
         )
         ordered = [rows[0], rows[3], rows[2], rows[1], rows[4]]
-        assert positions.held("t", "c", BEFORE_ALL, 10) == ordered
-        assert positions.held("t", "c", BEFORE_ALL, 2) == ordered[:2]
-        assert positions.held("t", "c", (20, 5), 2) == ordered[2:4]
-        assert positions.held("t", "c", (30, 2), 9) == ordered[3:]
-        assert positions.held("t", "c", (30, inf), 9) == ordered[4:]
-        assert positions.held("t", "c", (inf, inf), 9) == []
-        assert positions.held("t", "d", BEFORE_ALL, 9) == other
+        assert positions.pending("t", "c", BEFORE_ALL, 10) == ordered
+        assert positions.pending("t", "c", BEFORE_ALL, 2) == ordered[:2]
+        assert positions.pending("t", "c", (20, 5), 2) == ordered[2:4]
+        assert positions.pending("t", "c", (30, 2), 9) == ordered[3:]
+        assert positions.pending("t", "c", (30, inf), 9) == ordered[4:]
+        assert positions.pending("t", "c", (inf, inf), 9) == []
+        assert positions.pending("t", "d", BEFORE_ALL, 9) == other
         for unknown in (("u", "c"), ("u", "x"), ("x", "c")):
-            assert positions.held(*unknown, BEFORE_ALL, 9) == []
-            assert positions.count_held(*unknown, BEFORE_ALL, 9, inf) == 0
+            assert positions.pending(*unknown, BEFORE_ALL, 9) == []
+            assert positions.count_pending(*unknown, BEFORE_ALL, 9, inf) == 0
 
-    def test_held_rows_are_counted_by_when_they_are_due(self, positions: IPositions) -> None:
+    def test_pending_rows_are_counted_by_due_time(self, positions: IPositions) -> None:
         """All ends as said: behind a row, up to a time, under a sequence."""
         rows = [PendingRow(sequence, 1, due_ms) for sequence, due_ms in ((1, 0), (2, 10), (4, 10), (3, 11), (5, 30))]
-        positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", held=rows, held_count=5)])]))
-        counts = [positions.count_held("t", "c", BEFORE_ALL, until, inf) for until in (0, 9, 10, 29, 30, inf)]
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=rows, pending_count=5)])]))
+        counts = [positions.count_pending("t", "c", BEFORE_ALL, until, inf) for until in (0, 9, 10, 29, 30, inf)]
         assert counts == [1, 1, 3, 4, 5, 5]
-        assert positions.count_held("t", "c", (10, 2), 11, inf) == 2
-        assert positions.count_held("t", "c", (10, inf), 11, inf) == 1
-        assert positions.count_held("t", "c", (11, inf), 11, inf) == 0
-        assert [positions.count_held("t", "c", BEFORE_ALL, inf, below) for below in (1, 3, 9)] == [0, 2, 5]
-        assert positions.count_held("t", "c", (0, inf), 11, 4) == 2
+        assert positions.count_pending("t", "c", (10, 2), 11, inf) == 2
+        assert positions.count_pending("t", "c", (10, inf), 11, inf) == 1
+        assert positions.count_pending("t", "c", (11, inf), 11, inf) == 0
+        assert [positions.count_pending("t", "c", BEFORE_ALL, inf, below) for below in (1, 3, 9)] == [0, 2, 5]
+        assert positions.count_pending("t", "c", (0, inf), 11, 4) == 2
 
     def test_runs_are_rows(self, positions: IPositions, directory: str) -> None:
         """Of messages that were never delivered."""
         runs = [PendingRun(10, 3, 500), PendingRun(20, 1, 400), PendingRun(30, 5000, 600)]
-        positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", runs=runs, held_count=5004)])]))
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", runs=runs, pending_count=5004)])]))
         (cursor,) = self.reopened(positions, directory).topics[0].cursors
-        assert cursor.held_count == 5004
-        assert cursor.held[:5] == [
+        assert cursor.pending_count == 5004
+        assert cursor.pending[:5] == [
             PendingRow(10, 0, 500),
             *(PendingRow(n, 0, 500) for n in (11, 12)),
             PendingRow(20, 0, 400),
             PendingRow(30, 0, 600),
         ]
-        assert [row.sequence for row in cursor.held[4:]] == list(range(30, 5030))
-        assert {(row.attempts, row.due_ms) for row in cursor.held[4:]} == {(0, 600)}
+        assert [row.sequence for row in cursor.pending[4:]] == list(range(30, 5030))
+        assert {(row.attempts, row.due_ms) for row in cursor.pending[4:]} == {(0, 600)}
 
-    def test_held_rows_are_forgotten_from_a_sequence_on(self, positions: IPositions) -> None:
+    def test_pending_rows_are_forgotten_from_a_sequence_on(self, positions: IPositions) -> None:
         """Of one channel; the answer is how many."""
         rows = [PendingRow(sequence, 1, 50 - sequence) for sequence in range(1, 6)]
-        cursors = [CursorState(name, held=rows, held_count=5) for name in "cd"]
+        cursors = [CursorState(name, pending=rows, pending_count=5) for name in "cd"]
         positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
-        assert positions.forget_held("t", "c", 4) == 2
-        assert positions.forget_held("t", "c", 4) == 0
-        assert positions.forget_held("t", "unknown", 4) == 0
-        assert positions.held("t", "c", BEFORE_ALL, 9) == rows[2::-1]
-        assert positions.held("t", "d", BEFORE_ALL, 9) == rows[::-1]
+        assert positions.forget_pending("t", "c", 4) == 2
+        assert positions.forget_pending("t", "c", 4) == 0
+        assert positions.forget_pending("t", "unknown", 4) == 0
+        assert positions.pending("t", "c", BEFORE_ALL, 9) == rows[2::-1]
+        assert positions.pending("t", "d", BEFORE_ALL, 9) == rows[::-1]
 
     def test_delays_are_forgotten(self, positions: IPositions) -> None:
         """Of all channels; the rest of the rows stays."""
-        cursors = [CursorState(name, held=[PendingRow(2, 7, 50), PendingRow(3, 1, 0)], held_count=2) for name in "cd"]
+        cursors = [
+            CursorState(name, pending=[PendingRow(2, 7, 50), PendingRow(3, 1, 0)], pending_count=2) for name in "cd"
+        ]
         positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
         positions.forget_delays()
         for name in "cd":
-            assert positions.held("t", name, BEFORE_ALL, 9) == [PendingRow(2, 7, 0), PendingRow(3, 1, 0)]
+            assert positions.pending("t", name, BEFORE_ALL, 9) == [PendingRow(2, 7, 0), PendingRow(3, 1, 0)]
 
     def test_the_shift_of_the_wall_clock_is_kept(self, positions: IPositions, directory: str) -> None:
         """Until another one is saved."""

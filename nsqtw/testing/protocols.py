@@ -55,9 +55,9 @@ class TestAuthorizations:
         """Authorizations API."""
         return self._stage.now
 
-    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
+    def ask(self, credentials: Credentials, answer: Answer) -> Callable[[], None]:
         """Authorizations API."""
-        asked = (applicant, answer)
+        asked = (credentials, answer)
         self._asked.append(asked)
         if not self.is_slow:
             self.answer()
@@ -71,21 +71,21 @@ class TestAuthorizations:
     def answer(self) -> None:
         """Answer all that was asked."""
         asked, self._asked = self._asked, []
-        for applicant, answer in asked:
-            answer(self._worth(applicant.secret))
+        for credentials, answer in asked:
+            answer(self._worth(credentials.secret))
 
     def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
         """Authorizations API."""
         return rights.allows(permission, topic, channel)
 
-    def enter(self, guest: RightsListener) -> None:
+    def enter(self, listener: RightsListener) -> None:
         """Authorizations API."""
-        self.guests.append(guest)
+        self.guests.append(listener)
 
-    def leave(self, guest: RightsListener) -> None:
+    def leave(self, listener: RightsListener) -> None:
         """Authorizations API."""
-        if guest in self.guests:
-            self.guests.remove(guest)
+        if listener in self.guests:
+            self.guests.remove(listener)
 
     def _worth(self, secret: bytes) -> Rights | AuthError:
         return (
@@ -112,9 +112,9 @@ class Stage:
 
     def guard(self) -> TestAuthorizations:
         """Have the broker ask for rights from now on."""
-        door = TestAuthorizations(self)
-        self.broker.door = door
-        return door
+        authorizations = TestAuthorizations(self)
+        self.broker.authorizations = authorizations
+        return authorizations
 
     def stored(self, topic: str = "t") -> int:
         """Return how many messages the topic was given."""
@@ -299,47 +299,47 @@ class ProtocolContract:
         self.refused(stage, self.connect(stage), self.auth(b"guess"), "E_AUTH_FAILED")
 
     def test_what_comes_before_a_late_answer_keeps_its_order(self, stage: Stage) -> None:
-        door = stage.guard()
-        door.is_slow = True
+        authorizations = stage.guard()
+        authorizations.is_slow = True
         connection = self.connect(stage)
         assert not self.is_ok(connection.send(self.auth(SECRET) + self.put(b"t", b"hello")))
         assert stage.stored() == 0 and not connection.session.wants_data
-        door.answer()
+        authorizations.answer()
         connection.read()
         assert stage.stored() == 1 and connection.session.wants_data
 
     def test_rights_that_have_ended_are_asked_for_again(self, stage: Stage) -> None:
-        door = stage.guard()
-        door.ttl = 10.0
+        authorizations = stage.guard()
+        authorizations.ttl = 10.0
         connection = self.connect(stage)
         connection.send(self.auth(SECRET))
         stage.now += 11
-        door.is_slow = True
+        authorizations.is_slow = True
         connection.send(self.put(b"t", b"first") + self.put(b"t", b"second"))
         assert stage.stored() == 0
-        door.answer()
+        authorizations.answer()
         connection.read()
         assert stage.stored() == 2
 
     def test_a_subscription_that_is_withdrawn_gets_nothing_more(self, stage: Stage) -> None:
-        door = stage.guard()
+        authorizations = stage.guard()
         connection = self.connect(stage)
         connection.send(self.auth(SECRET))
         connection.send(self.get(b"t", EPHEMERAL_CHANNEL))
-        door.grants = [Grant("^other$", [".*"], ["subscribe"])]
-        for guest in list(door.guests):
-            guest.reconsider()
+        authorizations.grants = [Grant("^other$", [".*"], ["subscribe"])]
+        for listener in list(authorizations.guests):
+            listener.reconsider()
         stage.broker.topic("t").put([b"secret"], 0, lambda error: None)
         assert not self.messages(connection.read())
         assert connection.session.closing
 
     def test_a_connection_that_is_gone_leaves_nothing(self, stage: Stage) -> None:
-        door = stage.guard()
+        authorizations = stage.guard()
         connection = self.connect(stage)
         connection.send(self.auth(SECRET))
         connection.send(self.get(b"t", EPHEMERAL_CHANNEL))
         connection.close()
-        assert not stage.broker.clients and not door.guests
+        assert not stage.broker.clients and not authorizations.guests
         assert not any(
             channel.consumers for topic in stage.broker.topics.values() for channel in topic.channels.values()
         )

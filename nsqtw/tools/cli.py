@@ -38,7 +38,7 @@ class Command:
 COMMANDS = (
     Command(
         "fsck",
-        "check a data path, and mend it",
+        "check a data path, and repair it",
         "Reads everything in a data path and says what is wrong: a line for each finding, then a summary."
         " Exit code 0: nothing is wrong; 1: something is, or a broker uses the data path; 2: wrong words, or no data"
         " path; 3: something was wrong, and all of it is repaired.",
@@ -46,9 +46,9 @@ COMMANDS = (
         {
             "directory": {"metavar": "DATA_PATH", "help": "what the broker has as --data-path"},
             "--repair": {
-                "dest": "mend",
+                "dest": "must_repair",
                 "action": "store_true",
-                "help": "mend what can be mended; what is taken away is kept",
+                "help": "repair what can be repaired; what is removed is kept",
             },
         },
     ),

@@ -23,8 +23,8 @@ def run(salt_of: str | None, generate: bool) -> int:
     try:
         recipe = Recipe.fresh() if salt_of is None else _recipe_of(salt_of)
         secret = token_urlsafe(_RANDOM_BYTES).encode() if generate else _asked_for()
-    except AuthError as mistake:
-        sys.stderr.write(f"nsqtw hash-secret: {mistake}\n")
+    except AuthError as error:
+        sys.stderr.write(f"nsqtw hash-secret: {error}\n")
         return 1
     if generate:
         print(f"# the secret: {secret.decode()}")

@@ -68,8 +68,8 @@ def run(data_path: str, source: str, target: str) -> int:
     """The command `nsqtw migrate-backend`. The exit code."""
     try:
         migrate_backend(data_path, source, target, print)
-    except NsqtwError as mistake:
-        sys.stderr.write(f"nsqtw migrate-backend: {mistake}\n")
+    except NsqtwError as error:
+        sys.stderr.write(f"nsqtw migrate-backend: {error}\n")
         return 1
     return 0
 

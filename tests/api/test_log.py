@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from nsqtw.api.log import CRC, LOST, MAGIC, MESSAGES, MOST_BYTES, SECTION
+from nsqtw.api.log import CRC, LOST, MAGIC, MAX_BYTES, MESSAGES, SECTION
 from tests.core.world import Message, messages
 from tests.http.broker_fixture import DONE, Log, Reply, Web, request
 
@@ -218,4 +218,4 @@ def test_an_answer_has_a_bound() -> None:
     for _ in range(6):
         one.post("/pub?topic=t", b"x" * (1 << 20))
     reply = one.get(f"/v2/topic/log?topic=t&limit={1 << 40}")
-    assert MOST_BYTES <= len(reply.body) < MOST_BYTES + (1 << 21)
+    assert MAX_BYTES <= len(reply.body) < MAX_BYTES + (1 << 21)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsqtw.api.log_position import LogPosition, parse_moment
+from nsqtw.api.log_position import LogPosition, parse_log_position
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from nsqtw.api.log_position import LogPosition, parse_moment
     ],
 )
 def test_moments(text: str, moment: LogPosition) -> None:
-    assert parse_moment(text) == moment
+    assert parse_log_position(text) == moment
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_moments(text: str, moment: LogPosition) -> None:
     ["", "now", "-1", "1e9", "1767225600.", "1" * 17, "٣", "2026-01-01", "2026-01-01T00:00:00", "2026-02-30T00:00:00Z"],
 )
 def test_what_is_none(text: str) -> None:
-    assert parse_moment(text) is None
+    assert parse_log_position(text) is None

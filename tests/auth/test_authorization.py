@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from nsqtw.auth.authorization import PATIENCE_SECONDS, PluginAuthorizations
+from nsqtw.auth.authorization import ANSWER_SECONDS, PluginAuthorizations
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.rights import Answer, Credentials
@@ -58,9 +58,9 @@ class Asked:
     def __init__(self, said: Callable[[Credentials, Answer], Any]) -> None:
         self.reactor = Reactor()
         self.authorizer = Authorizer(said)
-        self.door = PluginAuthorizations(self.reactor, self.authorizer, self.reactor.seconds)
+        self.authorizations = PluginAuthorizations(self.reactor, self.authorizer, self.reactor.seconds)
         self.outcomes: list[Any] = []
-        self.forget = self.door.ask(Credentials(SECRET), self.outcomes.append)
+        self.forget = self.authorizations.ask(Credentials(SECRET), self.outcomes.append)
         self.reactor.turn()
 
     @property
@@ -83,10 +83,10 @@ def calls(answer: Answer, outcome: Any) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        lambda applicant, answer: RIGHTS,
-        lambda applicant, answer: succeed(RIGHTS),
-        lambda applicant, answer: coroutine(RIGHTS),
-        lambda applicant, answer: calls(answer, RIGHTS),
+        lambda credentials, answer: RIGHTS,
+        lambda credentials, answer: succeed(RIGHTS),
+        lambda credentials, answer: coroutine(RIGHTS),
+        lambda credentials, answer: calls(answer, RIGHTS),
     ],
     ids=["returned", "Deferred", "coroutine", "called"],
 )
@@ -96,20 +96,23 @@ def test_rights_come_in_any_way(said: Any) -> None:
     assert asked.reactor.getDelayedCalls() == []
 
 
-def fail(applicant: Credentials, answer: Answer) -> None:
-    raise KeyError(applicant.secret)
+def fail(credentials: Credentials, answer: Answer) -> None:
+    raise KeyError(credentials.secret)
 
 
 @pytest.mark.parametrize(
     ("said", "why"),
     [
         (fail, "the authorizer failed: KeyError in "),
-        (lambda applicant, answer: coroutine(ValueError(applicant.secret)), "the authorizer failed: ValueError"),
-        (lambda applicant, answer: coroutine(AuthRefused("who?")), "who?"),
-        (lambda applicant, answer: calls(answer, AuthError("no server")), "no server"),
-        (lambda applicant, answer: calls(answer, applicant.secret), "the authorizer answers with bytes, and no rights"),
-        (lambda applicant, answer: True, "the authorizer answers with bool, and no rights"),
-        (lambda applicant, answer: succeed(None), "the authorizer answers with NoneType, and no rights"),
+        (lambda credentials, answer: coroutine(ValueError(credentials.secret)), "the authorizer failed: ValueError"),
+        (lambda credentials, answer: coroutine(AuthRefused("who?")), "who?"),
+        (lambda credentials, answer: calls(answer, AuthError("no server")), "no server"),
+        (
+            lambda credentials, answer: calls(answer, credentials.secret),
+            "the authorizer answers with bytes, and no rights",
+        ),
+        (lambda credentials, answer: True, "the authorizer answers with bool, and no rights"),
+        (lambda credentials, answer: succeed(None), "the authorizer answers with NoneType, and no rights"),
     ],
 )
 def test_any_failure_is_an_error_without_the_secret(said: Any, why: str) -> None:
@@ -120,7 +123,7 @@ def test_any_failure_is_an_error_without_the_secret(said: Any, why: str) -> None
 
 def test_an_answer_from_a_thread_comes_in_the_reactors() -> None:
     answers: list[Answer] = []
-    asked = Asked(lambda applicant, answer: answers.append(answer))
+    asked = Asked(lambda credentials, answer: answers.append(answer))
     thread = threading.Thread(target=answers[0], args=(RIGHTS,))
     thread.start()
     thread.join()
@@ -131,7 +134,7 @@ def test_an_answer_from_a_thread_comes_in_the_reactors() -> None:
 
 def test_the_first_answer_counts() -> None:
     answers: list[Answer] = []
-    asked = Asked(lambda applicant, answer: answers.append(answer))
+    asked = Asked(lambda credentials, answer: answers.append(answer))
     answers[0](AuthRefused("no"))
     answers[0](RIGHTS)
     asked.reactor.turn()
@@ -140,8 +143,8 @@ def test_the_first_answer_counts() -> None:
 
 def test_one_that_never_answers_is_not_waited_for() -> None:
     cancelled: list[Any] = []
-    asked = Asked(lambda applicant, answer: Deferred(cancelled.append))
-    asked.reactor.advance(PATIENCE_SECONDS - 1)
+    asked = Asked(lambda credentials, answer: Deferred(cancelled.append))
+    asked.reactor.advance(ANSWER_SECONDS - 1)
     assert asked.outcomes == []
     asked.reactor.advance(1)
     assert asked.why == "the authorizer has not answered in 60 s"
@@ -150,7 +153,7 @@ def test_one_that_never_answers_is_not_waited_for() -> None:
 
 def test_what_nobody_wants_to_know_is_cancelled() -> None:
     cancelled: list[Any] = []
-    asked = Asked(lambda applicant, answer: Deferred(cancelled.append))
+    asked = Asked(lambda credentials, answer: Deferred(cancelled.append))
     asked.forget()
     assert (len(cancelled), asked.outcomes, asked.reactor.getDelayedCalls()) == (1, [], [])
 
@@ -164,38 +167,38 @@ class Guest:
 
 
 def test_guests_are_told_of_a_reload_that_changes_something() -> None:
-    asked = Asked(lambda applicant, answer: RIGHTS)
-    guest, gone = Guest(), Guest()
-    asked.door.enter(guest)
-    asked.door.enter(gone)
-    asked.door.leave(gone)
+    asked = Asked(lambda credentials, answer: RIGHTS)
+    listener, gone = Guest(), Guest()
+    asked.authorizations.enter(listener)
+    asked.authorizations.enter(gone)
+    asked.authorizations.leave(gone)
     with Log() as lines:
-        asked.door.reload()
+        asked.authorizations.reload()
         asked.authorizer.reloaded = lambda: False
-        asked.door.reload()
-    assert (guest.times, gone.times) == (1, 0)
+        asked.authorizations.reload()
+    assert (listener.times, gone.times) == (1, 0)
     assert lines == ["info: AUTH: reloaded"]
 
 
 def test_what_a_thread_found_out_before_a_reload_is_asked_again() -> None:
     answers: list[Answer] = []
-    asked = Asked(lambda applicant, answer: answers.append(answer))
+    asked = Asked(lambda credentials, answer: answers.append(answer))
     answers[0](RIGHTS)  # from a thread: the reactor hears of it a moment later, and of the reload before
-    asked.door.reload()
+    asked.authorizations.reload()
     asked.reactor.turn()
     assert asked.outcomes == []
     answers[1](AuthRefused("withdrawn"))
     asked.reactor.turn()
     assert asked.why == "withdrawn"
-    asked.door.reload()
+    asked.authorizations.reload()
     assert (len(answers), asked.reactor.getDelayedCalls()) == (2, [])
 
 
 def test_a_reload_that_changes_nothing_asks_nobody_again() -> None:
     answers: list[Answer] = []
-    asked = Asked(lambda applicant, answer: answers.append(answer))
+    asked = Asked(lambda credentials, answer: answers.append(answer))
     asked.authorizer.reloaded = lambda: False
-    asked.door.reload()
+    asked.authorizations.reload()
     answers[0](RIGHTS)
     asked.reactor.turn()
     assert (len(answers), asked.outcomes) == (1, [RIGHTS])
@@ -204,28 +207,28 @@ def test_a_reload_that_changes_nothing_asks_nobody_again() -> None:
 @pytest.mark.parametrize("ttl", [float("nan"), 10**400, -(10**400), "60"], ids=["NaN", "huge", "-huge", "text"])
 def test_rights_whose_end_cannot_be_told_are_none(ttl: Any) -> None:
     rights = Grants([Grant(".*", [".*"], ["publish"])], ttl=ttl)
-    assert Asked(lambda applicant, answer: rights).why == "the authorizer answers with Grants, and no rights"
+    assert Asked(lambda credentials, answer: rights).why == "the authorizer answers with Grants, and no rights"
 
 
 @pytest.mark.parametrize("ttl", [None, 0, -1.0, 1.5, float("inf")])
 def test_any_other_end_will_do(ttl: float | None) -> None:
     rights = Grants([Grant(".*", [".*"], ["publish"])], ttl=ttl)
-    assert Asked(lambda applicant, answer: rights).outcomes == [rights]
+    assert Asked(lambda credentials, answer: rights).outcomes == [rights]
 
 
 def test_a_reload_that_fails_is_one_line() -> None:
-    asked = Asked(lambda applicant, answer: RIGHTS)
-    guest = Guest()
-    asked.door.enter(guest)
+    asked = Asked(lambda credentials, answer: RIGHTS)
+    listener = Guest()
+    asked.authorizations.enter(listener)
 
     def fails() -> bool:
         raise AuthError("grants.toml: no such file or directory")
 
     asked.authorizer.reloaded = fails
     with Log() as lines:
-        asked.door.reload()
+        asked.authorizations.reload()
     text = "error: AUTH: reload failed, keeping the previous grants: grants.toml: no such file or directory"
-    assert (lines, guest.times) == ([text], 0)
+    assert (lines, listener.times) == ([text], 0)
 
 
 def test_rights_that_cannot_be_looked_at_allow_nothing(logged_failures: list[Any]) -> None:
@@ -235,16 +238,16 @@ def test_rights_that_cannot_be_looked_at_allow_nothing(logged_failures: list[Any
         def allows(self, permission: str, topic: str, channel: str) -> bool:
             raise RuntimeError
 
-    asked = Asked(lambda applicant, answer: Broken())
-    assert asked.door.allows(asked.outcomes[0], "publish", "t", "") is False
+    asked = Asked(lambda credentials, answer: Broken())
+    assert asked.authorizations.allows(asked.outcomes[0], "publish", "t", "") is False
     assert len(logged_failures) == 1
     logged_failures.clear()
 
 
 def test_a_broker_that_stops_lets_nobody_in() -> None:
-    asked = Asked(lambda applicant, answer: RIGHTS)
-    asked.door.close()
+    asked = Asked(lambda credentials, answer: RIGHTS)
+    asked.authorizations.close()
     assert asked.authorizer.is_closed
     outcomes: list[Any] = []
-    asked.door.ask(Credentials(SECRET), outcomes.append)
+    asked.authorizations.ask(Credentials(SECRET), outcomes.append)
     assert str(outcomes[0]) == "the broker stops"

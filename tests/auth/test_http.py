@@ -18,10 +18,10 @@ from tests.auth.fake_agent import FakeAgent, Sent, answered, authorizer_with, ri
 APPLICANT = Credentials(b"sec ret&=\xff", "127.0.0.1", True, "ann")
 
 
-def asked(authorizer: HttpAuthorizer, applicant: Credentials = APPLICANT) -> list[Any]:
+def asked(authorizer: HttpAuthorizer, credentials: Credentials = APPLICANT) -> list[Any]:
     """What comes of a question, once it does."""
     outcomes: list[Any] = []
-    asking = Deferred.fromCoroutine(authorizer.authorize(applicant, outcomes.append))
+    asking = Deferred.fromCoroutine(authorizer.authorize(credentials, outcomes.append))
     asking.addCallbacks(outcomes.append, lambda failure: outcomes.append(failure.value))
     return outcomes
 

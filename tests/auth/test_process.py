@@ -30,7 +30,7 @@ from nsqtw.options.types import TLS_REQUIRED
 from nsqtw.testing.authorizers import AuthorizerContract
 from tests.certificates import Certificates, Pair
 from tests.process import NsqdProcess, ReservedPort, Start, wait_until
-from tests.wire import HOST, PATIENCE_SECONDS, Client, Refused
+from tests.wire import ANSWER_SECONDS, HOST, Client, Refused
 
 ROOT = Path(__file__).parent.parent.parent
 BLOCK = re.compile(r"```(?:toml|python)\n# (\S+)\n(.*?)```", re.DOTALL)
@@ -49,7 +49,7 @@ def auth(client: Client, secret: str) -> dict[str, Any]:
 
 
 def http_status(nsqd: NsqdProcess, method: str, path: str, secret: str = "", body: bytes = b"") -> int:
-    connection = http.client.HTTPConnection(HOST, nsqd.http_port, timeout=PATIENCE_SECONDS)
+    connection = http.client.HTTPConnection(HOST, nsqd.http_port, timeout=ANSWER_SECONDS)
     try:
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         connection.request(method, path, body or None, headers)
@@ -329,7 +329,7 @@ def test_servers_are_told_of_tls_and_of_the_name_in_the_certificate(
     with nsqd.client() as client:
         client.upgrade(context)
         auth(client, "over tcp")
-    connection = http.client.HTTPSConnection(HOST, https.number, timeout=PATIENCE_SECONDS, context=context)
+    connection = http.client.HTTPSConnection(HOST, https.number, timeout=ANSWER_SECONDS, context=context)
     connection.request("GET", "/stats", headers={"Authorization": "Bearer over https"})
     assert connection.getresponse().status == 200
     connection.close()

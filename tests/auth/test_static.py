@@ -15,7 +15,7 @@ from nsqtw.auth.secret_hash import Recipe, read_line
 from nsqtw.auth.static import StaticAuthorizer
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.rights import Credentials, Rights
-from nsqtw.testing.authorizers import PATIENCE_SECONDS, Asked
+from nsqtw.testing.authorizers import ANSWER_SECONDS, Asked
 from nsqtw.tools.cli import run_nsqtw
 
 CHEAP = Recipe("scrypt", (16, 1, 1), b"salt")
@@ -49,7 +49,7 @@ class Grants:
 
     def ask(self, secret: bytes) -> Rights | AuthError:
         asked = Asked(self.authorizer, Credentials(secret))
-        assert asked.wait(PATIENCE_SECONDS)
+        assert asked.wait(ANSWER_SECONDS)
         outcome: Rights | AuthError = asked.outcomes[0]
         return outcome
 
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(grants: Grants) -> None:
 
 
 def test_what_waits_to_be_hashed_has_a_bound(grants: Grants, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(static, "MOST_WAITING", 3)
+    monkeypatch.setattr(static, "MAX_WAITING", 3)
     monkeypatch.setattr(grants.authorizer, "_turns", Turns(3))
     monkeypatch.setattr(grants.authorizer._thread, "submit", lambda *call: None)
     asked = [Asked(grants.authorizer, Credentials(b"%d" % n)) for n in range(4)]
@@ -205,11 +205,11 @@ LINE = CHEAP.line(b"s")
 def test_a_mistake_in_the_file_is_one_line_that_says_where(text: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "grants.toml"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(AuthError) as mistake:
+    with pytest.raises(AuthError) as error:
         StaticAuthorizer(str(path), lambda *line, **fields: None)
-    assert str(mistake.value).startswith(f"{path}: {why}")
-    assert "\n" not in str(mistake.value)
-    assert LINE not in str(mistake.value) and "plain" not in str(mistake.value)
+    assert str(error.value).startswith(f"{path}: {why}")
+    assert "\n" not in str(error.value)
+    assert LINE not in str(error.value) and "plain" not in str(error.value)
 
 
 def test_both_kinds_of_hash_are_known() -> None:

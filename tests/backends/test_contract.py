@@ -51,7 +51,7 @@ class DiskThatFails(FailingCommitContract):
     def break_commits(self, backend: IBackend, good: int) -> None:
         self.files.fail(self.operation, errno.EIO, after=good, times=1_000_000)
 
-    def mend_commits(self, backend: IBackend) -> None:
+    def repair_commits(self, backend: IBackend) -> None:
         self.files.heal()
 
 
@@ -86,7 +86,7 @@ class TestMemoryThatFails(FailingCommitContract):
         assert isinstance(backend, MemoryBackend)
         backend.failure, backend.good = BackendError("told to fail"), good
 
-    def mend_commits(self, backend: IBackend) -> None:
+    def repair_commits(self, backend: IBackend) -> None:
         assert isinstance(backend, MemoryBackend)
         backend.failure = None
 

@@ -33,7 +33,7 @@ TOPIC, CHANNEL = "work", "channel"
 BODY = wire.body(200)
 _PEER = IPv4Address("TCP", "127.0.0.1", 40000)
 _PATIENCE_SECONDS = 30.0
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 TURNS = 4
 """Turns that a piece of work is made for: one to warm up, and those that are counted."""
 
@@ -117,14 +117,14 @@ class Harness:
         busy = True
         while busy:
             self.turn()
-            busy = self._land() or bool(broker.saves.are_waited_for or broker.to_commit or broker.to_serve)
+            busy = self._land() or bool(broker.checkpointer.are_waited_for or broker.to_commit or broker.to_serve)
 
     def _land(self) -> bool:
         """Do all that the writer thread was given so far; whether that was anything."""
-        landed: list[object] = []
-        self.parts.writer.commit(cast(CommitBatch, _Barrier()), lambda flight, failed: landed.append(flight))
+        done: list[object] = []
+        self.parts.writer.commit(cast(CommitBatch, _Barrier()), lambda batch, failed: done.append(batch))
         steps = 0
-        while not landed:
+        while not done:
             self._reactor.sent.get(timeout=_PATIENCE_SECONDS)()
             steps += 1
         return steps > 1
@@ -189,7 +189,7 @@ def _consuming(messages: int) -> Callable[[Harness], Callable[[], None]]:
         consumer.send(wire.sub(TOPIC, CHANNEL))
         harness.settle()
         consumer.read()
-        cutter = wire.MessageCutter(len(BODY), _MOST_BYTES)
+        cutter = wire.MessageCutter(len(BODY), _MAX_BYTES)
 
         def turn() -> None:
             consumer.send(b"RDY %d\n" % messages)

@@ -20,7 +20,7 @@ from .publisher import Publisher
 from .server import cpu_seconds
 from .traffic import Traffic
 
-PATIENCE_SECONDS = 20.0
+ANSWER_SECONDS = 20.0
 _PACE_SECONDS = 0.001
 
 
@@ -91,8 +91,8 @@ class Run:
         if self._plan.stall_seconds:
             time.sleep(self._plan.stall_seconds)
         paced = self._plan.publishing is not None and self._plan.publishing.rate < float("inf")
-        wait = _PACE_SECONDS if paced else PATIENCE_SECONDS
-        before, next_look = -1, time.perf_counter() + PATIENCE_SECONDS
+        wait = _PACE_SECONDS if paced else ANSWER_SECONDS
+        before, next_look = -1, time.perf_counter() + ANSWER_SECONDS
         while not traffic.finished:
             for descriptor, _ in self._poll.poll(wait):
                 on_readable[descriptor]()
@@ -102,7 +102,7 @@ class Run:
             if time.perf_counter() >= next_look:
                 if traffic.progress == before:
                     raise WrongCount(f"nothing passes any more: {traffic}")
-                before, next_look = traffic.progress, time.perf_counter() + PATIENCE_SECONDS
+                before, next_look = traffic.progress, time.perf_counter() + ANSWER_SECONDS
 
     def _check(self) -> None:
         traffic = self._traffic

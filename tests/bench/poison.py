@@ -19,7 +19,7 @@ from .watch import MB, Watch
 TOPIC, CHANNEL = "poison", "ch1"
 DEFERRED_MS = 3_600_000
 LONE_MESSAGES = 1000
-MOST_WAITING = 50_000
+MAX_WAITING = 50_000
 _POISON = b"poison".ljust(BODY_BYTES, b".")
 
 
@@ -98,7 +98,7 @@ def run(broker: Broker, messages: int, show_seconds: float, show: Callable[[str]
     )
     many = replace(plan.mpub(broker.tcp_port, TOPIC, 2), limit=messages)
     consuming = (at_rdy_1, replace(at_rdy_1, ready_count=RDY))
-    passing = watch.carry_out(Plan(broker.pid, many, consuming, backlog=MOST_WAITING, keep_ids=False))
+    passing = watch.carry_out(Plan(broker.pid, many, consuming, backlog=MAX_WAITING, keep_ids=False))
     show(
         f"{passing.published:,} passed in {passing.seconds:.1f} s; the consumer at RDY 1 got "
         f"{passing.received_by[0]:,} of them, the other {passing.received_by[1]:,}; "

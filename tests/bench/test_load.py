@@ -247,7 +247,7 @@ def test_a_backlog_is_consumed_and_finished() -> None:
 
 
 def test_a_lost_message_gives_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(load, "ANSWER_SECONDS", 0.05)
     with pytest.raises(WrongCount, match="nothing passes any more: .*{'ch': 4} received where 5"):
         consume({b"RDY": messages(0, 4)}, prefilled=5)
 
@@ -276,7 +276,7 @@ def test_a_poisoned_message_is_requeued_and_not_counted() -> None:
 def test_a_broker_that_sends_only_the_poisoned_message_gives_no_figure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(load, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(load, "ANSWER_SECONDS", 0.05)
     with stub({b"RDY": message(1), b"REQ": message(1)}) as broker:
         consuming = (Consuming(broker.port, "t", "ch", ready_count=1, poison_id=message_id(1)),)
         run = Run(Plan(os.getpid(), None, consuming, 3))

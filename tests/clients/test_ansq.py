@@ -24,7 +24,7 @@ from tests.clients.conftest import (
     wants_again,
 )
 from tests.process import NsqdProcess
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 
 class Heart:
@@ -86,5 +86,5 @@ async def dialogue(port: int) -> Deliveries:
 
 
 def test_it_publishes_and_consumes(nsqd: NsqdProcess) -> None:
-    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port), PATIENCE_SECONDS))
+    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port), ANSWER_SECONDS))
     assert_all_is_done(nsqd, delivered, "plain")

@@ -26,7 +26,7 @@ from tests.clients.conftest import (
     wants_again,
 )
 from tests.process import NsqdProcess
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 
 class Heart:
@@ -87,5 +87,5 @@ async def dialogue(port: int, features: dict[str, bool]) -> Deliveries:
 @pytest.mark.parametrize("upgrade", ["plain", "snappy", "deflate"])
 def test_it_publishes_and_consumes(nsqd: NsqdProcess, upgrade: str) -> None:
     features = UPGRADES[upgrade]
-    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port, features), PATIENCE_SECONDS))
+    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port, features), ANSWER_SECONDS))
     assert_all_is_done(nsqd, delivered, upgrade)

@@ -31,7 +31,7 @@ from tests.clients.conftest import (
     wants_again,
 )
 from tests.process import NsqdProcess
-from tests.wire import HEARTBEAT, HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HEARTBEAT, HOST
 
 if TYPE_CHECKING:
     from gnsq import Consumer, Message, Producer
@@ -156,7 +156,7 @@ def test_it_publishes_and_consumes(nsqd: NsqdProcess, upgrade: str, certificates
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=ANSWER_SECONDS,
         check=False,
     )
     assert client.returncode == 0, client.stderr

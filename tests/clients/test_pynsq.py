@@ -26,7 +26,7 @@ from tests.clients.conftest import (
     wants_again,
 )
 from tests.process import NsqdProcess
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 
 class Writer(nsq.Writer):
@@ -110,5 +110,5 @@ async def dialogue(port: int, features: dict[str, Any]) -> Deliveries:
 def test_it_publishes_and_consumes(nsqd: NsqdProcess, upgrade: str, certificates: Certificates) -> None:
     trust = {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": certificates.authority.certificate}
     features = {**UPGRADES[upgrade], "tls_options": trust}
-    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port, features), PATIENCE_SECONDS))
+    delivered = asyncio.run(asyncio.wait_for(dialogue(nsqd.tcp_port, features), ANSWER_SECONDS))
     assert_all_is_done(nsqd, delivered, upgrade)

@@ -11,7 +11,7 @@ import sys
 
 from tests.clients.conftest import UPGRADES
 from tests.process import NsqdProcess
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 ANSQ = """
 features = ansq.ConnectionFeatures(**asked)
@@ -41,6 +41,6 @@ def test_they_say_that_they_cannot(nsqd: NsqdProcess) -> None:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         attempts.append((process, f"{client} {upgrade}", error))
     for process, attempt, error in attempts:
-        _, said = process.communicate(timeout=PATIENCE_SECONDS)
+        _, said = process.communicate(timeout=ANSWER_SECONDS)
         assert process.returncode != 0, attempt
         assert error in said, f"{attempt}: {said}"

@@ -23,7 +23,7 @@ def test_deferred_messages_that_follow_each_other_with_one_delay_are_one_run() -
         segment(7, b"c", delay_ms=200),
         segment(9, b"d", delay_ms=200),
     ):
-        unreleased.took(one)
+        unreleased.on_append(one)
     assert unreleased.waiting == [Waiting(3, 4, 100), Waiting(7, 1, 200), Waiting(9, 1, 200)]
     unreleased.forget()
     assert unreleased.waiting == []

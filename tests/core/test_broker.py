@@ -39,11 +39,11 @@ def test_a_save_that_fails_is_said_and_tried_again_with_everything_in_it() -> No
     first, _ = reader.read()
     reader.requeue(first.id, 100.0)
     waited: list[Exception | None] = []
-    world.broker.saves.ask(waited.append)
+    world.broker.checkpointer.ask(waited.append)
     world.save(BackendError("no space"))
     assert [str(error) for error in waited] == ["no space"]
     assert ("error", "NSQ: positions cannot be stored - no space") in world.lines
-    assert world.broker.saves.are_wanted
+    assert world.broker.checkpointer.are_wanted
     world.save()
     world.crash()
     channel = world.channel()
@@ -65,7 +65,7 @@ def test_a_save_that_breaks_before_it_has_begun_fails_as_a_whole_and_loses_nothi
         reader.requeue(reader.read()[0].id, 100.0)
     world.broker.delete_topic("gone")
     waited: list[Exception | None] = []
-    world.broker.saves.ask(waited.append)
+    world.broker.checkpointer.ask(waited.append)
     changes, asked = Cursor.changes, []
 
     def fail_at_the_second(self: Cursor, name: str, first_deliveries: list[int]) -> CursorState:
@@ -80,7 +80,7 @@ def test_a_save_that_breaks_before_it_has_begun_fails_as_a_whole_and_loses_nothi
             world.begin_save()
     assert [str(error) for error in waited] == ["ZeroDivisionError: broken"]
     assert str(world.broker.health) == "NOK - ZeroDivisionError: broken"
-    assert world.broker.saves.are_wanted
+    assert world.broker.checkpointer.are_wanted
     world.save()
     assert str(world.broker.health) == "OK"
     world.crash()
@@ -96,7 +96,7 @@ def test_a_save_whose_names_break_leaves_all_for_the_next_one(monkeypatch: pytes
     world.save()
     world.broker.delete_topic("gone")
     waited: list[Exception | None] = []
-    world.broker.saves.ask(waited.append)
+    world.broker.checkpointer.ask(waited.append)
 
     def fail(self: Topic) -> NamedTopic:
         raise ZeroDivisionError
@@ -120,21 +120,21 @@ def test_a_topic_whose_save_does_not_end_keeps_no_other_from_it(monkeypatch: pyt
         world.put(b"x", topic=name)
     world.turn()
     waited: list[Exception | None] = []
-    world.broker.saves.ask(waited.append)
+    world.broker.checkpointer.ask(waited.append)
     ended: list[str] = []
-    end_of_save = Topic.end_of_save
+    end_checkpoint = Topic.end_checkpoint
 
     def fail(self: Topic, *, failed: bool) -> None:
         if self.name == "a":
             raise ZeroDivisionError
         ended.append(self.name)
-        end_of_save(self, failed=failed)
+        end_checkpoint(self, failed=failed)
 
     with monkeypatch.context() as broken:
-        broken.setattr(Topic, "end_of_save", fail)
+        broken.setattr(Topic, "end_checkpoint", fail)
         world.save()
     assert (waited, ended) == ([None], ["b", "c"])
-    assert [topic.name for topic in world.begin_save().cut.topics] == ["a"], "it is saved again"
+    assert [topic.name for topic in world.begin_save().checkpoint.topics] == ["a"], "it is saved again"
 
 
 def test_births_and_deaths_are_said() -> None:
@@ -178,12 +178,12 @@ def test_a_cut_has_no_more_than_a_turn_has_time_for_and_the_next_one_is_due_at_o
     for name in "abcde":
         world.put(b"x", topic=name)
     parts = []
-    while not parts or goes_on(world.broker.saves):
+    while not parts or goes_on(world.broker.checkpointer):
         save = world.begin_save()
-        parts.append([topic.name for topic in save.cut.topics])
-        world.broker.saves.end(save, None)
+        parts.append([topic.name for topic in save.checkpoint.topics])
+        world.broker.checkpointer.end(save, None)
     assert parts == [["a", "b"], ["c", "d"], ["e"]]
-    assert not world.broker.saves.are_wanted
+    assert not world.broker.checkpointer.are_wanted
 
 
 def test_what_changes_while_a_cut_is_saved_in_parts_is_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,11 +200,11 @@ def test_what_changes_while_a_cut_is_saved_in_parts_is_for_the_next_one(monkeypa
             for name in "abcde":
                 world.put(b"x", topic=name)
             save = world.begin_save()
-            parts.append([topic.name for topic in save.cut.topics])
-            world.broker.saves.end(save, None)
-            if not goes_on(world.broker.saves):
+            parts.append([topic.name for topic in save.checkpoint.topics])
+            world.broker.checkpointer.end(save, None)
+            if not goes_on(world.broker.checkpointer):
                 break
-        assert world.broker.saves.are_wanted
+        assert world.broker.checkpointer.are_wanted
         rounds.append(parts)
     assert rounds == [[["a", "b"], ["c", "d"], ["e"]], [["a", "b"], ["c", "d"], ["e"]]]
 
@@ -217,14 +217,14 @@ def test_a_topic_that_is_gone_before_its_part_of_a_cut_keeps_nobody_busy(monkeyp
         for name in ("a", "b#ephemeral", "c#ephemeral"):
             world.put(b"x", topic=name)
     save = world.begin_save()
-    world.broker.saves.end(save, None)
+    world.broker.checkpointer.end(save, None)
     world.broker.delete_topic("b#ephemeral")
     world.broker.delete_topic("c#ephemeral")
-    assert not goes_on(world.broker.saves)
+    assert not goes_on(world.broker.checkpointer)
     world.put(b"x", topic="a")
     world.turn()
-    assert world.broker.saves.are_wanted
-    assert not goes_on(world.broker.saves)
+    assert world.broker.checkpointer.are_wanted
+    assert not goes_on(world.broker.checkpointer)
 
 
 def test_who_waits_for_a_cut_is_told_after_its_last_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,20 +233,20 @@ def test_who_waits_for_a_cut_is_told_after_its_last_part(monkeypatch: pytest.Mon
     for name in "abcde":
         world.put(b"x", topic=name)
     answers: list[Exception | None] = []
-    world.broker.saves.ask(answers.append)
+    world.broker.checkpointer.ask(answers.append)
     first = world.begin_save()
     world.put(b"x", topic="later")
-    world.broker.saves.ask(answers.append)
-    world.broker.saves.end(first, None)
-    assert (len(first.cut.topics), answers) == (4, [])
+    world.broker.checkpointer.ask(answers.append)
+    world.broker.checkpointer.end(first, None)
+    assert (len(first.checkpoint.topics), answers) == (4, [])
     last = world.begin_save()
-    assert (len(last.cut.topics), answers) == (1, [])
-    world.broker.saves.end(last, None)
+    assert (len(last.checkpoint.topics), answers) == (1, [])
+    world.broker.checkpointer.end(last, None)
     assert answers == [None]
-    assert goes_on(world.broker.saves)
+    assert goes_on(world.broker.checkpointer)
     world.save()
     assert answers == [None, None]
-    assert not goes_on(world.broker.saves)
+    assert not goes_on(world.broker.checkpointer)
 
 
 def test_who_comes_while_a_cut_nobody_waits_for_is_saved_waits_for_all_that_is_left(
@@ -257,14 +257,14 @@ def test_who_comes_while_a_cut_nobody_waits_for_is_saved_waits_for_all_that_is_l
     for name in "ab":
         world.put(b"x", topic=name)
     parts = [world.begin_save()]
-    world.broker.saves.end(parts[0], None)
+    world.broker.checkpointer.end(parts[0], None)
     answers: list[Exception | None] = []
     world.put(b"x", topic="c")
-    world.broker.saves.ask(answers.append)
+    world.broker.checkpointer.ask(answers.append)
     while not answers:
         parts.append(world.begin_save())
-        world.broker.saves.end(parts[-1], None)
-    assert [topic.name for part in parts for topic in part.cut.topics] == ["a", "b", "c"]
+        world.broker.checkpointer.end(parts[-1], None)
+    assert [topic.name for part in parts for topic in part.checkpoint.topics] == ["a", "b", "c"]
 
 
 def test_who_waits_for_a_cut_is_told_which_of_its_parts_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,9 +273,9 @@ def test_who_waits_for_a_cut_is_told_which_of_its_parts_failed(monkeypatch: pyte
     for name in "ab":
         world.channel("c", name)
     answers: list[Exception | None] = []
-    world.broker.saves.ask(answers.append)
+    world.broker.checkpointer.ask(answers.append)
     error = BackendError("EIO")
-    world.broker.saves.end(world.begin_save(), error)
+    world.broker.checkpointer.end(world.begin_save(), error)
     assert answers == [error]
     world.wait(2.0)
     world.save()
@@ -291,11 +291,11 @@ def test_names_come_with_the_last_part_and_name_what_is_saved(monkeypatch: pytes
     first = world.begin_save()
     world.channel("c", "later")
     world.broker.metadata_sync.change(at_once=True)
-    world.broker.saves.end(first, None)
+    world.broker.checkpointer.end(first, None)
     last = world.begin_save()
     assert first.names is None and last.names is not None
     assert [topic.name for topic in last.names] == ["a", "b"]
-    world.broker.saves.end(last, None)
+    world.broker.checkpointer.end(last, None)
     world.save()
     assert [topic.name for topic in world.written[-1]] == ["a", "b", "later"]
 
@@ -309,12 +309,12 @@ def test_a_part_of_a_cut_that_could_not_be_saved_waits_for_its_time(monkeypatch:
     for name in "abcde":
         world.put(b"x", topic=name)
     world.save(BackendError("EIO"))
-    assert world.broker.saves.are_wanted and not goes_on(world.broker.saves)
+    assert world.broker.checkpointer.are_wanted and not goes_on(world.broker.checkpointer)
     saved = []
-    while world.broker.saves.are_wanted:
+    while world.broker.checkpointer.are_wanted:
         save = world.begin_save()
-        saved += [topic.name for topic in save.cut.topics]
-        world.broker.saves.end(save, None)
+        saved += [topic.name for topic in save.checkpoint.topics]
+        world.broker.checkpointer.end(save, None)
     assert sorted(saved) == ["a", "b", "c", "d", "e"]
 
 
@@ -356,7 +356,7 @@ def test_blocks_taken_while_a_save_reserves_stay_reserved() -> None:
     save = world.begin_save()
     assert save.reserve is not None
     taken = broker.take_blocks(2 * RESERVED_BLOCKS) + 2 * RESERVED_BLOCKS
-    broker.saves.end(save, perform(save, world.positions, world.log))
+    broker.checkpointer.end(save, perform(save, world.positions, world.log))
     world.crash()
     assert world.broker.take_blocks(1) >= taken
 

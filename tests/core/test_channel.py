@@ -97,10 +97,10 @@ def test_attempts_wrap_after_65535() -> None:
 
 def test_a_timed_out_message_comes_again_also_from_a_consumer_that_left() -> None:
     world = World()
-    gone, stays = world.reader(ready=1), world.reader(ready=0)
+    on_deleted, stays = world.reader(ready=1), world.reader(ready=0)
     world.put(b"a")
-    (message,) = gone.read()
-    gone.leave()
+    (message,) = on_deleted.read()
+    on_deleted.leave()
     stays.channel.set_ready(stays.consumer, 1)
     world.wait(59.9)
     assert stays.bodies() == []
@@ -192,10 +192,10 @@ def test_those_with_more_room_take_what_others_cannot() -> None:
 def test_a_stalled_consumer_counts_as_rdy_0() -> None:
     world = World()
     reader = world.reader()
-    reader.consumer.stalled = True
+    reader.consumer.is_blocked = True
     world.put(b"a")
     assert reader.bodies() == []
-    reader.consumer.stalled = False
+    reader.consumer.is_blocked = False
     reader.channel.wake()
     assert reader.bodies() == [b"a"]
 
@@ -261,7 +261,7 @@ def test_rows_that_were_never_saved_are_not_remembered_for_deletion() -> None:
         (message,) = reader.read()
         reader.finish(message.id)
     assert reader.channel.cursor is not None
-    assert reader.channel.cursor._held._changed == {}
+    assert reader.channel.cursor._pending._changed == {}
 
 
 def test_a_paused_channel_delivers_nothing_but_times_out_what_is_in_flight() -> None:
@@ -392,7 +392,7 @@ def test_what_leaves_the_backend_without_being_delivered_counts_for_nothing() ->
     world.save()
     world.crash()
     reader = world.reader()
-    reader.channel.seek(reader.channel.topic.reading.kept_from)
+    reader.channel.seek(reader.channel.topic.reader.kept_from)
     assert reader.bodies() == []
     assert (reader.channel.deferred_count, reader.channel.global_msg_count) == (10, 0)
 
@@ -453,30 +453,30 @@ def test_a_lagging_channel_reads_what_the_memory_has_forgotten() -> None:
 
 def test_what_a_consumer_had_in_flight_is_requeued_at_once_if_the_options_say_so() -> None:
     world = World(requeue_on_disconnect=True)
-    gone = world.reader(ready=2)
+    on_deleted = world.reader(ready=2)
     world.put(b"a", b"b", b"c")
-    first, second = gone.read()
-    gone.finish(first.id)
-    assert [m.body for m in gone.read()] == [b"c"]
-    gone.leave()
+    first, second = on_deleted.read()
+    on_deleted.finish(first.id)
+    assert [m.body for m in on_deleted.read()] == [b"c"]
+    on_deleted.leave()
     channel = world.channel()
     assert (channel.in_flight_count, channel.depth, channel.requeue_count) == (0, 2, 2)
     reader = world.reader()
     again = {m.body: m.attempts for m in reader.read()}
     assert again == {b"b": 2, b"c": 2}
-    assert gone.finish(second.id) == [(second.id, NOT_OWNED)]
+    assert on_deleted.finish(second.id) == [(second.id, NOT_OWNED)]
     reader.finish(second.id)
-    assert gone.finish(second.id) == [(second.id, NOT_IN_FLIGHT)]
+    assert on_deleted.finish(second.id) == [(second.id, NOT_IN_FLIGHT)]
     world.wait(120.0)
     assert channel.timeout_count == 1, "only what the second one still has"
 
 
 def test_requeueing_on_disconnect_survives_a_restart_in_the_middle() -> None:
     world = World(requeue_on_disconnect=True)
-    gone = world.reader(ready=2)
+    on_deleted = world.reader(ready=2)
     world.put(b"a", b"b")
-    gone.read()
-    gone.leave()
+    on_deleted.read()
+    on_deleted.leave()
     world.save()
     world.crash()
     assert {m.body: m.attempts for m in world.reader().read()} == {b"a": 2, b"b": 2}

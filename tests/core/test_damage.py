@@ -88,8 +88,8 @@ def test_a_start_forgets_what_waits_of_messages_that_are_lost() -> None:
     world.save()
     queue = world.backend.queue("t")
     (segment,) = queue._segments
-    queue._segments[:] = [Segment(segment.first + 5, 5, 0, segment.cut(5, 10))]
-    queue.is_mended = True
+    queue._segments[:] = [Segment(segment.first + 5, 5, 0, segment.slice(5, 10))]
+    queue.is_damaged = True
     directlyProvides(queue, IDamagedQueue)
     world.crash()
     channel = world.channel()

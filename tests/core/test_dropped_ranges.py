@@ -24,6 +24,6 @@ def test_what_lies_below_is_forgotten_and_a_range_it_cuts_stays_whole() -> None:
     dropped = DroppedRanges(TWO)
     dropped.add(40, 41)
     dropped.forget_below(20)
-    assert dropped.saved() == [(30, 35), (40, 41)]
+    assert dropped.state() == [(30, 35), (40, 41)]
     dropped.forget_below(34)
-    assert dropped.saved() == [(30, 35), (40, 41)]
+    assert dropped.state() == [(30, 35), (40, 41)]

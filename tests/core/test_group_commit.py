@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsqtw.core.group_commit import FLIGHTS_WITHOUT, MOST_GATHER_SECONDS
+from nsqtw.core.group_commit import COMMITS_WITHOUT_WINDOW, MAX_WINDOW_SECONDS
 from nsqtw.errors import BackendError, Exiting
 from tests.core.world import World
 
@@ -50,7 +50,7 @@ def test_who_comes_while_a_flight_is_out_shares_the_next_one() -> None:
     world.land()
     assert (first, later) == ([None], [[]] * 10)
     world.land()
-    assert (later, world.flight) == ([[None]] * 10, None)
+    assert (later, world.batch) == ([[None]] * 10, None)
     assert made == [([1], True), ([10], True)]
     assert reader.bodies() == [b"a", *(b"%d" % n for n in range(10))]
 
@@ -71,7 +71,7 @@ def test_after_a_slow_flight_the_next_one_waits_for_those_who_come_back() -> Non
     for body in (b"a", b"b"):
         world.put(body)
         world.turn()
-        assert world.flight is None
+        assert world.batch is None
     world.put(b"c")
     world.turn()
     world.land()
@@ -87,7 +87,7 @@ def test_those_who_waited_at_the_landing_are_expected_too() -> None:
     world.turn()
     world.now += 0.010
     world.land()
-    assert world.flight is None
+    assert world.batch is None
     world.put(b"a again")
     world.turn()
     world.land()
@@ -99,7 +99,7 @@ def test_who_does_not_come_back_is_waited_for_half_as_long_as_the_flight_took() 
     slow_flight(world, 0.010, passengers=3)
     answers = world.put(b"a")
     world.wait(0.004)
-    assert world.flight is None
+    assert world.batch is None
     world.wait(0.002)
     world.land()
     assert answers == [None]
@@ -111,13 +111,13 @@ def test_after_waiting_in_vain_some_flights_leave_at_once() -> None:
     world.put(b"a")
     world.wait(0.006)
     group_commit = 0
-    while world.flight is not None:
+    while world.batch is not None:
         group_commit += 1
         world.put(b"who comes while it is out")
         world.turn()
         world.now += 0.010
         world.land()
-    assert group_commit == 1 + FLIGHTS_WITHOUT
+    assert group_commit == 1 + COMMITS_WITHOUT_WINDOW
 
 
 def test_a_later_gathering_is_not_ended_by_the_moment_of_an_earlier_one() -> None:
@@ -126,9 +126,9 @@ def test_a_later_gathering_is_not_ended_by_the_moment_of_an_earlier_one() -> Non
     slow_flight(world, 0.100, passengers=3)
     world.put(b"a")
     world.wait(0.010)
-    assert world.flight is None
+    assert world.batch is None
     world.wait(0.041)
-    assert world.flight is not None, "and the later one ends by itself"
+    assert world.batch is not None, "and the later one ends by itself"
 
 
 def test_who_has_come_back_is_not_waited_for_once_more() -> None:
@@ -140,7 +140,7 @@ def test_who_has_come_back_is_not_waited_for_once_more() -> None:
     world.land()
     world.put(b"one goes on alone")
     world.turn()
-    assert world.flight is not None
+    assert world.batch is not None
 
 
 def test_however_long_a_flight_took_nobody_is_waited_for_longer_than_a_moment() -> None:
@@ -148,9 +148,9 @@ def test_however_long_a_flight_took_nobody_is_waited_for_longer_than_a_moment() 
     slow_flight(world, 10.0, passengers=3)
     world.put(b"a")
     world.turn()
-    assert world.flight is None
-    world.wait(MOST_GATHER_SECONDS)
-    assert world.flight is not None
+    assert world.batch is None
+    world.wait(MAX_WINDOW_SECONDS)
+    assert world.batch is not None
 
 
 def test_nobody_is_waited_for_when_nothing_was_synced() -> None:
@@ -160,7 +160,7 @@ def test_nobody_is_waited_for_when_nothing_was_synced() -> None:
     slow_flight(world, 0.010, passengers=3)
     world.put(b"a")
     world.turn()
-    assert world.flight is not None
+    assert world.batch is not None
 
 
 def test_nobody_is_waited_for_after_a_quick_flight_or_when_the_broker_stops() -> None:
@@ -169,10 +169,10 @@ def test_nobody_is_waited_for_after_a_quick_flight_or_when_the_broker_stops() ->
     slow_flight(world, 0.010, passengers=3)
     world.put(b"a")
     world.turn()
-    assert world.flight is None
+    assert world.batch is None
     world.broker.stopping = True
     world.turn()
-    assert world.flight is not None
+    assert world.batch is not None
 
 
 def test_a_failed_flight_tells_everybody_on_it_and_nobody_else() -> None:
@@ -238,7 +238,7 @@ def test_ephemeral_topics_never_fly() -> None:
     world = fsync_world()
     assert world.put(b"a", topic="t#ephemeral") == []
     world.turn()
-    assert world.flight is None
+    assert world.batch is None
 
 
 def test_a_backend_that_works_in_the_thread_gets_every_commit_there() -> None:
@@ -285,11 +285,11 @@ def test_the_birth_of_a_channel_somebody_waits_for_is_durable() -> None:
     world.save()
     world.topic().touch()
     save = world.begin_save()
-    assert save.cut.topics and not save.cut.durable
-    world.broker.saves.end(save, None)
+    assert save.checkpoint.topics and not save.checkpoint.durable
+    world.broker.checkpointer.end(save, None)
     world.channel("d")
-    world.broker.saves.ask(lambda error: None)
-    assert world.begin_save().cut.durable
+    world.broker.checkpointer.ask(lambda error: None)
+    assert world.begin_save().checkpoint.durable
 
 
 def test_a_sync_that_cannot_even_be_tried_is_told_too() -> None:

@@ -101,7 +101,7 @@ class Table(RuleBasedStateMachine):
     @rule(now=st.integers(0, 3))
     def time_out(self, now: int) -> None:
         late = [(message_id, one) for message_id, one in self.known.items() if one.deadline <= now]
-        assert self.flight.take_late(now) == late
+        assert self.flight.take_timed_out(now) == late
         for message_id, _ in late:
             del self.known[message_id]
 

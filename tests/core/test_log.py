@@ -37,7 +37,7 @@ def test_everything_is_found_and_following_goes_through_all_of_it(counts: list[i
         assert found is not None
         segment, index = found
         assert segment.first + index == sequence
-        assert segment.cut(index, index + 1).endswith(b"%d" % sequence)
+        assert segment.slice(index, index + 1).endswith(b"%d" % sequence)
     walked, at = [], 0
     while segments := log.following(at):
         walked += [n for segment in segments for n in range(max(segment.first, at), segment.end)]

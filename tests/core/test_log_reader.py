@@ -23,7 +23,7 @@ def world(**options: Any) -> World:
 
 def bodies(world: World, start: int = 0, limit: int = ALL) -> list[bytes]:
     """The messages that can be read from a position on."""
-    parts = world.topic().reading.read(start, limit).parts
+    parts = world.topic().reader.read(start, limit).parts
     return [message.body for part in parts if isinstance(part, Segment) for message in messages(part.frames)]
 
 
@@ -31,7 +31,7 @@ def publish(world: World, *bodies: bytes, **settings: Any) -> int:
     """Publish; the position of the first one."""
     world.put(*bodies, **settings)
     world.turn()
-    reading = world.topic().reading
+    reading = world.topic().reader
     return reading._runs.end - len(bodies)
 
 
@@ -81,7 +81,7 @@ def test_what_is_on_its_way_to_stable_storage_is_not_shown() -> None:
     one.channel()
     one.lands_at_once = False
     publish(one, b"a")
-    one.flight.commit(one.log)
+    one.batch.commit(one.log)
     assert bodies(one) == []
     one.land()
     assert bodies(one) == [b"a"]
@@ -92,11 +92,11 @@ def test_a_part_is_about_as_large_as_asked_for_and_says_where_to_go_on() -> None
     for number in range(10):
         publish(one, b"%d" % number)
     counts, position = [], 0
-    while (extract := one.topic().reading.read(position, 80)).parts:
+    while (extract := one.topic().reader.read(position, 80)).parts:
         counts.append(sum(len(messages(part.frames)) for part in extract.parts))
         position = extract.stop
     assert counts == [3, 3, 3, 1]
-    assert position == one.topic().reading.end
+    assert position == one.topic().reader.end
 
 
 def test_it_begins_at_the_oldest_message_kept() -> None:
@@ -107,7 +107,7 @@ def test_it_begins_at_the_oldest_message_kept() -> None:
     one.channel().empty()
     one.wait(HOUR / 2 + 1)
     one.save()
-    assert one.topic().reading.read(0, ALL).start == one.topic().reading.kept_from == second
+    assert one.topic().reader.read(0, ALL).start == one.topic().reader.kept_from == second
     assert bodies(one) == [b"b"]
 
 
@@ -116,7 +116,7 @@ def test_gaps_are_passed_over() -> None:
     publish(one, b"a")
     one.crash()
     publish(one, b"b")
-    extract = one.topic().reading.read(0, ALL)
+    extract = one.topic().reader.read(0, ALL)
     assert [type(part) for part in extract.parts] == [Segment, Segment]
     assert extract.stop - extract.start > 2
 
@@ -130,11 +130,11 @@ def test_lost_messages_are_said() -> None:
     one.crash()
     queue = one.backend.queue("t")
     del queue._segments[1], queue._segments[2:]
-    extract = one.topic().reading.read(0, ALL)
+    extract = one.topic().reader.read(0, ALL)
     assert extract.parts[0].first == first
     assert extract.parts[1] == range(first + 1, first + 3)
     assert extract.parts[3] == range(first + 4, first + 5)
-    assert extract.stop == one.topic().reading.end
+    assert extract.stop == one.topic().reader.end
 
 
 def test_what_was_emptied_is_gone_for_readers_too() -> None:
@@ -148,7 +148,7 @@ def test_what_was_emptied_is_gone_for_readers_too() -> None:
     publish(one, b"d")
     for _ in range(2):
         assert bodies(one) == [b"a", b"d"]
-        assert one.topic().reading.count(first - 1, one.topic().reading.end) == 2
+        assert one.topic().reader.count(first - 1, one.topic().reader.end) == 2
         one.channel().empty()
         one.save()
         one.crash()
@@ -158,7 +158,7 @@ def test_deferred_messages_are_shown_when_they_are_released() -> None:
     one = world()
     one.channel()
     publish(one, b"a", delay_ms=5000)
-    (part,) = one.topic().reading.read(0, ALL).parts
+    (part,) = one.topic().reader.read(0, ALL).parts
     assert (part.delay_ms, part.count) == (5000, 1)
 
 
@@ -203,7 +203,7 @@ def test_positions_of_moments() -> None:
         one.wait(1.0)
         if number % 15 == 14:
             one.crash()
-    reading = one.topic().reading
+    reading = one.topic().reader
     start_ms = (WALL_NS // 10**6) + int(START * 1000)
     for number, position in enumerate(positions):
         assert reading.position_at(start_ms + 1000 * number) == position
@@ -220,13 +220,13 @@ def test_a_moment_within_blocks_that_were_joined() -> None:
     one.crash()
     one.reader().bodies()
     for number, position in enumerate(positions):
-        assert one.topic().reading.position_at(start_ms + 1000 * (number + 1)) == position
+        assert one.topic().reader.position_at(start_ms + 1000 * (number + 1)) == position
 
 
 def test_watchers_are_told_once() -> None:
     one = world()
     told: list[int] = []
-    one.topic().reading.watch(lambda: told.append(1))
+    one.topic().reader.watch(lambda: told.append(1))
     publish(one, b"a")
     publish(one, b"b")
     assert told == [1]
@@ -240,4 +240,4 @@ def test_messages_of_an_older_version_are_counted_by_reading_them() -> None:
     one.save()
     one.positions.saved.topics[0].runs = []
     one.crash()
-    assert one.topic().reading.count(first + 1, one.topic().reading.end) == 4
+    assert one.topic().reader.count(first + 1, one.topic().reader.end) == 4

@@ -42,11 +42,11 @@ def after_writing(world: World) -> World:
 def test_a_new_topic_is_written_soon_though_nobody_waits() -> None:
     world = World()
     world.topic("a")
-    assert goes_on(world.broker.saves)
+    assert goes_on(world.broker.checkpointer)
     world.save()
     assert (world.written, world.broker.timers.next_due) == ([], world.now + DELAY_SECONDS)
     world.wait(DELAY_SECONDS)
-    assert goes_on(world.broker.saves)
+    assert goes_on(world.broker.checkpointer)
     world.save()
     assert world.written == [[NamedTopic("a")]]
 
@@ -110,7 +110,7 @@ def test_many_new_topics_are_written_together() -> None:
     write(world)
     assert world.written == [[NamedTopic(f"t{number}") for number in range(10)]]
     world.wait(DELAY_SECONDS)
-    assert not goes_on(world.broker.saves)
+    assert not goes_on(world.broker.checkpointer)
 
 
 def test_who_pauses_or_deletes_is_answered_when_the_file_says_so() -> None:
@@ -129,10 +129,10 @@ def test_who_pauses_or_deletes_is_answered_when_the_file_says_so() -> None:
     ]
     for change in changes:
         change()
-        world.broker.saves.ask(answers.append)
+        world.broker.checkpointer.ask(answers.append)
         save = world.begin_save()
         assert (save.names, answers) == (world.broker.metadata_sync.names(), [])
-        world.broker.saves.end(save, None)
+        world.broker.checkpointer.end(save, None)
         assert answers.pop() is None
 
 
@@ -140,7 +140,7 @@ def test_who_makes_a_channel_does_not_wait_for_the_file() -> None:
     world = World()
     answers: list[Exception | None] = []
     world.channel("c", "a")
-    world.broker.saves.ask(answers.append)
+    world.broker.checkpointer.ask(answers.append)
     world.save()
     assert (answers, world.written) == ([None], [])
 
@@ -152,7 +152,7 @@ def test_a_pause_takes_along_what_was_waiting() -> None:
     world.save()
     world.wait(DELAY_SECONDS)
     assert world.written == [[NamedTopic("b"), NamedTopic("a", True)]]
-    assert not goes_on(world.broker.saves)
+    assert not goes_on(world.broker.checkpointer)
 
 
 def test_a_broker_that_stops_writes_the_file_in_any_case() -> None:
@@ -177,18 +177,18 @@ def test_a_failed_write_fails_nothing_else_and_is_tried_again() -> None:
     world.why = "no space"
     answers: list[Exception | None] = []
     world.topic("a").pause()
-    world.broker.saves.ask(answers.append)
+    world.broker.checkpointer.ask(answers.append)
     world.save()
-    assert (answers, str(world.broker.health), goes_on(world.broker.saves)) == ([None], "OK", False)
+    assert (answers, str(world.broker.health), goes_on(world.broker.checkpointer)) == ([None], "OK", False)
     world.wait(RETRY_SECONDS)
     world.save()
     world.why = ""
     world.wait(RETRY_SECONDS)
-    assert goes_on(world.broker.saves)
+    assert goes_on(world.broker.checkpointer)
     world.save()
     assert world.written == [[NamedTopic("a", True)]]
     world.wait(RETRY_SECONDS)
-    assert not goes_on(world.broker.saves)
+    assert not goes_on(world.broker.checkpointer)
 
 
 def test_the_operator_is_told_once_of_each_reason() -> None:

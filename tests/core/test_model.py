@@ -66,11 +66,11 @@ class ModelTopic:
     """The same of all that was published."""
 
     @property
-    def is_held(self) -> bool:
+    def is_awaiting_channels(self) -> bool:
         return self.paused or not self.channels
 
     def release(self, now: float) -> None:
-        if self.is_held:
+        if self.is_awaiting_channels:
             return
         for body, delay in self.waiting.items():
             self.history[body] = self.due[body]
@@ -118,7 +118,7 @@ class Histories(RuleBasedStateMachine):
     def choose_options(self, keep_deferred: bool, requeue_on_disconnect: bool, page_rows: int, retains: bool) -> None:
         if retains:
             self.world.options.retention_time = FOR_EVER
-            self.world.topic().reading.retention_policy.give((None, None), self.world.now)
+            self.world.topic().reader.retention_policy.give((None, None), self.world.now)
         self.world.page_rows = self.world.broker.page_rows = page_rows
         self.world.options.keep_deferred = keep_deferred
         self.world.options.requeue_on_disconnect = requeue_on_disconnect
@@ -139,7 +139,7 @@ class Histories(RuleBasedStateMachine):
         answers = self.world.put(*bodies, delay_ms=int(delay * 1000))
         self._step()
         assert answers == [None]
-        if not self.world.options.keep_deferred and self.model.is_held and self._topic_memory_is_full():
+        if not self.world.options.keep_deferred and self.model.is_awaiting_channels and self._topic_memory_is_full():
             delay = 0.0
         self.accepted += count
         for body in bodies:
@@ -218,7 +218,7 @@ class Histories(RuleBasedStateMachine):
     @rule(name=st.sampled_from(CHANNELS))
     def seek_earliest_and_crash(self, name: str) -> None:
         if name in self.model.channels:
-            self._seek(name, self.world.topic().reading.kept_from, 0)
+            self._seek(name, self.world.topic().reader.kept_from, 0)
             self.crash()
 
     def _seek(self, name: str, sequence: int, place: int) -> None:
@@ -243,7 +243,7 @@ class Histories(RuleBasedStateMachine):
 
     def _sequences(self) -> dict[bytes, int]:
         """All that can be read of the log, which must be just what was released."""
-        reading = self.world.topic().reading
+        reading = self.world.topic().reader
         found = {m.body: m for part in reading.read(0, 1 << 40).parts for m in _messages_of([part])}
         published = [*self.model.history, *([] if self.model.channels or self.model.paused else self.model.waiting)]
         assert list(found) == published
@@ -362,7 +362,7 @@ class Histories(RuleBasedStateMachine):
         """A slow disk: messages fall due while the rows they are in may be saved or not."""
         save = self._begin_save()
         self._shorter_wait(25.0)
-        self.world.broker.saves.end(save, None)
+        self.world.broker.checkpointer.end(save, None)
         self.long_wait()
 
     @rule()
@@ -374,7 +374,7 @@ class Histories(RuleBasedStateMachine):
     def _begin_save(self) -> CheckpointJob:
         self._deliveries()
         save = self.world.begin_save()
-        self.world.positions.save(save.cut)
+        self.world.positions.save(save.checkpoint)
         self.saved = deepcopy(self.model)
         self.since_save = []
         return save
@@ -453,15 +453,15 @@ class Histories(RuleBasedStateMachine):
         queue = self.world.backend.queue("t")
         kept = queue.read(0, 1 << 30)[:-lost]
         end = kept[-1].end if kept else 0
-        gone = {m.body for m in _messages_of(queue.read(0, 1 << 30)) if int(m.id, 16) & ((1 << 53) - 1) >= end}
+        on_deleted = {m.body for m in _messages_of(queue.read(0, 1 << 30)) if int(m.id, 16) & ((1 << 53) - 1) >= end}
         _cut_tail(queue, end)
         self.refused = []
         self.world.crash()
-        self.saved.waiting = {b: d for b, d in self.saved.waiting.items() if b not in gone}
-        self.saved.history = {b: due for b, due in self.saved.history.items() if b not in gone}
+        self.saved.waiting = {b: d for b, d in self.saved.waiting.items() if b not in on_deleted}
+        self.saved.history = {b: due for b, due in self.saved.history.items() if b not in on_deleted}
         for channel in self.saved.channels.values():
-            channel.messages = {b: m for b, m in channel.messages.items() if b not in gone}
-        self._restored([entry for entry in self.since_save if entry[0] not in gone])
+            channel.messages = {b: m for b, m in channel.messages.items() if b not in on_deleted}
+        self._restored([entry for entry in self.since_save if entry[0] not in on_deleted])
 
     @rule()
     def stop_and_start(self) -> None:

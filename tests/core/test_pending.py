@@ -23,14 +23,14 @@ def paged_world(**options: Any) -> World:
     return world
 
 
-def held(world: World, channel: str = "c") -> PendingStore:
+def pending(world: World, channel: str = "c") -> PendingStore:
     cursor = world.channel(channel).cursor
     assert cursor is not None
-    return cursor._held
+    return cursor._pending
 
 
 def in_memory(world: World) -> int:
-    found = held(world)
+    found = pending(world)
     return len(found._rows) + sum(run.count for run in found._runs)
 
 
@@ -94,7 +94,7 @@ def test_a_large_run_that_is_far_ahead_is_never_spread_into_rows() -> None:
     forbid_reading(world)
     world.put(*[b"x"] * 1000, delay_ms=HOUR_MS)
     world.turn()
-    assert len(held(world)._rows) == 0
+    assert len(pending(world)._rows) == 0
     assert world.channel().deferred_count == 1000
     world.save()
     assert in_memory(world) == 0
@@ -183,10 +183,10 @@ def test_what_is_being_saved_is_not_read_before_it_is_saved() -> None:
     world.wait(10)
     early = drain(reader)
     assert early == bodies[: len(early)]
-    world.positions.save(save.cut)
+    world.positions.save(save.checkpoint)
     world.wait(5)
     early += drain(reader)
-    world.broker.saves.end(save, None)
+    world.broker.checkpointer.end(save, None)
     world.wait(5)
     assert early + drain(reader) == bodies
 
@@ -234,7 +234,7 @@ def test_rows_that_are_lost_on_the_medium_are_not_waited_for() -> None:
     world.save()
     world.crash()
     (topic,) = world.positions.saved.topics
-    del topic.cursors[0].held[10:]
+    del topic.cursors[0].pending[10:]
     world.wait(31)
     assert drain(world.reader()) == bodies[:10]
     assert (world.channel().depth, world.channel().deferred_count) == (0, 0)
@@ -288,9 +288,9 @@ def test_the_wall_clock_jumps_while_the_broker_runs() -> None:
         world.save()
         world.broker.wall_offset_ns += jump_s * 10**9
         world.wall_ns += jump_s * 10**9
-        assert world.broker.saves.are_wanted
+        assert world.broker.checkpointer.are_wanted
         world.save()
-        assert not world.broker.saves.are_wanted
+        assert not world.broker.checkpointer.are_wanted
         world.crash()
         world.wait(10)
         assert world.channel().depth == 10
@@ -320,7 +320,7 @@ def test_looking_at_held_rows() -> None:
     assert cursor is not None
 
     def dues(*, deferred: bool, limit: int) -> list[int]:
-        rows: list[PendingRow] = cursor.held_rows(world.now, deferred=deferred, limit=limit)
+        rows: list[PendingRow] = cursor.pending_rows(world.now, deferred=deferred, limit=limit)
         return [round((cursor.due_at(row) - start) * 1000) for row in rows]
 
     start = world.now
@@ -343,11 +343,11 @@ def test_rows_are_forgotten_and_their_messages_may_be_held_again() -> None:
     world.save()
     cursor = world.channel().cursor
     assert cursor is not None
-    cursor.forget_held()
+    cursor.forget_pending()
     assert (world.channel().depth, world.channel().deferred_count) == (0, 0)
     reader.requeue(message.id, 5.0)
     world.save()
-    assert [row.sequence for row in world.positions.held("t", "c", (-1, -1), 99)] == [sequence_of(message.id)]
+    assert [row.sequence for row in world.positions.pending("t", "c", (-1, -1), 99)] == [sequence_of(message.id)]
     world.crash()
     world.wait(5)
     assert drain(world.reader()) == [b"a"]

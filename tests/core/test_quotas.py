@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.core.checkpoint import NamedChannel, NamedTopic
-from nsqtw.core.quotas import BIRTHS_PER_TURN
+from nsqtw.core.quotas import CREATIONS_PER_TURN
 from nsqtw.errors import CapReached, InvalidName
 from tests.core.world import World
 
@@ -56,7 +56,7 @@ def test_what_is_stored_is_loaded_whatever_the_caps() -> None:
 
 def test_a_turn_is_full_after_some_births() -> None:
     world = World()
-    for number in range(BIRTHS_PER_TURN):
+    for number in range(CREATIONS_PER_TURN):
         assert not world.broker.quotas.is_full
         world.topic(f"t{number}")
     assert world.broker.quotas.is_full

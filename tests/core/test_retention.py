@@ -44,7 +44,7 @@ def test_without_retention_nothing_finished_is_kept() -> None:
     publish(one, 10)
     one.save()
     assert kept(one) == 0
-    assert one.topic().reading.kept_from == one.topic().log.end
+    assert one.topic().reader.kept_from == one.topic().log.end
 
 
 def test_what_is_finished_is_kept_for_the_time() -> None:
@@ -55,7 +55,7 @@ def test_what_is_finished_is_kept_for_the_time() -> None:
         one.save()
     assert kept(one) == 20, "of the last hour"
     one.wait(HOUR)
-    assert one.broker.saves.are_wanted, "also when nobody publishes"
+    assert one.broker.checkpointer.are_wanted, "also when nobody publishes"
     one.save()
     assert kept(one) == 0
 
@@ -108,13 +108,13 @@ def test_a_restart_forgets_neither_what_is_kept_nor_its_age(ends: str) -> None:
 def test_it_can_be_switched_on_and_off_while_the_broker_runs() -> None:
     one = world()
     publish(one, 10)
-    one.topic().reading.retention_policy.give((HOUR, None), one.now)
+    one.topic().reader.retention_policy.give((HOUR, None), one.now)
     publish(one, 10)
     one.save()
     assert kept(one) >= 10
     one.crash()
-    assert one.topic().reading.retention_policy.limits == Retention(HOUR)
-    one.topic().reading.retention_policy.give((0.0, None), one.now)
+    assert one.topic().reader.retention_policy.limits == Retention(HOUR)
+    one.topic().reader.retention_policy.give((0.0, None), one.now)
     one.topic().touch()
     one.save()
     assert kept(one) == 0
@@ -124,7 +124,7 @@ def test_what_was_there_when_it_was_switched_on_counts_as_of_that_moment() -> No
     one = world()
     one.put(*[b"x"] * 5)
     one.wait(10 * HOUR)
-    one.topic().reading.retention_policy.give((HOUR, None), one.now)
+    one.topic().reader.retention_policy.give((HOUR, None), one.now)
     one.channel().empty()
     one.save()
     assert kept(one) == 5
@@ -166,10 +166,10 @@ def test_many_messages_leave_few_marks() -> None:
     ages.start(0, 0, 0, 0)
     for number in range(100_000):
         segment = encode([b"x" * 66], number, 1, number * 10_000_000)
-        ages.took(segment)
+        ages.on_append(segment)
         if number % 100 == 0:
             ages.expire(number * 10)
-    assert len(ages.saved()) < 160
+    assert len(ages.state()) < 160
     assert 0 <= 100_000 - 10_000 - ages.floor < 200
-    again = Ages(ages.limits, 100_000, [Mark(*mark) for mark in ages.saved()])
-    assert again.saved() == ages.saved()
+    again = Ages(ages.limits, 100_000, [Mark(*mark) for mark in ages.state()])
+    assert again.state() == ages.state()

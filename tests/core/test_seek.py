@@ -26,7 +26,7 @@ def finish_all(world: World) -> list[bytes]:
 def seek(world: World, place: int = 0) -> tuple[int, int]:
     """Move it `place` messages behind the oldest one."""
     world.save()
-    return tuple(world.channel().seek(world.topic().reading.kept_from + place))
+    return tuple(world.channel().seek(world.topic().reader.kept_from + place))
 
 
 def test_a_replay_of_deferred_messages_goes_on_after_a_crash() -> None:

@@ -71,13 +71,13 @@ def test_cuts_of_a_segment_that_came_from_storage(bodies: list[bytes], first: in
     segment = Segment(first, len(bodies), 0, by_hand(bodies, first, 7))
     start = data.draw(st.integers(0, len(bodies) - 1))
     stop = data.draw(st.integers(start + 1, len(bodies)))
-    assert segment.cut(start, stop) == by_hand(bodies[start:stop], first + start, 7)
+    assert segment.slice(start, stop) == by_hand(bodies[start:stop], first + start, 7)
     limit = data.draw(st.integers(1, 3000))
     fitting = segment.fit(start, stop, limit)
     assert start < fitting <= stop
-    assert len(segment.cut(start, fitting)) <= limit or fitting == start + 1
+    assert len(segment.slice(start, fitting)) <= limit or fitting == start + 1
     if fitting < stop:
-        assert len(segment.cut(start, fitting + 1)) > limit
+        assert len(segment.slice(start, fitting + 1)) > limit
 
 
 def test_a_redelivery_differs_in_its_attempts_alone() -> None:

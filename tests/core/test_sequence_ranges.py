@@ -12,12 +12,12 @@ def runs() -> SequenceRanges:
     """10 to 15, 15 to 18, 30 to 32."""
     found = SequenceRanges(10)
     for first, count in ((10, 5), (15, 3), (30, 2)):
-        found.took(first, count)
+        found.add(first, count)
     return found
 
 
 def test_what_follows_without_a_gap_is_one_run() -> None:
-    assert runs().saved() == [(10, 0), (30, 8), (32, 10)]
+    assert runs().state() == [(10, 0), (30, 8), (32, 10)]
 
 
 def test_messages_are_counted_between_any_two_places() -> None:
@@ -47,10 +47,10 @@ def test_forgotten_runs_change_no_difference() -> None:
 
 def test_a_log_that_ends_earlier_than_was_saved() -> None:
     for end, left in ((31, [(10, 0), (30, 8), (31, 9)]), (20, [(10, 0), (20, 8)]), (12, [(10, 0), (12, 2)])):
-        found = SequenceRanges(10, runs().saved())
-        found.cut(end)
-        assert found.saved() == left
-        found.took(50, 1)
+        found = SequenceRanges(10, runs().state())
+        found.truncate(end)
+        assert found.state() == left
+        found.add(50, 1)
         assert found.before(51) - found.before(11) == left[-1][1]
 
 
@@ -59,12 +59,12 @@ def test_a_log_that_ends_earlier_than_was_saved() -> None:
 def test_it_counts_as_a_list_of_all_sequences_does(steps: list[tuple[int, int]], one: int, other: int) -> None:
     found, known, end = SequenceRanges(0), [], 0
     for gap, count in steps:
-        found.took(end + gap, count)
+        found.add(end + gap, count)
         known += range(end + gap, end + gap + count)
         end += gap + count
     start, stop = sorted((max(one, known[0] if known else 0), other))
     inside = [sequence for sequence in known if start <= sequence < stop]
     assert [sequence for low, high in found.parts(start, stop) for sequence in range(low, high)] == inside
-    again = SequenceRanges(0, found.saved())
+    again = SequenceRanges(0, found.state())
     if again.before(start) is not None:
         assert again.before(stop) - again.before(start) == len(inside)

@@ -76,9 +76,9 @@ def test_positions_that_cannot_be_saved_are_tried_again_though_nothing_changes(w
     world.put(b"x")
     world.save(BackendFull("no space"))
     assert str(world.broker.health) == "NOK - no space"
-    assert world.broker.saves.are_wanted
+    assert world.broker.checkpointer.are_wanted
     world.save()
-    assert world.broker.health.is_good and not world.broker.saves.are_wanted
+    assert world.broker.health.is_good and not world.broker.checkpointer.are_wanted
 
 
 def _published(world: World) -> Exception | None:

@@ -24,8 +24,8 @@ class Caller(Timer):
 
 def test_calls_come_when_due_and_the_next_moment_is_told() -> None:
     timers, early, late = TimerQueue(unexpected), Caller(), Caller()
-    timers.at(2.0, late)
-    timers.at(1.0, early)
+    timers.schedule(2.0, late)
+    timers.schedule(1.0, early)
     assert timers.run(0.5) == 1.0
     assert timers.run(1.5) == 2.0
     assert timers.run(2.0) is None
@@ -34,9 +34,9 @@ def test_calls_come_when_due_and_the_next_moment_is_told() -> None:
 
 def test_an_earlier_moment_replaces_a_later_one_and_a_later_one_changes_nothing() -> None:
     timers, caller = TimerQueue(unexpected), Caller()
-    timers.at(5.0, caller)
-    timers.at(1.0, caller)
-    timers.at(9.0, caller)
+    timers.schedule(5.0, caller)
+    timers.schedule(1.0, caller)
+    timers.schedule(9.0, caller)
     timers.run(2.0)
     timers.run(10.0)
     assert caller.called == [2.0]
@@ -44,7 +44,7 @@ def test_an_earlier_moment_replaces_a_later_one_and_a_later_one_changes_nothing(
 
 def test_who_asks_again_is_called_again() -> None:
     timers, caller = TimerQueue(unexpected), Caller(2.0, 3.0)
-    timers.at(1.0, caller)
+    timers.schedule(1.0, caller)
     assert timers.run(1.0) == 2.0
     assert timers.run(2.0) == 3.0
     timers.run(3.0)
@@ -53,16 +53,16 @@ def test_who_asks_again_is_called_again() -> None:
 
 def test_one_who_is_due_again_at_once_waits_for_the_next_run() -> None:
     timers, caller = TimerQueue(unexpected), Caller(1.0)
-    timers.at(1.0, caller)
+    timers.schedule(1.0, caller)
     assert timers.run(1.0) == 1.0
     assert caller.called == [1.0]
 
 
 def test_moments_that_were_moved_do_not_pile_up() -> None:
     timers, caller = TimerQueue(unexpected), Caller(*[1e6] * 5000)
-    timers.at(1e6, caller)
+    timers.schedule(1e6, caller)
     for now in range(5000):
-        timers.at(now, caller)
+        timers.schedule(now, caller)
         timers.run(now)
     assert len(caller.called) == 5000
     assert len(timers._heap) < 200
@@ -72,14 +72,14 @@ def test_moments_that_were_moved_do_not_pile_up() -> None:
 def test_cancelled_entries_do_not_pile_up_and_are_freed() -> None:
     timers = TimerQueue(unexpected)
     last = Caller()
-    timers.at(2e6, last)
+    timers.schedule(2e6, last)
     freed: list[int] = []
     for number in range(5000):
         caller = Caller()
         weakref.finalize(caller, freed.append, number)
-        timers.at(1e6, caller)
+        timers.schedule(1e6, caller)
         timers.cancel(caller)
-        timers.at(1.0, caller)  # what is cancelled stays so
+        timers.schedule(1.0, caller)  # what is cancelled stays so
         del caller
         assert len(freed) == number + 1
     assert len(timers._heap) < 200
@@ -94,7 +94,7 @@ def test_one_that_fails_does_not_keep_the_others_from_what_is_due() -> None:
 
     failures: list[bool] = []
     timers, broken, caller = TimerQueue(lambda: failures.append(True)), Broken(), Caller()
-    timers.at(1.0, broken)
-    timers.at(1.0, caller)
+    timers.schedule(1.0, broken)
+    timers.schedule(1.0, caller)
     assert timers.run(1.0) is None
     assert (failures, caller.called) == ([True], [1.0])

@@ -132,9 +132,9 @@ def test_publishers_of_a_deleted_topic_are_told_and_its_name_is_free_once_that_i
     world = World()
     topic = world.topic()
     world.save()
-    gone: list[Exception | None] = []
+    on_deleted: list[Exception | None] = []
     answers = world.put(b"a")
-    world.broker.delete_topic("t", gone.append)
+    world.broker.delete_topic("t", on_deleted.append)
     assert [str(answer) for answer in answers] == ["exiting"]
     late: list[Exception | None] = []
     topic.put([b"b"], 0, late.append)
@@ -146,7 +146,7 @@ def test_publishers_of_a_deleted_topic_are_told_and_its_name_is_free_once_that_i
     else:
         raise AssertionError("the old topic is still being deleted")
     world.save()
-    assert gone == [None]
+    assert on_deleted == [None]
     assert world.reader().bodies() == []
 
 
@@ -156,7 +156,7 @@ def test_a_channel_deleted_and_made_again_during_a_save_is_not_saved_by_it() -> 
     save = world.begin_save()
     world.topic().delete_channel("c")
     channel = world.channel()
-    world.broker.saves.end(save, None)
+    world.broker.checkpointer.end(save, None)
     assert not channel.is_saved
     world.save()
     assert channel.is_saved
@@ -203,7 +203,7 @@ def test_a_block_of_sequences_that_is_full_is_followed_by_another() -> None:
     reader = world.reader(ready=100)
     world.put(b"a")
     world.turn()
-    topic._intake._next_sequence = topic._intake._block_end - 1
+    topic._publish_buffer._next_sequence = topic._publish_buffer._block_end - 1
     world.put(b"b")
     world.turn()
     world.put(b"c", b"d")

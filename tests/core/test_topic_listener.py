@@ -16,15 +16,15 @@ class Entries:
         self.told: list[str] = []
         self._holds = holds
 
-    def born(self, topic: Topic) -> None:
+    def on_new_topic(self, topic: Topic) -> None:
         self.told.append(f"+{topic.name}")
         if self._holds:
             topic.hold()
 
-    def came(self, topic: str, channel: str) -> None:
+    def on_created(self, topic: str, channel: str) -> None:
         self.told.append(f"+{topic}:{channel}")
 
-    def gone(self, topic: str, channel: str = "") -> None:
+    def on_deleted(self, topic: str, channel: str = "") -> None:
         self.told.append(f"-{topic}:{channel}" if channel else f"-{topic}")
 
 
@@ -134,7 +134,7 @@ def test_after_a_crash_a_topic_that_released_nothing_is_held_again_if_there_is_s
     world.reader(topic="started")
     world.save()
     world.crash()
-    assert [topic.name for topic in world.broker.topics.values() if topic.is_held] == ["t"]
+    assert [topic.name for topic in world.broker.topics.values() if topic.is_awaiting_channels] == ["t"]
     early = world.reader("c")
     assert early.bodies() == []
     late = world.reader("late")
@@ -142,4 +142,4 @@ def test_after_a_crash_a_topic_that_released_nothing_is_held_again_if_there_is_s
     assert early.bodies() == late.bodies() == [b"1"]
     world.save()
     world.crash()
-    assert not world.topic("t").is_held
+    assert not world.topic("t").is_awaiting_channels

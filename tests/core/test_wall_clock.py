@@ -55,9 +55,9 @@ def test_what_is_deferred_keeps_its_time_over_a_jump_and_a_crash(jump: int) -> N
     world.turn()
     world.save()
     world.broker.follow_wall(WALL_NS + jump, world.now)
-    assert world.broker.saves.are_wanted
+    assert world.broker.checkpointer.are_wanted
     world.save()
     (saved,) = world.positions.saved.topics
-    (row,) = saved.cursors[0].held
+    (row,) = saved.cursors[0].pending
     assert row.due_ms == WALL_NS // 1_000_000 + (START + 60) * 1000
     assert world.positions.saved.wall_shift_ms == jump // 1_000_000

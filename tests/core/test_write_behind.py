@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsqtw.core.write_behind import LATE_BYTES
+from nsqtw.core.write_behind import WRITE_BEHIND_BYTES
 from nsqtw.errors import BackendError
 from tests.core.world import World
 
@@ -107,7 +107,7 @@ def test_a_burst_larger_than_the_window_is_committed_in_between() -> None:
     world.reader(ready=0)
     answers = []
     for _ in range(4):
-        answers += world.put(*[b"x" * (LATE_BYTES // 3)])
+        answers += world.put(*[b"x" * (WRITE_BEHIND_BYTES // 3)])
         world.turn()
     world.turn()
     assert world.topic().log.queue.size > 0

@@ -99,9 +99,9 @@ class Reader:
         self.channel.leave(self.consumer)
 
 
-def goes_on(saves: Checkpointer) -> bool:
+def goes_on(checkpointer: Checkpointer) -> bool:
     """Whether a save is to follow that somebody waits for, or that the cut lacks."""
-    return saves.are_waited_for or saves.are_in_parts
+    return checkpointer.are_waited_for or checkpointer.are_in_parts
 
 
 class World:
@@ -119,7 +119,7 @@ class World:
         self.positions = MemoryPositions()
         self.page_rows = page_rows
         self.lands_at_once = True
-        self.flight: CommitBatch | None = None
+        self.batch: CommitBatch | None = None
         """The one on its way, when flights do not land at once."""
         self.backend = DummyFactory().open("", "", self.options, self.report)
         self.broker = self._start(self.positions.load())
@@ -180,14 +180,14 @@ class World:
         while True:
             if self.broker.to_commit:
                 self.broker.commit(self.now)
-            if self.flight is None:
-                self.flight = self.broker.group_commit.begin(self.now)
-            landed = self.flight is not None and self.lands_at_once and bool(self.flight.sealed)
-            if self.flight is not None and self.lands_at_once:
+            if self.batch is None:
+                self.batch = self.broker.group_commit.begin(self.now)
+            done = self.batch is not None and self.lands_at_once and bool(self.batch.sealed)
+            if self.batch is not None and self.lands_at_once:
                 self._land()
-            if not (self.broker.serve(self.now) or self.broker.to_commit or landed):
+            if not (self.broker.serve(self.now) or self.broker.to_commit or done):
                 break
-            if self.flight is not None:
+            if self.batch is not None:
                 break
 
     def land(self) -> None:
@@ -196,9 +196,9 @@ class World:
         self.turn()
 
     def _land(self) -> None:
-        assert self.flight is not None
-        flight, self.flight = self.flight, None
-        self.broker.group_commit.end(flight, flight.commit(self.log), self.now)
+        assert self.batch is not None
+        batch, self.batch = self.batch, None
+        self.broker.group_commit.end(batch, batch.commit(self.log), self.now)
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -208,14 +208,14 @@ class World:
 
     def begin_save(self) -> CheckpointJob:
         self.turn()
-        return self.broker.saves.begin(self.now)
+        return self.broker.checkpointer.begin(self.now)
 
     def save(self, error: BackendError | None = None) -> None:
         """Save everything, or fail to."""
         while True:
             save = self.begin_save()
-            self.broker.saves.end(save, error or perform(save, self.positions, self.log, self.write_names))
-            if error is not None or not goes_on(self.broker.saves):
+            self.broker.checkpointer.end(save, error or perform(save, self.positions, self.log, self.write_names))
+            if error is not None or not goes_on(self.broker.checkpointer):
                 break
 
     def crash(self, lost_segments: int = 0, named: Iterable[NamedTopic] = ()) -> None:

@@ -38,7 +38,7 @@ from tests.crash.readers import DAWDLERS_TIMEOUT_MS, NEVER_MS, Reader
 from tests.crash.stored_ids import STORED_IDS
 from tests.crash.writers import Writer
 from tests.process import wait_until
-from tests.wire import PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS
 
 CHANNELS = tuple(Channel(durability, name) for durability in CLASSES for name in "ab")
 WRITERS = 3
@@ -307,7 +307,7 @@ class Campaign:
                 return
             now = time.monotonic()
             if counts != before:
-                before, deadline = counts, now + PATIENCE_SECONDS
+                before, deadline = counts, now + ANSWER_SECONDS
             if now > deadline:
                 self._raise_for([f"stuck: {place} has {count} and nothing moves" for place, count in counts.items()])
             time.sleep(0.01)  # between two looks at /stats; how many there are decides nothing

@@ -36,11 +36,11 @@ def _change_cuts(change: Callable[[CursorState], None]) -> None:
     """Have each cursor changed before it is saved."""
     save = Positions.save
 
-    def wrong(self: Positions, cut: Checkpoint) -> None:
-        for topic in cut.topics:
+    def wrong(self: Positions, checkpoint: Checkpoint) -> None:
+        for topic in checkpoint.topics:
             for cursor in topic.cursors:
                 change(cursor)
-        save(self, cut)
+        save(self, checkpoint)
 
     Positions.save = wrong  # type: ignore[method-assign]
 
@@ -63,7 +63,7 @@ def forget_sync() -> None:
 
 def forget_held_rows() -> None:
     """What is requeued or deferred is not there any more after a crash."""
-    _change_cuts(lambda cursor: cursor.held.clear())
+    _change_cuts(lambda cursor: cursor.pending.clear())
 
 
 def forget_in_flight() -> None:
@@ -74,9 +74,9 @@ def forget_in_flight() -> None:
 def forget_saving() -> None:
     """After a crash everything that was finished comes back."""
 
-    def wrong(self: Positions, cut: Checkpoint) -> None:
-        if cut.topics and not any(cursor.next for topic in cut.topics for cursor in topic.cursors):
-            save(self, cut)
+    def wrong(self: Positions, checkpoint: Checkpoint) -> None:
+        if checkpoint.topics and not any(cursor.next for topic in checkpoint.topics for cursor in topic.cursors):
+            save(self, checkpoint)
 
     save = Positions.save
     Positions.save = wrong  # type: ignore[method-assign]
@@ -92,7 +92,7 @@ def forget_stored_attempts() -> None:
     """A crash takes the attempts back."""
 
     def change(cursor: CursorState) -> None:
-        cursor.held = [evolve(row, attempts=min(row.attempts, 1)) for row in cursor.held]
+        cursor.pending = [evolve(row, attempts=min(row.attempts, 1)) for row in cursor.pending]
 
     _change_cuts(change)
 
@@ -121,7 +121,7 @@ def restore_early() -> None:
     """A restart makes everything due."""
 
     def change(cursor: CursorState) -> None:
-        cursor.held = [evolve(row, due_ms=min(row.due_ms, 1)) for row in cursor.held]
+        cursor.pending = [evolve(row, due_ms=min(row.due_ms, 1)) for row in cursor.pending]
 
     _change_cuts(change)
 
@@ -140,14 +140,14 @@ def miscount() -> None:
 
 def garble() -> None:
     """Now and then the last byte of what is delivered is another."""
-    cut = Segment.cut
+    checkpoint = Segment.checkpoint
     cuts = count(1)
 
     def wrong(self: Segment, start: int, stop: int) -> bytes:
-        frames = cut(self, start, stop)
+        frames = checkpoint(self, start, stop)
         return frames[:-1] + struct.pack("B", frames[-1] ^ 1) if next(cuts) % _EVERY == 0 else frames
 
-    Segment.cut = wrong  # type: ignore[method-assign]
+    Segment.checkpoint = wrong  # type: ignore[method-assign]
 
 
 def deliver_by_counts() -> None:

@@ -18,7 +18,7 @@ from nsqtw.discovery.addresses import (
     Expansion,
     LookupdAddress,
     Names,
-    fixed_place,
+    fixed_address,
     is_looked_up,
 )
 from tests.http.broker_fixture import Log
@@ -41,7 +41,7 @@ from tests.http.broker_fixture import Log
     ],
 )
 def test_a_plain_address_is_one_place(address: str, place: LookupdAddress | None) -> None:
-    assert fixed_place(address) == place
+    assert fixed_address(address) == place
     assert not is_looked_up(address)
 
 
@@ -141,7 +141,7 @@ class Harness:
 
 def test_what_a_name_stands_for_is_looked_up_again_and_said_when_it_is_something_else() -> None:
     harness = Harness("dns+srv://s", ("a", 1))
-    assert harness.expansion.settled.is_known
+    assert harness.expansion.ready.is_known
     harness.reactor.advance(RESOLVE_SECONDS)
     harness.services.records = [("b", 1), ("a", 1)]
     harness.reactor.advance(RESOLVE_SECONDS)
@@ -203,5 +203,5 @@ def test_an_address_that_is_none_is_said(address: str) -> None:
     with Log() as lines:
         harness = Harness(address)
     assert lines[0].startswith(f"error: LOOKUP({address}): looking it up - ")
-    assert harness.expansion.settled.is_known
+    assert harness.expansion.ready.is_known
     harness.expansion.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsqtw.discovery.new_topics import MOST_QUERIES
+from nsqtw.discovery.new_topics import MAX_QUERIES
 from tests.discovery.harness import TIMEOUT, Harness
 from tests.discovery.test_protocol import sized
 from tests.http.broker_fixture import Log
@@ -124,13 +124,13 @@ def test_what_an_ephemeral_topic_has_kept_goes_to_all_channels_it_has_elsewhere(
     harness.put(b"1", topic="t#ephemeral")
     harness.answer("a", "one", "two", topic="t#ephemeral")
     assert harness.channels("t#ephemeral") == {"one": 1, "two": 1}
-    assert not harness.world.topic("t#ephemeral").is_held
+    assert not harness.world.topic("t#ephemeral").is_awaiting_channels
 
 
 def test_who_does_not_answer_takes_the_turns_of_no_other() -> None:
     harness = Harness("a:1", "b:1")
     harness.meet("a:1", "b:1")
-    names = [f"t{number}" for number in range(MOST_QUERIES + 1)]
+    names = [f"t{number}" for number in range(MAX_QUERIES + 1)]
     for name in names:
         harness.put(b"1", topic=name)
     for name in names:
@@ -156,19 +156,19 @@ def test_a_topic_that_is_deleted_meanwhile_is_left_alone() -> None:
     topic = harness.world.topic()
     harness.world.broker.delete_topic("t")
     harness.answer("a", "one")
-    assert (topic.channels, topic.is_held) == ({}, True)
+    assert (topic.channels, topic.is_awaiting_channels) == ({}, True)
 
 
 def test_many_new_topics_are_asked_about_in_turns() -> None:
     harness = Harness("a:1")
     harness.meet("a:1")
-    for number in range(MOST_QUERIES + 1):
+    for number in range(MAX_QUERIES + 1):
         harness.world.topic(f"t{number}")
-    assert len(harness.questions) == MOST_QUERIES
+    assert len(harness.questions) == MAX_QUERIES
     harness.answer("a", topic="t0")
-    assert len(harness.questions) == MOST_QUERIES + 1
+    assert len(harness.questions) == MAX_QUERIES + 1
     harness.clock.advance(TIMEOUT)
-    assert not any(topic.is_held for topic in harness.world.broker.topics.values())
+    assert not any(topic.is_awaiting_channels for topic in harness.world.broker.topics.values())
 
 
 def test_after_a_crash_a_topic_that_was_held_is_asked_about_again() -> None:

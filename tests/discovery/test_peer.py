@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from nsqtw.discovery.peer import CONNECT_SECONDS, LONGEST_RETRY_SECONDS, REFUSED_SECONDS, LookupdPeer
+from nsqtw.discovery.peer import CONNECT_SECONDS, MAX_RETRY_SECONDS, REFUSED_SECONDS, LookupdPeer
 from nsqtw.discovery.protocol import ANSWER_SECONDS, PING_SECONDS, IdentifyPayload, Lookupd, LookupdProtocol, Name
 from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time
 from tests.discovery.test_protocol import sized
@@ -71,7 +71,7 @@ class Harness:
         self.clock = Clock()
         self.names = [Name(name) for name in names]
         self.attempts: list[Attempt] = []
-        self.link = LookupdPeer(
+        self.peer = LookupdPeer(
             self.clock,
             "l:4160",
             self._connect,
@@ -80,15 +80,15 @@ class Harness:
             lambda: 1.0,
             lambda call: self.clock.callLater(0, call),
         )
-        self.link.start()
+        self.peer.start()
 
     def _connect(self, factory: Any) -> Deferred[Any]:
         self.attempts.append(Attempt(factory))
         return self.attempts[-1].outcome
 
     def _speak(self, names: Iterable[Name], now: float) -> LookupdProtocol:
-        introduction = IdentifyPayload("b", "h", 1, 2, "", "", "1.3.0")
-        return LookupdProtocol("l:4160", introduction, names, quiet, most_answer_bytes=1000, now=now)
+        identify_payload = IdentifyPayload("b", "h", 1, 2, "", "", "1.3.0")
+        return LookupdProtocol("l:4160", identify_payload, names, quiet, most_answer_bytes=1000, now=now)
 
     @property
     def last(self) -> Attempt:
@@ -106,10 +106,10 @@ def test_it_connects_and_tells() -> None:
         harness = Harness("t")
         harness.last.succeed()
     assert lines == ["info: LOOKUP(l:4160): adding peer", "info: LOOKUP connecting to l:4160"]
-    assert harness.link.lookupd is None
+    assert harness.peer.lookupd is None
     assert harness.last.transport.value().startswith(b"  V1IDENTIFY\n")
     harness.last.say(ITSELF)
-    assert harness.link.lookupd == Lookupd(http_port=4161, broadcast_address="l")
+    assert harness.peer.lookupd == Lookupd(http_port=4161, broadcast_address="l")
     assert harness.last.heard() == ["REGISTER t"]
 
 
@@ -117,10 +117,10 @@ def test_what_comes_and_goes_in_one_turn_is_written_at_once_at_its_end() -> None
     harness = Harness()
     attempt = harness.meet()
     attempt.heard()
-    harness.link.came(Name("t"))
-    harness.link.came(Name("t", "c"))
-    harness.link.came(Name("u"))
-    harness.link.gone(Name("u"))
+    harness.peer.on_created(Name("t"))
+    harness.peer.on_created(Name("t", "c"))
+    harness.peer.on_created(Name("u"))
+    harness.peer.on_deleted(Name("u"))
     assert attempt.heard() == []
     harness.clock.advance(0)
     assert attempt.heard() == ["REGISTER t", "REGISTER t c"]
@@ -173,8 +173,8 @@ def test_a_new_connection_is_told_everything_again() -> None:
     with Log() as lines:
         harness.last.lose()
     assert lines == ["error: LOOKUPD(l:4160): EOF"]
-    assert harness.link.lookupd is None
-    harness.link.came(Name("v"))
+    assert harness.peer.lookupd is None
+    harness.peer.on_created(Name("v"))
     harness.clock.advance(RETRY_SECONDS)
     assert len(harness.attempts) == 2
     assert harness.meet().heard() == ["REGISTER t c", "REGISTER u"]
@@ -192,7 +192,7 @@ def test_it_waits_longer_after_each_failure_and_the_shortest_time_again_when_it_
     harness.last.lose()
     harness.clock.advance(RETRY_SECONDS)
     assert harness.last.is_closed is False
-    harness.clock.advance(LONGEST_RETRY_SECONDS)
+    harness.clock.advance(MAX_RETRY_SECONDS)
     harness.meet()
     harness.clock.advance(PING_SECONDS)
     harness.last.say(sized(b"OK"))
@@ -237,7 +237,7 @@ def test_a_refused_name_does_not_cost_the_others_their_place() -> None:
     harness.clock.advance(RETRY_SECONDS)
     attempt = harness.meet()
     assert attempt.heard() == ["REGISTER good"]
-    harness.link.gone(Name("bad"))
+    harness.peer.on_deleted(Name("bad"))
     attempt.lose()
     harness.clock.advance(1)
     assert harness.meet().heard() == ["REGISTER bad", "REGISTER good"]
@@ -251,7 +251,7 @@ def test_a_refused_name_is_tried_again_later() -> None:
     for _ in range(int(REFUSED_SECONDS)):
         harness.clock.advance(1)
     harness.last.outcome.cancel()
-    harness.clock.advance(LONGEST_RETRY_SECONDS)
+    harness.clock.advance(MAX_RETRY_SECONDS)
     assert harness.meet().heard() == ["REGISTER bad"]
 
 
@@ -261,7 +261,7 @@ def test_a_refused_name_is_told_later_to_a_connection_that_lives_on() -> None:
     attempt.heard()
     for _ in range(2):
         attempt.say(sized(b"E_TOO_MANY_REGISTRATIONS"))
-    harness.link.gone(Name("gone"))
+    harness.peer.on_deleted(Name("gone"))
     harness.clock.advance(0)
     for _ in range(int(REFUSED_SECONDS / PING_SECONDS)):
         assert attempt.heard() == []
@@ -286,45 +286,45 @@ def test_of_a_refused_channel_the_topic_is_told() -> None:
 
 def test_it_is_settled_when_it_is_known_whether_somebody_is_there() -> None:
     met, away = Harness(), Harness()
-    assert not met.link.settled.is_known
+    assert not met.peer.ready.is_known
     met.meet()
     away.last.fail()
-    assert met.link.settled.is_known
-    assert away.link.settled.is_known
-    assert away.link.lookupd is None
+    assert met.peer.ready.is_known
+    assert away.peer.ready.is_known
+    assert away.peer.lookupd is None
 
 
 def test_stopped_it_closes_and_does_not_come_back() -> None:
     connected, connecting, waiting = Harness(), Harness(), Harness()
     connected.meet()
-    connected.link.came(Name("t"))
+    connected.peer.on_created(Name("t"))
     waiting.last.fail()
     for harness in (connected, connecting, waiting):
-        harness.link.stop()
-        assert harness.link.lookupd is None
-        assert harness.link.settled.is_known
+        harness.peer.stop()
+        assert harness.peer.lookupd is None
+        assert harness.peer.ready.is_known
     assert connected.last.transport.disconnecting
     assert connecting.last.is_cancelled
     connected.last.lose()
     for harness in (connected, connecting, waiting):
-        harness.clock.advance(LONGEST_RETRY_SECONDS)
+        harness.clock.advance(MAX_RETRY_SECONDS)
         assert len(harness.attempts) == 1
         assert not harness.clock.getDelayedCalls()
 
 
 def test_a_connection_that_comes_after_the_stop_is_closed() -> None:
     harness = Harness()
-    harness.link.stop()
+    harness.peer.stop()
     harness.last.protocol = harness.last._factory.buildProtocol(None)
     harness.last.protocol.makeConnection(harness.last.transport)
     assert harness.last.is_closed
 
 
 def test_who_waits_is_told_once_it_is_known() -> None:
-    settled, told = ReadyEvent(), []
-    settled.wait().addCallback(told.append)
-    settled.tell()
-    settled.wait().addCallback(told.append)
+    ready, told = ReadyEvent(), []
+    ready.wait().addCallback(told.append)
+    ready.tell()
+    ready.wait().addCallback(told.append)
     assert told == [None, None]
 
 

@@ -94,7 +94,7 @@ def test_the_stop_closes_all_and_a_topic_that_is_held_stays_so() -> None:
         harness.peers.stop()
     assert lines[-1] == "info: LOOKUP: closing"
     assert harness.attempts["a:1"].is_closed
-    assert harness.world.topic().is_held
+    assert harness.world.topic().is_awaiting_channels
     harness.attempts["a:1"].lose()
     harness.clock.advance(2 * RESOLVE_SECONDS)
     assert {type(call.func.__self__) for call in harness.clock.getDelayedCalls()} <= {Pump}

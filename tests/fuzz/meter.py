@@ -106,8 +106,8 @@ class _Log:
             return
         try:
             lines = [form(event) or "\n" for form in _FORMATS]
-        except Exception as mistake:  # Twisted would tell nobody
-            self.mistakes.append(f"cannot be logged: {mistake!r}: {event.get('log_format')}")
+        except Exception as error:  # Twisted would tell nobody
+            self.mistakes.append(f"cannot be logged: {error!r}: {event.get('log_format')}")
             return
         for line in lines:
             if _CONTROL.search(line[:-1]) or "Unable to format" in line:

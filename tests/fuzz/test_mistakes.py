@@ -14,9 +14,9 @@ MOST_EXAMPLES = 3_000
 
 
 @pytest.mark.plain  # some of the mistakes are methods of the core
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_it_is_found(mistake: Mistake, logged_failures: list[object]) -> None:
-    with mistake.made(), pytest.raises(Found) as found:
-        run(BY_NAME[mistake.target](), "mistakes", range(MOST_EXAMPLES), findings=None)
+@pytest.mark.parametrize("error", MISTAKES, ids=lambda error: error.name)
+def test_it_is_found(error: Mistake, logged_failures: list[object]) -> None:
+    with error.made(), pytest.raises(Found) as found:
+        run(BY_NAME[error.target](), "mistakes", range(MOST_EXAMPLES), findings=None)
     logged_failures.clear()
-    assert re.search(mistake.words, str(found.value))
+    assert re.search(error.words, str(found.value))

@@ -79,17 +79,17 @@ class Writer:
     def __init__(self, world: World) -> None:
         self._world = world
         self._jobs: list[tuple[CheckpointJob, Callable[[CheckpointJob, BackendError | None], None]]] = []
-        self.is_held = False
+        self.is_awaiting_rights = False
 
     def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None:
         self._jobs.append((save, done))
 
-    def commit(self, flight: CommitBatch, landed: Callable[..., None]) -> None:
-        landed(flight, flight.commit(self._world.log))
+    def commit(self, batch: CommitBatch, done: Callable[..., None]) -> None:
+        done(batch, batch.commit(self._world.log))
 
     def work(self) -> bool:
         """Do what there is to do, unless held; whether there was anything."""
-        if self.is_held or not self._jobs:
+        if self.is_awaiting_rights or not self._jobs:
             return False
         save, done = self._jobs.pop(0)
         done(save, perform(save, self._world.positions, self._world.report))
@@ -229,9 +229,9 @@ def teach(web: Web, data: bytes) -> None:
     """If `data` starts with the head of a publish, let `web` have read it before: from clients that left then."""
     head, end, _ = data.partition(b"\r\n\r\n")
     if end and head.startswith((b"POST /pub", b"POST /mpub")) and _LENGTH.search(head):
-        web.site.door, door = None, web.site.door
+        web.site.bearer_auth, authorizations = None, web.site.bearer_auth
         for _ in range(2):
             teacher = web.connect()
             teacher.connection.dataReceived(_LENGTH.sub(rb"\g<1>1", head) + end)
             teacher.lose()
-        web.site.door = door
+        web.site.bearer_auth = authorizations

@@ -37,9 +37,9 @@ class PluginAuthorizations:
     def now(self) -> float:
         return self._web.world.now
 
-    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
-        self.asked.append(applicant)
-        outcome = self.known.get(applicant.secret.decode("latin-1"), AuthRefused("who?"))
+    def ask(self, credentials: Credentials, answer: Answer) -> Callable[[], None]:
+        self.asked.append(credentials)
+        outcome = self.known.get(credentials.secret.decode("latin-1"), AuthRefused("who?"))
         if self.held is None:
             answer(outcome)
         else:
@@ -55,11 +55,11 @@ class PluginAuthorizations:
     def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
         return rights.allows(permission, topic, channel)
 
-    def enter(self, guest: RightsListener) -> None:
-        self.guests.append(guest)
+    def enter(self, listener: RightsListener) -> None:
+        self.guests.append(listener)
 
-    def leave(self, guest: RightsListener) -> None:
-        self.guests.remove(guest)
+    def leave(self, listener: RightsListener) -> None:
+        self.guests.remove(listener)
 
 
 class Knows:
@@ -68,7 +68,7 @@ class Knows:
     def __init__(self, given: Grants) -> None:
         self._given = given
 
-    def authorize(self, applicant: Credentials, answer: Answer) -> Grants:
+    def authorize(self, credentials: Credentials, answer: Answer) -> Grants:
         return self._given
 
     def reload(self) -> bool:
@@ -89,8 +89,8 @@ class GuardedWeb(Web):
 
     def __init__(self, is_local: bool = False, options: dict[str, Any] | None = None, **known: Any) -> None:
         super().__init__(**{"auth": "test", **(options or {})})
-        self.door = PluginAuthorizations(self, **known)
-        self.broker.door = self.door
+        self.authorizations = PluginAuthorizations(self, **known)
+        self.broker.authorizations = self.authorizations
         self.site = broker_site(
             self.broker,
             self.pump,
@@ -123,7 +123,7 @@ def test_every_route_but_ping_needs_a_credential() -> None:
             assert reply.outcome == REQUIRED, route
             assert reply.headers["www-authenticate"] == 'Bearer realm="nsqd"'
     assert web.broker.topics == {}
-    assert web.door.asked == []
+    assert web.authorizations.asked == []
 
 
 def test_the_log_tells_who_asked() -> None:
@@ -234,7 +234,7 @@ def test_a_channel_that_is_named_beside_does_not_help_with_a_topic() -> None:
 def test_bytes_that_are_no_name_are_no_failure(target: str) -> None:
     everything = Grants([Grant(".*", [".*"], EVERYTHING)])
     web = GuardedWeb(a=everything)
-    web.broker.door = HonestDoor(web.pump.reactor, Knows(everything), web.pump.now)
+    web.broker.authorizations = HonestDoor(web.pump.reactor, Knows(everything), web.pump.now)
     web.site = broker_site(web.broker, web.pump, tcp_port=TCP_PORT, http_port=HTTP_PORT, version_line=VERSION_LINE)
     assert web.bearing("a", "POST", target, b"x").status == 400
 
@@ -280,22 +280,22 @@ def test_a_credential_said_twice_is_none() -> None:
 def test_the_door_is_asked_once_while_rights_last() -> None:
     web = GuardedWeb(short=grants(ttl=10), long=grants(ttl=3600))
     for secret, seconds in (("short", 10), ("long", 60)):
-        web.door.asked.clear()
+        web.authorizations.asked.clear()
         for _ in range(3):
             assert web.bearing(secret, "POST", "/pub?topic=t", b"x").status == 200
-        assert len(web.door.asked) == 1
+        assert len(web.authorizations.asked) == 1
         web.world.now += seconds
         web.bearing(secret, "POST", "/pub?topic=t", b"x")
-        assert len(web.door.asked) == 2
+        assert len(web.authorizations.asked) == 2
 
 
 def test_what_was_withdrawn_is_forgotten_at_a_reload() -> None:
     web = GuardedWeb(a=grants())
     assert web.bearing("a", "GET", "/stats").status == 200
-    del web.door.known["a"]
+    del web.authorizations.known["a"]
     assert web.bearing("a", "GET", "/stats").status == 200
-    for guest in web.door.guests:
-        guest.reconsider()
+    for listener in web.authorizations.guests:
+        listener.reconsider()
     assert web.bearing("a", "GET", "/stats").outcome == REFUSED
 
 
@@ -307,9 +307,9 @@ def test_what_was_withdrawn_publishes_no_more_on_a_connection_that_has_published
     outcomes = []
     with Log() as lines:
         for known in ({"secret": grants()}, {"secret": grants("^u$")}, {}, {"secret": grants()}):
-            web.door.known = known
-            for guest in web.door.guests:
-                guest.reconsider()
+            web.authorizations.known = known
+            for listener in web.authorizations.guests:
+                listener.reconsider()
             for _ in range(3):
                 browser.send(data)
                 outcomes += [reply.outcome for reply in browser.read()]
@@ -320,39 +320,39 @@ def test_what_was_withdrawn_publishes_no_more_on_a_connection_that_has_published
 
 def test_an_answer_from_before_a_reload_is_not_remembered() -> None:
     web = GuardedWeb(a=grants())
-    web.door.held = []
+    web.authorizations.held = []
     browser = web.connect()
     browser.send(request("GET", "/stats", Authorization="Bearer a"))
-    web.door.guests[0].reconsider()
-    web.door.release()
+    web.authorizations.guests[0].reconsider()
+    web.authorizations.release()
     assert browser.read()[0].status == 200
-    del web.door.known["a"]
+    del web.authorizations.known["a"]
     assert web.bearing("a", "GET", "/stats").outcome == REFUSED
 
 
 def test_requests_wait_for_one_answer_and_nobody_else() -> None:
     web = GuardedWeb(a=grants())
-    web.door.held = []
+    web.authorizations.held = []
     waiting = [web.connect(), web.connect()]
     for browser in waiting:
         browser.send(request("POST", "/pub?topic=t", b"x", Authorization="Bearer a"))
         assert browser.read() == []
     assert web.get("/ping").status == 200
     assert web.broker.topics == {}
-    web.door.release()
+    web.authorizations.release()
     assert [browser.read()[0].outcome for browser in waiting] == [(200, "OK")] * 2
-    assert len(web.door.asked) == 1
+    assert len(web.authorizations.asked) == 1
 
 
 def test_a_body_comes_in_while_the_door_is_asked() -> None:
     web = GuardedWeb(a=grants(), options={"max_msg_size": 10})
-    web.door.held = []
+    web.authorizations.held = []
     browser = web.connect()
     whole = request("POST", "/pub?topic=t", b"0123456789", Authorization="Bearer a")
     for at in range(len(whole)):
         browser.send(whole[at : at + 1])
     assert browser.read() == []
-    web.door.release()
+    web.authorizations.release()
     assert browser.read()[0].status == 200
     assert web.bodies() == [b"0123456789"]
 
@@ -362,12 +362,12 @@ def test_a_body_comes_in_while_the_door_is_asked() -> None:
 def test_nothing_more_is_read_until_the_door_has_answered(first: int | None, secret: str) -> None:
     """Bodies of those who have no credential would fill the memory."""
     web = GuardedWeb(a=grants())
-    web.door.held = []
+    web.authorizations.held = []
     browser = web.connect()
     whole = request("POST", "/pub?topic=t", b"0123456789", Authorization=f"Bearer {secret}")
     browser.send(whole[:first])
     assert browser.transport.producerState == "paused"
-    web.door.release()
+    web.authorizations.release()
     assert browser.transport.producerState == "producing"
     if first is not None:
         browser.send(whole[first:])
@@ -378,12 +378,12 @@ def test_nothing_more_is_read_until_the_door_has_answered(first: int | None, sec
 def test_a_body_has_all_its_time_after_the_door_has_answered() -> None:
     """What is not read meanwhile cannot come."""
     web = GuardedWeb(a=grants(), options={"body_timeout": 5.0})
-    web.door.held = []
+    web.authorizations.held = []
     browser = web.connect()
     whole = request("POST", "/pub?topic=t", b"0123456789", Authorization="Bearer a")
     browser.send(whole[:-5])
     wait(web, 30)
-    web.door.release()
+    web.authorizations.release()
     wait(web, 2)
     browser.send(whole[-5:])
     assert [reply.status for reply in browser.read()] == [200]
@@ -391,11 +391,11 @@ def test_a_body_has_all_its_time_after_the_door_has_answered() -> None:
 
 def test_one_that_is_refused_late_gets_its_answer_and_nothing_is_done() -> None:
     web = GuardedWeb()
-    web.door.held = []
+    web.authorizations.held = []
     browser = web.connect()
     head, body = request("POST", "/pub?topic=t", b"0123456789", Authorization="Bearer a").split(b"0123", 1)
     browser.send(head + b"0123")
-    web.door.release()
+    web.authorizations.release()
     assert browser.read()[0].outcome == REFUSED
     browser.send(body + request("GET", "/ping"))
     assert browser.read()[0].status == 200
@@ -404,19 +404,19 @@ def test_one_that_is_refused_late_gets_its_answer_and_nothing_is_done() -> None:
 
 def test_one_that_has_left_is_not_served() -> None:
     web = GuardedWeb(a=grants())
-    web.door.held = []
+    web.authorizations.held = []
     browser = web.connect()
     browser.send(request("POST", "/pub?topic=t", b"x", Authorization="Bearer a"))
     browser.lose()
-    web.door.release()
+    web.authorizations.release()
     web.turn()
     assert web.broker.topics == {}
 
 
 def test_how_many_are_asked_about_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_door, "MOST_ASKED", 2)
+    monkeypatch.setattr(http_door, "MAX_ASKED", 2)
     web = GuardedWeb(a=grants())
-    web.door.held = []
+    web.authorizations.held = []
     for secret in ("b", "c"):
         web.connect().send(request("GET", "/stats", Authorization=f"Bearer {secret}"))
     assert web.bearing("d", "GET", "/stats").outcome == CANNOT_TELL
@@ -427,9 +427,9 @@ def test_how_many_are_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) ->
     web = GuardedWeb(**{name: grants() for name in "abc"})
     for secret in "abcc":
         assert web.bearing(secret, "GET", "/stats").status == 200
-    assert len(web.door.asked) == 3
+    assert len(web.authorizations.asked) == 3
     web.bearing("a", "GET", "/stats")
-    assert len(web.door.asked) == 4
+    assert len(web.authorizations.asked) == 4
 
 
 def test_no_secret_is_logged() -> None:

@@ -392,7 +392,7 @@ def test_a_head_of_a_megabyte_is_refused(where: str, size: int) -> None:
     assert browser.is_closed
     assert sent < 200_000
     browser.lose()
-    assert web.site.limits.unfinished.total == 0
+    assert web.site.limits.partial_input.total == 0
 
 
 @pytest.mark.parametrize(

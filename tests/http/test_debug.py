@@ -18,7 +18,7 @@ from nsqtw.http.debug import objects, stacks, waited_for
 from nsqtw.http.profile import Profiler, sample
 from tests.http.broker_fixture import Log, Web
 from tests.process import NsqdProcess, wait_until
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 NOT_FOUND = (404, "NOT_FOUND")
 QUIRK = (500, "INTERNAL_ERROR")
@@ -175,7 +175,7 @@ class Sleeper:
         self._thread.start()
 
     def rest(self) -> None:
-        self._is_over.wait(PATIENCE_SECONDS)
+        self._is_over.wait(ANSWER_SECONDS)
 
     def end(self) -> None:
         self._is_over.set()
@@ -212,7 +212,7 @@ def test_there_is_one_profile_at_a_time() -> None:
     assert profiler.start(1e9, lambda: is_wanted, texts.append)
     assert not profiler.start(1, lambda: True, texts.append)
     is_wanted = False
-    calls.get(timeout=PATIENCE_SECONDS)()
+    calls.get(timeout=ANSWER_SECONDS)()
     (text,) = texts
     assert text.startswith("MainThread;")
     assert text.endswith("\n")
@@ -230,7 +230,7 @@ def test_a_profile_does_not_stop_the_broker(nsqd: NsqdProcess) -> None:
 
 
 def test_a_profile_is_refused_until_the_other_one_is_done_or_not_wanted(nsqd: NsqdProcess) -> None:
-    first = http.client.HTTPConnection(HOST, nsqd.http_port, timeout=PATIENCE_SECONDS)
+    first = http.client.HTTPConnection(HOST, nsqd.http_port, timeout=ANSWER_SECONDS)
     first.request("GET", "/ping")  # who comes later is accepted later
     first.getresponse().read()
     first.request("GET", "/debug/pprof/profile?seconds=1000000")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.http.head_cache import MOST, Head, KnownHeads
+from nsqtw.http.head_cache import MAX_HEADS, Head, KnownHeads
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import OK as TAKEN
 from nsqtw.http.routes import Route
@@ -139,7 +139,7 @@ def test_digits_to_the_end_are_no_head() -> None:
 def test_what_is_remembered_has_a_bound() -> None:
     heads = KnownHeads()
     known = []
-    for number in range(2 * MOST + 10):
+    for number in range(2 * MAX_HEADS + 10):
         data = START.replace(b"=t", b"=%d" % number) + b"0" + REST
         heads.learn(data, HEAD)
         heads.learn(data, HEAD)
@@ -152,7 +152,7 @@ def test_what_came_once_is_not_remembered_for_ever() -> None:
     heads = KnownHeads()
     data = START + b"0" + REST
     heads.learn(data, HEAD)
-    for number in range(MOST):
+    for number in range(MAX_HEADS):
         heads.learn(START.replace(b"=t", b"=%d" % number) + b"0" + REST, HEAD)
     heads.learn(data, HEAD)
     assert heads.match(data) is None

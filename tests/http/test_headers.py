@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsqtw.http.headers import is_field, mistake_in, persists, read_field
+from nsqtw.http.headers import error_in, is_field, persists, read_field
 from nsqtw.http.responses import BAD_HOST, NO_HOST, UNEXPECTED, Answer
 
 
@@ -32,7 +32,7 @@ def test_a_line_is_a_field_or_none(line: bytes, field: tuple[bytes, bytes] | Non
 
 
 @pytest.mark.parametrize(
-    ("fields", "version", "mistake"),
+    ("fields", "version", "error"),
     [
         ({b"Host": b"x"}, b"HTTP/1.1", None),
         ({b"Host": b""}, b"HTTP/1.1", None),
@@ -44,9 +44,9 @@ def test_a_line_is_a_field_or_none(line: bytes, field: tuple[bytes, bytes] | Non
     ],
 )
 def test_fields_may_be_a_mistake_by_themselves(
-    fields: dict[bytes, bytes], version: bytes, mistake: Answer | None
+    fields: dict[bytes, bytes], version: bytes, error: Answer | None
 ) -> None:
-    assert mistake_in(fields, version) is mistake
+    assert error_in(fields, version) is error
 
 
 @pytest.mark.parametrize(

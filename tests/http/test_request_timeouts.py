@@ -147,12 +147,12 @@ def test_a_body_that_nobody_wants_is_not_read_for_ever() -> None:
 
 def test_an_answer_may_take_any_time() -> None:
     web = SlowWeb()
-    web.writer.is_held = True
+    web.writer.is_awaiting_rights = True
     browser = web.connect()
     browser.send(request("POST", "/topic/create?topic=t"))
     web.wait(700)
     assert not ended(browser)
-    web.writer.is_held = False
+    web.writer.is_awaiting_rights = False
     assert [reply.status for reply in browser.read()] == [200]
 
 
@@ -197,15 +197,15 @@ def test_half_bodies_have_a_common_bound() -> None:
     first, second, third = (web.connect() for _ in range(3))
     first.send(half)
     second.send(half)
-    assert web.site.limits.unfinished.total >= 80_000
+    assert web.site.limits.partial_input.total >= 80_000
     third.send(half)
     assert [reply.outcome for reply in first.read()] == [(503, "TOO_MANY_UNFINISHED_REQUESTS")]
     assert ended(first)
-    assert web.site.limits.unfinished.total < 100_000
+    assert web.site.limits.partial_input.total < 100_000
     for browser in (second, third):
         browser.send(b"x" * 20_000)
         assert [reply.outcome for reply in browser.read()] == [OK]
-    assert web.site.limits.unfinished.total == 0
+    assert web.site.limits.partial_input.total == 0
 
 
 def test_a_half_head_is_counted_too_and_forgotten_with_its_connection() -> None:
@@ -213,16 +213,16 @@ def test_a_half_head_is_counted_too_and_forgotten_with_its_connection() -> None:
     browser = web.connect()
     browser.send(b"GET /" + b"x" * 40_000)
     browser.send(b" HTTP/1.1\r\nHost: x\r\nLong: " + b"y" * 60_000)
-    assert 100_000 <= web.site.limits.unfinished.total <= 101_000
+    assert 100_000 <= web.site.limits.partial_input.total <= 101_000
     browser.lose()
-    assert (web.site.limits.unfinished.total, web.site.limits.connection_limiter.count) == (0, 0)
+    assert (web.site.limits.partial_input.total, web.site.limits.connection_limiter.count) == (0, 0)
 
 
 def test_a_body_in_tiny_chunks_weighs_what_its_bytes_weigh() -> None:
     web = Web(max_msg_size=100_000)
     browser = web.connect()
     browser.send(chunked("POST", "/pub?topic=t", *[b"x"] * 50_000)[:-5])
-    assert 50_000 < web.site.limits.unfinished.total < 100_000
+    assert 50_000 < web.site.limits.partial_input.total < 100_000
     web.turn()
     (pending,) = browser.connection.requests
     assert pending.kept_bytes == 50_000

@@ -10,7 +10,7 @@ import pytest
 
 from tests.http.broker_fixture import Reply, chunked, replies, request
 from tests.process import NsqdProcess
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 MAX_MSG, MAX_BODY = 1_048_576, 5_242_880
 MANY = 2000
@@ -31,7 +31,7 @@ def nsqd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NsqdProcess]:
 @pytest.fixture
 def connection(nsqd: NsqdProcess) -> Iterator[http.client.HTTPConnection]:
     """Python's own client, on one connection: it fails when that is closed in between."""
-    client = http.client.HTTPConnection(HOST, nsqd.http_port, timeout=PATIENCE_SECONDS)
+    client = http.client.HTTPConnection(HOST, nsqd.http_port, timeout=ANSWER_SECONDS)
     client.connect()
     client.auto_open = 0
     yield client
@@ -40,7 +40,7 @@ def connection(nsqd: NsqdProcess) -> Iterator[http.client.HTTPConnection]:
 
 @pytest.fixture
 def raw(nsqd: NsqdProcess) -> Iterator[socket.socket]:
-    with socket.create_connection((HOST, nsqd.http_port), timeout=PATIENCE_SECONDS) as client:
+    with socket.create_connection((HOST, nsqd.http_port), timeout=ANSWER_SECONDS) as client:
         yield client
 
 

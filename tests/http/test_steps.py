@@ -205,7 +205,7 @@ def test_a_connection_that_is_lost_is_read_no_further(web: Tiring) -> None:
     web.turns(browser)
     web.turn()
     assert "t" not in web.broker.topics
-    assert web.site.limits.unfinished.total == 0
+    assert web.site.limits.partial_input.total == 0
 
 
 def test_a_broker_that_stops_reads_no_further(web: Tiring) -> None:
@@ -221,16 +221,16 @@ def test_a_broker_that_stops_reads_no_further(web: Tiring) -> None:
 def test_what_waits_is_counted_as_unfinished(web: Tiring) -> None:
     browser = web.open()
     browser.send(PING * MANY)
-    assert web.site.limits.unfinished.total > 10_000
+    assert web.site.limits.partial_input.total > 10_000
     web.turns(browser)
-    assert web.site.limits.unfinished.total == 0
+    assert web.site.limits.partial_input.total == 0
 
 
 def test_no_deadline_holds_for_what_the_broker_has_not_read(web: Tiring) -> None:
     browser = web.open()
     browser.send(PING * MANY + b"GET /ping")
     web.world.now += 1000
-    browser.connection.look(web.world.now)
+    browser.connection.check(web.world.now)
     assert not browser.is_closed
     web.turns(browser)
     assert outcomes(web) == [OK] * MANY

@@ -9,7 +9,7 @@ import struct
 from contextlib import ExitStack
 from typing import Any
 
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 MAGIC = b"  V1"
 
@@ -42,7 +42,7 @@ class FakeNsqd:
 
     def __init__(self, port: int, magic: bytes = MAGIC, tls: ssl.SSLContext | None = None) -> None:
         with ExitStack() as undo:
-            self._socket = undo.enter_context(socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS))
+            self._socket = undo.enter_context(socket.create_connection((HOST, port), timeout=ANSWER_SECONDS))
             if tls is not None:
                 self._socket = undo.enter_context(tls.wrap_socket(self._socket, server_hostname="localhost"))
             self._input = undo.enter_context(self._socket.makefile("rb"))

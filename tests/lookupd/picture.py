@@ -7,9 +7,9 @@ from attrs import define, field
 from nsqtw.lookupd.changes import (
     ChannelCreated,
     ChannelDeleted,
+    ProducerAdded,
     ProducerBack,
-    ProducerCame,
-    ProducerGone,
+    ProducerRemoved,
     ProducerSilent,
     Registered,
     StateComplete,
@@ -48,9 +48,9 @@ class Picture:
                 self.clear()
             case StateComplete():
                 self.is_complete = True
-            case ProducerCame(who):
+            case ProducerAdded(who):
                 self.producers[who.peer_id] = who
-            case ProducerGone(who):
+            case ProducerRemoved(who):
                 self.producers.pop(who.peer_id, None)
                 for members in [*self.topics.values(), *self.channels.values()]:
                     members.discard(who.peer_id)

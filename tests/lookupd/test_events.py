@@ -10,9 +10,9 @@ import pytest
 from nsqtw.lookupd.changes import (
     ChannelCreated,
     ChannelDeleted,
+    ProducerAdded,
     ProducerBack,
-    ProducerCame,
-    ProducerGone,
+    ProducerRemoved,
     ProducerSilent,
     Registered,
     StateComplete,
@@ -36,8 +36,8 @@ SHOWN = json.loads(ONE.document)
     [
         (StateFollows(), "reset", {}),
         (StateComplete(), "complete", {}),
-        (ProducerCame(ONE), "producer", {"id": 7, "producer": SHOWN}),
-        (ProducerGone(ONE), "producer_gone", {"id": 7}),
+        (ProducerAdded(ONE), "producer", {"id": 7, "producer": SHOWN}),
+        (ProducerRemoved(ONE), "producer_gone", {"id": 7}),
         (ProducerSilent(ONE), "silent", {"id": 7}),
         (ProducerBack(ONE), "back", {"id": 7}),
         (TopicCreated("t"), "topic", {"topic": "t"}),

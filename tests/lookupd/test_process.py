@@ -30,14 +30,14 @@ from tests.lookupd.conftest import StartLookupd
 from tests.lookupd.nsqd import FakeNsqd
 from tests.net.tls_client import context
 from tests.process import LOOKUPD, LookupdProcess, wait_until
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 NODE = "a:4150"
 HEAP = "/debug/pprof/heap"
 
 
 def run(*flags: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LOOKUPD, *flags], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    return subprocess.run([LOOKUPD, *flags], cwd=cwd, capture_output=True, text=True, timeout=ANSWER_SECONDS)
 
 
 # -- start and stop
@@ -217,12 +217,12 @@ def test_under_twistd(tmp_path: Path) -> None:
             assert line, said
             said += line
         # twistd says that it listens before it takes signals, and answers after that.
-        site = http.client.HTTPConnection(said.rpartition(" ")[2].strip(), timeout=PATIENCE_SECONDS)
+        site = http.client.HTTPConnection(said.rpartition(" ")[2].strip(), timeout=ANSWER_SECONDS)
         site.request("GET", "/ping")
         assert site.getresponse().read() == b"OK"
         site.close()
         process.send_signal(signal.SIGTERM)
-        rest = process.communicate(timeout=PATIENCE_SECONDS)[0]
+        rest = process.communicate(timeout=ANSWER_SECONDS)[0]
     finally:
         process.kill()
         process.wait()
@@ -298,9 +298,9 @@ def ask(lookupd: LookupdProcess, method: str, path: str, secret: str = "", tls: 
     """The status of an answer."""
     connection: http.client.HTTPConnection
     if tls is None:
-        connection = http.client.HTTPConnection(HOST, lookupd.http_port, timeout=PATIENCE_SECONDS)
+        connection = http.client.HTTPConnection(HOST, lookupd.http_port, timeout=ANSWER_SECONDS)
     else:
-        connection = http.client.HTTPSConnection("localhost", lookupd.http_port, timeout=PATIENCE_SECONDS, context=tls)
+        connection = http.client.HTTPSConnection("localhost", lookupd.http_port, timeout=ANSWER_SECONDS, context=tls)
     try:
         connection.request(method, path, headers={"Authorization": f"Bearer {secret}"} if secret else {})
         return connection.getresponse().status
@@ -419,7 +419,7 @@ def test_who_is_open_to_all_is_told(tmp_path: Path, flags: list[str], count: int
         while "HTTP: listening on" not in said:
             said += process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE_SECONDS)
+        process.communicate(timeout=ANSWER_SECONDS)
     finally:
         process.kill()
         process.wait()

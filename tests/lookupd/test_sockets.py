@@ -17,7 +17,7 @@ import pytest
 from tests.lookupd.conftest import StartLookupd
 from tests.lookupd.nsqd import MAGIC, FakeNsqd, identify
 from tests.process import LookupdProcess, wait_until
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 MB = 1024 * 1024
 MANY = 200
@@ -38,7 +38,7 @@ def lookupd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LookupdProcess
 
 
 def connect(port: int, said: bytes = b"") -> socket.socket:
-    client = socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS)
+    client = socket.create_connection((HOST, port), timeout=ANSWER_SECONDS)
     client.sendall(said)
     return client
 
@@ -112,7 +112,7 @@ def test_silent_connections_are_closed(lookupd: LookupdProcess) -> None:
 
 def test_who_never_reads_is_cut_off(lookupd: LookupdProcess) -> None:
     client = connect(lookupd.tcp_port, MAGIC)
-    client.settimeout(PATIENCE_SECONDS)
+    client.settimeout(ANSWER_SECONDS)
     with pytest.raises(ConnectionError):
         while True:
             client.sendall(b"PING\n" * 10_000)
@@ -123,7 +123,7 @@ def test_who_never_reads_is_cut_off(lookupd: LookupdProcess) -> None:
 def test_a_watcher_that_never_reads_is_cut_off(lookupd: LookupdProcess) -> None:
     watcher = socket.socket()
     watcher.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    watcher.settimeout(PATIENCE_SECONDS)
+    watcher.settimeout(ANSWER_SECONDS)
     watcher.connect((HOST, lookupd.http_port))
     watcher.sendall(b"GET /v2/watch HTTP/1.1\r\nHost: x\r\n\r\n")
     watcher.recv(1)

@@ -6,9 +6,9 @@ from nsqtw.lookupd.changes import (
     Change,
     ChannelCreated,
     ChannelDeleted,
+    ProducerAdded,
     ProducerBack,
-    ProducerCame,
-    ProducerGone,
+    ProducerRemoved,
     ProducerSilent,
     Registered,
     StateComplete,
@@ -38,7 +38,7 @@ def test_every_change_is_told_as_it_happens() -> None:
 
     nsqd = world.nsqd("t/c", name="a")
     created = [TopicCreated("t"), ChannelCreated("t", "c")]
-    assert news() == [ProducerCame(ONE), *created, Registered("t", "c", ONE), Registered("t", None, ONE)]
+    assert news() == [ProducerAdded(ONE), *created, Registered("t", "c", ONE), Registered("t", None, ONE)]
     world.registrations.register(nsqd, "t", "c")
     world.registrations.create_channel("t", "c")
     assert news() == []
@@ -57,7 +57,7 @@ def test_every_change_is_told_as_it_happens() -> None:
     assert news() == [Unregistered("t", "c", ONE), ChannelDeleted("t", "c")]
     world.registrations.delete_topic("t")
     world.registrations.gone(nsqd)
-    assert news() == [TopicDeleted("t"), ProducerGone(ONE)]
+    assert news() == [TopicDeleted("t"), ProducerRemoved(ONE)]
     end()
     world.nsqd("t")
     assert news() == []
@@ -84,14 +84,14 @@ def test_a_late_watcher_is_told_everything_first() -> None:
     woken: list[None] = []
     watch = Subscription(world.registrations, lambda: woken.append(None))
     topic = [TopicCreated("t"), Registered("t", None, ONE), ChannelCreated("t", "c"), Registered("t", "c", ONE)]
-    assert watch.take(100, world.now) == [StateFollows(), ProducerCame(ONE), *topic, StateComplete()]
+    assert watch.take(100, world.now) == [StateFollows(), ProducerAdded(ONE), *topic, StateComplete()]
     assert watch.take(100, world.now) == []
     assert woken == []
     world.identify("b")
     world.registrations.gone(2)
     assert woken == [None]
-    assert watch.take(1, world.now) == [ProducerCame(TWO)]
-    assert watch.take(1, world.now) == [ProducerGone(TWO)]
+    assert watch.take(1, world.now) == [ProducerAdded(TWO)]
+    assert watch.take(1, world.now) == [ProducerRemoved(TWO)]
     watch.close()
     world.identify("c")
     assert woken == [None]
@@ -136,7 +136,7 @@ def test_a_watcher_of_one_topic_is_told_of_that_and_who_has_it() -> None:
     assert watch.take(100, world.now) == [ProducerSilent(ONE)]
     world.registrations.create_channel("u", "d")
     world.registrations.gone(one)
-    assert watch.take(100, world.now) == [ProducerGone(ONE)]
+    assert watch.take(100, world.now) == [ProducerRemoved(ONE)]
     world.registrations.register(other, "t")
     assert watch.take(100, world.now) == [Registered("t", None, TWO), ProducerSilent(TWO)]
     world.registrations.delete_topic("*")

@@ -50,7 +50,7 @@ class Harness:
 
     def wait(self, seconds: float) -> None:
         """Let time pass, a round at a time."""
-        self.clock.pump([self.limits.rounds.seconds] * round(seconds / self.limits.rounds.seconds))
+        self.clock.pump([self.limits.sweeper.seconds] * round(seconds / self.limits.sweeper.seconds))
 
     def over(self) -> dict[str, int]:
         """Who was over a limit."""

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.routes import FREE, Routes
 from nsqtw.lookupd.http import LookupApi
-from nsqtw.lookupd.watchers import KEEP_ALIVE_SECONDS, MOST_WAITING, Watchers
+from nsqtw.lookupd.watchers import KEEP_ALIVE_SECONDS, MAX_WAITING, Watchers
 from nsqtw.net.limits import Limits
 from nsqtw.options.lookupd import LookupdOptions
 from nsqtw.runtime.turns import PlainTurns
@@ -198,12 +198,12 @@ def test_who_does_not_keep_up_starts_over() -> None:
     client = Client(harness, "/v2/watch")
     client.heard()
     client.connection.pauseProducing()
-    for number in range(MOST_WAITING + 1):
+    for number in range(MAX_WAITING + 1):
         harness.world.registrations.create_topic(f"t{number}")
     client.connection.resumeProducing()
     told = client.names()
     assert (told[0], told[-1]) == ("reset", "complete")
-    assert told.count("topic") == MOST_WAITING + 1
+    assert told.count("topic") == MAX_WAITING + 1
 
 
 def test_a_stop_ends_what_has_no_end() -> None:

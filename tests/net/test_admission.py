@@ -36,17 +36,17 @@ def connection_limiter(**options: Any) -> ConnectionLimiter:
 
 
 def test_without_limits_everybody_comes_in() -> None:
-    door = connection_limiter()
-    assert all(door.enter(address("1.2.3.4")) for _ in range(1000))
-    assert door.count == 1000
+    limiter = connection_limiter()
+    assert all(limiter.enter(address("1.2.3.4")) for _ in range(1000))
+    assert limiter.count == 1000
 
 
 def test_no_more_connections_than_there_may_be() -> None:
-    door = connection_limiter(max_connections=2)
-    assert [door.enter(address(f"1.2.3.{n}")) for n in range(4)] == [True, True, False, False]
-    door.leave(address("1.2.3.0"))
-    assert door.enter(address("1.2.3.9"))
-    assert not door.enter(UNIXAddress(None))
+    limiter = connection_limiter(max_connections=2)
+    assert [limiter.enter(address(f"1.2.3.{n}")) for n in range(4)] == [True, True, False, False]
+    limiter.leave(address("1.2.3.0"))
+    assert limiter.enter(address("1.2.3.9"))
+    assert not limiter.enter(UNIXAddress(None))
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_no_more_connections_than_there_may_be() -> None:
     ],
 )
 def test_one_address_has_so_many(one: str, same: str, another: str) -> None:
-    door = connection_limiter(max_connections_per_address=1)
-    assert door.enter(address(one))
-    assert not door.enter(address(same, 2))
-    assert door.enter(address(another))
-    door.leave(address(one))
-    assert door.enter(address(same))
-    assert len(door.by_address) == 2
-    assert [door.enter(UNIXAddress(None)) for _ in range(3)] == [True] * 3
+    limiter = connection_limiter(max_connections_per_address=1)
+    assert limiter.enter(address(one))
+    assert not limiter.enter(address(same, 2))
+    assert limiter.enter(address(another))
+    limiter.leave(address(one))
+    assert limiter.enter(address(same))
+    assert len(limiter.by_address) == 2
+    assert [limiter.enter(UNIXAddress(None)) for _ in range(3)] == [True] * 3
 
 
 def test_the_log_tells_of_a_flood_in_few_lines() -> None:
@@ -105,11 +105,11 @@ def test_descriptors_are_short_while_there_are_some_left_for_files(monkeypatch: 
 def test_who_comes_when_descriptors_are_short_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     descriptors = Descriptors()
     try:
-        door = ConnectionLimiter(Options(node_id=1), Rejections(Clock()), descriptors)
-        assert door.enter(address("1.2.3.4"))
+        limiter = ConnectionLimiter(Options(node_id=1), Rejections(Clock()), descriptors)
+        assert limiter.enter(address("1.2.3.4"))
         monkeypatch.setattr(descriptors, "for_connections", 0)
-        assert not door.enter(address("1.2.3.4"))
-        assert door.refusal(Clock(), b"no") is None
+        assert not limiter.enter(address("1.2.3.4"))
+        assert limiter.refusal(Clock(), b"no") is None
     finally:
         descriptors.close()
 

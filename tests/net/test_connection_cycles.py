@@ -20,7 +20,7 @@ import pytest
 from tests.certificates import Certificates
 from tests.process import LookupdProcess, NsqdProcess, wait_until
 from tests.uncollected import report
-from tests.wire import HOST, PATIENCE_SECONDS, Client, sized
+from tests.wire import ANSWER_SECONDS, HOST, Client, sized
 
 TIMES = 3
 """Each connection is made so often, after two that may fill caches."""
@@ -230,7 +230,7 @@ def test_a_closed_connection_leaves_nothing(
 
 
 def _http(port: int, wants: ssl.SSLContext | None = None) -> socket.socket:
-    connection = socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS)
+    connection = socket.create_connection((HOST, port), timeout=ANSWER_SECONDS)
     return connection if wants is None else wants.wrap_socket(connection, server_hostname="localhost")
 
 

@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.logger import LogEvent
 
-from nsqtw.net.deadlines import LOOKS_PER_TURN, DeadlineSweeper
+from nsqtw.net.deadlines import CHECKS_PER_TURN, DeadlineSweeper
 from nsqtw.options.broker import Options
 
 
@@ -24,7 +24,7 @@ class Guest:
         self._is_broken = is_broken
         self.is_gone = False
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         self._looks[self] += 1
         if self._is_broken:
             raise ValueError("a look that fails")
@@ -59,19 +59,19 @@ class Harness:
 
     def __init__(self) -> None:
         self.clock = TurnClock()
-        self.rounds = DeadlineSweeper(self.clock, Options(node_id=1), self.clock.seconds)
+        self.sweeper = DeadlineSweeper(self.clock, Options(node_id=1), self.clock.seconds)
         self.looks: Counter[Guest] = Counter()
 
     def guest(self, **kind: bool) -> Guest:
         guest = Guest(self.looks, **kind)
-        self.rounds.join(guest)
+        self.sweeper.join(guest)
         return guest
 
-    def looked_at(self, rounds: int = 1) -> Counter[Guest]:
+    def looked_at(self, sweeper: int = 1) -> Counter[Guest]:
         """Who was looked at in so many rounds."""
         self.looks.clear()
-        for _ in range(rounds):
-            self.clock.advance(self.rounds.seconds)
+        for _ in range(sweeper):
+            self.clock.advance(self.sweeper.seconds)
             while self.clock.turn():
                 pass
         return self.looks
@@ -85,7 +85,7 @@ def harness() -> Harness:
 def test_who_may_be_late_is_looked_at_in_every_round(harness: Harness) -> None:
     guest = harness.guest()
     assert harness.looked_at(3) == {guest: 3}
-    harness.rounds.leave(guest)
+    harness.sweeper.leave(guest)
     assert harness.looked_at(3) == {}
 
 
@@ -94,7 +94,7 @@ def test_of_whom_nothing_is_expected_is_looked_at_once_until_he_joins_again(harn
     assert harness.looked_at(3) == {other: 3, guest: 1}
     guest.is_expected = True
     assert harness.looked_at(3) == {other: 3}
-    harness.rounds.join(guest)
+    harness.sweeper.join(guest)
     assert harness.looked_at(3) == {other: 3, guest: 3}
 
 
@@ -107,11 +107,11 @@ def test_when_nothing_is_expected_of_anybody_the_timer_rests(harness: Harness) -
 
 
 def test_many_are_looked_at_in_several_turns(harness: Harness) -> None:
-    guests = [harness.guest() for _ in range(2 * LOOKS_PER_TURN + 1)]
-    harness.clock.advance(harness.rounds.seconds)
-    assert harness.looks == dict.fromkeys(guests[:LOOKS_PER_TURN], 1)
-    harness.rounds.leave(guests[-1])
-    harness.rounds.join(late := Guest(harness.looks))
+    guests = [harness.guest() for _ in range(2 * CHECKS_PER_TURN + 1)]
+    harness.clock.advance(harness.sweeper.seconds)
+    assert harness.looks == dict.fromkeys(guests[:CHECKS_PER_TURN], 1)
+    harness.sweeper.leave(guests[-1])
+    harness.sweeper.join(late := Guest(harness.looks))
     assert (harness.clock.turn(), harness.clock.turn(), harness.clock.turn()) == (True, True, False)
     assert harness.looks == dict.fromkeys(guests[:-1], 1)
     assert harness.looked_at() == dict.fromkeys([*guests[:-1], late], 1)
@@ -131,7 +131,7 @@ def test_one_who_cannot_even_be_let_go_does_not_end_the_rounds(
     harness: Harness, logged_failures: list[LogEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, broken, after = harness.guest(), harness.guest(is_broken=True), harness.guest()
-    monkeypatch.setattr(broken, "abort", partial(broken.look, 0.0))
+    monkeypatch.setattr(broken, "abort", partial(broken.check, 0.0))
     assert harness.looked_at(2) == {before: 2, broken: 2, after: 2}
     assert len(logged_failures) == 2
     logged_failures.clear()

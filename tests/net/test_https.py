@@ -243,9 +243,9 @@ class SharedWeb(SafeWeb):
         self.factory = TlsFactory(self.site, self.tls, plain_limits=self.site.limits)
 
     def pass_time(self, seconds: float) -> None:
-        for _ in range(round(seconds / self.site.limits.rounds.seconds)):
-            self.world.now += self.site.limits.rounds.seconds
-            self.clock.advance(self.site.limits.rounds.seconds)
+        for _ in range(round(seconds / self.site.limits.sweeper.seconds)):
+            self.world.now += self.site.limits.sweeper.seconds
+            self.clock.advance(self.site.limits.sweeper.seconds)
 
 
 @pytest.fixture

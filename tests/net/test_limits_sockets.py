@@ -21,7 +21,7 @@ import pytest
 from nsqtw.net.descriptors import raise_limit
 from tests.http.broker_fixture import request
 from tests.process import NsqdProcess, wait_until
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 MANY = 2000
 MB = 1024 * 1024
@@ -50,7 +50,7 @@ def broker(directory: Path, *flags: str) -> Iterator[NsqdProcess]:
 
 
 def connect(stack: ExitStack, port: int, said: bytes = b"") -> socket.socket:
-    client = stack.enter_context(socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS))
+    client = stack.enter_context(socket.create_connection((HOST, port), timeout=ANSWER_SECONDS))
     if said:
         client.sendall(said)
     return client

@@ -12,7 +12,7 @@ from twisted.logger import LogEvent
 
 from nsqtw.net.low_water import LowWater
 from nsqtw.protocols.compression import Snappy
-from nsqtw.protocols.fin_coalescing import MOMENT_SECONDS, MUCH, READS
+from nsqtw.protocols.fin_coalescing import FLUSH_SECONDS, MUCH, READS
 from nsqtw.upgrades import Compress
 from tests.net.test_tcp_socket import Pair
 from tests.process import Counts, NsqdProcess
@@ -37,7 +37,7 @@ def test_who_waits_is_looked_at_once_in_a_moment_as_long_as_it_wants() -> None:
     low_water, short, long = LowWater(clock), Guest(1), Guest(3)
     low_water.join(short)
     low_water.join(long)
-    clock.pump([MOMENT_SECONDS] * 10)
+    clock.pump([FLUSH_SECONDS] * 10)
     assert (short.looks, long.looks) == (0, 0)
     assert not clock.getDelayedCalls(), "nobody waits any more"
 
@@ -47,7 +47,7 @@ def test_who_has_left_is_not_looked_at() -> None:
     low_water, guest = LowWater(clock), Guest(9)
     low_water.join(guest)
     low_water.leave(guest)
-    clock.pump([MOMENT_SECONDS] * 10)
+    clock.pump([FLUSH_SECONDS] * 10)
     assert guest.looks == 9
     assert not clock.getDelayedCalls()
 
@@ -61,7 +61,7 @@ def test_one_that_fails_keeps_nobody_waiting(logged_failures: list[LogEvent]) ->
     low_water, guest = LowWater(clock), Guest(3)
     low_water.join(Broken(1))
     low_water.join(guest)
-    clock.pump([MOMENT_SECONDS] * 10)
+    clock.pump([FLUSH_SECONDS] * 10)
     assert guest.looks == 0
     assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
     logged_failures.clear()

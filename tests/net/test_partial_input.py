@@ -11,7 +11,7 @@ class Part:
     def __init__(self) -> None:
         self.is_gone = False
 
-    def give_up(self) -> None:
+    def evict(self) -> None:
         self.is_gone = True
 
 

@@ -24,7 +24,7 @@ from nsqtw.net.tcp_factory import BrokerFactory
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.rights import Answer, Credentials
 from tests.runtime.harness import Harness
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 OK = b"\0\0\0\6\0\0\0\0OK"
 
@@ -73,7 +73,7 @@ class Edge(Harness):
     def settle(self) -> None:
         """Turns, with every save done, until nothing moves."""
         self.turn()
-        while self.writer.saves:
+        while self.writer.checkpointer:
             self.writer.finish()
             self.turn()
 
@@ -191,7 +191,7 @@ def test_a_command_whose_rights_are_asked_for_again_goes_on_when_they_are_there(
     asked: list[Deferred[Grants]] = []
 
     class Slow:
-        def authorize(self, applicant: Credentials, answer: Answer) -> Deferred[Grants]:
+        def authorize(self, credentials: Credentials, answer: Answer) -> Deferred[Grants]:
             asked.append(Deferred())
             return asked[-1]
 
@@ -199,7 +199,7 @@ def test_a_command_whose_rights_are_asked_for_again_goes_on_when_they_are_there(
         asked.pop().callback(Grants([Grant(".*", [".*"], ["publish"])], identity="ann", ttl=ttl))
         edge.settle()
 
-    edge.broker.door = PluginAuthorizations(edge.reactor, Slow(), edge.pump.now)
+    edge.broker.authorizations = PluginAuthorizations(edge.reactor, Slow(), edge.pump.now)
     connection, transport = edge.connect()
     connection.dataReceived(b"  V2AUTH\n" + body(b"secret"))
     grant(ttl=1)
@@ -272,7 +272,7 @@ def test_behind_the_magic_a_client_may_be_silent(edge: Edge) -> None:
 
 
 def test_half_commands_have_a_common_bound(edge: Edge) -> None:
-    edge.factory.limits.unfinished = PartialInput(100_000)
+    edge.factory.limits.partial_input = PartialInput(100_000)
     half = b"  V2MPUB t\n" + struct.pack(">iii", 90_000, 2, 80_000) + b"x" * 40_000
     pairs = [edge.connect() for _ in range(3)]
     for connection, _ in pairs:
@@ -282,12 +282,12 @@ def test_half_commands_have_a_common_bound(edge: Edge) -> None:
     assert gone.value().endswith(b"E_BAD_MESSAGE MPUB failed to read message body")
     assert gone.disconnecting
     assert not any(transport.disconnecting for transport in others)
-    assert edge.factory.limits.unfinished.total == 80_008
+    assert edge.factory.limits.partial_input.total == 80_008
     for connection, transport in pairs[1:]:
         connection.dataReceived(b"x" * 40_000 + body(b"y"))
         edge.settle()
         assert transport.value() == OK
-    assert edge.factory.limits.unfinished.total == 0
+    assert edge.factory.limits.partial_input.total == 0
     assert edge.factory.limits.rejections.counts == {"max-unfinished-size": 1}
 
 
@@ -297,27 +297,27 @@ def test_a_half_command_is_counted_however_small_its_pieces_are(edge: Edge) -> N
     for _ in range(3):
         connection.dataReceived(b"x" * 10_000)
         edge.turn()
-    assert edge.factory.limits.unfinished.total == 30_000
+    assert edge.factory.limits.partial_input.total == 30_000
     connection.dataReceived(b"x" * 60_000)
-    assert edge.factory.limits.unfinished.total == 0
+    assert edge.factory.limits.partial_input.total == 0
 
 
 def test_a_half_command_is_counted_when_its_beginning_was_small_and_came_behind_others(edge: Edge) -> None:
     connection, _ = edge.connect()
     connection.dataReceived(b"  V2" + b"NOP\n" * 3_000 + b"PUB t\n" + struct.pack(">i", 90_000) + b"x" * 15_000)
     edge.turn()
-    assert edge.factory.limits.unfinished.total == 0
+    assert edge.factory.limits.partial_input.total == 0
     connection.dataReceived(b"x" * 15_000)
     edge.turn()
-    assert edge.factory.limits.unfinished.total == 30_000
+    assert edge.factory.limits.partial_input.total == 30_000
 
 
 def test_what_a_lost_connection_kept_is_not_counted_any_more(edge: Edge) -> None:
     connection, _ = edge.connect()
     connection.dataReceived(b"  V2PUB t\n" + struct.pack(">i", 90_000) + b"x" * 40_000)
-    assert edge.factory.limits.unfinished.total == 40_000
+    assert edge.factory.limits.partial_input.total == 40_000
     connection.connectionLost()
-    assert edge.factory.limits.unfinished.total == 0
+    assert edge.factory.limits.partial_input.total == 0
     assert edge.factory.limits.connection_limiter.count == 0
 
 
@@ -340,7 +340,7 @@ class Reading:
         self.now = 0.0
         ours, self.peer = socket.socketpair()
         ours.setblocking(False)
-        self.peer.settimeout(PATIENCE_SECONDS)
+        self.peer.settimeout(ANSWER_SECONDS)
         self.transport = Connection(ours, Protocol(), FakeReactor())
         while True:
             try:
@@ -402,7 +402,7 @@ def test_who_has_nothing_to_read_is_not_either() -> None:
 def test_who_asks_again_as_soon_as_he_has_read_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a long line there is always one answer on its way, and always as many bytes."""
     with socket.create_server((HOST, 0)) as listener:
-        peer = socket.create_connection(listener.getsockname(), timeout=PATIENCE_SECONDS)
+        peer = socket.create_connection(listener.getsockname(), timeout=ANSWER_SECONDS)
         ours, _ = listener.accept()
     monkeypatch.setattr("nsqtw.net.stalls._unread_in_kernel", lambda connection: 10)
     stall, transport = StallDetector(), Connection(ours, Protocol(), FakeReactor())

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from nsqtw.net.tcp import BrokerConnection
 from nsqtw.upgrades import StartTls
 from tests.net.test_tcp import OK, Edge, FakeReactor, body
-from tests.wire import PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS
 
 PUB = b"PUB t\n" + body(b"hello")
 
@@ -50,7 +50,7 @@ class Pair(Edge):
     def __init__(self) -> None:
         super().__init__()
         self._ours, self.client = socket.socketpair()
-        self.client.settimeout(PATIENCE_SECONDS)
+        self.client.settimeout(ANSWER_SECONDS)
         self.connection: BrokerConnection = self.factory.buildProtocol(None)
         self.transport = SocketTransport(self._ours, self.connection)
         self.connection.makeConnection(self.transport)

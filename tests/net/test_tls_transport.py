@@ -20,7 +20,7 @@ from nsqtw.errors import OptionError
 from nsqtw.net.tcp import BrokerConnection
 from nsqtw.net.tls_names import suite_name
 from nsqtw.net.tls_settings import TlsSettings
-from nsqtw.net.tls_transport import HANDSHAKE_SECONDS, MOST_ANSWERED_BYTES
+from nsqtw.net.tls_transport import HANDSHAKE_SECONDS, MAX_ANSWERED_BYTES
 from nsqtw.options.broker import Options
 from tests.certificates import Certificates, Pair
 from tests.http.broker_fixture import Log
@@ -279,13 +279,13 @@ def test_what_tls_answers_by_itself_has_a_bound(guard: Guard) -> None:
     tls = transport.protocol
     tls._connection = Chatty(tls._connection)
     written = len(transport.value())
-    for _ in range(MOST_ANSWERED_BYTES // 16384):
+    for _ in range(MAX_ANSWERED_BYTES // 16384):
         tls.dataReceived(b"x" * 16384)
     assert not transport.aborting
     with Log() as lines:
         tls.dataReceived(b"x")
         assert transport.aborting
-        assert len(transport.value()) - written == MOST_ANSWERED_BYTES + 1
+        assert len(transport.value()) - written == MAX_ANSWERED_BYTES + 1
         transport.lose(ConnectionLost())
         guard.settle()
     (line,) = [line for line in lines if line.startswith("error")]

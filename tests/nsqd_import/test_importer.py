@@ -177,7 +177,7 @@ def test_what_was_in_flight_comes_first(tmp_path: Path, start) -> None:
 def test_a_channel_with_very_many_retried_messages_gets_them_as_new(
     tmp_path: Path, start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(takeover_topic, "MOST_RETRIED", 3)
+    monkeypatch.setattr(takeover_topic, "MAX_RETRIED", 3)
     write_queue(tmp_path, "t:many", *(left(number, attempts=2) for number in range(4)))
     write_queue(tmp_path, "t:few", *(left(number, attempts=2) for number in range(3)))
     data_path = start()
@@ -301,7 +301,7 @@ def test_a_known_channel_that_wants_all_that_comes_goes_on_from_where_it_stands(
     data_path.start()
     cursor = data_path.channel().cursor
     assert cursor is not None
-    assert not cursor.held_in_memory()
+    assert not cursor.pending_in_memory()
     assert data_path.bodies() == Counter([b"released"]) + bodies(TEN)
     data_path.topic().unpause(data_path.now)
     assert data_path.bodies() == Counter([b"held back"])

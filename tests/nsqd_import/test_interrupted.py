@@ -31,7 +31,7 @@ _TRACED = (
         for name in ("diskqueue.py", "disk.py", "disk_writer.py", "positions.py")
     ),
 )
-_STEPS = ("begin", "note_written", "save", "reserve", "_put_away", "finish")
+_STEPS = ("begin", "record_written", "save", "reserve", "_put_away", "finish")
 _OTHER_LINES = 12
 
 Wanted = dict[tuple[str, str], Counter[bytes]]

@@ -72,7 +72,7 @@ def test_a_channel_that_goes_on_from_where_it_stands() -> None:
 
 
 def test_rare_kinds_among_very_many_are_not_ranked(monkeypatch) -> None:
-    monkeypatch.setattr(module, "MOST_KINDS", 2)
+    monkeypatch.setattr(module, "MAX_KINDS", 2)
     counts = {ODD: 0, (A,): 10, (A, B): 20, (B,): 1, (C,): 1}
     order = arrange(counts, NOTHING_UNREAD)
     assert len(order.kinds) == 3
@@ -81,7 +81,7 @@ def test_rare_kinds_among_very_many_are_not_ranked(monkeypatch) -> None:
 
 
 def test_kinds_beyond_those_that_can_be_counted_are_odd(monkeypatch) -> None:
-    monkeypatch.setattr(module, "_MOST_COUNTED", 3)
+    monkeypatch.setattr(module, "_MAX_COUNTED", 3)
     assert count([(A,), (B,), (C,), (A, B), (A,)]) == {ODD: 2, (A,): 2, (B,): 1}
 
 

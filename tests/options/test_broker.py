@@ -308,8 +308,8 @@ def test_the_checks_have_nsqds_order_and_ours_come_last() -> None:
         while True:
             try:
                 check(Options(**wrong), steps)
-            except OptionError as mistake:
-                refused.append(str(mistake))
+            except OptionError as error:
+                refused.append(str(error))
                 del wrong[next(iter(wrong))]
             else:
                 break

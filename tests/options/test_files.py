@@ -75,15 +75,15 @@ def test_unknown_keys_and_inverted_booleans_are_pointed_out(tmp_path: Path) -> N
     assert file.warnings() == [
         f"config file {config}: deflate = 1 means false, as in nsqd; write true or false",
     ]
-    assert [str(mistake) for mistake in file.mistakes()] == [
+    assert [str(error) for error in file.mistakes()] == [
         f"config file {config}: unknown key 'max-rdy-counts', did you mean 'max_rdy_count'?; unknown key 'xyzzy';"
         " unknown key 'node_id', did you mean 'id'?; unknown table 'tables'; keys stand before the first table"
     ]
 
 
 def test_a_misspelt_table_of_topics_is_told_the_right_name(tmp_path: Path) -> None:
-    (mistake,) = load(tmp_path, '[topics."a*"]\ndurability = "fsync"\n').mistakes()
-    assert str(mistake).endswith('unknown table [topics."a*"], did you mean [topic."a*"]?')
+    (error,) = load(tmp_path, '[topics."a*"]\ndurability = "fsync"\n').mistakes()
+    assert str(error).endswith('unknown table [topics."a*"], did you mean [topic."a*"]?')
 
 
 @pytest.mark.parametrize(

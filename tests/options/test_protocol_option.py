@@ -15,7 +15,7 @@ from nsqtw.errors import DuplicatePlugin, PluginError, UnknownPlugin
 from nsqtw.plugins import ProtocolPlugin, find_protocols
 from tests.certificates import Certificates
 from tests.process import EXECUTABLE, NsqdProcess, wait_until
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 ROOT = Path(__file__).parent.parent.parent
 PLUGIN = """
@@ -98,7 +98,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def connect(broker: NsqdProcess) -> socket.socket:
-    return socket.create_connection((HOST, broker.tcp_port), PATIENCE_SECONDS)
+    return socket.create_connection((HOST, broker.tcp_port), ANSWER_SECONDS)
 
 
 def answer(connection: socket.socket, said: bytes) -> bytes:

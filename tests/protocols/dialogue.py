@@ -321,8 +321,8 @@ class Stage:
             self.world.turn()
 
     def _save(self) -> bool:
-        if self.saves_held or not goes_on(self.broker.saves):
+        if self.saves_held or not goes_on(self.broker.checkpointer):
             return False
-        save = self.broker.saves.begin(self.now)
-        self.broker.saves.end(save, self.save_error or perform(save, self.world.positions, self.world.log))
+        save = self.broker.checkpointer.begin(self.now)
+        self.broker.checkpointer.end(save, self.save_error or perform(save, self.world.positions, self.world.log))
         return True

@@ -12,7 +12,7 @@ from zope.interface.verify import verifyObject
 
 from nsqtw.errors import AuthRefused, ClientError
 from nsqtw.interfaces import IBroker, IChannel, IConsumer, IProtocol, IProtocolFactory
-from nsqtw.protocols.guarded import MOST_WAITING, ClientBroker
+from nsqtw.protocols.guarded import MAX_WAITING, ClientBroker
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.testing.protocols import IDENTITY, SECRET, Connection, ProtocolContract, Stage
 from tests.protocols.dialogue import cut_frames, pub, sized
@@ -247,30 +247,30 @@ def test_there_is_nothing_to_show_where_nobody_asks(guarded: Guarded) -> None:
 
 
 def test_what_waits_for_rights_is_bounded(guarded: Guarded) -> None:
-    door = guarded.stage.guard()
-    door.is_slow = True
+    authorizations = guarded.stage.guard()
+    authorizations.is_slow = True
     other = Guarded(guarded.stage)
     other.broker.authorize(SECRET, other.answered, other.stage.now)
-    for _ in range(MOST_WAITING + 1):
+    for _ in range(MAX_WAITING + 1):
         other.put(b"a")
     assert other.answers == ["E_INVALID too many commands wait"]
-    door.answer()
+    authorizations.answer()
     other.turn()
-    assert other.answers[1:] == ["OK"] * (MOST_WAITING + 1)
-    assert other.stage.stored() == MOST_WAITING
+    assert other.answers[1:] == ["OK"] * (MAX_WAITING + 1)
+    assert other.stage.stored() == MAX_WAITING
 
 
 def test_rights_that_are_not_renewed_refuse_all_that_waits(guarded: Guarded) -> None:
-    door = guarded.stage.guard()
-    door.ttl = 10.0
+    authorizations = guarded.stage.guard()
+    authorizations.ttl = 10.0
     other = Guarded(guarded.stage)
     other.broker.authorize(SECRET, other.answered, other.stage.now)
     other.stage.now += 11
-    door.is_slow = True
+    authorizations.is_slow = True
     other.put(b"a")
     other.put(b"b")
-    door._worth = lambda secret: AuthRefused("gone")  # type: ignore[assignment]
-    door.answer()
+    authorizations._worth = lambda secret: AuthRefused("gone")  # type: ignore[assignment]
+    authorizations.answer()
     other.turn()
     assert other.answers == ["OK", "E_AUTH_FAILED AUTH failed", "E_AUTH_FAILED AUTH failed"]
     assert other.stage.stored() == 0

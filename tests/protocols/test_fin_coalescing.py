@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqtw.protocols.fin_coalescing import (
-    FEWEST,
-    GROWTH,
-    LONGEST_REST_SECONDS,
-    MOMENT_SECONDS,
+    FLUSH_SECONDS,
+    MAX_REST_SECONDS,
+    MIN_IN_FLIGHT,
     MUCH,
     READS,
+    WINDOW_GROWTH,
     FinCoalescing,
 )
 from tests.protocols.dialogue import OK, Peer, Stage, message, pub
@@ -19,7 +19,7 @@ from tests.protocols.dialogue import OK, Peer, Stage, message, pub
 FIN = b"FIN 0123456789abcdef\n"
 IN_FLIGHT = 1024
 SHARE = 32
-FAST = MOMENT_SECONDS / SHARE / 2
+FAST = FLUSH_SECONDS / SHARE / 2
 """Between two FINs, so that a share of IN_FLIGHT is there in half a moment."""
 
 
@@ -27,15 +27,15 @@ class Reads:
     """What reads bring of one consumer, one after the other."""
 
     def __init__(self, in_flight: int = IN_FLIGHT) -> None:
-        self.gathering = FinCoalescing()
+        self.fin_coalescing = FinCoalescing()
         self.in_flight = in_flight
         self.now = 5.0
 
     def bring(self, answers: int, seconds: float = FAST) -> int:
         """One, so long after the last. How many bytes are worth the next."""
         self.now += seconds
-        self.gathering.note(answers, self.in_flight, self.now)
-        return self.gathering.least_bytes
+        self.fin_coalescing.note(answers, self.in_flight, self.now)
+        return self.fin_coalescing.min_read_bytes
 
     def single(self, count: int, seconds: float = FAST) -> list[int]:
         """So many of one FIN each."""
@@ -85,52 +85,52 @@ def test_the_share_follows_what_is_in_flight() -> None:
 def test_where_less_came_in_a_moment_half_of_it_is_a_share() -> None:
     reads = Reads()
     reads.single(READS + 1)
-    assert reads.bring(SHARE - 2, 2 * MOMENT_SECONDS) == 1
+    assert reads.bring(SHARE - 2, 2 * FLUSH_SECONDS) == 1
     half = SHARE // 2 - 1
     assert reads.single(READS + 1) == [1] * READS + [half * len(FIN)]
-    for _ in range(round(1 / GROWTH)):
+    for _ in range(round(1 / WINDOW_GROWTH)):
         assert reads.bring(half) >= half * len(FIN)
     assert reads.bring(half) == (half + 1) * len(FIN)
 
 
 def test_where_few_came_in_a_moment_it_is_tried_again_later_and_later() -> None:
-    reads, rest = Reads(), MOMENT_SECONDS
+    reads, rest = Reads(), FLUSH_SECONDS
     for _ in range(12):
         assert reads.single(READS + 1)[-1] == SHARE * len(FIN)
-        assert reads.bring(2 * FEWEST - 1, 2 * MOMENT_SECONDS) == 1
+        assert reads.bring(2 * MIN_IN_FLIGHT - 1, 2 * FLUSH_SECONDS) == 1
         reads.now += rest - 2 * READS * FAST
         assert set(reads.single(READS + 1)) == {1}
         reads.now += READS * FAST
-        rest = min(2 * rest, LONGEST_REST_SECONDS)
+        rest = min(2 * rest, MAX_REST_SECONDS)
 
 
 def test_once_a_share_has_come_it_is_tried_again_soon() -> None:
     reads = Reads()
     for _ in range(5):
         reads.single(READS + 1)
-        reads.bring(0, 2 * MOMENT_SECONDS)
-        reads.now += LONGEST_REST_SECONDS
+        reads.bring(0, 2 * FLUSH_SECONDS)
+        reads.now += MAX_REST_SECONDS
     reads.single(READS + 1)
     reads.bring(SHARE)
-    reads.bring(0, 2 * MOMENT_SECONDS)
-    reads.now += MOMENT_SECONDS
+    reads.bring(0, 2 * FLUSH_SECONDS)
+    reads.now += FLUSH_SECONDS
     assert reads.single(READS + 1)[-1] == SHARE * len(FIN)
 
 
 def test_a_share_may_take_longer_and_less_may_be_read_sooner() -> None:
     reads = Reads()
     reads.single(READS + 1)
-    assert reads.bring(SHARE, 10 * MOMENT_SECONDS) == SHARE * len(FIN)
+    assert reads.bring(SHARE, 10 * FLUSH_SECONDS) == SHARE * len(FIN)
     assert reads.bring(1) == SHARE * len(FIN)
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 5000), st.floats(0, 0.01))))
 def test_never_more_than_a_32nd_of_what_is_in_flight(reads: list[tuple[int, int, float]]) -> None:
-    gathering, now = FinCoalescing(), 0.0
+    fin_coalescing, now = FinCoalescing(), 0.0
     for answers, left, seconds in reads:
         now += seconds
-        gathering.note(answers, left, now)
-        assert gathering.least_bytes <= max(1, left // 32 * len(FIN))
+        fin_coalescing.note(answers, left, now)
+        assert fin_coalescing.min_read_bytes <= max(1, left // 32 * len(FIN))
 
 
 def busy(stage: Stage, count: int) -> tuple[Peer, list[bytes]]:

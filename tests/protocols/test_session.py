@@ -9,7 +9,7 @@ from zope.interface import implementer
 from zope.interface.interface import Method
 
 from nsqtw.interfaces import IProtocol
-from nsqtw.protocols.session import MOST_BYTES, SessionAdapter, session_of
+from nsqtw.protocols.session import MAX_BYTES, SessionAdapter, session_of
 from tests.protocols.dialogue import Stage
 
 
@@ -70,7 +70,7 @@ def test_all_is_passed_on_to_one_of_another_class() -> None:
 
 @pytest.mark.parametrize(
     ("said", "meant"),
-    [(True, 1), (False, 0), (None, 0), ([b"x"], 1), (0.5, 1), (-1, 1), (1, 1), (7, 7), (1 << 40, MOST_BYTES)],
+    [(True, 1), (False, 0), (None, 0), ([b"x"], 1), (0.5, 1), (-1, 1), (1, 1), (7, 7), (1 << 40, MAX_BYTES)],
 )
 def test_what_another_class_wants_is_a_number_that_a_socket_can_be_told(said: object, meant: int) -> None:
     recorded = Recorded()

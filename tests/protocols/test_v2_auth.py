@@ -47,11 +47,11 @@ class Door:
         now: float = self.stage.now
         return now
 
-    def ask(self, applicant: Credentials, answer: Answer) -> Callable[[], None]:
+    def ask(self, credentials: Credentials, answer: Answer) -> Callable[[], None]:
         if self.at_once is not None:
             answer(self.at_once)
             return lambda: None
-        question = (applicant, answer)
+        question = (credentials, answer)
         self.questions.append(question)
 
         def forget() -> None:
@@ -64,12 +64,12 @@ class Door:
     def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
         return rights.allows(permission, topic, channel)
 
-    def enter(self, guest: RightsListener) -> None:
-        self.guests.append(guest)
+    def enter(self, listener: RightsListener) -> None:
+        self.guests.append(listener)
 
-    def leave(self, guest: RightsListener) -> None:
-        if guest in self.guests:
-            self.guests.remove(guest)
+    def leave(self, listener: RightsListener) -> None:
+        if listener in self.guests:
+            self.guests.remove(listener)
 
     def answer(self, outcome: Rights | AuthError) -> None:
         """The oldest question is answered, and a turn."""
@@ -83,9 +83,9 @@ class Guarded(Stage):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.door = Door()
-        self.door.stage = self
-        self.broker.door = self.door
+        self.authorizations = Door()
+        self.authorizations.stage = self
+        self.broker.authorizations = self.authorizations
 
 
 def rights(topic: str = ".*", channel: str = ".*", *permissions: str, ttl: float | None = None, **who: str) -> Grants:
@@ -101,7 +101,7 @@ def let_in(stage: Guarded, given: Grants | None = None) -> Any:
     """A client that has shown its secret."""
     client = stage.connect()
     client.send(AUTH)
-    stage.door.answer(given or rights())
+    stage.authorizations.answer(given or rights())
     client.expect(welcome())
     return client
 
@@ -112,10 +112,10 @@ def test_the_answer_comes_when_the_door_knows() -> None:
     client.send(AUTH)
     client.expect()
     other.send(AUTH)
-    ((applicant, _), (another, _)) = stage.door.questions
-    assert applicant == Credentials(SECRET, "1.2.3.4", False, "")
+    ((credentials, _), (another, _)) = stage.authorizations.questions
+    assert credentials == Credentials(SECRET, "1.2.3.4", False, "")
     assert another.remote_ip == "::1"
-    stage.door.answer(rights(identity="ann", identity_url="http://a?b&c"))
+    stage.authorizations.answer(rights(identity="ann", identity_url="http://a?b&c"))
     client.expect(response(b'{"identity":"ann","identity_url":"http://a?b\\u0026c","permission_count":1}'))
     other.expect()
 
@@ -127,7 +127,7 @@ def test_what_follows_waits_and_is_not_read() -> None:
     client.send(pub(b"y"))
     client.expect()
     assert not client.session.wants_data
-    stage.door.answer(rights())
+    stage.authorizations.answer(rights())
     client.expect(welcome(), OK, OK)
 
 
@@ -139,7 +139,7 @@ def test_a_client_that_waits_long_is_kept_alive() -> None:
     client.expect(HEARTBEAT)
     stage.wait(59)
     client.expect(HEARTBEAT)
-    stage.door.answer(rights())
+    stage.authorizations.answer(rights())
     client.expect(welcome())
 
 
@@ -148,7 +148,7 @@ def test_one_that_is_gone_is_not_answered() -> None:
     client = stage.connect()
     client.send(AUTH)
     client.vanish()
-    assert (stage.door.questions, stage.door.forgotten) == ([], 1)
+    assert (stage.authorizations.questions, stage.authorizations.forgotten) == ([], 1)
 
 
 @pytest.mark.parametrize("failure", [AuthError("no server"), AuthRefused("who?")])
@@ -156,7 +156,7 @@ def test_a_failure_says_no_more_than_that(failure: AuthError) -> None:
     stage = Guarded()
     client = stage.connect()
     client.send(AUTH + pub(b"x"))
-    stage.door.answer(failure)
+    stage.authorizations.answer(failure)
     client.expect(error(b"E_AUTH_FAILED AUTH failed"), END)
     assert ("warn", f"PROTOCOL(V2): [1.2.3.4:5] AUTH failed {failure}") in stage.world.lines
     assert stage.broker.topics == {}
@@ -166,7 +166,7 @@ def test_no_rights_are_no_authorization() -> None:
     stage = Guarded()
     client = stage.connect()
     client.send(AUTH)
-    stage.door.answer(Grants([]))
+    stage.authorizations.answer(Grants([]))
     client.expect(error(b"E_UNAUTHORIZED AUTH no authorizations found"), END)
 
 
@@ -235,7 +235,7 @@ def test_statistics_tell_who_it_is() -> None:
     stage = Guarded()
     client = stage.connect()
     client.send(AUTH)
-    stage.door.answer(rights(identity="ann", identity_url="u"))
+    stage.authorizations.answer(rights(identity="ann", identity_url="u"))
     client.expect(welcome(1, "ann", "u"))
     known = client.session.client
     assert (known.authed, known.auth_identity, known.auth_identity_url) == (True, "ann", "u")
@@ -263,7 +263,7 @@ def let_in_as(stage: Guarded, identity: str) -> Any:
     """A client that may publish to `t` alone, and has shown its secret."""
     client = stage.connect()
     client.send(AUTH)
-    stage.door.answer(rights("^t$", identity=identity))
+    stage.authorizations.answer(rights("^t$", identity=identity))
     client.read()
     return client
 
@@ -284,9 +284,9 @@ def test_rights_that_have_ended_are_asked_for_again(data: bytes) -> None:
     stage.wait(10)
     client.send(data, b"NOP\n")
     client.expect()
-    ((applicant, _),) = stage.door.questions
-    assert applicant.secret == SECRET
-    stage.door.answer(rights(ttl=10))
+    ((credentials, _),) = stage.authorizations.questions
+    assert credentials.secret == SECRET
+    stage.authorizations.answer(rights(ttl=10))
     assert {frame.data for frame in client.read()} == {b"OK"}
 
 
@@ -295,7 +295,7 @@ def test_rights_may_be_less_the_next_time() -> None:
     client = let_in(stage, rights(ttl=10))
     stage.wait(10)
     client.send(mpub(b"x"))
-    stage.door.answer(rights("^u$", ttl=10))
+    stage.authorizations.answer(rights("^u$", ttl=10))
     client.expect(error(b'E_UNAUTHORIZED AUTH failed for MPUB on "t" ""'), END)
     assert stage.broker.topics == {}
 
@@ -306,7 +306,7 @@ def test_rights_may_not_come_again(failure: AuthError) -> None:
     client = let_in(stage, rights(ttl=10))
     stage.wait(10)
     client.send(pub(b"x") + pub(b"y", topic=b"u"))
-    stage.door.answer(failure)
+    stage.authorizations.answer(failure)
     client.expect(error(b"E_AUTH_FAILED AUTH failed"), END)
     assert stage.broker.topics == {}
 
@@ -317,15 +317,15 @@ def test_rights_that_end_at_once_hold_for_one_command() -> None:
     for body in (b"a", b"b"):
         client.send(pub(body) + mpub(b"c"))
         client.expect()
-        stage.door.answer(rights(ttl=0.0))
+        stage.authorizations.answer(rights(ttl=0.0))
         client.expect(OK)
-        stage.door.answer(rights(ttl=0.0))
+        stage.authorizations.answer(rights(ttl=0.0))
         client.expect(OK)
 
 
 def test_a_door_that_answers_at_once_holds_nothing_up() -> None:
     stage = Guarded()
-    stage.door.at_once = rights(ttl=5)
+    stage.authorizations.at_once = rights(ttl=5)
     client = stage.connect()
     client.send(AUTH + pub(b"a") + b"SUB t c\n")
     client.expect(welcome(), OK, OK)
@@ -335,7 +335,7 @@ def test_a_door_that_answers_at_once_holds_nothing_up() -> None:
     publisher.send(pub(b"b", b"c") + mpub(b"d"))
     publisher.expect(welcome(), OK, OK, OK)
     stage.wait(6)
-    stage.door.at_once = AuthRefused("gone")
+    stage.authorizations.at_once = AuthRefused("gone")
     publisher.send(pub(b"e") + pub(b"f", topic=b"u"))
     publisher.expect(error(b"E_AUTH_FAILED AUTH failed"), END)
 
@@ -348,7 +348,7 @@ def test_a_subscription_goes_on_when_rights_have_ended() -> None:
     stage.wait(11)
     client.send(b"RDY 2\n")
     client.expect(message(b"b"))
-    assert stage.door.questions == []
+    assert stage.authorizations.questions == []
 
 
 # -- rights that may have been withdrawn
@@ -359,9 +359,9 @@ def test_who_keeps_its_rights_notices_nothing() -> None:
     client = let_in(stage)
     client.send(b"SUB t c\n")
     client.expect(OK)
-    for guest in stage.door.guests:
-        guest.reconsider()
-    stage.door.answer(rights())
+    for listener in stage.authorizations.guests:
+        listener.reconsider()
+    stage.authorizations.answer(rights())
     client.send(pub(b"x"))
     client.expect(OK)
 
@@ -371,10 +371,10 @@ def test_a_secret_that_is_revoked_ends_the_connection() -> None:
     client = let_in(stage)
     client.send(b"SUB t c\n")
     client.expect(OK)
-    stage.door.guests[0].reconsider()
-    stage.door.answer(AuthRefused("no client has this secret"))
+    stage.authorizations.guests[0].reconsider()
+    stage.authorizations.answer(AuthRefused("no client has this secret"))
     client.expect(error(b"E_AUTH_FAILED AUTH failed"), END)
-    assert stage.door.guests == []
+    assert stage.authorizations.guests == []
 
 
 def test_a_right_that_is_withdrawn_ends_what_was_done_with_it() -> None:
@@ -382,10 +382,10 @@ def test_a_right_that_is_withdrawn_ends_what_was_done_with_it() -> None:
     client, publisher = let_in(stage), let_in(stage)
     client.send(b"SUB t c\n")
     client.expect(OK)
-    for guest in stage.door.guests:
-        guest.reconsider()
-    stage.door.answer(rights(".*", ".*", "publish"))
-    stage.door.answer(rights(".*", ".*", "publish"))
+    for listener in stage.authorizations.guests:
+        listener.reconsider()
+    stage.authorizations.answer(rights(".*", ".*", "publish"))
+    stage.authorizations.answer(rights(".*", ".*", "publish"))
     client.expect(error(b'E_UNAUTHORIZED AUTH failed for SUB on "t" "c"'), END)
     publisher.send(pub(b"x"))
     publisher.expect(OK)
@@ -396,10 +396,10 @@ def test_a_command_meanwhile_does_not_save_a_subscription() -> None:
     client = let_in(stage)
     client.send(b"SUB t c\n")
     client.expect(OK)
-    stage.door.guests[0].reconsider()
+    stage.authorizations.guests[0].reconsider()
     client.send(pub(b"x"))
-    assert (len(stage.door.questions), stage.door.forgotten) == (1, 1)
-    stage.door.answer(rights(".*", ".*", "publish"))
+    assert (len(stage.authorizations.questions), stage.authorizations.forgotten) == (1, 1)
+    stage.authorizations.answer(rights(".*", ".*", "publish"))
     client.expect(error(b'E_UNAUTHORIZED AUTH failed for SUB on "t" "c"'), END)
 
 
@@ -424,17 +424,17 @@ def test_any_number_of_topics_can_be_published_to() -> None:
     for number in range(1100):
         client.send(pub(b"x", topic=b"t%d" % number))
     assert len(client.read()) == 1100
-    assert len(client.session._badge._granted) < 1100
+    assert len(client.session._client_auth._granted) < 1100
 
 
 def test_no_line_of_the_log_has_the_secret() -> None:
     stage = Guarded(log_level=1)
     client = stage.connect()
     client.send(b"AUTH\n" + sized(b"hunter2hunter2"), b"AUTH hunter2\n")
-    stage.door.answer(rights(ttl=1))
+    stage.authorizations.answer(rights(ttl=1))
     stage.wait(2)
     client.send(pub(b"x"))
-    if stage.door.questions:
-        stage.door.answer(AuthRefused("no"))
+    if stage.authorizations.questions:
+        stage.authorizations.answer(AuthRefused("no"))
     assert not [line for line in stage.world.lines if "hunter" in line[1]]
     assert "hunter" not in repr(Credentials(b"hunter2"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsqtw.core.quotas import BIRTHS_PER_TURN
+from nsqtw.core.quotas import CREATIONS_PER_TURN
 from tests.protocols.dialogue import END, OK, Peer, Stage, error, identify, int32, mpub, pub, sized
 
 SHORT_BODY = error(b"E_BAD_MESSAGE PUB failed to read message body")
@@ -142,10 +142,10 @@ def test_what_a_session_keeps_is_told_and_given_up() -> None:
 def test_births_without_end_leave_turns_for_others() -> None:
     stage = Stage()
     greedy, other = stage.connect(), stage.connect()
-    count = 10 * BIRTHS_PER_TURN
+    count = 10 * CREATIONS_PER_TURN
     greedy.write(b"".join(pub(b"x", topic=b"t%d" % number) for number in range(count)))
     greedy.exchange()
-    assert len(stage.broker.topics) == BIRTHS_PER_TURN
+    assert len(stage.broker.topics) == CREATIONS_PER_TURN
     assert not greedy.session.wants_data
     other.send(pub(b"y"))
     stage.wait(0)
@@ -160,10 +160,10 @@ def test_births_without_end_leave_turns_for_others() -> None:
 def test_births_by_mpub_too() -> None:
     stage = Stage()
     client = stage.connect()
-    count = 3 * BIRTHS_PER_TURN
+    count = 3 * CREATIONS_PER_TURN
     client.write(b"".join(mpub(b"x", topic=b"t%d" % number) for number in range(count)))
     client.exchange()
-    assert len(stage.broker.topics) == BIRTHS_PER_TURN
+    assert len(stage.broker.topics) == CREATIONS_PER_TURN
     for _ in range(5):
         stage.wait(0.01)
     client.expect(*[OK] * count)

@@ -17,21 +17,21 @@ class MemoryWriter:
     """Keeps saves until the test lets them be done."""
 
     def __init__(self) -> None:
-        self.saves: list[tuple[CheckpointJob, Callable[[CheckpointJob, BackendError | None], None]]] = []
+        self.checkpointer: list[tuple[CheckpointJob, Callable[[CheckpointJob, BackendError | None], None]]] = []
         self.group_commit: list[tuple[CommitBatch, Callable[..., None]]] = []
 
     def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None:
-        self.saves.append((save, done))
+        self.checkpointer.append((save, done))
 
-    def commit(self, flight: CommitBatch, landed: Callable[..., None]) -> None:
-        self.group_commit.append((flight, landed))
+    def commit(self, batch: CommitBatch, done: Callable[..., None]) -> None:
+        self.group_commit.append((batch, done))
 
     def land(self) -> None:
-        flight, landed = self.group_commit.pop(0)
-        landed(flight, flight.commit(lambda level, text: None))
+        batch, done = self.group_commit.pop(0)
+        done(batch, batch.commit(lambda level, text: None))
 
     def finish(self, error: BackendError | None = None) -> CheckpointJob:
-        save, done = self.saves.pop(0)
+        save, done = self.checkpointer.pop(0)
         done(save, error)
         return save
 

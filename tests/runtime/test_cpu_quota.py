@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.runtime.cpu_quota import cores
+from nsqtw.runtime.cpu_quota import cpu_quota
 
 
 @pytest.mark.parametrize(
@@ -19,5 +19,5 @@ def test_a_quota_counts_where_there_is_one(
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2, 3})
     quota = tmp_path / "cpu.max"
     quota.write_text(text)
-    assert cores(quota) == found
-    assert cores(tmp_path / "none") == 4.0
+    assert cpu_quota(quota) == found
+    assert cpu_quota(tmp_path / "none") == 4.0

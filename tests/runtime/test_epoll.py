@@ -16,7 +16,7 @@ from twisted.logger import LogEvent
 from nsqtw.runtime import epoll as reactor_module
 from nsqtw.runtime.epoll import TurnReactor
 from nsqtw.runtime.turns import end_of_turn
-from tests.wire import PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS
 
 
 class End(FileDescriptor):
@@ -199,7 +199,7 @@ class ConnectionLostReason:
 def test_it_asks_instead_of_sleeping_only_with_more_than_one_core(
     count: float, asks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reactor_module, "cores", lambda: count)
+    monkeypatch.setattr(reactor_module, "cpu_quota", lambda: count)
     assert TurnReactor()._events._may_spin is asks
 
 
@@ -245,7 +245,7 @@ class Scripted(TurnReactor):
 def test_a_loop_waits_for_nothing_while_an_end_asks_for_another() -> None:
     """Real polls: one that waited would wait for the timer, which ends it."""
     reactor, ends = TurnReactor(), list[str]()
-    reactor.callLater(PATIENCE_SECONDS, reactor.stop)
+    reactor.callLater(ANSWER_SECONDS, reactor.stop)
 
     def end() -> None:
         ends.append("end")
@@ -300,6 +300,6 @@ def test_a_turn_that_breaks_is_logged_and_the_next_one_comes(
 def test_a_daemon_has_it_unless_the_process_has_another(before: str, kind: str) -> None:
     program = f"{before}\nfrom nsqtw.daemon.process import daemon_reactor\nprint(type(daemon_reactor()).__name__)"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=ANSWER_SECONDS
     )
     assert done.stdout.strip() == kind

@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from nsqtw.runtime import memory
-from nsqtw.runtime.memory import HELD_BYTES, MOST_DEAD, ROUND_SECONDS, Garbage, undisturbed
+from nsqtw.runtime.memory import MAX_DEAD, MAX_FROZEN_BYTES, ROUND_SECONDS, Garbage, undisturbed
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_an_idle_broker_with_nothing_new_is_left_alone(clock: Clock, monkeypatch
     monkeypatch.setattr(time, "process_time", lambda: 0.0)
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)
     looks: list[None] = []
-    monkeypatch.setattr(memory, "look_at_all", lambda: looks.append(None))
+    monkeypatch.setattr(memory, "check_all", lambda: looks.append(None))
     Garbage(clock).start()
     clock.advance(ROUND_SECONDS)
     assert looks == []
@@ -79,38 +79,45 @@ def test_a_broker_that_is_never_idle_bounds_what_is_frozen_and_of_no_use(
     frozen, used = 0, 0
     looks: list[int] = []
 
-    def look_at_all() -> None:
+    def check_all() -> None:
         nonlocal frozen
         looks.append(frozen)
         frozen = used
 
     monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
-    monkeypatch.setattr(memory, "look_at_all", look_at_all)
+    monkeypatch.setattr(memory, "check_all", check_all)
     monkeypatch.setattr(memory, "resident_bytes", lambda: None)
     Garbage(clock).start()
     used = 1000
-    for count in (1000, MOST_DEAD, MOST_DEAD + 1):
+    for count in (1000, MAX_DEAD, MAX_DEAD + 1):
         frozen = count
         clock.advance(ROUND_SECONDS)
-    assert looks == [MOST_DEAD + 1]
-    for count in (1000, 1000, 2000 + MOST_DEAD, 2001 + MOST_DEAD):
+    assert looks == [MAX_DEAD + 1]
+    for count in (1000, 1000, 2000 + MAX_DEAD, 2001 + MAX_DEAD):
         frozen = count
         clock.advance(ROUND_SECONDS)
-    assert looks == [MOST_DEAD + 1, 2001 + MOST_DEAD]
+    assert looks == [MAX_DEAD + 1, 2001 + MAX_DEAD]
 
 
 def test_what_dead_cycles_hold_has_a_bound_in_bytes(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is looked at in the turn after the collection that finds the process too large, not after minutes."""
     monkeypatch.setattr(time, "process_time", clock.seconds)
-    sizes, looks = [HELD_BYTES], list[int]()
+    sizes, looks = [MAX_FROZEN_BYTES], list[int]()
     monkeypatch.setattr(memory, "resident_bytes", lambda: sizes[-1])
-    monkeypatch.setattr(memory, "look_at_all", lambda: looks.append(sizes[-1]))
+    monkeypatch.setattr(memory, "check_all", lambda: looks.append(sizes[-1]))
     Garbage(clock).start()
-    for size in (HELD_BYTES, 2 * HELD_BYTES, 2 * HELD_BYTES + 1, 3 * HELD_BYTES, 4 * HELD_BYTES, 8 * HELD_BYTES):
+    for size in (
+        MAX_FROZEN_BYTES,
+        2 * MAX_FROZEN_BYTES,
+        2 * MAX_FROZEN_BYTES + 1,
+        3 * MAX_FROZEN_BYTES,
+        4 * MAX_FROZEN_BYTES,
+        8 * MAX_FROZEN_BYTES,
+    ):
         sizes.append(size)
         gc.collect()
         clock.advance(0)
-    assert looks == [2 * HELD_BYTES + 1, 4 * HELD_BYTES, 8 * HELD_BYTES]
+    assert looks == [2 * MAX_FROZEN_BYTES + 1, 4 * MAX_FROZEN_BYTES, 8 * MAX_FROZEN_BYTES]
 
 
 def test_a_busy_broker_that_only_grows_looks_at_all_more_and_more_seldom(
@@ -119,8 +126,8 @@ def test_a_busy_broker_that_only_grows_looks_at_all_more_and_more_seldom(
     monkeypatch.setattr(time, "process_time", clock.seconds)
     looks: list[float] = []
     monkeypatch.setattr(memory, "resident_bytes", lambda: None)
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: int(clock.seconds() / ROUND_SECONDS * MOST_DEAD / 2))
-    monkeypatch.setattr(memory, "look_at_all", lambda: looks.append(clock.seconds() / ROUND_SECONDS))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: int(clock.seconds() / ROUND_SECONDS * MAX_DEAD / 2))
+    monkeypatch.setattr(memory, "check_all", lambda: looks.append(clock.seconds() / ROUND_SECONDS))
     Garbage(clock).start()
     for _ in range(100):
         clock.advance(ROUND_SECONDS)
@@ -138,7 +145,7 @@ def test_a_circle_that_was_frozen_is_found_by_a_busy_broker(clock: Clock, monkey
     del circle
     gc.collect()
     assert seen() is not None
-    size += HELD_BYTES + 1
+    size += MAX_FROZEN_BYTES + 1
     clock.advance(ROUND_SECONDS)
     assert seen() is None
 

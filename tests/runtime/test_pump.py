@@ -122,7 +122,7 @@ def test_calls_before_answers_run_before_a_commit_within_a_turn(harness: Harness
     events: list[str] = []
     harness.pump.before_answers(lambda: events.append("call"))
     harness.world.topic().put([b"a"], 0, lambda error: events.append("answer"))
-    harness.pump.took(COMMIT_BYTES + 1)
+    harness.pump.on_read(COMMIT_BYTES + 1)
     assert events == ["call", "answer"]
 
 
@@ -212,9 +212,9 @@ def test_who_was_answered_before_a_turn_broke_is_written_to_in_the_next(
 def test_a_turn_that_reads_much_commits_in_between(harness: Harness) -> None:
     answers: list[Exception | None] = []
     harness.world.topic().put([b"a"], 0, answers.append)
-    harness.pump.took(COMMIT_BYTES)
+    harness.pump.on_read(COMMIT_BYTES)
     assert answers == []
-    harness.pump.took(1)
+    harness.pump.on_read(1)
     assert answers == [None]
 
 
@@ -261,7 +261,7 @@ def test_stopping_tries_again_when_saving_fails_once(harness: Harness) -> None:
     harness.world.put(b"a")
     harness.pump.wake()
     harness.turn()
-    while harness.writer.saves:
+    while harness.writer.checkpointer:
         harness.writer.finish()
         harness.turn()
     reader.channel.finish(reader.consumer, [next(reader.consumer.in_flight.items())[0]], harness.pump.now())
@@ -269,7 +269,7 @@ def test_stopping_tries_again_when_saving_fails_once(harness: Harness) -> None:
     harness.pump.stop().addCallback(stopped.append)
     harness.writer.finish(BackendError("EIO"))
     assert stopped == []
-    (topic,) = harness.writer.finish().cut.topics
+    (topic,) = harness.writer.finish().checkpoint.topics
     assert stopped == [None]
     (cursor,) = topic.cursors
     assert (cursor.next, cursor.first_deliveries) == (topic.end, [])
@@ -297,13 +297,13 @@ def test_stopping_waits_for_flights(harness: Harness) -> None:
     harness.world.topic().put([b"a"], 0, answers.append)
     harness.pump.wake()
     harness.turn()
-    while harness.writer.saves:
+    while harness.writer.checkpointer:
         harness.writer.finish()
     harness.world.topic().put([b"b"], 0, answers.append)
     stopped: list[None] = []
     harness.pump.stop().addCallback(stopped.append)
     harness.writer.land()
-    assert (harness.writer.saves, stopped, answers) == ([], [], [None])
+    assert (harness.writer.checkpointer, stopped, answers) == ([], [], [None])
     harness.writer.land()
     assert (answers, stopped) == ([None, None], [])
     harness.writer.finish()
@@ -327,7 +327,7 @@ def test_a_save_that_cannot_be_given_away_has_failed_and_is_tried_again(
 ) -> None:
     harness, answers = without_threads, list[Exception | None]()
     harness.world.topic()
-    harness.broker.saves.ask(answers.append)
+    harness.broker.checkpointer.ask(answers.append)
     harness.pump.wake()
     for _ in range(5):
         harness.turn()
@@ -337,7 +337,7 @@ def test_a_save_that_cannot_be_given_away_has_failed_and_is_tried_again(
     monkeypatch.undo()
     monkeypatch.setattr(harness.pump, "now", lambda: harness.world.now + harness.reactor.seconds())
     harness.reactor.advance(SAVE_SECONDS)
-    assert len(harness.writer.saves) == 1
+    assert len(harness.writer.checkpointer) == 1
 
 
 def test_a_batch_that_cannot_be_given_away_has_failed(
@@ -400,14 +400,14 @@ def test_a_save_that_was_on_its_way_does_not_end_a_stop_that_waits_for_a_flight(
     harness.world.topic().put([b"a"], 0, answers.append)
     harness.pump.wake()
     harness.turn()
-    assert (len(harness.writer.saves), len(harness.writer.group_commit)) == (1, 1)
+    assert (len(harness.writer.checkpointer), len(harness.writer.group_commit)) == (1, 1)
     stopped: list[None] = []
     harness.pump.stop().addCallback(stopped.append)
     harness.writer.finish()
     assert stopped == []
     harness.writer.land()
     harness.turn()
-    while harness.writer.saves:
+    while harness.writer.checkpointer:
         harness.writer.finish()
         harness.turn()
     assert (answers, stopped) == ([None, None], [None])

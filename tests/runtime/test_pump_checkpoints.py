@@ -39,10 +39,10 @@ def test_an_idle_topic_is_saved_again_while_its_queue_has_more_to_free(harness: 
         harness.reactor.advance(SAVE_SECONDS)
         save = harness.writer.finish()
         assert [name for name, _, _ in save.trims] == ["t"]
-        durable.append(save.cut.durable)
+        durable.append(save.checkpoint.durable)
     assert durable == [False, True, True], "a power loss must not make a start count what was freed"
     harness.reactor.advance(2 * SAVE_SECONDS)
-    assert harness.writer.saves == []
+    assert harness.writer.checkpointer == []
 
 
 def test_the_save_before_a_log_is_freed_is_synced_whatever_part_comes_first(
@@ -58,48 +58,48 @@ def test_the_save_before_a_log_is_freed_is_synced_whatever_part_comes_first(
     queue.__class__ = Freeing
     harness.world.topic("a").touch()
     harness.world.topic("b").touch()
-    saves = []
+    checkpointer = []
     for _ in range(12):
         harness.pump.wake()
         harness.reactor.advance(PART_SECONDS)
-        while harness.writer.saves:
+        while harness.writer.checkpointer:
             save = harness.writer.finish()
-            saves.append(([name for name, _, _ in save.trims], save.cut.durable))
-        if len(saves) > 3:
+            checkpointer.append(([name for name, _, _ in save.trims], save.checkpoint.durable))
+        if len(checkpointer) > 3:
             queue.may_free_later = False
     harness.reactor.advance(SAVE_SECONDS)
-    first = next(number for number, (names, _) in enumerate(saves) if names == ["a"])
-    assert all(durable == (names == ["a"]) for names, durable in saves[first + 1 :] if names)
-    assert ["b"] in [names for names, _ in saves[first + 1 :]]
+    first = next(number for number, (names, _) in enumerate(checkpointer) if names == ["a"])
+    assert all(durable == (names == ["a"]) for names, durable in checkpointer[first + 1 :] if names)
+    assert ["b"] in [names for names, _ in checkpointer[first + 1 :]]
 
 
 def test_changes_are_saved_about_once_a_second_and_one_save_at_a_time(harness: Harness) -> None:
     harness.world.reader()
     harness.pump.wake()
     harness.turn()
-    assert len(harness.writer.saves) == 1, "the first change is saved at once"
+    assert len(harness.writer.checkpointer) == 1, "the first change is saved at once"
     harness.world.put(b"a")
     harness.pump.wake()
     harness.turn()
     harness.reactor.advance(5)
-    assert len(harness.writer.saves) == 1, "the first save is not done yet"
+    assert len(harness.writer.checkpointer) == 1, "the first save is not done yet"
     harness.writer.finish()
     harness.turn()
-    assert len(harness.writer.saves) == 1
+    assert len(harness.writer.checkpointer) == 1
     harness.writer.finish()
     harness.world.put(b"b")
     harness.pump.wake()
     harness.turn()
-    assert harness.writer.saves == []
+    assert harness.writer.checkpointer == []
     harness.reactor.advance(SAVE_SECONDS)
-    assert len(harness.writer.saves) == 1
+    assert len(harness.writer.checkpointer) == 1
 
 
 def publish_to_three(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of three parts of a cut is being saved, in which no topic is new."""
     monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 1)
     for _ in range(2):
-        while harness.writer.saves:
+        while harness.writer.checkpointer:
             harness.writer.finish()
             harness.reactor.advance(SAVE_SECONDS)
         for name in "abc":
@@ -114,14 +114,14 @@ def test_a_cut_that_nobody_waits_for_leaves_time_between_its_parts(
     publish_to_three(harness, monkeypatch)
     saved = []
     for wait in (PART_SECONDS, PART_SECONDS, SAVE_SECONDS):
-        saved += [topic.name for topic in harness.writer.finish().cut.topics]
+        saved += [topic.name for topic in harness.writer.finish().checkpoint.topics]
         harness.world.put(b"later", topic="a")
         harness.pump.wake()
         harness.turn()
         harness.reactor.advance(wait * 0.9)
-        assert harness.writer.saves == []
+        assert harness.writer.checkpointer == []
         harness.reactor.advance(wait * 0.2)
-    saved += [topic.name for topic in harness.writer.finish().cut.topics]
+    saved += [topic.name for topic in harness.writer.finish().checkpoint.topics]
     assert saved == ["a", "b", "c", "a"]
 
 
@@ -131,9 +131,9 @@ def test_the_parts_of_a_cut_that_somebody_waits_for_follow_at_once(
     publish_to_three(harness, monkeypatch)
     harness.writer.finish()
     harness.turn()
-    assert harness.writer.saves == []
+    assert harness.writer.checkpointer == []
     answers: list[BackendError | None] = []
-    harness.broker.saves.ask(answers.append)
+    harness.broker.checkpointer.ask(answers.append)
     harness.pump.wake()
     while not answers:
         harness.turn()
@@ -147,7 +147,7 @@ def test_who_waits_for_a_save_gets_it_at_once_and_the_error_if_it_fails(harness:
     harness.turn()
     harness.writer.finish()
     answers: list[Exception | None] = []
-    harness.broker.saves.ask(answers.append)
+    harness.broker.checkpointer.ask(answers.append)
     harness.pump.wake()
     harness.turn()
     harness.writer.finish(BackendError("no space"))
@@ -192,22 +192,22 @@ def test_a_save_that_breaks_before_it_has_begun_is_tried_again_when_it_is_time(
     harness.world.topic()
     answers: list[Exception | None] = []
     with breaking.times(1):
-        harness.broker.saves.ask(answers.append)
+        harness.broker.checkpointer.ask(answers.append)
         harness.pump.wake()
         for _ in range(5):
             harness.turn()
         harness.reactor.advance(SAVE_SECONDS / 2)
-        harness.broker.saves.ask(answers.append)
+        harness.broker.checkpointer.ask(answers.append)
         harness.pump.wake()
         harness.turn()
-    assert (answers, harness.writer.saves) == ([], [])
+    assert (answers, harness.writer.checkpointer) == ([], [])
     harness.reactor.advance(SAVE_SECONDS / 2)
     harness.writer.finish()
     assert answers == [None, None]
-    harness.broker.saves.ask(answers.append)
+    harness.broker.checkpointer.ask(answers.append)
     harness.pump.wake()
     harness.turn()
-    assert len(harness.writer.saves) == 1, "it is as if nothing had been"
+    assert len(harness.writer.checkpointer) == 1, "it is as if nothing had been"
 
 
 @pytest.mark.plain  # breaks what the pump calls

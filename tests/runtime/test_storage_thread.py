@@ -34,7 +34,7 @@ class SpyQueue:
 
 
 class FailingPositions(MemoryPositions):
-    def save(self, cut: Checkpoint) -> None:
+    def save(self, checkpoint: Checkpoint) -> None:
         raise BackendError("no space")
 
 
@@ -56,8 +56,8 @@ def into(lines: list) -> OperatorLog:
 
 def a_save(calls: list, error: str = "") -> CheckpointJob:
     queue = SpyQueue(calls, error)
-    cut = Checkpoint(topics=[TopicState("t", released=7, end=9, put_total=2)])
-    return CheckpointJob(cut, reserve=1024, deleted=[("old", queue)], trims=[("t", queue, None)])
+    checkpoint = Checkpoint(topics=[TopicState("t", released=7, end=9, put_total=2)])
+    return CheckpointJob(checkpoint, reserve=1024, deleted=[("old", queue)], trims=[("t", queue, None)])
 
 
 def test_a_save_reserves_saves_deletes_and_trims_by_what_it_saved() -> None:
@@ -77,7 +77,7 @@ def test_when_saving_fails_nothing_is_deleted_or_trimmed() -> None:
 
 def test_on_a_full_disk_trim_follows_what_was_saved_before() -> None:
     class FullPositions(MemoryPositions):
-        def save(self, cut: Checkpoint) -> None:
+        def save(self, checkpoint: Checkpoint) -> None:
             raise BackendFull("no space")
 
     calls: list = []
@@ -112,9 +112,9 @@ def test_names_are_written_when_positions_are_saved_and_before_anything_goes() -
     calls: list = []
 
     class SpyPositions(MemoryPositions):
-        def save(self, cut: Checkpoint) -> None:
+        def save(self, checkpoint: Checkpoint) -> None:
             calls.append(("save",))
-            super().save(cut)
+            super().save(checkpoint)
 
     save = a_save(calls)
     save.names = (NamedTopic("t"),)
@@ -183,10 +183,10 @@ def test_bounds_that_come_with_the_save_need_no_saved_topic() -> None:
 
 def test_the_thread_does_jobs_in_order_and_a_broken_part_fails_its_own_job_only() -> None:
     class BrokenPositions(MemoryPositions):
-        def save(self, cut: Checkpoint) -> None:
-            if cut.deleted_topics:
+        def save(self, checkpoint: Checkpoint) -> None:
+            if checkpoint.deleted_topics:
                 raise ZeroDivisionError("broken")
-            super().save(cut)
+            super().save(checkpoint)
 
     answers: list = []
     done = threading.Event()
@@ -218,9 +218,9 @@ def test_a_flight_is_committed_in_the_thread_and_brought_back() -> None:
         def commit(self, log: object) -> dict:
             return {"committed": threading.current_thread() is not threading.main_thread()}
 
-    landed: list = []
+    done: list = []
     writer = StorageThread(InlineReactor(), MemoryPositions(), nothing)
-    flight: Any = SpyFlight()
-    writer.commit(flight, lambda *what: landed.append(what))
+    batch: Any = SpyFlight()
+    writer.commit(batch, lambda *what: done.append(what))
     writer.close()
-    assert landed == [(flight, {"committed": True})]
+    assert done == [(batch, {"committed": True})]

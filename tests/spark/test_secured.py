@@ -24,7 +24,7 @@ from pyspark_nsq.sample import take
 from nsqtw.auth.secret_hash import Recipe
 from tests.certificates import Certificates
 from tests.process import NsqdProcess, ReservedPort, starting
-from tests.wire import HOST, PATIENCE_SECONDS
+from tests.wire import ANSWER_SECONDS, HOST
 
 SECRET = "s3cret"
 CHEAP = Recipe("scrypt", (16, 1, 1), b"salt")
@@ -51,7 +51,7 @@ class Secured:
         self.by_log = {"replay": "log", "nsqdHttpAddresses": self.https, "retries": "0"} | self.known
         self.by_sink = {"nsqdHttpAddresses": self.https, "retries": "0"} | self.known
         trust = ssl.create_default_context(cafile=certificates.authority.certificate)
-        connection = http.client.HTTPSConnection("localhost", https_port, timeout=PATIENCE_SECONDS, context=trust)
+        connection = http.client.HTTPSConnection("localhost", https_port, timeout=ANSWER_SECONDS, context=trust)
         with closing(connection):
             for order in (
                 "topic/create?topic=t",

@@ -11,7 +11,7 @@ Whatever else is in the data path is left alone. No topic's directory has a dot 
 
 The parts: `log` is what is shared; `recovery` opens it, `writer` appends, `reader` reads,
 `trim` frees, `damage`, `salvage` and `repair` keep what can be kept of damaged files, `free_space`
-keeps a reserve, `sync` remembers what is not on stable storage, `volume` is the file system below.
+keeps a reserve, `sync` remembers what is not on stable storage, `filesystem` is the file system below.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from zope.interface import classImplements, implementer
 
 from nsqtw.backends.disk.format import first_of_log
 from nsqtw.backends.disk.free_space import Reserve
-from nsqtw.backends.disk.gaps import report_holes
+from nsqtw.backends.disk.gaps import report_gaps
 from nsqtw.backends.disk.log import Log
 from nsqtw.backends.disk.open_files import Descriptor, OpenFiles
 from nsqtw.backends.disk.reader import RecordReader
 from nsqtw.backends.disk.recovery import open_log
-from nsqtw.backends.disk.repair import mend_all, mend_closed
+from nsqtw.backends.disk.repair import repair_all, repair_closed
 from nsqtw.backends.disk.sync import DirtyFiles
 from nsqtw.backends.disk.trim import LogTrim, RecycledFiles
 from nsqtw.backends.disk.writer import LogWriter
@@ -56,7 +56,7 @@ from nsqtw.names import directory_name, name_of_directory
 
 PROBE_FILE = "probe.tmp"
 """Under the data path, for a moment: whether the disk takes what it did not take before."""
-_MOST_PROBED = 1 << 20
+_MAX_PROBED = 1 << 20
 
 _DELETED = re.compile(r"(.+)\.deleted\.[0-9]+")
 
@@ -87,10 +87,10 @@ class DiskBackend:
         self.report = report
         self.files = files or Files()
         self.open_files = OpenFiles(self.files)
-        self._volume = Filesystem(self.files, directory)
-        self.unsynced = DirtyFiles(self.files, self._volume)
-        self.spares = RecycledFiles()
-        self.reserve = Reserve(self.files, directory, self.spares)
+        self._filesystem = Filesystem(self.files, directory)
+        self.dirty_files = DirtyFiles(self.files, self._filesystem)
+        self.recycled = RecycledFiles()
+        self.reserve = Reserve(self.files, directory, self.recycled)
         self._queues: dict[str, DiskQueue] = {}
         self._not_taken = 0
         self._known_ends: dict[str, int] = {}
@@ -156,10 +156,10 @@ class DiskBackend:
                 queue.stage(segments)
                 staged.append(queue)
             except OSError as error:
-                queue.undo()
+                queue.rollback()
                 failed[queue] = backend_error(error, f"write of topic {queue.log.topic}")
             except BackendError as error:
-                queue.undo()
+                queue.rollback()
                 failed[queue] = error
         if durable:
             self._sync({queue.log for queue in staged} if writes else None, failed)
@@ -167,9 +167,9 @@ class DiskBackend:
             self._probe(self._not_taken)
         for queue in staged:
             if queue in failed:
-                queue.undo()
+                queue.rollback()
             else:
-                queue.writer.publish()
+                queue.writer.commit()
         self._not_taken = size if failed else 0
         return failed
 
@@ -181,7 +181,7 @@ class DiskBackend:
         """IBackend API"""
         for queue in list(self._queues.values()):
             queue.close()
-        self._volume.close()
+        self._filesystem.close()
 
     def forget_queue(self, topic: str) -> None:
         """The queue of a topic is closed or deleted: the next one is another."""
@@ -206,7 +206,7 @@ class DiskBackend:
                 self.files.unlink(path)
             try:
                 descriptor = Descriptor(self.files, self.files.open(path, create=True))
-                descriptor.write([bytes(min(size, _MOST_PROBED))], 0)
+                descriptor.write([bytes(min(size, _MAX_PROBED))], 0)
                 descriptor.sync()
             finally:
                 with suppress(FileNotFoundError):
@@ -215,7 +215,7 @@ class DiskBackend:
             raise backend_error(error, "write to the data path") from error
 
     def _sync(self, logs: set[Log] | None, failed: dict[Any, BackendError]) -> None:
-        for log, error in self.unsynced.sync(logs).items():
+        for log, error in self.dirty_files.sync(logs).items():
             queue = self._queues.get(log.topic)
             if queue is not None:
                 failed.setdefault(queue, backend_error(error, f"sync of topic {log.topic}"))
@@ -241,7 +241,7 @@ class DiskQueue:
         self.writer = LogWriter(log, backend.max_bytes_per_file)
         self._reader = RecordReader(log)
         self._trim = LogTrim(
-            log, backend.max_bytes_per_file, backend.spares, backend.unsynced.forget, backend.reserve.is_short
+            log, backend.max_bytes_per_file, backend.recycled, backend.dirty_files.forget, backend.reserve.is_short
         )
 
     @property
@@ -263,20 +263,20 @@ class DiskQueue:
     def stage(self, segments: Sequence[Segment]) -> None:
         """Write segments where no reader looks yet, and note what has to be synced. OSError, BackendError."""
         log = self.log
-        unsynced = self._backend.unsynced
-        for growth in self.writer.stage(segments):
-            unsynced.add(growth.file, log)
-            if growth.is_new:
-                unsynced.add_directory(log.directory, log)
-                unsynced.add_directory(self._backend.directory, log)
+        dirty_files = self._backend.dirty_files
+        for append in self.writer.stage(segments):
+            dirty_files.add(append.file, log)
+            if append.is_new:
+                dirty_files.add_directory(log.directory, log)
+                dirty_files.add_directory(self._backend.directory, log)
 
-    def undo(self) -> None:
+    def rollback(self) -> None:
         """Take back what was staged. What of it is on stable storage is to go from there, too, with the next sync."""
-        undone = self.writer.undo()
-        for file in undone.cut:
-            self._backend.unsynced.add(file, self.log)
-        if undone.has_removed:
-            self._backend.unsynced.add_directory(self.log.directory, self.log)
+        rolled_back = self.writer.rollback()
+        for file in rolled_back.truncated:
+            self._backend.dirty_files.add(file, self.log)
+        if rolled_back.has_removed:
+            self._backend.dirty_files.add_directory(self.log.directory, self.log)
 
     def read(self, start: int, limit: int) -> list[Segment]:
         """IBackendQueue API"""
@@ -285,7 +285,7 @@ class DiskQueue:
     def check(self, start: int, expected: int) -> bool:
         """ICountedQueue API"""
         try:
-            return report_holes(self.log, start, expected)
+            return report_gaps(self.log, start, expected)
         except OSError as error:
             raise backend_error(error, f"check of topic {self.log.topic}") from error
 
@@ -297,17 +297,17 @@ class DiskQueue:
     @property
     def may_free_later(self) -> bool:
         """IFreeingQueue API. The last file is closed when it has stopped growing."""
-        return self._trim.last.must_look_again
+        return self._trim.last.needs_another_pass
 
     @property
-    def is_mended(self) -> bool:
+    def is_damaged(self) -> bool:
         """IDamagedQueue API"""
-        return self.log.is_mended
+        return self.log.is_damaged
 
     def trim(self, below: int, keep: Iterable[int]) -> None:
         """IBackendQueue API"""
-        if self.log.is_to_be_mended:
-            mend_closed(self.log, self._backend.unsynced.forget)
+        if self.log.needs_repair:
+            repair_closed(self.log, self._backend.dirty_files.forget)
         self._trim.trim(below, keep)
 
     def delete(self) -> None:
@@ -329,9 +329,9 @@ class DiskQueue:
         committed as durable is there already, so a failure here breaks no promise.
         """
         self.writer.close()
-        self._backend.unsynced.sync()
-        if self.log.is_to_be_mended:
-            mend_all(self.log)
+        self._backend.dirty_files.sync()
+        if self.log.needs_repair:
+            repair_all(self.log)
         self.log.remove_spare()
         self._let_go()
 
@@ -339,8 +339,8 @@ class DiskQueue:
         log_files = self.log.log_files
         self.log.drop(log_files)
         for file in log_files:
-            self._backend.unsynced.forget(file)
-        self._backend.spares.forget(self.log)
+            self._backend.dirty_files.forget(file)
+        self._backend.recycled.forget(self.log)
         self._backend.forget_queue(self.log.topic)
 
     def _free_name(self) -> str:

@@ -21,8 +21,8 @@ from nsqtw.backends.disk.scan import Scan
 from nsqtw.core.segment import BODY_AT, Segment
 
 NO_RECORD: Final = "no record where one should start"
-_MOST_MISSING: Final = 1 << 20
-_MOST_TRIED: Final = 100
+_MAX_MISSING: Final = 1 << 20
+_MAX_TRIED: Final = 100
 """Heads in which a flipped bit is looked for, in one search: a client may have written any number of magics."""
 
 
@@ -85,7 +85,7 @@ def examine(descriptor: Descriptor, scan: Scan, index: Sequence[Entry]) -> Damag
     after = _next_known(scan, start, _next_record(descriptor, scan, position + 1, first), index)
     stop, end = (scan.size, scan.below) if after is None else after
     # Gaps between sequences are normal, but a message has 34 bytes at least. Where the file ends, some may be missing.
-    most = (stop - position) // BODY_AT + 1 if after is not None or end == HIGHEST else _MOST_MISSING
+    most = (stop - position) // BODY_AT + 1 if after is not None or end == HIGHEST else _MAX_MISSING
     count = min(end - first, most) if first < end else 0
     scan.pass_over(stop, end if after is not None else first, count if after is not None else 0)
     lost = [(first, end)] if first < end else []
@@ -129,11 +129,11 @@ def _next_record(descriptor: Descriptor, scan: Scan, at: int, above: int) -> tup
         if head is not None and scan.belongs(head):
             if head.is_tombstone or _is_whole_or_kept(descriptor, scan, at, above):
                 return at, head.first
-        elif head is None and tried < _MOST_TRIED:
+        elif head is None and tried < _MAX_TRIED:
             tried += 1
-            mended = salvage(descriptor, at, scan.size, above, scan.below)
-            if mended is not None and mended.segments:
-                return at, mended.head.first
+            repaired = salvage(descriptor, at, scan.size, above, scan.below)
+            if repaired is not None and repaired.segments:
+                return at, repaired.head.first
         at = scan.next_magic(at) if head is None else at + head.size
     return None
 

@@ -60,7 +60,7 @@ HIGHEST: Final = 1 << 53
 BLOCK_PAGE_BYTES: Final = 4096
 BLOCK_BYTES: Final = 16 * 1024
 """The smallest block with a checksum of its own. One of 4 KB costs 4 to 7 % of an MPUB's rate, this one 1 to 2 %."""
-_MOST_BLOCK_STEPS: Final = 3
+_MAX_BLOCK_STEPS: Final = 3
 _BLOCK_MESSAGES: Final = 16
 """A block has room for about so many messages: the price is paid for each block."""
 _TABLES: Final = [struct.Struct(f">{count}I") for count in range(32)]
@@ -166,7 +166,7 @@ def encode_batch_head(segment: Segment, position: int) -> bytes:
     length = len(frames)
     block = BLOCK_BYTES
     if length > BLOCK_BYTES // _BLOCK_MESSAGES * segment.count:  # its frames are large
-        block = min(2 + length // segment.count // BLOCK_PAGE_BYTES, _MOST_BLOCK_STEPS) * BLOCK_BYTES
+        block = min(2 + length // segment.count // BLOCK_PAGE_BYTES, _MAX_BLOCK_STEPS) * BLOCK_BYTES
     # The table moves the frames on, and the borders in them: there may be one fewer then.
     entries = (length + block - 1) // block
     at = block - (position + RECORD_BYTES + _CRC_BYTES * entries) % block
@@ -223,7 +223,7 @@ def _is_possible(layout: int, length: int) -> bool:
     return (
         layout == 0
         or (layout == TOMBSTONE and length == 0)
-        or (0 < layout >> 16 <= _MOST_BLOCK_STEPS * BLOCK_BYTES // BLOCK_PAGE_BYTES and 0 < layout & 0xFFFF < length)
+        or (0 < layout >> 16 <= _MAX_BLOCK_STEPS * BLOCK_BYTES // BLOCK_PAGE_BYTES and 0 < layout & 0xFFFF < length)
     )
 
 

@@ -24,23 +24,23 @@ _UNKNOWN = 1 << 62
 class Reserve:
     """Watches the free space where `directory` is."""
 
-    def __init__(self, files: Files, directory: str, spares: RecycledFiles) -> None:
+    def __init__(self, files: Files, directory: str, recycled: RecycledFiles) -> None:
         self._files = files
         self._directory = directory
-        self._spares = spares
-        self._until_next_look = 0
+        self._recycled_files = recycled
+        self._until_next_check = 0
         self._is_low = False
         self.free_bytes = _UNKNOWN
         """What was free when it looked last."""
 
     def refusal(self, size: int) -> OSError | None:
         """Why `size` more bytes of messages must not be written now, if so. Looks again after a part of the reserve."""
-        self._until_next_look -= size
-        if self._until_next_look > 0 and not self._is_low:
+        self._until_next_check -= size
+        if self._until_next_check > 0 and not self._is_low:
             return None
         self._is_low = not self._has_room(size)
         if self._is_low:
-            self._spares.give_back()
+            self._recycled_files.give_back()
             self._is_low = not self._has_room(size)
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if self._is_low else None
 
@@ -55,5 +55,5 @@ class Reserve:
             return True  # the write itself will tell
         self.free_bytes = free
         reserve = min(RESERVE_BYTES, total // _SHARE)
-        self._until_next_look = reserve // _LOOKS_PER_RESERVE
+        self._until_next_check = reserve // _LOOKS_PER_RESERVE
         return free - size >= reserve

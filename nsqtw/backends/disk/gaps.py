@@ -17,7 +17,7 @@ from nsqtw.backends.disk.open_files import LogFile
 from nsqtw.backends.disk.scan import Scan
 
 
-def report_holes(log: Log, below: int, expected: int) -> bool:
+def report_gaps(log: Log, below: int, expected: int) -> bool:
     """
     Report the messages from `below` on that are in no file. At least `expected` should be there. Returns whether a file
     has more messages than the header of the next one counts: those of a commit that failed and could not be undone.

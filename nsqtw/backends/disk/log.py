@@ -70,9 +70,9 @@ class Log:
     ) -> None:
         self.ledger = ledger
         self.aside = aside
-        self.is_to_be_mended = False
+        self.needs_repair = False
         """A file of it is."""
-        self.is_mended = False
+        self.is_damaged = False
         """Damage was found when it was opened."""
         self.topic = topic
         self.directory = directory

@@ -87,7 +87,7 @@ class LogFile:
         "first",
         "gone",
         "index",
-        "is_to_be_mended",
+        "needs_repair",
         "path",
         "put_total",
         "recycled",
@@ -113,7 +113,7 @@ class LogFile:
         """Places where no good record is, already reported, and where to go on."""
         self.salvaged: set[int] = set()
         """Those of the places in `damaged` of which messages could be kept."""
-        self.is_to_be_mended = False
+        self.needs_repair = False
         """A read found damage that a rewritten file would not have."""
         self.recycled = False
         """Older content may follow after `size`."""

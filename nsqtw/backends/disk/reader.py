@@ -21,7 +21,7 @@ from nsqtw.backends.disk.scan import BLOCK_BYTES, Scan
 from nsqtw.backends.files import backend_error
 from nsqtw.core.segment import BODY_AT, Segment
 
-MOST_PLACES: Final = 256
+MAX_PLACES: Final = 256
 """How many ends of reads are remembered; a channel that reads on needs one."""
 
 _LARGEST_BLOCK: Final = 1024 * 1024
@@ -121,7 +121,7 @@ class RecordReader:
 
     def _remember(self, file: LogFile, place: Entry) -> None:
         self._places[place.sequence] = (file, place)
-        if len(self._places) > MOST_PLACES:
+        if len(self._places) > MAX_PLACES:
             del self._places[next(iter(self._places))]
 
     def _pass_damage(self, file: LogFile, scan: Scan, start: int, found: list[Segment]) -> int:
@@ -143,7 +143,7 @@ class RecordReader:
                 file.salvaged.add(position)
             file.damaged[position] = damage.stop
             if not (foreign and damage.head is None and damage.is_end):
-                self._log.is_to_be_mended = file.is_to_be_mended = True
+                self._log.needs_repair = file.needs_repair = True
                 if file is self._log.log_files[-1]:
                     file.sealed = True  # the next commit begins another one, and then this one can be rewritten
                 tell(self._log, file, damage)

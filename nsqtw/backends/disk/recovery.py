@@ -27,7 +27,7 @@ from nsqtw.backends.disk.format import (
 )
 from nsqtw.backends.disk.log import TEMPORARY, Log
 from nsqtw.backends.disk.open_files import AHEAD_FROM, INDEX_BYTES, Descriptor, LogFile
-from nsqtw.backends.disk.repair import mend_file
+from nsqtw.backends.disk.repair import repair_file
 from nsqtw.backends.disk.scan import Scan
 from nsqtw.backends.files import backend_error
 from nsqtw.core.segment import BODY_AT
@@ -92,34 +92,34 @@ def _recover(log: Log, file: LogFile, known_end: int) -> bool:
     log.end = scan.above
     log.put_total = scan.put_total
     if is_damaged:
-        _mend(log, file, scan)
+        _repair(log, file, scan)
     elif file.size > scan.position:
-        _cut_off(log, file, scan, descriptor, known_end)
+        _truncate(log, file, scan, descriptor, known_end)
     elif file.size > AHEAD_FROM:
         with suppress(OSError):  # space that was kept ahead, and is not in the way
             descriptor.truncate(file.size)
     return True
 
 
-def _mend(log: Log, file: LogFile, scan: Scan) -> None:
+def _repair(log: Log, file: LogFile, scan: Scan) -> None:
     """Let the last file, which is damaged before the place of `scan`, be one without damage."""
-    log.is_mended = True
+    log.is_damaged = True
     try:
-        new, mended, kept = mend_file(log, file, scan.position, HIGHEST)
+        new, repaired, kept = repair_file(log, file, scan.position, HIGHEST)
     except OSError as error:
         # Reads report the damage and pass over it. What comes next must stand behind what is left here.
         why = f"the file is damaged, and cannot be rewritten: {(error.strerror or str(error)).lower()}"
         log.report(log.topic, file.path, scan.above, scan.above - 1, why)
         file.size = scan.position
-        log.is_to_be_mended = file.is_to_be_mended = file.sealed = True
+        log.needs_repair = file.needs_repair = file.sealed = True
         return
-    log.end, log.put_total = mended.end, mended.put_total
-    log.ledger.add(log.topic, lost=mended.lost_count, damaged=mended.touched)
-    log.report(log.topic, file.path, *mended.lost, f"{mended.summary()}; the file as it was is {kept}")
+    log.end, log.put_total = repaired.end, repaired.put_total
+    log.ledger.add(log.topic, lost=repaired.lost_count, damaged=repaired.touched)
+    log.report(log.topic, file.path, *repaired.lost, f"{repaired.summary()}; the file as it was is {kept}")
     log.open_files.forget(new)
 
 
-def _cut_off(log: Log, file: LogFile, scan: Scan, descriptor: Descriptor, known_end: int) -> None:
+def _truncate(log: Log, file: LogFile, scan: Scan, descriptor: Descriptor, known_end: int) -> None:
     """Cut off what is behind the last record."""
     is_older = scan.has_older()
     what = "older content of a file that was used again" if is_older else "no whole record"

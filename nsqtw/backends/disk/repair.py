@@ -22,12 +22,12 @@ from nsqtw.backends.disk.scan import Scan
 from nsqtw.backends.files import Files
 
 _BLOCK_BYTES: Final = 1 << 20
-_MOST_SEQUENCES: Final = (1 << 32) - 1
+_MAX_SEQUENCES: Final = (1 << 32) - 1
 """Of one record."""
 
 
 @define
-class Mended:
+class Repaired:
     """What a rewritten file has."""
 
     damages: list[Damage] = field(factory=list)
@@ -61,7 +61,7 @@ class Mended:
         return f"damaged records: {self.lost_count} lost, {put_right} put right, {kept} of their messages kept"
 
 
-def write_mended(files: Files, old: Descriptor, file: LogFile, stop: int, below: int, temporary: str) -> Mended:
+def write_repaired(files: Files, old: Descriptor, file: LogFile, stop: int, below: int, temporary: str) -> Repaired:
     """
     Write what can be kept of a log file, looked at up to `stop` and with sequences under `below`, into a new one at the
     path `temporary`. It is on stable storage on return. OSError; then there is no such file.
@@ -77,7 +77,7 @@ def write_mended(files: Files, old: Descriptor, file: LogFile, stop: int, below:
         raise
 
 
-def mend_file(log: Log, file: LogFile, stop: int, below: int) -> tuple[LogFile, Mended, str]:
+def repair_file(log: Log, file: LogFile, stop: int, below: int) -> tuple[LogFile, Repaired, str]:
     """
     Let a rewritten file take the place of a damaged one, which is set aside: the new file, what is in it, and where
     the old one is kept. OSError; then nothing is changed.
@@ -86,13 +86,13 @@ def mend_file(log: Log, file: LogFile, stop: int, below: int) -> tuple[LogFile, 
     if descriptor is None:
         raise FileNotFoundError(file.path)
     temporary = file.path + TEMPORARY
-    mended = write_mended(log.files, descriptor, file, stop, below, temporary)
+    repaired = write_repaired(log.files, descriptor, file, stop, below, temporary)
     try:
         kept = log.aside.keep(file.path)
         # Its places mean other bytes in the new file.
         log.remove_index(file)
-        new = LogFile(file.path, file.first, mended.size, file.put_total)
-        new.index = mended.index
+        new = LogFile(file.path, file.first, repaired.size, file.put_total)
+        new.index = repaired.index
         log.replace(file, new, temporary)
     except BaseException:
         with suppress(OSError):
@@ -100,11 +100,11 @@ def mend_file(log: Log, file: LogFile, stop: int, below: int) -> tuple[LogFile, 
         raise
     log.files.sync_directory(log.directory)
     log.ledger.add_file(log.aside.name_of(kept))
-    log.ledger.add(log.topic, set_aside=mended.lost_count)
-    return new, mended, kept
+    log.ledger.add(log.topic, set_aside=repaired.lost_count)
+    return new, repaired, kept
 
 
-def mend_closed(log: Log, forget: Callable[[LogFile], None]) -> None:
+def repair_closed(log: Log, forget: Callable[[LogFile], None]) -> None:
     """
     Rewrite those damaged files that do not grow any more, in the writer thread; `forget` is told of the old ones. The
     last one has to wait until it is closed. A file that cannot be rewritten stays as it is: reads pass over its damage.
@@ -113,29 +113,29 @@ def mend_closed(log: Log, forget: Callable[[LogFile], None]) -> None:
     for number, file in enumerate(snapshot.log_files):
         if file is snapshot.log_files[-1] and not file.closed:
             break
-        if file.is_to_be_mended and not file.gone:
-            _mend_if_possible(log, file, snapshot.size_of(number), snapshot.below(number))
+        if file.needs_repair and not file.gone:
+            _repair_if_possible(log, file, snapshot.size_of(number), snapshot.below(number))
             if file.gone:
                 forget(file)
-    log.is_to_be_mended = any(file.is_to_be_mended for file in log.log_files)
+    log.needs_repair = any(file.needs_repair for file in log.log_files)
 
 
-def mend_all(log: Log) -> None:
+def repair_all(log: Log) -> None:
     """Rewrite all damaged files, when nothing is written any more."""
     snapshot = log.snapshot()
     for number, file in enumerate(snapshot.log_files):
-        if file.is_to_be_mended and not file.gone:
-            _mend_if_possible(log, file, snapshot.size_of(number), snapshot.below(number))
+        if file.needs_repair and not file.gone:
+            _repair_if_possible(log, file, snapshot.size_of(number), snapshot.below(number))
 
 
-def _mend_if_possible(log: Log, file: LogFile, stop: int, below: int) -> None:
-    file.is_to_be_mended = False
+def _repair_if_possible(log: Log, file: LogFile, stop: int, below: int) -> None:
+    file.needs_repair = False
     try:
-        _, mended, kept = mend_file(log, file, stop, below)
+        _, repaired, kept = repair_file(log, file, stop, below)
     except OSError as error:
         what = f"its damage cannot be taken out of it: {(error.strerror or str(error)).lower()}"
     else:
-        what = f"{mended.summary()}; the file as it was is {kept}"
+        what = f"{repaired.summary()}; the file as it was is {kept}"
     log.report(log.topic, file.path, file.first, file.first - 1, what)
 
 
@@ -145,10 +145,10 @@ class _Rewrite:
         self._new = new
         self._index = file.index or []
         self._scan = Scan(old, Entry(file.first, HEADER_BYTES, file.put_total), stop, below, _BLOCK_BYTES)
-        self._found = Mended(put_total=file.put_total, end=file.first)
+        self._found = Repaired(put_total=file.put_total, end=file.first)
         self._header = encode_header(file.first, file.put_total)
 
-    def run(self) -> Mended:
+    def run(self) -> Repaired:
         scan, found = self._scan, self._found
         self._new.write([self._header], 0)
         start = scan.position
@@ -195,7 +195,7 @@ class _Rewrite:
             self._scan.pass_over(self._scan.position, lost[0][1], damage.lost_count)
         for first, end in lost:
             count = end - first if damage.head is not None else damage.lost_count
-            records.append((first, [encode_tombstone(max(first, end - _MOST_SEQUENCES), end, count)]))
+            records.append((first, [encode_tombstone(max(first, end - _MAX_SEQUENCES), end, count)]))
         for _, buffers in sorted(records, key=lambda record: record[0]):
             found.size = self._new.write(buffers, found.size)
 

@@ -69,31 +69,31 @@ def salvage(descriptor: Descriptor, position: int, size: int, above: int, below:
     """
     data = descriptor.read(min(RECORD_BYTES, size - position), position)
     head = decode_head(data)
-    is_mended = head is None
+    is_damaged = head is None
     if head is None:
-        head = mended_head(data)
+        head = repaired_head(data)
     if head is None or not above <= head.first < head.end <= below:
         return None
-    if is_mended and position + head.size > size:
+    if is_damaged and position + head.size > size:
         return None
     if head.is_tombstone:
         return Salvaged(head, [], [], head.put_count)
     data = descriptor.read(min(head.size, size - position), position)
-    return salvage_frames(head, data, is_mended=is_mended)
+    return salvage_frames(head, data, is_damaged=is_damaged)
 
 
-def salvage_frames(head: Head, data: bytes, *, is_mended: bool = False) -> Salvaged:
-    """The same for a head, which `is_mended` when a bit of it was put right, and all bytes there are of its record."""
+def salvage_frames(head: Head, data: bytes, *, is_damaged: bool = False) -> Salvaged:
+    """The same for a head, which `is_damaged` when a bit of it was put right, and all bytes there are of its record."""
     start = RECORD_BYTES + head.table_bytes
     frames = bytearray(data[start : start + head.length])
     bits: list[int] = []
     bad: list[tuple[int, int]] = []
     if len(frames) < head.length or crc32(frames) != head.frames_crc:
-        bad = _mend_blocks(head, data, frames, bits)
+        bad = _repair_blocks(head, data, frames, bits)
         if bits and not (bad or _is_well_formed(frames, head)):
             bits, bad = [], [(0, head.length)]
     if not bad:
-        touched = head.messages if is_mended else len({_message_at(frames, bit // 8) for bit in bits})
+        touched = head.messages if is_damaged else len({_message_at(frames, bit // 8) for bit in bits})
         return Salvaged(head, [Segment(head.first, head.messages, head.delay_ms, bytes(frames))], [], touched)
     segments: list[Segment] = []
     lost: list[tuple[int, int]] = []
@@ -108,7 +108,7 @@ def salvage_frames(head: Head, data: bytes, *, is_mended: bool = False) -> Salva
     return Salvaged(head, segments, lost, sum(end - first for first, end in lost) + len(bits))
 
 
-def mended_head(data: bytes) -> Head | None:
+def repaired_head(data: bytes) -> Head | None:
     """The head that these bytes are but for one bit."""
     if len(data) < RECORD_BYTES:
         return None
@@ -122,7 +122,7 @@ def mended_head(data: bytes) -> Head | None:
     return None
 
 
-def mended_bytes(data: bytes, crc: int) -> bytes | None:
+def repaired_bytes(data: bytes, crc: int) -> bytes | None:
     """`data` with the one bit put right that makes its checksum `crc`; None when there is no such bit."""
     bit = flipped_bit(crc32(data) ^ crc, len(data))
     return _flipped(data, bit) if bit is not None else None
@@ -134,7 +134,7 @@ def _flipped(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-def _mend_blocks(head: Head, data: bytes, frames: bytearray, bits: list[int]) -> list[tuple[int, int]]:
+def _repair_blocks(head: Head, data: bytes, frames: bytearray, bits: list[int]) -> list[tuple[int, int]]:
     """
     Put single bits right in `frames`, noting them in `bits`. The parts that stay damaged, ascending: where each starts
     and where it ends.

@@ -5,7 +5,7 @@ A file whose fsync fails is sealed. The system may have dropped what it could no
 is well when asked again: so a second fsync proves nothing, and the file is never written again, nor synced. One that
 was sealed because a failed write could not be undone is synced all the same: what was stored before is in it.
 
-Where many files are to be synced, their file system is synced instead, if it can be (`volume`).
+Where many files are to be synced, their file system is synced instead, if it can be (`filesystem`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from nsqtw.backends.filesystem import Filesystem
 class DirtyFiles:
     """Marks may be made by one thread while another one syncs."""
 
-    def __init__(self, files: Files, volume: Filesystem) -> None:
+    def __init__(self, files: Files, filesystem: Filesystem) -> None:
         self._files = files
-        self._volume = volume
+        self._filesystem = filesystem
         self._lock = Lock()
         self._log_files: dict[LogFile, Log] = {}
         self._directories: set[tuple[str, Log]] = set()
@@ -58,10 +58,10 @@ class DirtyFiles:
                 del self._log_files[file]
             self._directories.difference_update(names)
         failed: dict[Log, OSError] = {}
-        volume = self._volume
-        if volume.sync(len(log_files)):
-            log_files = {file: log for file, log in log_files.items() if not volume.has(log.directory)}
-            names = [(path, log) for path, log in names if not volume.has(path)]
+        filesystem = self._filesystem
+        if filesystem.sync(len(log_files)):
+            log_files = {file: log for file, log in log_files.items() if not filesystem.has(log.directory)}
+            names = [(path, log) for path, log in names if not filesystem.has(path)]
         for file, log in log_files.items():
             try:
                 self._sync_file(file, log)

@@ -31,7 +31,7 @@ from nsqtw.core.segment import Segment, only
 CLOSE_BYTES = 128 * 1024
 """A last file that is smaller is not worth a new one."""
 _GROWTH_SHARE = 8
-MOST_SPARES = 4
+MAX_RECYCLED = 4
 _WORTH = 4
 """A file is rewritten when what is wanted is less than its size by this factor."""
 _WRITE_BYTES = 1024 * 1024
@@ -47,7 +47,7 @@ class RecycledFiles:
         """The log has got a spare file: who got his first gives it back if there are too many."""
         self.forget(log)
         self._logs.append(log)
-        if len(self._logs) > MOST_SPARES:
+        if len(self._logs) > MAX_RECYCLED:
             self._logs.pop(0).remove_spare()
 
     def give_back(self) -> None:
@@ -69,7 +69,7 @@ class CloseLast:
         self._file: LogFile | None = None
         self._size = 0
         """Of that file at the last look."""
-        self.must_look_again = False
+        self.needs_another_pass = False
         """The file was growing. If it does not grow any more, it is closed at the next look."""
 
     @property
@@ -85,7 +85,7 @@ class CloseLast:
         """The last file, if it is closed now or has been: nothing in it or behind it is unread from `below` on."""
         log = self._log
         snapshot = log.snapshot()
-        self.must_look_again = False
+        self.needs_another_pass = False
         if not snapshot.log_files or below < snapshot.end:
             self._file = None
             return None
@@ -96,7 +96,7 @@ class CloseLast:
             if not self.is_worthwhile:
                 return None
             if (size - known) * _GROWTH_SHARE > size and not self._is_short():
-                self.must_look_again = True
+                self.needs_another_pass = True
                 return None
         closed = log.close_last()
         return closed if closed is last and log.end == snapshot.end else None
@@ -112,13 +112,13 @@ class LogTrim:
         self,
         log: Log,
         limit: int,
-        spares: RecycledFiles,
+        recycled: RecycledFiles,
         forget: Callable[[LogFile], None],
         is_short: Callable[[], bool] = lambda: False,
     ) -> None:
         self._log = log
         self._limit = limit
-        self._spares = spares
+        self._recycled_files = recycled
         self._forget = forget
         self._pace = TrimPace()
         self.last = CloseLast(log, is_short)
@@ -139,7 +139,7 @@ class LogTrim:
         if not closed:
             return
         if not self._pace.is_due(len(closed)):
-            self.last.must_look_again = self.last.must_look_again or last is not None
+            self.last.needs_another_pass = self.last.needs_another_pass or last is not None
             return
         try:
             wanted_of_each = list(zip(closed, _wanted_of_each(closed, keep), strict=True))
@@ -153,11 +153,11 @@ class LogTrim:
             if last is not None:  # the log is idle, and one of the freed files may be its spare now
                 self._remove_spare()
         except OSError as error:
-            self.last.must_look_again = self.last.must_look_again or last is not None
+            self.last.needs_another_pass = self.last.needs_another_pass or last is not None
             raise backend_error(error, f"trim of topic {self._log.topic}") from error
 
     def _remove_spare(self) -> None:
-        self._spares.forget(self._log)
+        self._recycled_files.forget(self._log)
         self._log.remove_spare()
 
     def _free(self, unwanted: Sequence[LogFile]) -> None:
@@ -179,7 +179,7 @@ class LogTrim:
     def _remove(self, file: LogFile) -> None:
         if not self._log.has_spare and not (file.sealed or file.closed) and 2 * file.size >= self._limit:
             self._log.give_spare(file.path)
-            self._spares.keep(self._log)
+            self._recycled_files.keep(self._log)
         else:
             self._log.files.unlink(file.path)
 

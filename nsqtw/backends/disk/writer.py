@@ -1,5 +1,5 @@
 """
-Appending to a log, in two steps: `stage` writes behind what readers look at, `publish` shows it, `undo` takes it
+Appending to a log, in two steps: `stage` writes behind what readers look at, `commit` shows it, `rollback` takes it
 back. Between them the backend may sync.
 
 What belongs to one file is one gathered write. After a failed write the file is cut back to its last good end,
@@ -37,7 +37,7 @@ from nsqtw.errors import BackendError
 _UNSAVED_ENTRIES: Final = 16
 """The index file is written when it lacks so many entries: once for 4 MB."""
 _AHEAD_SHARE: Final = 8
-_MOST_AHEAD: Final = 4 * 1024 * 1024
+_MAX_AHEAD: Final = 4 * 1024 * 1024
 
 
 class FileAppend:
@@ -79,7 +79,7 @@ class Rollback(NamedTuple):
     """What a power loss may bring back until it is synced: names of files that are gone, and the ends of others."""
 
     has_removed: bool
-    cut: list[LogFile]
+    truncated: list[LogFile]
 
 
 class LogWriter:
@@ -88,123 +88,123 @@ class LogWriter:
     def __init__(self, log: Log, limit: int) -> None:
         self._log = log
         self._limit = limit
-        self._growths: list[FileAppend] = []
+        self._appends: list[FileAppend] = []
         self._end = 0
 
     def stage(self, segments: Sequence[Segment]) -> list[FileAppend]:
-        """Write segments behind what readers look at. OSError when that fails: then `undo` must follow."""
-        log, growths, limit = self._log, self._growths, self._limit
+        """Write segments behind what readers look at. OSError when that fails: then `rollback` must follow."""
+        log, appends, limit = self._log, self._appends, self._limit
         end = log.end
-        growth: FileAppend | None = None
+        file_append: FileAppend | None = None
         last = log.last_to_write()
         if last is not None:
-            growth = FileAppend(last, log.put_total, is_new=False)
-            growths.append(growth)
+            file_append = FileAppend(last, log.put_total, is_new=False)
+            appends.append(file_append)
         for segment in segments:
             if segment.first < end:
                 raise BackendError(f"sequence {segment.first} is not above the end of the log, {end}")
-            if growth is None or not growth.take(segment, limit):
-                if growth is not None:
-                    self._write(growth)
-                    self._finish(growth)
-                growth = self._new_growth(segment.first)
-                growths.append(growth)
-                growth.take(segment, limit)
+            if file_append is None or not file_append.take(segment, limit):
+                if file_append is not None:
+                    self._write(file_append)
+                    self._finish(file_append)
+                file_append = self._new_append(segment.first)
+                appends.append(file_append)
+                file_append.take(segment, limit)
             end = segment.first + segment.count
         self._end = end
-        if growth is not None:
-            self._write(growth)
-        return growths
+        if file_append is not None:
+            self._write(file_append)
+        return appends
 
-    def publish(self) -> None:
+    def commit(self) -> None:
         """Let readers see what was staged."""
-        log, growths = self._log, self._growths
-        if not growths:
+        log, appends = self._log, self._appends
+        if not appends:
             log.is_writing = False
             return
-        last = growths[-1]
+        last = appends[-1]
         with log.lock:
-            for growth in growths:
-                file = growth.file
-                file.size = growth.size
-                if growth.entries:
-                    file.index = [*(file.index or ()), *growth.entries]
-                if growth.is_new:
+            for file_append in appends:
+                file = file_append.file
+                file.size = file_append.size
+                if file_append.entries:
+                    file.index = [*(file.index or ()), *file_append.entries]
+                if file_append.is_new:
                     log.log_files = [*log.log_files, file]
             log.put_total = last.put_total
             log.end = self._end
             log.is_writing = False
         if last.is_new:
             # The one that was the last, and those that are full already.
-            new_count = sum([growth.is_new for growth in growths])
+            new_count = sum([file_append.is_new for file_append in appends])
             for file in log.log_files[-1 - new_count : -1]:
                 log.save_index(file)
         if last.entries and self._unsaved(last.file) >= _UNSAVED_ENTRIES:
             log.save_index(last.file)
-        growths.clear()
+        appends.clear()
 
-    def undo(self) -> Rollback:
+    def rollback(self) -> Rollback:
         """Take back what was staged, as far as the disk lets us; no reader will see the rest."""
         removed = False
-        cut: list[LogFile] = []
+        truncated: list[LogFile] = []
         last = self._log.log_files[-1] if self._log.log_files else None
-        for growth in self._growths:
+        for file_append in self._appends:
             try:
-                if growth.is_new:
+                if file_append.is_new:
                     removed = True
-                    self._remove(growth.file)
+                    self._remove(file_append.file)
                 else:
-                    if not growth.file.sealed:
-                        cut.append(growth.file)
-                    self._cut(growth.file, growth.file.size)
+                    if not file_append.file.sealed:
+                        truncated.append(file_append.file)
+                    self._truncate(file_append.file, file_append.file.size)
             except OSError:
                 # What comes next must stand behind what is left here.
                 if last is not None:
                     last.sealed = True
-        self._growths.clear()
+        self._appends.clear()
         self._log.is_writing = False
-        return Rollback(removed, cut)
+        return Rollback(removed, truncated)
 
     def close(self) -> None:
         """Cut off what the last file has beyond its end, and save its index."""
         for file in self._log.log_files[-1:]:
             if file.is_longer and not file.sealed:
                 with suppress(OSError):
-                    self._cut(file, file.size)
+                    self._truncate(file, file.size)
             self._log.save_index(file)
 
-    def _finish(self, growth: FileAppend) -> None:
+    def _finish(self, file_append: FileAppend) -> None:
         """
         Leave nothing behind the end of a file that is full, before there is a next one: who finds that takes older
         content for damage. Space that was kept ahead does no harm, and no publish is refused for it.
         """
-        if growth.file.recycled:
-            self._cut(growth.file, growth.size)
-        elif growth.file.is_longer:
+        if file_append.file.recycled:
+            self._truncate(file_append.file, file_append.size)
+        elif file_append.file.is_longer:
             with suppress(OSError):
-                self._cut(growth.file, growth.size)
+                self._truncate(file_append.file, file_append.size)
 
-    def _new_growth(self, first: int) -> FileAppend:
-        put_total = self._growths[-1].put_total if self._growths else self._log.put_total
+    def _new_append(self, first: int) -> FileAppend:
+        put_total = self._appends[-1].put_total if self._appends else self._log.put_total
         file = LogFile(self._log.path(first), first, 0, put_total)
         file.index = []
         return FileAppend(file, put_total, is_new=True)
 
-    def _write(self, growth: FileAppend) -> None:
-        if not growth.buffers:  # it was full
+    def _write(self, file_append: FileAppend) -> None:
+        if not file_append.buffers:  # it was full
             return
-        file = growth.file
-        descriptor = self._open_new(file) if growth.is_new else self._log.descriptor(file)
+        file = file_append.file
+        descriptor = self._open_new(file) if file_append.is_new else self._log.descriptor(file)
         assert descriptor is not None, "the last file of a log is never replaced"
-        if growth.size > file.ahead_to:
-            self._keep_space(descriptor, growth)
-        descriptor.write(growth.buffers, file.size)
+        if file_append.size > file.ahead_to:
+            self._keep_space(descriptor, file_append)
+        descriptor.write(file_append.buffers, file.size)
 
-    def _keep_space(self, descriptor: Descriptor, growth: FileAppend) -> None:
+    def _keep_space(self, descriptor: Descriptor, file_append: FileAppend) -> None:
         """For what is written now, and for some of what comes next; a file that is used again has it."""
-        file = growth.file
-        ahead = min(growth.size // _AHEAD_SHARE, _MOST_AHEAD, max(0, self._limit - growth.size))
-        file.ahead_to = growth.size + ahead
+        file = file_append.file
+        ahead = min(file_append.size // _AHEAD_SHARE, _MAX_AHEAD, max(0, self._limit - file_append.size))
+        file.ahead_to = file_append.size + ahead
         if not file.recycled:
             with suppress(OSError):  # if there is none, the write tells
                 descriptor.allocate(file.size, file.ahead_to - file.size)
@@ -223,7 +223,7 @@ class LogWriter:
             log.files.make_directory(log.directory)
         return log.open_files.open(file, create=True)
 
-    def _cut(self, file: LogFile, size: int) -> None:
+    def _truncate(self, file: LogFile, size: int) -> None:
         descriptor = self._log.descriptor(file)
         if descriptor is not None:
             descriptor.truncate(size)

@@ -22,9 +22,9 @@ from nsqtw.options.topics import DURABILITIES, is_retention_time
 
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999."""
-_MOST_TOTAL = (1 << 62) - 1
-_MOST_ATTEMPTS = 0xFFFF
-_MOST_INTEGER = (1 << 63) - 1
+_MAX_TOTAL = (1 << 62) - 1
+_MAX_ATTEMPTS = 0xFFFF
+_MAX_INTEGER = (1 << 63) - 1
 _NOWHERE = [
     f"DELETE FROM held WHERE cursor = ? AND {where}"
     for where in ("sequence < 0", f"sequence > {SEQUENCE_MASK}", "sequence IS NULL")
@@ -33,7 +33,7 @@ _NEVER = [
     f"UPDATE held SET due_ms = 0 WHERE cursor = ? AND {when}"
     for when in ("due_ms < 0", f"due_ms > {LATEST_MS}", "due_ms IS NULL")
 ]
-_COUNT_HELD = "UPDATE cursor SET held_count = (SELECT count(*) FROM held WHERE held.cursor = cursor.id) WHERE id = ?"
+_COUNT_PENDING = "UPDATE cursor SET held_count = (SELECT count(*) FROM held WHERE held.cursor = cursor.id) WHERE id = ?"
 
 
 class InvalidRowError(ValueError):
@@ -46,7 +46,7 @@ def read_topics(connection: sqlite3.Connection, saved: SavedState) -> None:
     others.
     """
     topics: dict[int, TopicState] = {}
-    odd: dict[int, str] = {}
+    invalid: dict[int, str] = {}
     names: dict[int, str] = {}
     for row in connection.execute("SELECT * FROM topic ORDER BY id"):
         number, name = _integer(row[0], "topic id"), row[1]
@@ -56,7 +56,7 @@ def read_topics(connection: sqlite3.Connection, saved: SavedState) -> None:
         try:
             topics[number] = _topic(row)
         except InvalidRowError as why:
-            odd[number] = str(why)
+            invalid[number] = str(why)
     channels: dict[int, list[NamedChannel]] = {number: [] for number in names}
     for row in connection.execute("SELECT * FROM cursor ORDER BY id"):
         number, topic, name = _integer(row[0], "cursor id"), row[1], row[2]
@@ -65,55 +65,55 @@ def read_topics(connection: sqlite3.Connection, saved: SavedState) -> None:
         if name in [channel.name for channel in channels[topic]]:
             raise InvalidRowError(f"a topic has the channel {name!r} twice")
         channels[topic].append(NamedChannel(name, row[3] == 1))
-        if topic not in odd:
+        if topic not in invalid:
             try:
                 topics[topic].cursors.append(_cursor(row, topics[topic]))
             except InvalidRowError as why:
-                odd[topic] = f"channel {name}: {why}"
-    for number, reason in odd.items():
-        saved.odd.append(f"TOPIC({names[number]}): {reason}: its channels start at the oldest message kept")
+                invalid[topic] = f"channel {name}: {why}"
+    for number, reason in invalid.items():
+        saved.invalid.append(f"TOPIC({names[number]}): {reason}: its channels start at the oldest message kept")
         saved.lost_topics.append(NamedTopic(names[number], channels=tuple(channels[number])))
         topics.pop(number, None)
         _remove_topic(connection, number)
     saved.topics = list(topics.values())
 
 
-def mend_held(connection: sqlite3.Connection, saved: SavedState) -> None:
+def repair_pending(connection: sqlite3.Connection, saved: SavedState) -> None:
     """Remove held rows of nobody and of no message, and let those that are due at no possible time be due at once."""
     counts = dict(connection.execute("SELECT id, held_count FROM cursor").fetchall())
-    for number in list(_cursors_of_held(connection)):
+    for number in list(_cursors_of_pending(connection)):
         if number in counts:
-            _mend_held_of(connection, number, saved)
+            _repair_pending_of(connection, number, saved)
         else:
             count = connection.execute("DELETE FROM held WHERE cursor IS ?", (number,)).rowcount
-            saved.odd.append(f"{count} held messages belong to no channel: they are left out")
+            saved.invalid.append(f"{count} held messages belong to no channel: they are left out")
         if not counts.pop(number, None):
-            _count_held(connection, number)
-    for number, held_count in counts.items():
-        if held_count:
-            saved.odd.append(f"{held_count} held messages of a channel are missing")
-            _count_held(connection, number)
+            _count_pending(connection, number)
+    for number, pending_count in counts.items():
+        if pending_count:
+            saved.invalid.append(f"{pending_count} held messages of a channel are missing")
+            _count_pending(connection, number)
 
 
-def _mend_held_of(connection: sqlite3.Connection, number: int, saved: SavedState) -> None:
+def _repair_pending_of(connection: sqlite3.Connection, number: int, saved: SavedState) -> None:
     removed = sum(connection.execute(statement, (number,)).rowcount for statement in _NOWHERE)
     if removed:
-        _count_held(connection, number)
-        saved.odd.append(f"{removed} held messages have no place in a log: they are left out")
-    mended = sum(connection.execute(statement, (number,)).rowcount for statement in _NEVER)
-    if mended:
-        saved.odd.append(f"{mended} held messages are due at no possible time: they are due at once")
+        _count_pending(connection, number)
+        saved.invalid.append(f"{removed} held messages have no place in a log: they are left out")
+    repaired = sum(connection.execute(statement, (number,)).rowcount for statement in _NEVER)
+    if repaired:
+        saved.invalid.append(f"{repaired} held messages are due at no possible time: they are due at once")
 
 
-def _count_held(connection: sqlite3.Connection, number: int) -> None:
-    connection.execute(_COUNT_HELD, (number,))
+def _count_pending(connection: sqlite3.Connection, number: int) -> None:
+    connection.execute(_COUNT_PENDING, (number,))
 
 
-def held_row(sequence: Any, attempts: Any, due_ms: Any) -> PendingRow:
+def pending_row(sequence: Any, attempts: Any, due_ms: Any) -> PendingRow:
     """A row as it was read, mended where its values are odd. Sequence 0 is no message's: it will be found lost."""
     if type(sequence) is not int or not 0 <= sequence <= SEQUENCE_MASK:
         sequence = 0
-    if type(attempts) is not int or not 0 <= attempts <= _MOST_ATTEMPTS:
+    if type(attempts) is not int or not 0 <= attempts <= _MAX_ATTEMPTS:
         attempts = 0
     if type(due_ms) is not int:
         due_ms = int(due_ms) if isinstance(due_ms, float) and 0 <= due_ms <= LATEST_MS else 0
@@ -133,7 +133,7 @@ def topic_row(number: int, topic: TopicState) -> tuple[Any, ...]:
 def cursor_row(number: int, topic: int, cursor: CursorState) -> tuple[Any, ...]:
     """As the table has it."""
     first_deliveries = _blob(cursor.first_deliveries)
-    place = (cursor.next, cursor.taken_total, first_deliveries, cursor.held_count, cursor.replays)
+    place = (cursor.next, cursor.taken_total, first_deliveries, cursor.pending_count, cursor.replays)
     return (number, topic, cursor.name, cursor.paused, *place)
 
 
@@ -152,9 +152,9 @@ def _topic(row: tuple[Any, ...]) -> TopicState:
         name,
         paused=_integer(paused, "paused", 1) == 1,
         released=_integer(released, "released", SEQUENCE_MASK),
-        released_total=_integer(released_total, "released_total", _MOST_TOTAL),
+        released_total=_integer(released_total, "released_total", _MAX_TOTAL),
         end=_integer(end, "end", SEQUENCE_MASK),
-        put_total=_integer(put_total, "put_total", _MOST_TOTAL),
+        put_total=_integer(put_total, "put_total", _MAX_TOTAL),
         dropped=list(zip(ends[::2], ends[1::2], strict=True)),
         waiting=[Waiting(*run) for run in zip(runs[::3], runs[1::3], runs[2::3], strict=True)],
         durability=durability,
@@ -190,14 +190,14 @@ def _add_retention(topic: TopicState, row: tuple[Any, ...]) -> None:
 
 
 def _cursor(row: tuple[Any, ...], topic: TopicState) -> CursorState:
-    _, _, name, paused, following, taken_total, first_deliveries, held_count, replays = row
+    _, _, name, paused, following, taken_total, first_deliveries, pending_count, replays = row
     cursor = CursorState(
         name,
         paused=_integer(paused, "paused", 1) == 1,
         next=_integer(following, "next", SEQUENCE_MASK),
-        taken_total=_integer(taken_total, "taken_total", _MOST_TOTAL),
+        taken_total=_integer(taken_total, "taken_total", _MAX_TOTAL),
         first_deliveries=_numbers(first_deliveries, 1, "first_deliveries"),
-        held_count=_integer(held_count, "held_count", _MOST_TOTAL),
+        pending_count=_integer(pending_count, "held_count", _MAX_TOTAL),
         replays=_integer(replays, "replays", SEQUENCE_MASK),
     )
     if max(cursor.first_deliveries, default=0) > SEQUENCE_MASK:
@@ -205,7 +205,7 @@ def _cursor(row: tuple[Any, ...], topic: TopicState) -> CursorState:
     return cursor
 
 
-def _integer(value: Any, what: str, most: int = _MOST_INTEGER) -> int:
+def _integer(value: Any, what: str, most: int = _MAX_INTEGER) -> int:
     if type(value) is not int or not 0 <= value <= most:
         raise InvalidRowError(f"{what} is {value!r}"[:100])
     return value
@@ -227,7 +227,7 @@ def _remove_topic(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("DELETE FROM topic WHERE id = ?", (number,))
 
 
-def _cursors_of_held(connection: sqlite3.Connection) -> Iterator[Any]:
+def _cursors_of_pending(connection: sqlite3.Connection) -> Iterator[Any]:
     """The cursors that have held rows, each with one look into the index."""
     if connection.execute("SELECT 1 FROM held WHERE cursor IS NULL LIMIT 1").fetchone():
         yield None

@@ -12,7 +12,7 @@ import sqlite3
 VERSION = 4
 """The version of the schema below: raise it with every change, and keep reading the versions before."""
 
-_HELD_INDEX = "CREATE INDEX held_due ON held (cursor, due_ms, sequence, attempts)"
+_PENDING_INDEX = "CREATE INDEX held_due ON held (cursor, due_ms, sequence, attempts)"
 
 _SCHEMA = f"""
 CREATE TABLE broker (
@@ -58,7 +58,7 @@ CREATE TABLE held (
     due_ms INTEGER NOT NULL,
     PRIMARY KEY (cursor, sequence)
 ) WITHOUT ROWID;
-{_HELD_INDEX};                          -- since version 3
+{_PENDING_INDEX};                          -- since version 3
 """
 
 _MIGRATIONS = {
@@ -68,7 +68,7 @@ _MIGRATIONS = {
         ALTER TABLE broker ADD COLUMN suspect INTEGER NOT NULL DEFAULT 0;
         ALTER TABLE cursor ADD COLUMN held_count INTEGER NOT NULL DEFAULT 0;
         UPDATE cursor SET held_count = (SELECT count(*) FROM held WHERE held.cursor = cursor.id);
-        {_HELD_INDEX}
+        {_PENDING_INDEX}
     """,
     3: """
         ALTER TABLE topic ADD COLUMN retention_time REAL;

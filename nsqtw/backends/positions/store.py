@@ -28,10 +28,10 @@ from nsqtw.backends.positions.ids import Ids
 from nsqtw.backends.positions.rows import (
     LATEST_MS,
     cursor_row,
-    held_row,
-    mend_held,
     numbers_in,
+    pending_row,
     read_topics,
+    repair_pending,
     topic_row,
 )
 from nsqtw.backends.positions.schema import VERSION, bring_up_to_date
@@ -54,13 +54,13 @@ INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
     first_deliveries = excluded.first_deliveries, held_count = excluded.held_count,
     replays = excluded.replays
 """
-_PUT_HELD = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?)"
+_PUT_PENDING = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?)"
 _PUT_RUN = """
 WITH RECURSIVE run (sequence) AS (VALUES (?) UNION ALL SELECT sequence + 1 FROM run WHERE sequence < ?)
 INSERT OR REPLACE INTO held SELECT ?, sequence, 0, ? FROM run
 """
 
-_HELD_PAGE = """
+_PENDING_PAGE = """
 SELECT sequence FROM held WHERE cursor = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?
 """
 _DUE_PAGE = """
@@ -82,10 +82,10 @@ _DAMAGE_CODES = (
 """What opening and reading fail with when the file is not what we wrote. ERROR: a table or column is missing."""
 
 _FRESH = ".new"
-_MOST_PAGES_CHECKED = 4096
+_MAX_PAGES_CHECKED = 4096
 """16 MB, in which damage is looked for in some 50 ms."""
-_MOST_BLOCKS = 1 << 53
-_MOST_INTEGER = (1 << 63) - 1
+_MAX_BLOCKS = 1 << 53
+_MAX_INTEGER = (1 << 63) - 1
 _PAGE_ROWS = 4096
 _BUSY_SECONDS = 1.0
 
@@ -93,8 +93,8 @@ _BUSY_SECONDS = 1.0
 @implementer(IPositions)
 class Positions:
     """
-    The database at `path`. It may be used from several threads; `load` comes first. What `held` and `count_held` read
-    they read by a connection of their own, for which a save is no obstacle.
+    The database at `path`. It may be used from several threads; `load` comes first. What `pending` and `count_pending`
+    read they read by a connection of their own, for which a save is no obstacle.
     """
 
     def __init__(self, path: str) -> None:
@@ -143,9 +143,9 @@ class Positions:
         """IPositions API"""
         self._with_spare_space(lambda: self._reserve(next_block))
 
-    def save(self, cut: Checkpoint) -> None:
+    def save(self, checkpoint: Checkpoint) -> None:
         """IPositions API"""
-        self._with_spare_space(lambda: self._save(cut))
+        self._with_spare_space(lambda: self._save(checkpoint))
 
     def _with_spare_space(self, write: Callable[[], None]) -> None:
         """Write; on a full disk once more, with the space that is kept for that."""
@@ -164,15 +164,15 @@ class Positions:
             # saved before is to be safe after this.
             connection.execute("UPDATE broker SET next_block = max(ifnull(next_block + 1, 0), ?)", (next_block,))
 
-    def _save(self, cut: Checkpoint) -> None:
-        with self._lock, self._transaction(durable=cut.durable) as connection:
-            for topic in cut.deleted_topics:
+    def _save(self, checkpoint: Checkpoint) -> None:
+        with self._lock, self._transaction(durable=checkpoint.durable) as connection:
+            for topic in checkpoint.deleted_topics:
                 self._delete_topic(connection, topic)
-            for topic, channel in cut.deleted_channels:
+            for topic, channel in checkpoint.deleted_channels:
                 self._delete_channel(connection, topic, channel)
-            self._put(connection, cut.topics)
-            if cut.wall_shift_ms is not None:
-                connection.execute("UPDATE broker SET wall_shift_ms = ?", (cut.wall_shift_ms,))
+            self._put(connection, checkpoint.topics)
+            if checkpoint.wall_shift_ms is not None:
+                connection.execute("UPDATE broker SET wall_shift_ms = ?", (checkpoint.wall_shift_ms,))
             if self._is_suspect:
                 connection.execute("UPDATE broker SET suspect = 1")
 
@@ -191,25 +191,25 @@ class Positions:
         first_deliveries = sorted(
             {sequence for _, _, blob in cursors for sequence in numbers_in(blob) if sequence < below}
         )
-        held = [self._held(number, below) for number, _, _ in cursors]
-        return below, (sequence for sequence, _ in groupby(merge(first_deliveries, *held)))
+        pending = [self._pending(number, below) for number, _, _ in cursors]
+        return below, (sequence for sequence, _ in groupby(merge(first_deliveries, *pending)))
 
-    def held(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
+    def pending(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
         """IPositions API"""
         number = self._ids.known_cursor(topic, channel)
-        with self._reading_held() as reader:
+        with self._read_pending() as reader:
             rows = reader.execute(_DUE_PAGE, (number, *_finite(after), limit)).fetchall()
-        return [held_row(*values) for values in rows]
+        return [pending_row(*values) for values in rows]
 
-    def count_held(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
+    def count_pending(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
         """IPositions API"""
         number = self._ids.known_cursor(topic, channel)
-        with self._reading_held() as reader:
+        with self._read_pending() as reader:
             bounds = (number, *_finite(after), *_finite((until_ms, below)))
             count: int = reader.execute(_DUE_COUNT, bounds).fetchone()[0]
             return count
 
-    def forget_held(self, topic: str, channel: str, start: int) -> int:
+    def forget_pending(self, topic: str, channel: str, start: int) -> int:
         """IPositions API"""
         with self._lock, self._transaction(durable=False) as connection:
             bounds = (self._ids.known_cursor(topic, channel), start)
@@ -288,7 +288,7 @@ class Positions:
             raise _backend_error(error) from error
 
     @contextmanager
-    def _reading_held(self) -> Iterator[sqlite3.Connection]:
+    def _read_pending(self) -> Iterator[sqlite3.Connection]:
         """The connection for reading beside a save."""
         if self._reader is None:
             raise BackendError("the positions are closed")
@@ -320,7 +320,7 @@ class Positions:
         cursor_rows = []
         emptied: list[tuple[int, int]] = []
         dropped: list[tuple[int, int]] = []
-        held: list[tuple[int, int, int, int]] = []
+        pending: list[tuple[int, int, int, int]] = []
         runs: list[tuple[int, int, int, int]] = []
         for topic in topics:
             topic_id = self._ids.of_topic(topic.name)
@@ -333,8 +333,8 @@ class Positions:
                 elif cursor.forgotten_from is not None:
                     emptied.append((cursor_id, cursor.forgotten_from))
                 dropped += [(cursor_id, sequence) for sequence in cursor.dropped_rows]
-                held += [(cursor_id, row.sequence, row.attempts, row.due_ms) for row in cursor.held]
-                held += [(cursor_id, run.first, 0, run.due_ms) for run in cursor.runs if run.count == 1]
+                pending += [(cursor_id, row.sequence, row.attempts, row.due_ms) for row in cursor.pending]
+                pending += [(cursor_id, run.first, 0, run.due_ms) for run in cursor.runs if run.count == 1]
                 runs += [
                     (run.first, run.first + run.count - 1, cursor_id, run.due_ms)
                     for run in cursor.runs
@@ -344,7 +344,7 @@ class Positions:
         connection.executemany(_PUT_CURSOR, cursor_rows)
         connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence >= ?", emptied)
         connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence = ?", dropped)
-        connection.executemany(_PUT_HELD, held)
+        connection.executemany(_PUT_PENDING, pending)
         connection.executemany(_PUT_RUN, runs)
 
     def _delete_topic(self, connection: sqlite3.Connection, topic: str) -> None:
@@ -359,12 +359,12 @@ class Positions:
             connection.execute("DELETE FROM held WHERE cursor = ?", (number,))
             connection.execute("DELETE FROM cursor WHERE id = ?", (number,))
 
-    def _held(self, cursor: int, below: int) -> Iterator[int]:
+    def _pending(self, cursor: int, below: int) -> Iterator[int]:
         """The held sequences of a cursor under `below`, ascending, a page at a time."""
         after = -1
         while True:
             with self._lock, self._reading() as connection:
-                page = connection.execute(_HELD_PAGE, (cursor, after, below, _PAGE_ROWS)).fetchall()
+                page = connection.execute(_PENDING_PAGE, (cursor, after, below, _PAGE_ROWS)).fetchall()
             for (sequence,) in page:
                 yield sequence
             if len(page) < _PAGE_ROWS:
@@ -386,13 +386,13 @@ def _read(connection: sqlite3.Connection) -> SavedState:
             raise BackendError(f"positions.db has schema version {version}; this nsqtw knows {VERSION}")
         _check(connection, is_clean=clean_stop == 1, is_suspect=suspect != 0)
         saved = SavedState(next_block=next_block, clean_stop=clean_stop == 1, wall_shift_ms=shift_ms)
-        bounds = (("next_block", 0, _MOST_BLOCKS, None), ("wall_shift_ms", -LATEST_MS, LATEST_MS, 0))
+        bounds = (("next_block", 0, _MAX_BLOCKS, None), ("wall_shift_ms", -LATEST_MS, LATEST_MS, 0))
         for name, least, most, otherwise in bounds:
             value = getattr(saved, name)
             if value is not otherwise and (type(value) is not int or not least <= value <= most):
-                saved.odd.append(f"positions.db: {name} is {value!r}: it is left out"[:200])
+                saved.invalid.append(f"positions.db: {name} is {value!r}: it is left out"[:200])
                 setattr(saved, name, otherwise)
-        mend_held(connection, saved)
+        repair_pending(connection, saved)
         read_topics(connection, saved)
         return saved
     except (TypeError, ValueError, KeyError, struct.error) as error:
@@ -407,7 +407,7 @@ def _check(connection: sqlite3.Connection, *, is_clean: bool, is_suspect: bool) 
     if is_clean and not is_suspect:
         return
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    tables = [""] if is_suspect or pages <= _MOST_PAGES_CHECKED else ["('broker')", "('topic')", "('cursor')"]
+    tables = [""] if is_suspect or pages <= _MAX_PAGES_CHECKED else ["('broker')", "('topic')", "('cursor')"]
     for table in tables:
         command = f"PRAGMA quick_check{table}" if table else "PRAGMA quick_check(1)"
         if connection.execute(command).fetchone()[0] != "ok":
@@ -422,7 +422,7 @@ def _open_reader(path: str) -> sqlite3.Connection:
 
 def _finite(bounds: tuple[float, float]) -> tuple[int, int]:
     """A time and a sequence as SQLite compares them."""
-    due_ms, sequence = (int(number) if number < _MOST_INTEGER else _MOST_INTEGER for number in bounds)
+    due_ms, sequence = (int(number) if number < _MAX_INTEGER else _MAX_INTEGER for number in bounds)
     return due_ms, sequence
 
 

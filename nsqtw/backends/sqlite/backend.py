@@ -311,19 +311,19 @@ class SqliteBackend:
     def _open(self) -> None:
         """sqlite3.Error, BackendError, OSError."""
         finish_setting_aside(self._path)
-        with ExitStack() as undo:
+        with ExitStack() as rollback:
             self._writer = connect(self._path)
-            undo.callback(self._writer.close)
+            rollback.callback(self._writer.close)
             migrate(self._writer)
             self._remove_nameless()
             self._found = survey(self._writer, self._report_found)
             for topic in self._found.values():
-                if topic.is_odd:
+                if topic.is_invalid:
                     self._writer.execute(_SET_TOPIC, (topic.end, topic.bytes, topic.topic_id))
             self.free_pages = self._free_pages()
             self._next_id: int = self._writer.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
             self._reader = connect(self._path)
-            undo.pop_all()
+            rollback.pop_all()
 
     def _free_pages(self) -> int:
         return int(self._writer.execute("PRAGMA freelist_count").fetchone()[0])
@@ -381,9 +381,9 @@ class SqliteQueue:
                 try:
                     for row in map(Row._make, connection.execute(_FOLLOWING, (self.topic_id, start, self.end))):
                         why = row.fault()
-                        if why and (mended := row.with_bit_put_right()) is not None:
+                        if why and (repaired := row.with_bit_put_right()) is not None:
                             self._note(row)
-                            row, why = mended, ""
+                            row, why = repaired, ""
                         if why:
                             self._report(row.row_id, *row.bounds(start, self.end - 1), why)
                             continue

@@ -14,7 +14,7 @@ import struct
 from typing import Any, NamedTuple
 
 from nsqtw.backends.checksum import crc32
-from nsqtw.backends.disk.salvage import mended_bytes
+from nsqtw.backends.disk.salvage import repaired_bytes
 from nsqtw.core.segment import BODY_AT, ID_AT, SEQUENCE_BITS, Segment, sequence_of
 
 COLUMNS = "id, topic, first, last, delay, crc, frames, head"
@@ -59,7 +59,7 @@ class Row(NamedTuple):
         """The row as it was stored, if one bit of its frames is all that is wrong with it."""
         if not isinstance(self.frames, bytes) or type(self.crc) is not int or not 0 <= self.crc <= _HIGHEST_CRC:
             return None
-        frames = mended_bytes(self.frames, self.crc)
+        frames = repaired_bytes(self.frames, self.crc)
         row = self._replace(frames=frames) if frames is not None else None
         if row is None or row.fault() or numbers_of(row.frames) != (row.first, row.last):
             return None
@@ -75,7 +75,7 @@ class Row(NamedTuple):
         first = self.first if type(self.first) is int and low <= self.first <= last else low
         return first, last
 
-    def mended(self) -> Row | None:
+    def repaired(self) -> Row | None:
         """With the numbers its frames tell, if these are good. A delay that cannot be is none."""
         if not isinstance(self.frames, bytes) or type(self.crc) is not int or crc32(self.frames) != self.crc:
             return None

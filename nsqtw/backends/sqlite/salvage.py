@@ -26,7 +26,7 @@ from nsqtw.names import is_valid_name
 FRESH = ".new"
 
 _HIGHEST = 1 << 53
-_MOST_TRIED = 1_000_000
+_MAX_TRIED = 1_000_000
 """Row ids that are tried one by one where a table cannot be walked."""
 _ROWS_AT_ONCE = 100
 
@@ -59,7 +59,7 @@ class Salvage:
     """Name and saved end of each topic that has them."""
     nameless: set[int] = field(factory=set)
     """Topics that are being deleted."""
-    odd_topics: list[tuple[int, str]] = field(factory=list)
+    invalid_topics: list[tuple[int, str]] = field(factory=list)
     """What is wrong with the others."""
     query: str = ""
     """For one row."""
@@ -70,9 +70,9 @@ class Salvage:
             if name is None:
                 self.nameless.add(topic_id)
             elif not isinstance(name, str) or not is_valid_name(name):
-                self.odd_topics.append((topic_id, "its name is damaged"))
+                self.invalid_topics.append((topic_id, "its name is damaged"))
             elif type(end) is not int or not 0 <= end < _HIGHEST:
-                self.odd_topics.append((topic_id, "its end is damaged; the rows tell it"))
+                self.invalid_topics.append((topic_id, "its end is damaged; the rows tell it"))
                 self.topics[topic_id] = (name, 0)
             else:
                 self.topics[topic_id] = (name, end)
@@ -102,7 +102,7 @@ class Salvage:
         by_table, is_whole = _both_ways(self.connection, _BY_TABLE)
         by_index, _ = _both_ways(self.connection, _BY_INDEX)
         ids = {*by_table, *by_index}
-        if not is_whole and ids and max(ids) - min(ids) < _MOST_TRIED:
+        if not is_whole and ids and max(ids) - min(ids) < _MAX_TRIED:
             ids |= {row_id for row_id in range(min(ids), max(ids)) if row_id not in ids and self._is_there(row_id)}
         return ids
 
@@ -122,13 +122,13 @@ class Salvage:
             return self._unreadable(row_id, "the index has a row that the table has not")
         row = Row(*values)
         why = row.fault()
-        mended = row.mended() if why else row
-        if mended is None:
-            mended = row.with_bit_put_right()
-            why = why if mended is None else ONE_BIT
+        repaired = row.repaired() if why else row
+        if repaired is None:
+            repaired = row.with_bit_put_right()
+            why = why if repaired is None else ONE_BIT
         topic_id = row.topic if type(row.topic) is int and row.topic in self.topics else None
-        if mended is not None and topic_id is not None:
-            return FoundRow(row_id, topic_id, mended.segment(), why)
+        if repaired is not None and topic_id is not None:
+            return FoundRow(row_id, topic_id, repaired.segment(), why)
         if topic_id is None and row.topic in self.nameless:
             return FoundRow(row_id, None, None)
         known = type(row.first) is int and type(row.last) is int and 0 <= row.first <= row.last < _HIGHEST
@@ -162,7 +162,7 @@ def rebuild(old: str, new: str, report: Report) -> None:
     with closing(connect_read_only(old)) as source, closing(connect(new)) as target:
         migrate(target)
         found = salvage(source)
-        for topic_id, why in found.odd_topics:
+        for topic_id, why in found.invalid_topics:
             report(found.topics.get(topic_id, ("", 0))[0], f"{FILE} topic {topic_id}", 0, -1, why)
         target.execute("PRAGMA synchronous = FULL")
         ends = {topic_id: end for topic_id, (_, end) in found.topics.items()}

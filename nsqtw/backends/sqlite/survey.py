@@ -45,7 +45,7 @@ class FoundTopic:
     first: int
     end: int
     bytes: int
-    is_odd: bool = False
+    is_invalid: bool = False
     """What the database says of it is not so."""
 
 
@@ -108,11 +108,11 @@ def _topic(connection: sqlite3.Connection, topic_id: int, name: str, end: object
     rows_end = newest_end(connection, topic_id)
     known_end = end if type(end) is int and rows_end <= end < HIGHEST else None
     known_size = size if type(size) is int and size >= 0 else None
-    is_odd = known_end is None or known_size is None
+    is_invalid = known_end is None or known_size is None
     if known_size is None:
         known_size = connection.execute(_BYTES, (topic_id,)).fetchone()[0]
     found_end = rows_end if known_end is None else known_end
-    return FoundTopic(topic_id, name, first_of(connection, topic_id, found_end), found_end, known_size, is_odd)
+    return FoundTopic(topic_id, name, first_of(connection, topic_id, found_end), found_end, known_size, is_invalid)
 
 
 def _ids(connection: sqlite3.Connection, query: str, *values: int) -> Iterator[int]:

@@ -18,10 +18,10 @@ NO_DATA_PATH = 2
 REPAIRED = 3
 
 
-def run(directory: str, mend: bool) -> int:
+def run(directory: str, must_repair: bool) -> int:
     """
-    Check a data path and print a line for each thing that is wrong and a summary; with `mend` repair what can be, and
-    check again. Returns the exit code.
+    Check a data path and print a line for each thing that is wrong and a summary; with `must_repair` repair what can
+    be, and check again. Returns the exit code.
     """
     directory = os.path.abspath(directory)
     if not os.path.isdir(directory):
@@ -33,19 +33,19 @@ def run(directory: str, mend: bool) -> int:
     try:
         lock = lock_data_path(directory)
         try:
-            return _run(directory, mend)
+            return _run(directory, must_repair)
         finally:
             os.close(lock)
-    except NsqtwError as mistake:
-        sys.stderr.write(f"nsqtw fsck: {mistake}\n")
+    except NsqtwError as error:
+        sys.stderr.write(f"nsqtw fsck: {error}\n")
         return FOUND
 
 
-def _run(directory: str, mend: bool) -> int:
+def _run(directory: str, must_repair: bool) -> int:
     check = check_data_path(directory)
     findings = check.findings()
     _print(findings)
-    if not (mend and findings):
+    if not (must_repair and findings):
         print(f"{_counts(check)}; {_number(len(findings), 'finding')}")
         return FOUND if findings else CLEAN
     place, failures = repair(check)

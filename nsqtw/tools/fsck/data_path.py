@@ -146,8 +146,8 @@ def _check_names(directory: str) -> NamesCheck:
 
     try:
         found.topics = nsqd_dat.read(found.path, note)
-    except MetadataError as mistake:
-        found.problem = str(mistake)
+    except MetadataError as error:
+        found.problem = str(error)
     return found
 
 

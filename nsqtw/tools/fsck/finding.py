@@ -8,14 +8,14 @@ from attrs import frozen
 @frozen
 class Finding:
     """
-    `what` it is in a few words, the path `where`, what it `costs`, and what a repair does about it: `mend` as the
+    `what` it is in a few words, the path `where`, what it `costs`, and what a repair does about it: `remedy` as the
     end of a sentence that starts with "--repair"; None when it leaves it.
     """
 
     what: str
     where: str
     costs: str
-    mend: str | None = None
+    remedy: str | None = None
     topic: str | None = None
     channel: str | None = None
     offset: int | None = None
@@ -29,5 +29,5 @@ class Finding:
         place += [f"channel {self.channel}"] if self.channel is not None else []
         place += [self.where if self.offset is None else f"{self.where} at {self.offset}"]
         place += [f"messages {self.messages[0]} to {self.messages[1]}"] if self.messages is not None else []
-        mend = f"--repair {self.mend}" if self.mend is not None else "--repair leaves it"
-        return f"{self.what}: {', '.join(place)}: {self.costs}; {mend}"
+        remedy = f"--repair {self.remedy}" if self.remedy is not None else "--repair leaves it"
+        return f"{self.what}: {', '.join(place)}: {self.costs}; {remedy}"

@@ -24,8 +24,8 @@ from nsqtw.errors import BackendError
 from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.topic_log import TopicLog
 
-_MOST_PROBLEMS = 10
-_ODD_VALUE = re.compile(r" value in (segment|topic)\.")
+_MAX_PROBLEMS = 10
+_INVALID_VALUE = re.compile(r" value in (segment|topic)\.")
 _TAKES_OUT = "takes it out; the database is set aside as it was"
 _PUTS_RIGHT = "puts right what its frames tell; the database is set aside as it was"
 _ANEW = "writes all that can be read into a new one and sets the old one aside"
@@ -45,8 +45,8 @@ class MessagesCheck:
     """It is no database: nothing can be read of it."""
 
     @property
-    def can_be_mended(self) -> bool:
-        return any(finding.mend is not None for finding in self.findings)
+    def can_be_repaired(self) -> bool:
+        return any(finding.remedy is not None for finding in self.findings)
 
 
 def check_messages(directory: str) -> MessagesCheck | None:
@@ -78,7 +78,7 @@ def check_messages(directory: str) -> MessagesCheck | None:
 
 
 def _check_rows(found: MessagesCheck, content: Salvage) -> None:
-    for topic_id, why in content.odd_topics:
+    for topic_id, why in content.invalid_topics:
         name = content.topics.get(topic_id, (None, 0))[0]
         costs = f"topic {topic_id}: {why}"
         costs += "; all its messages" if name is None else "; nothing"
@@ -109,18 +109,18 @@ def _take(found: MessagesCheck, content: Salvage, row: FoundRow) -> None:
         else:
             costs += "; the broker passes them over"
         messages = row.messages if segment is None else (segment.first, segment.end - 1)
-        mend = _TAKES_OUT if segment is None else _PUTS_RIGHT
-        found.findings.append(Finding("damaged record", found.path, costs, mend, name, messages=messages))
+        remedy = _TAKES_OUT if segment is None else _PUTS_RIGHT
+        found.findings.append(Finding("damaged record", found.path, costs, remedy, name, messages=messages))
 
 
 def _problems(connection: sqlite3.Connection) -> list[str]:
     """What SQLite's own check says, but for values that are odd: these are rows of ours."""
     try:
-        rows = connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})").fetchall()
+        rows = connection.execute(f"PRAGMA integrity_check({_MAX_PROBLEMS})").fetchall()
     except sqlite3.DatabaseError as error:
         return [str(error)]
     said = [" ".join(str(row[0]).split()) for row in rows]
-    return [line for line in said if line != "ok" and not _ODD_VALUE.search(line)]
+    return [line for line in said if line != "ok" and not _INVALID_VALUE.search(line)]
 
 
 @contextmanager

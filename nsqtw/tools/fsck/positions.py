@@ -31,7 +31,7 @@ from nsqtw.tools.fsck.topic_log import TopicLog
 FRESH_FILE = f"{POSITIONS_FILE}.new"
 """What an interrupted setting aside leaves: while there is no positions.db the next start takes it."""
 
-_MOST_PROBLEMS = 10
+_MAX_PROBLEMS = 10
 
 
 @define
@@ -46,7 +46,7 @@ class PositionsCheck:
     """Why a start would fail: a newer nsqtw wrote it."""
     problems: list[str] = field(factory=list)
     """What SQLite's own check says."""
-    odd: list[str] = field(factory=list)
+    invalid: list[str] = field(factory=list)
     """What makes no sense in it, and what a start makes of that."""
 
     def findings(self, has_logs: bool) -> Iterator[Finding]:
@@ -63,7 +63,7 @@ class PositionsCheck:
         elif self.problems:
             costs = f"{'; '.join(self.problems)}; all in it can still be read"
             yield Finding("damaged positions", self.path, costs, "writes it anew and sets the old one aside")
-        for costs in self.odd:
+        for costs in self.invalid:
             yield Finding("odd positions", self.path, costs)
 
 
@@ -92,8 +92,8 @@ def check_positions(directory: str) -> PositionsCheck:
             return found
         if not saved.lost:
             found.saved = saved
-            found.odd = saved.odd
-            _read_held(positions, saved)
+            found.invalid = saved.invalid
+            _read_pending(positions, saved)
         positions.close(False)
     return found
 
@@ -111,12 +111,12 @@ def compare(path: str, saved: SavedState, logs: dict[str, TopicLog]) -> Iterator
             yield from _compare_topic(path, topic, log)
 
 
-def _read_held(positions: Positions, saved: SavedState) -> None:
+def _read_pending(positions: Positions, saved: SavedState) -> None:
     """Fill in the held rows, all of them. BackendError."""
     for topic in saved.topics:
         for cursor in topic.cursors:
-            cursor.held = list(all_rows(positions, topic.name, cursor.name))
-            cursor.held_count = len(cursor.held)
+            cursor.pending = list(all_rows(positions, topic.name, cursor.name))
+            cursor.pending_count = len(cursor.pending)
 
 
 def _compare_topic(path: str, topic: TopicState, log: TopicLog) -> Iterator[Finding]:
@@ -140,7 +140,7 @@ def _compare_channel(path: str, topic: TopicState, cursor: CursorState, log: Top
     if gone > 0:
         costs = f"not in the log: {gone} of those it has not come to; its depth is right when it has passed them"
         yield Finding("missing messages", path, costs, None, topic.name, cursor.name)
-    unfinished = {*cursor.first_deliveries, *(row.sequence for row in cursor.held)}
+    unfinished = {*cursor.first_deliveries, *(row.sequence for row in cursor.pending)}
     lost = sorted(sequence for sequence in unfinished if not log.has(sequence))
     if lost:
         costs = f"not in the log: {len(lost)} of those in flight, requeued or deferred; it passes them over"
@@ -164,7 +164,7 @@ def _problems(path: str) -> list[str]:
     """What is wrong with a database, in SQLite's words; nothing when all is well."""
     try:
         with closing(sqlite3.connect(path)) as connection:
-            rows = connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})").fetchall()
+            rows = connection.execute(f"PRAGMA integrity_check({_MAX_PROBLEMS})").fetchall()
     except sqlite3.Error as error:
         return [str(error)]
     return [" ".join(str(row[0]).split()) for row in rows if row[0] != "ok"]

@@ -26,7 +26,7 @@ from contextlib import suppress
 from nsqtw.backends.disk.format import index_name
 from nsqtw.backends.disk.log import TEMPORARY
 from nsqtw.backends.disk.open_files import Descriptor, LogFile
-from nsqtw.backends.disk.repair import write_mended
+from nsqtw.backends.disk.repair import write_repaired
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.positions.store import Positions
 from nsqtw.backends.quarantine import Quarantine
@@ -86,11 +86,11 @@ def _repair_log(files: Files, aside: Quarantine, log: TopicLog) -> None:
         if not file.is_whole:
             _rewrite(files, aside, file, put_total)
         elif file.tail is not None:
-            _cut(files, aside, file)
+            _truncate(files, aside, file)
         put_total += file.put_count
 
 
-def _cut(files: Files, aside: Quarantine, file: LogFileCheck) -> None:
+def _truncate(files: Files, aside: Quarantine, file: LogFileCheck) -> None:
     """Cut off what is behind the last good record."""
     aside.keep_part(file.path, file.good_end, file.size)
     descriptor = Descriptor(files, files.open(file.path))
@@ -104,7 +104,7 @@ def _rewrite(files: Files, aside: Quarantine, file: LogFileCheck, put_total: int
     old = Descriptor(files, files.open(file.path))
     known = LogFile(file.path, file.first, file.good_end, put_total)
     known.index = file.index
-    write_mended(files, old, known, file.good_end, file.below, temporary)
+    write_repaired(files, old, known, file.good_end, file.below, temporary)
     try:
         aside.keep(file.path)
         # Its places mean other bytes in the new file.
@@ -120,7 +120,7 @@ def _rewrite(files: Files, aside: Quarantine, file: LogFileCheck, put_total: int
 def _repair_messages(files: Files, aside: Quarantine, check: DataPathCheck) -> None:
     """Put a damaged messages.db away, and one with all that can be read of it in its place."""
     found = check.messages
-    if found is None or not found.can_be_mended:
+    if found is None or not found.can_be_repaired:
         return
     fresh = found.path + FRESH
     _remove_all(files, [fresh + suffix for suffix in ("-wal", "-shm", "")])

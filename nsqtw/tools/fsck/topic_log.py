@@ -68,7 +68,7 @@ class TopicLog:
     def findings(self) -> list[Finding]:
         """What is wrong here."""
         found = [*self.unreadable, *self._findings()]
-        return found if self.is_known else [evolve(finding, mend=None) for finding in found]
+        return found if self.is_known else [evolve(finding, remedy=None) for finding in found]
 
     def _findings(self) -> Iterator[Finding]:
         for file in self.log_files:

@@ -66,7 +66,7 @@ def test_spare_files_are_given_back_before_a_publish_is_refused(tmp_path: Path) 
             return (GIB if not list(tmp_path.glob("t/*.tmp")) else 0), self.total
 
     disk.__class__ = Shrunk
-    backend.reserve._until_next_look = 0
+    backend.reserve._until_next_check = 0
     assert commit(backend, 40) is None
     assert not list(tmp_path.glob("t/*.tmp"))
 

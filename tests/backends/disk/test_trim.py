@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.backends.disk.format import HEADER_BYTES, RECORD_BYTES, decode_header
-from nsqtw.backends.disk.trim import MOST_SPARES
+from nsqtw.backends.disk.trim import MAX_RECYCLED
 from nsqtw.backends.files import Files
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.testing.contracts import make_segment, messages, read_all
@@ -258,7 +258,7 @@ def test_closing_gives_a_spare_file_back(tmp_path: Path) -> None:
 def test_few_topics_keep_a_spare_file(tmp_path: Path) -> None:
     """Those that rolled last; a thousand topics at rest hold no thousand files."""
     path = DataPath(tmp_path, 300)
-    queues = [path.backend.queue(f"q{number}") for number in range(MOST_SPARES + 3)]
+    queues = [path.backend.queue(f"q{number}") for number in range(MAX_RECYCLED + 3)]
     for queue in queues:
         path.backend.commit([(queue, [make_segment(first, 1, size=150) for first in range(4)])], False)
         queue.trim(3, [])
@@ -414,7 +414,7 @@ def test_a_commit_meanwhile_keeps_the_last_file(tmp_path: Path) -> None:
     path.queue.trim(10, [])
     path.queue.stage([make_segment(10)])
     path.queue.trim(10, [])
-    path.queue.writer.publish()
+    path.queue.writer.commit()
     assert path.sequences() == list(range(11))
 
 

@@ -36,7 +36,7 @@ def topics() -> list[TopicState]:
             put_total=30,
             waiting=[Waiting(21, 2, 500)],
             cursors=[
-                CursorState(channel, next=10, taken_total=10, first_deliveries=[9], held=list(ROWS), held_count=3)
+                CursorState(channel, next=10, taken_total=10, first_deliveries=[9], pending=list(ROWS), pending_count=3)
                 for channel in ("a", "b")
             ],
         )
@@ -68,7 +68,7 @@ def load(path: str) -> SavedState:
     saved = positions.load()
     for topic in saved.topics:
         for cursor in topic.cursors:
-            cursor.held = sorted(all_rows(positions, topic.name, cursor.name), key=lambda row: row.sequence)
+            cursor.pending = sorted(all_rows(positions, topic.name, cursor.name), key=lambda row: row.sequence)
     positions.close(False)
     return saved
 
@@ -106,14 +106,14 @@ def test_a_topic_with_an_odd_value_is_left_out_and_its_names_are_kept(path: str,
     table, name = column.split(".")
     change(path, f"UPDATE {table} SET {name} = {value} WHERE id = 1")
     saved = load(path)
-    if saved.odd:  # SQLite makes '12 ' a number where it can
+    if saved.invalid:  # SQLite makes '12 ' a number where it can
         assert (saved.topics, saved.lost) == ([topics()[1]], False)
         assert saved.lost_topics == [NamedTopic("odd", channels=(NamedChannel("a"), NamedChannel("b")))]
-        assert len(saved.odd) == 1 and saved.odd[0].startswith("TOPIC(odd): ")
+        assert len(saved.invalid) == 1 and saved.invalid[0].startswith("TOPIC(odd): ")
     else:
         assert value == "'12 '"
     again = load(path)
-    assert (again.odd, again.lost_topics, again.lost) == ([], [], False)
+    assert (again.invalid, again.lost_topics, again.lost) == ([], [], False)
     assert again.topics == saved.topics
 
 
@@ -128,40 +128,40 @@ def test_messages_that_cannot_be_waiting_are_not_waited_for(path: str, runs: lis
     change(path, f"UPDATE topic SET waiting = raw('{blob.hex()}') WHERE id = 1")
     saved = load(path)
     assert saved.topics == [topics()[1]]
-    assert len(saved.odd) == 1 and "messages wait for release that cannot be" in saved.odd[0]
+    assert len(saved.invalid) == 1 and "messages wait for release that cannot be" in saved.invalid[0]
 
 
 @pytest.mark.parametrize("value", ["NULL", "'x'", "-1", "9223372036854775807", "253402300800000", "x'00'"])
 def test_a_message_that_is_due_at_no_possible_time_is_due_at_once(path: str, value: str) -> None:
     change(path, *WITHOUT_CONSTRAINTS, f"UPDATE held SET due_ms = {value} WHERE cursor = 1 AND sequence = 5")
     saved = load(path)
-    assert saved.odd == ["1 held messages are due at no possible time: they are due at once"]
-    assert saved.topics[0].cursors[0].held == [ROWS[0], PendingRow(5, 2, 0), ROWS[2]]
-    assert saved.topics[0].cursors[1].held == ROWS
-    assert load(path).odd == []
+    assert saved.invalid == ["1 held messages are due at no possible time: they are due at once"]
+    assert saved.topics[0].cursors[0].pending == [ROWS[0], PendingRow(5, 2, 0), ROWS[2]]
+    assert saved.topics[0].cursors[1].pending == ROWS
+    assert load(path).invalid == []
 
 
 def test_a_message_due_at_the_end_of_the_year_9999_waits_for_it(path: str) -> None:
     change(path, "UPDATE held SET due_ms = 253402300799999 WHERE cursor = 1 AND sequence = 5")
     saved = load(path)
-    assert saved.odd == []
-    assert saved.topics[0].cursors[0].held[1] == PendingRow(5, 2, 253_402_300_799_999)
+    assert saved.invalid == []
+    assert saved.topics[0].cursors[0].pending[1] == PendingRow(5, 2, 253_402_300_799_999)
 
 
 @pytest.mark.parametrize("value", ["NULL", "'x'", "-1", "65536", "9223372036854775807", "0.5", "x'00'"])
 def test_odd_attempts_are_none(path: str, value: str) -> None:
     """Nothing is said of it: it is met while messages are delivered."""
     change(path, *WITHOUT_CONSTRAINTS, f"UPDATE held SET attempts = {value} WHERE sequence = 5")
-    assert load(path).topics[0].cursors[0].held == [ROWS[0], PendingRow(5, 0, ROWS[1].due_ms), ROWS[2]]
+    assert load(path).topics[0].cursors[0].pending == [ROWS[0], PendingRow(5, 0, ROWS[1].due_ms), ROWS[2]]
 
 
 @pytest.mark.parametrize("value", ["NULL", "'x'", "-1", "9223372036854775807", "x'00'"])
 def test_a_held_row_of_no_message_is_left_out(path: str, value: str) -> None:
     change(path, *WITHOUT_CONSTRAINTS, f"UPDATE held SET sequence = {value} WHERE cursor = 1 AND sequence = 5")
     saved = load(path)
-    assert saved.odd == ["1 held messages have no place in a log: they are left out"]
-    assert saved.topics[0].cursors[0].held == [ROWS[0], ROWS[2]]
-    assert saved.topics[0].cursors[0].held_count == 2
+    assert saved.invalid == ["1 held messages have no place in a log: they are left out"]
+    assert saved.topics[0].cursors[0].pending == [ROWS[0], ROWS[2]]
+    assert saved.topics[0].cursors[0].pending_count == 2
 
 
 @pytest.mark.parametrize("value", ["NULL", "'x'", "-1", "99", "9223372036854775807", "x'00'"])
@@ -169,9 +169,9 @@ def test_held_rows_of_no_channel_are_left_out(path: str, value: str) -> None:
     """And no channel that is created later inherits them."""
     change(path, *WITHOUT_CONSTRAINTS, f"INSERT INTO held VALUES ({value}, 1, 1, 1), ({value}, 2, 1, 1)")
     saved = load(path)
-    assert saved.odd == ["2 held messages belong to no channel: they are left out"]
+    assert saved.invalid == ["2 held messages belong to no channel: they are left out"]
     assert (saved.topics, saved.lost) == (topics(), False)
-    assert load(path).odd == []
+    assert load(path).invalid == []
 
 
 def test_rows_that_are_there_twice_are_one_message(path: str) -> None:
@@ -179,7 +179,7 @@ def test_rows_that_are_there_twice_are_one_message(path: str) -> None:
     change(path, *WITHOUT_CONSTRAINTS, "INSERT INTO held SELECT * FROM held WHERE cursor = 1")
     positions = Positions(path)
     positions.load()
-    rows = positions.held("odd", "a", BEFORE_ALL, 10)
+    rows = positions.pending("odd", "a", BEFORE_ALL, 10)
     positions.close(False)
     assert sorted({row.sequence for row in rows}) == [3, 5, 7]
 
@@ -188,11 +188,11 @@ def test_rows_that_are_there_twice_are_one_message(path: str) -> None:
 def test_a_count_that_is_wrong(path: str, count: int) -> None:
     """None where there are some is seen at start; too many are counted until they are missed."""
     change(path, f"UPDATE cursor SET held_count = {count} WHERE id = 1")
-    assert load(path).topics[0].cursors[0].held_count == (3 if count == 0 else 1000)
+    assert load(path).topics[0].cursors[0].pending_count == (3 if count == 0 else 1000)
     change(path, "DELETE FROM held WHERE cursor = 1")
     saved = load(path)
-    assert saved.topics[0].cursors[0].held_count == 0
-    assert saved.odd == [f"{count or 3} held messages of a channel are missing"]
+    assert saved.topics[0].cursors[0].pending_count == 0
+    assert saved.invalid == [f"{count or 3} held messages of a channel are missing"]
 
 
 @pytest.mark.parametrize("value", ["'x'", "-1", "9223372036854775807", "1.5"])
@@ -202,4 +202,4 @@ def test_what_the_broker_itself_needs(path: str, value: str) -> None:
     assert (saved.next_block, saved.clean_stop, saved.lost) == (None, False, False)
     assert saved.wall_shift_ms == (-1 if value == "-1" else 0)
     assert saved.topics == topics()
-    assert len(saved.odd) == (1 if value == "-1" else 2)
+    assert len(saved.invalid) == (1 if value == "-1" else 2)

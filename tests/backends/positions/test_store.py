@@ -38,7 +38,7 @@ def load(path: str) -> SavedState:
     saved = positions.load()
     for topic in saved.topics:
         for cursor in topic.cursors:
-            cursor.held = list(all_rows(positions, topic.name, cursor.name))
+            cursor.pending = list(all_rows(positions, topic.name, cursor.name))
     positions.close(False)
     return saved
 
@@ -51,11 +51,12 @@ def killed(path: str, to: Path) -> str:
     return str(to / "positions.db")
 
 
-def cut(number: int) -> Checkpoint:
+def checkpoint(number: int) -> Checkpoint:
     """One that is consistent in itself: everything in it is `number`."""
-    held = [PendingRow(number, number, number)]
+    pending = [PendingRow(number, number, number)]
     cursors = [
-        CursorState(name, next=number, taken_total=number, held=held, held_count=1, emptied=True) for name in ("c", "d")
+        CursorState(name, next=number, taken_total=number, pending=pending, pending_count=1, emptied=True)
+        for name in ("c", "d")
     ]
     return Checkpoint(
         topics=[TopicState(name, released=number, put_total=number, cursors=cursors) for name in ("s", "t")]
@@ -68,7 +69,7 @@ def numbers(saved: SavedState) -> set[int]:
     for topic in saved.topics:
         found |= {topic.released, topic.put_total}
         for cursor in topic.cursors:
-            found |= {cursor.next, cursor.taken_total, *(row.sequence for row in cursor.held)}
+            found |= {cursor.next, cursor.taken_total, *(row.sequence for row in cursor.pending)}
     return found
 
 
@@ -76,7 +77,7 @@ def test_a_killed_process_leaves_the_last_cut(positions: Positions, path: str, t
     """And the reserved blocks; it did not stop cleanly."""
     positions.reserve(7)
     for number in range(1, 6):
-        positions.save(cut(number))
+        positions.save(checkpoint(number))
         saved = load(killed(path, tmp_path / str(number)))
         assert numbers(saved) == {number}
         assert (saved.next_block, saved.clean_stop, saved.lost) == (7, False, False)
@@ -86,7 +87,7 @@ def test_reserving_makes_durable_what_was_saved_before(positions: Positions, pat
     """Also when enough was reserved already: SQLite syncs its log only when it writes to it."""
     positions.reserve(7)
     for number in range(1, 4):
-        positions.save(cut(number))
+        positions.save(checkpoint(number))
         before = Path(path + "-wal").stat().st_size
         positions.reserve(0)
         assert Path(path + "-wal").stat().st_size > before
@@ -95,8 +96,8 @@ def test_reserving_makes_durable_what_was_saved_before(positions: Positions, pat
 
 def test_a_cut_is_all_or_nothing(positions: Positions, path: str, tmp_path: Path) -> None:
     """Whatever of the last bytes of the database's log a crash leaves, all numbers are of one cut."""
-    positions.save(cut(1))
-    positions.save(cut(2))
+    positions.save(checkpoint(1))
+    positions.save(checkpoint(2))
     copy = killed(path, tmp_path / "whole")
     log = Path(copy + "-wal").read_bytes()
     seen = set()
@@ -113,7 +114,7 @@ def test_a_cut_is_all_or_nothing(positions: Positions, path: str, tmp_path: Path
 def test_a_damaged_database_is_set_aside(positions: Positions, path: str, tmp_path: Path) -> None:
     """The caller is told; the damaged one is kept; the fresh one works, and is not called lost again."""
     positions.reserve(3)
-    positions.save(cut(1))
+    positions.save(checkpoint(1))
     positions.close(True)
     good = Path(path).read_bytes()
     for number, content in enumerate((b"no database at all", good[:3000], good[:1024] + bytes(len(good) - 1024)), 1):
@@ -122,7 +123,7 @@ def test_a_damaged_database_is_set_aside(positions: Positions, path: str, tmp_pa
         damaged = Positions(path)
         assert damaged.load() == SavedState(lost=True)
         assert Path(f"{path}.damaged.{number}").read_bytes()
-        damaged.save(cut(number))
+        damaged.save(checkpoint(number))
         damaged.close(False)
         saved = load(path)
         assert (numbers(saved), saved.lost) == ({number}, False)
@@ -143,7 +144,7 @@ def test_a_damaged_database_is_set_aside(positions: Positions, path: str, tmp_pa
 )
 def test_a_database_that_makes_no_sense_is_set_aside(positions: Positions, path: str, change: str) -> None:
     """A whole database with something else in it is as bad as a damaged one."""
-    positions.save(cut(1))
+    positions.save(checkpoint(1))
     positions.close(False)
     connection = sqlite3.connect(path)
     connection.execute(change)
@@ -155,7 +156,7 @@ def test_a_database_that_makes_no_sense_is_set_aside(positions: Positions, path:
 
 def test_a_start_interrupted_while_setting_aside(positions: Positions, path: str) -> None:
     """The next start knows that something was lost, and a fresh database half made is not taken."""
-    positions.save(cut(1))
+    positions.save(checkpoint(1))
     positions.close(False)
     Path(path + ".new").write_bytes(b"half")
     assert numbers(load(path)) == {1}
@@ -168,7 +169,7 @@ def test_a_start_interrupted_while_setting_aside(positions: Positions, path: str
 
 def test_a_later_version_is_not_touched(positions: Positions, path: str) -> None:
     """Who goes back to an older nsqtw is told, and loses nothing."""
-    positions.save(cut(1))
+    positions.save(checkpoint(1))
     positions.close(False)
     connection = sqlite3.connect(path)
     connection.execute("UPDATE broker SET version = ?", (VERSION + 1,))
@@ -194,7 +195,7 @@ _TO_2 = (
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: str, version: int) -> None:
     """Version 1 knew no durability class of a topic's own, version 2 no pages of held rows, version 3 no retention."""
-    positions.save(cut(1))
+    positions.save(checkpoint(1))
     positions.close(False)
     connection = sqlite3.connect(path)
     connection.executescript(f"{_TO_3}; ALTER TABLE cursor DROP COLUMN replays; UPDATE broker SET version = 3")
@@ -210,9 +211,9 @@ def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: st
     for _ in range(2):
         saved = load(path)
         assert numbers(saved) == {1}
-        assert [cursor.held_count for topic in saved.topics for cursor in topic.cursors] == [1, 1, 1, 1]
+        assert [cursor.pending_count for topic in saved.topics for cursor in topic.cursors] == [1, 1, 1, 1]
         assert [(topic.floor, topic.marks, topic.runs) for topic in saved.topics] == [(None, [], [])] * 2
-        assert saved.odd == []
+        assert saved.invalid == []
 
 
 def test_there_is_no_way_to_have_one(tmp_path: Path) -> None:
@@ -235,7 +236,7 @@ def test_what_the_operating_system_refuses_at_start(tmp_path: Path) -> None:
 
 def test_damage_that_reading_does_not_meet(positions: Positions, path: str) -> None:
     """After an unclean stop the whole database is looked through."""
-    positions.save(cut(1))
+    positions.save(checkpoint(1))
     positions.close(False)
     connection = sqlite3.connect(path)
     (page,) = connection.execute(
@@ -251,7 +252,7 @@ def test_damage_that_reading_does_not_meet(positions: Positions, path: str) -> N
 
 def test_someone_else_holds_it_at_start(positions: Positions, path: str) -> None:
     """That is no damage: nothing is set aside."""
-    positions.save(cut(1))
+    positions.save(checkpoint(1))
     positions.close(False)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -264,14 +265,14 @@ def test_someone_else_holds_it_at_start(positions: Positions, path: str) -> None
 
 def test_a_cut_that_cannot_be_saved(positions: Positions, path: str) -> None:
     """Nothing of it is; the next one can be."""
-    positions.save(cut(1))
-    bad = cut(2)
+    positions.save(checkpoint(1))
+    bad = checkpoint(2)
     bad.deleted_topics = ["s"]
     bad.topics[1].cursors.append(CursorState("e", next=None))  # type: ignore[arg-type]
     with pytest.raises(BackendError, match="NOT NULL"):
         positions.save(bad)
     assert numbers(load(path)) == {1}
-    positions.save(cut(3))
+    positions.save(checkpoint(3))
     assert numbers(load(path)) == {3}
 
 
@@ -280,26 +281,26 @@ def test_someone_else_holds_it(positions: Positions, path: str) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(BackendError, match="locked"):
-        positions.save(cut(1))
+        positions.save(checkpoint(1))
     with pytest.raises(BackendError, match="locked"):
         positions.reserve(1)
     other.execute("ROLLBACK")
     other.close()
-    positions.save(cut(2))
+    positions.save(checkpoint(2))
     assert numbers(load(path)) == {2}
 
 
 def test_a_full_disk(positions: Positions, path: str) -> None:
     """Nothing of the cut is saved; it can be saved again when there is space; new names too."""
-    positions.save(cut(1))
+    positions.save(checkpoint(1))
     connection = positions._connection
     assert connection is not None
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
-    large = cut(2)
+    large = checkpoint(2)
     rows = [PendingRow(n, 1, 0) for n in range(5000)]
     large.deleted_topics = ["t"]
-    large.topics.append(TopicState("new", cursors=[CursorState("e", held=rows, held_count=5000)]))
+    large.topics.append(TopicState("new", cursors=[CursorState("e", pending=rows, pending_count=5000)]))
     for _ in range(2):
         with pytest.raises(BackendFull, match="full"):
             positions.save(large)
@@ -308,7 +309,7 @@ def test_a_full_disk(positions: Positions, path: str) -> None:
     positions.save(large)
     saved = load(path)
     assert [topic.name for topic in saved.topics] == ["s", "t", "new"]
-    assert len(saved.topics[2].cursors[0].held) == 5000
+    assert len(saved.topics[2].cursors[0].pending) == 5000
 
 
 def test_a_full_disk_at_start(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +347,7 @@ def test_a_full_disk_does_not_prevent_the_start(path: str, monkeypatch: pytest.M
 
     positions = Positions(path)
     positions.load()
-    positions.save(cut(1))
+    positions.save(checkpoint(1))
     positions.close(True)
     spare.touch()
     monkeypatch.setattr(sqlite3, "connect", connect_if_there_is_space)
@@ -360,14 +361,14 @@ def test_it_is_closed(positions: Positions) -> None:
     positions.close(True)
     positions.close(True)
     with pytest.raises(BackendError, match="closed"):
-        positions.save(cut(1))
+        positions.save(checkpoint(1))
     with pytest.raises(BackendError, match="closed"):
         positions.unfinished("t")
 
 
 def test_the_lazy_answer_is_an_error_when_it_fails(positions: Positions) -> None:
     """Not one of sqlite3's."""
-    positions.save(cut(9))
+    positions.save(checkpoint(9))
     answer = positions.unfinished("t")
     assert answer is not None
     positions.close(False)
@@ -382,7 +383,7 @@ def test_blocks_are_reserved_while_a_cut_is_saved(positions: Positions, path: st
     def save() -> None:
         try:
             for number in range(1, 60):
-                positions.save(cut(number))
+                positions.save(checkpoint(number))
         except BaseException as error:
             failures.append(error)
 
@@ -404,11 +405,11 @@ def test_a_full_disk_takes_a_save_with_the_space_kept_for_that(tmp_path: Path, m
     assert spare.stat().st_size == SPARE_BYTES
     save, free_when_saved = Positions._save, []
 
-    def save_if_there_is_space(self: Positions, cut: Checkpoint) -> None:
+    def save_if_there_is_space(self: Positions, checkpoint: Checkpoint) -> None:
         free_when_saved.append(not spare.exists())
         if spare.exists():
             raise BackendFull("positions.db: database or disk is full")
-        save(self, cut)
+        save(self, checkpoint)
 
     with monkeypatch.context() as patches:
         patches.setattr(Positions, "_save", save_if_there_is_space)

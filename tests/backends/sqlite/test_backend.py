@@ -289,7 +289,7 @@ class TestSqliteFailingCommit(FailingCommitContract):
             "BEGIN SELECT RAISE(ABORT, 'broken'); END"
         )
 
-    def mend_commits(self, backend: IBackend) -> None:
+    def repair_commits(self, backend: IBackend) -> None:
         self._writer(backend).execute("DROP TRIGGER broken")
 
     def _writer(self, backend: Any) -> sqlite3.Connection:

@@ -36,13 +36,13 @@ def cpu_seconds(pids: list[int]) -> float:
     return ticks / _TICKS
 
 
-def pin(pids: list[int], cores: set[int]) -> None:
+def pin(pids: list[int], cpu_quota: set[int]) -> None:
     """All threads there are; those that come inherit it."""
     for pid in pids:
         with suppress(OSError):
             for thread in _numbers(f"/proc/{pid}/task"):
                 with suppress(OSError):
-                    os.sched_setaffinity(thread, cores)
+                    os.sched_setaffinity(thread, cpu_quota)
 
 
 def _numbers(directory: str) -> Iterator[int]:

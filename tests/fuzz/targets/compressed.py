@@ -18,7 +18,7 @@ from tests.fuzz.targets.codec import pieces
 from tests.fuzz.targets.commands import command
 
 _IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """What an input may unfold to here; a longer one is left at that."""
 _SNAPPY, _DEFLATE = 0, 1
 
@@ -60,7 +60,7 @@ def _told(kind: int, cut: list[bytes]) -> tuple[int, int, str]:
     try:
         for part in cut:
             compression.feed(part)
-            while count < _MOST_BYTES and (piece := compression.read()):
+            while count < _MAX_BYTES and (piece := compression.read()):
                 if len(piece) > PIECE_BYTES:
                     raise Broken(f"a piece of {len(piece)} bytes")
                 count += len(piece)

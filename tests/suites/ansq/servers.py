@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HOST = "127.0.0.1"
-PATIENCE_SECONDS = 20.0
+ANSWER_SECONDS = 20.0
 LOOK_AGAIN_SECONDS = 0.02
 
 Create = Callable[..., AbstractAsyncContextManager["Server"]]
@@ -51,7 +51,7 @@ class Server:
             writer.close()
 
 
-async def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+async def until(condition: Callable[[], object], what: str, seconds: float = ANSWER_SECONDS) -> None:
     """Return when the condition, or what it awaits, holds."""
     deadline = time.monotonic() + seconds
     while True:

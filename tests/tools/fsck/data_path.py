@@ -69,12 +69,12 @@ def findings(directory: Path) -> list[Finding]:
     return found
 
 
-def mend(directory: Path) -> list[Finding]:
+def repair_path(directory: Path) -> list[Finding]:
     """Repair; what is left. All that was promised is done."""
     _, failures = repair(check_data_path(str(directory)))
     assert failures == []
     left = findings(directory)
-    assert [finding for finding in left if finding.mend is not None] == []
+    assert [finding for finding in left if finding.remedy is not None] == []
     return left
 
 

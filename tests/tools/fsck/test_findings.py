@@ -24,7 +24,7 @@ from nsqtw.tools.fsck.data_path import check_data_path
 from nsqtw.tools.fsck.log_file import ReadOnly
 from nsqtw.tools.fsck.repair import repair
 from tests.backends.data_path import DataPath, record, record_bytes, spoil
-from tests.tools.fsck.data_path import content, findings, mend, whats
+from tests.tools.fsck.data_path import content, findings, repair_path, whats
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def saved(directory: Path):
     found = positions.load()
     for topic in found.topics:
         for cursor in topic.cursors:
-            cursor.held = list(all_rows(positions, topic.name, cursor.name))
+            cursor.pending = list(all_rows(positions, topic.name, cursor.name))
     positions.close(found.clean_stop)
     return found
 
@@ -93,7 +93,7 @@ def test_what_is_replaced_is_kept_as_it_was(data_path: Path) -> None:
     for number, log in enumerate((first, second), start=1):
         spoil(log, HEADER_BYTES + 50)
         before = log.read_bytes()
-        mend(data_path)
+        repair_path(data_path)
         assert (data_path / "damaged.d" / str(number) / "t" / log.name).read_bytes() == before
     assert sequences(data_path) == [1, 3, 4, 5]
     assert check_data_path(str(data_path)).logs.keys() == {"t"}
@@ -106,7 +106,7 @@ def test_a_file_system_without_links(data_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "link", refuse)
     spoil(logs(data_path)[0], HEADER_BYTES + 50)
     before = logs(data_path)[0].read_bytes()
-    mend(data_path)
+    repair_path(data_path)
     assert (data_path / "damaged.d/1/t" / logs(data_path)[0].name).read_bytes() == before
 
 
@@ -117,7 +117,7 @@ def test_a_tail_is_kept_before_it_is_cut_off(data_path: Path) -> None:
         file.write(record(make_segment(9))[:50])
     found = findings(data_path)
     assert [(finding.what, finding.offset, finding.messages) for finding in found] == [("torn tail", size, (9, 9))]
-    mend(data_path)
+    repair_path(data_path)
     kept = data_path / "damaged.d/1/t" / f"{log.name}.from-{size}"
     assert (log.stat().st_size, kept.read_bytes()) == (size, record(make_segment(9))[:50])
 
@@ -126,7 +126,7 @@ def test_leftover_bytes_of_an_older_file_cost_nothing(data_path: Path) -> None:
     with logs(data_path)[0].open("ab") as file:
         file.write(record(make_segment(0)))
     assert whats(findings(data_path)) == ["leftover bytes"]
-    assert mend(data_path) == []
+    assert repair_path(data_path) == []
     assert sequences(data_path) == list(range(6))
 
 
@@ -137,7 +137,7 @@ def test_several_last_files_without_records(data_path: Path) -> None:
     with logs(data_path)[2].open("ab") as file:
         file.write(b"torn")
     assert whats(findings(data_path)) == ["torn tail", "no record", "no record"]
-    assert mend(data_path) == []
+    assert repair_path(data_path) == []
     assert sequences(data_path) == list(range(6))
 
 
@@ -150,7 +150,7 @@ def test_bodies_that_look_like_records_stay_bodies(tmp_path: Path) -> None:
     (damage, unknown) = findings(tmp_path)[:1] + findings(tmp_path)[-1:]
     assert (damage.what, damage.messages) == ("damaged record", (5, 5))
     assert unknown.what == "no positions"
-    mend(tmp_path)
+    repair_path(tmp_path)
     assert sequences(tmp_path) == [0, 1, 10]
 
 
@@ -170,7 +170,7 @@ def test_what_an_index_leads_to_is_not_searched_over(tmp_path: Path) -> None:
     opened.close()
     (damage,) = findings(tmp_path)
     assert (damage.what, damage.offset, damage.messages) == ("damaged record", start, (1, 1))
-    assert mend(tmp_path) == []
+    assert repair_path(tmp_path) == []
     assert sequences(tmp_path) == [0, 2, 3]
 
 
@@ -188,7 +188,7 @@ def test_an_index_that_is_wrong(data_path: Path, index: bytes) -> None:
     path = logs(data_path)[0].with_suffix(".index")
     path.write_bytes(index)
     assert whats(findings(data_path)) == ["wrong index"]
-    assert mend(data_path) == []
+    assert repair_path(data_path) == []
     assert not path.exists()
 
 
@@ -207,7 +207,7 @@ def test_a_topic_of_a_newer_format_is_left_as_it_is(data_path: Path) -> None:
     before = content(data_path)
     found = findings(data_path)
     assert whats(found) == ["newer format", "damaged record"]
-    assert mend(data_path) == found
+    assert repair_path(data_path) == found
     assert content(data_path) == before
 
 
@@ -229,7 +229,7 @@ def test_what_positions_and_log_do_not_agree_on(data_path: Path) -> None:
         next=9,
         taken_total=5,
         first_deliveries=[3, 6],
-        held=[PendingRow(0, 1, 0), PendingRow(7, 1, 0), PendingRow(8, 2, 5)],
+        pending=[PendingRow(0, 1, 0), PendingRow(7, 1, 0), PendingRow(8, 2, 5)],
     )
     state.end = state.released = 9
     state.put_total, state.released_total = 9, 8
@@ -243,13 +243,13 @@ def test_what_positions_and_log_do_not_agree_on(data_path: Path) -> None:
     ]
     assert "channels beyond it: c;" in str(found[1])
     assert ["not in the log: 1 " in found[0].costs, "not in the log: 3 " in found[2].costs] == [True, True]
-    assert mend(data_path) == found
+    assert repair_path(data_path) == found
 
 
 def test_a_log_whose_finished_end_was_freed_lacks_nothing(data_path: Path) -> None:
     """Trim rewrites the last file with the messages that are still wanted."""
     end = check_data_path(str(data_path)).logs["t"].end
-    state = topic(next=end + 20, taken_total=29, held=[PendingRow(end - 1, 1, 5)])
+    state = topic(next=end + 20, taken_total=29, pending=[PendingRow(end - 1, 1, 5)])
     state.end = state.released = end + 20
     state.put_total = state.released_total = 29
     save(data_path, state)
@@ -284,13 +284,13 @@ def test_an_interrupted_migration_is_left_to_its_command(data_path: Path) -> Non
     (finding, _) = found = findings(data_path)
     assert finding.what == "interrupted migration"
     assert "'nsqtw migrate-backend disk sqlite' finishes it" in finding.costs
-    assert mend(data_path) == found
+    assert repair_path(data_path) == found
 
 
 def test_a_manifest_that_cannot_be_read_is_set_aside(data_path: Path) -> None:
     (data_path / "manifest.json").write_text("junk")
     assert whats(findings(data_path)) == ["unreadable manifest"]
-    assert mend(data_path) == []
+    assert repair_path(data_path) == []
     assert (data_path / "damaged.d/1/manifest.json").read_text() == "junk"
 
 
@@ -301,7 +301,7 @@ def test_a_database_of_a_backend_that_is_not_the_brokers_is_set_aside(data_path:
     backend.close()
     (finding,) = findings(data_path)
     assert (finding.what, finding.where) == ("foreign messages", str(data_path / "messages.db"))
-    assert mend(data_path) == []
+    assert repair_path(data_path) == []
     assert not list(data_path.glob("messages.db*"))
     assert (data_path / "damaged.d/1/messages.db").stat().st_size > 0
 
@@ -311,7 +311,7 @@ def test_what_an_ephemeral_topic_left_is_removed(data_path: Path) -> None:
     left.mkdir()
     (left / logs(data_path)[0].name).write_bytes(logs(data_path)[0].read_bytes())
     assert whats(findings(data_path)) == ["leftover"]
-    assert mend(data_path) == []
+    assert repair_path(data_path) == []
     assert not left.exists()
 
 
@@ -319,14 +319,14 @@ def test_a_newer_positions_db_is_left_as_it_is(data_path: Path) -> None:
     with closing(sqlite3.connect(data_path / "positions.db")) as connection, connection:
         connection.execute("UPDATE broker SET version = 99")
     (finding,) = findings(data_path)
-    assert (finding.what, finding.mend) == ("newer format", None)
+    assert (finding.what, finding.remedy) == ("newer format", None)
     assert "schema version 99" in finding.costs
-    assert mend(data_path) == [finding]
+    assert repair_path(data_path) == [finding]
 
 
 def test_positions_that_are_damaged_and_can_be_read_are_written_anew(data_path: Path) -> None:
     """Nothing that a start would know of is forgotten: not the channels, not the reserved blocks."""
-    save(data_path, topic(next=2, taken_total=2, held=[PendingRow(1, 3, 0)]))
+    save(data_path, topic(next=2, taken_total=2, pending=[PendingRow(1, 3, 0)]))
     path = data_path / "positions.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         (page,) = connection.execute(
@@ -339,9 +339,9 @@ def test_positions_that_are_damaged_and_can_be_read_are_written_anew(data_path: 
     data[(page - 1) * size + 3 : (page - 1) * size + 5] = b"\0\0"
     path.write_bytes(data)
     assert whats(findings(data_path)) == ["damaged positions"]
-    assert mend(data_path) == []
+    assert repair_path(data_path) == []
     after = saved(data_path)
-    assert after.topics == before.topics and after.topics[0].cursors[0].held == [PendingRow(1, 3, 0)]
+    assert after.topics == before.topics and after.topics[0].cursors[0].pending == [PendingRow(1, 3, 0)]
     assert after.next_block == before.next_block >= 7
     assert (data_path / "damaged.d/1/positions.db").read_bytes() == bytes(data)
 
@@ -351,7 +351,7 @@ def test_an_interrupted_setting_aside_is_the_next_starts(data_path: Path) -> Non
     (data_path / "positions.db.new").write_bytes((data_path / "positions.db").read_bytes())
     assert whats(findings(data_path)) == ["leftover"]
     (data_path / "positions.db").unlink()
-    assert whats(mend(data_path)) == ["no positions"]
+    assert whats(repair_path(data_path)) == ["no positions"]
     assert saved(data_path).topics == [topic()]
 
 
@@ -359,13 +359,13 @@ def test_names_are_kept_when_nothing_else_knows_them(data_path: Path) -> None:
     (data_path / "nsqd.dat").write_text("{")
     (data_path / "positions.db").write_bytes(b"x" * 5000)
     assert whats(findings(data_path)) == ["damaged positions", "unreadable names"]
-    assert whats(mend(data_path)) == ["no positions", "unreadable names"]
+    assert whats(repair_path(data_path)) == ["no positions", "unreadable names"]
 
 
 def test_a_name_that_is_not_valid(data_path: Path) -> None:
     (data_path / "nsqd.dat").write_text('{"topics":[{"name":"a b"}]}')
     (finding,) = findings(data_path)
-    assert (finding.what, finding.mend) == ("invalid name", None)
+    assert (finding.what, finding.remedy) == ("invalid name", None)
     assert "invalid topic a b" in finding.costs
 
 
@@ -387,5 +387,5 @@ def test_what_is_not_the_brokers_is_left_alone(data_path: Path) -> None:
         (data_path / name).parent.mkdir(exist_ok=True)
         (data_path / name).write_text("mine")
     before = content(data_path)
-    assert mend(data_path) == []
+    assert repair_path(data_path) == []
     assert content(data_path) == before

@@ -22,7 +22,7 @@ from nsqtw.errors import BackendError
 from nsqtw.testing.contracts import make_segment, messages, read_all
 from nsqtw.tools.cli import run_nsqtw
 from tests.process import NsqdProcess
-from tests.tools.fsck.data_path import findings, mend, whats
+from tests.tools.fsck.data_path import findings, repair_path, whats
 
 FLAGS = ("--backend=sqlite",)
 BODIES = [b"%05d" % number + b"x" * 3000 for number in range(5)]
@@ -43,18 +43,18 @@ class Case:
     logged: str | None
     found: list[str] = field(factory=lambda: ["damaged record"])
     delivered: list[bytes] = field(factory=lambda: REST)
-    mended: list[bytes] = field(factory=lambda: BODIES)
+    repaired: list[bytes] = field(factory=lambda: BODIES)
     """What is delivered after a repair."""
 
 
-def row(assignment: str, logged: str, *, can_be_mended: bool = True) -> Case:
+def row(assignment: str, logged: str, *, can_be_repaired: bool = True) -> Case:
     """A value of the third message's row is another."""
-    found = ["damaged record"] if can_be_mended else ["damaged record", "missing messages"]
+    found = ["damaged record"] if can_be_repaired else ["damaged record", "missing messages"]
     return Case(
         f"UPDATE segment SET {assignment} WHERE id = {{row}}",
         logged,
         found,
-        mended=BODIES if can_be_mended else REST,
+        repaired=BODIES if can_be_repaired else REST,
     )
 
 
@@ -64,14 +64,14 @@ def of_topic(assignment: str, *found: str) -> Case:
 
 
 CASES = {
-    "checksum": row("crc = crc + 1", FRAMES, can_be_mended=False),
-    "body": row("frames = CAST(substr(frames, 1, 200) || 'y' AS BLOB)", FRAMES, can_be_mended=False),
-    "frames-null": row("frames = NULL", FRAMES, can_be_mended=False),
-    "frames-text": row("frames = 'text'", FRAMES, can_be_mended=False),
-    "frames-number": row("frames = 7", FRAMES, can_be_mended=False),
-    "frames-empty": row("frames = x''", FRAMES, can_be_mended=False),
-    "crc-null": row("crc = NULL", NUMBERS, can_be_mended=False),
-    "crc-huge": row(f"crc = {HUGE}", FRAMES, can_be_mended=False),
+    "checksum": row("crc = crc + 1", FRAMES, can_be_repaired=False),
+    "body": row("frames = CAST(substr(frames, 1, 200) || 'y' AS BLOB)", FRAMES, can_be_repaired=False),
+    "frames-null": row("frames = NULL", FRAMES, can_be_repaired=False),
+    "frames-text": row("frames = 'text'", FRAMES, can_be_repaired=False),
+    "frames-number": row("frames = 7", FRAMES, can_be_repaired=False),
+    "frames-empty": row("frames = x''", FRAMES, can_be_repaired=False),
+    "crc-null": row("crc = NULL", NUMBERS, can_be_repaired=False),
+    "crc-huge": row(f"crc = {HUGE}", FRAMES, can_be_repaired=False),
     "first-null": row("first = NULL", NUMBERS),
     "first-text": row("first = 'text'", NUMBERS),
     "first-negative": row("first = -5", NUMBERS),
@@ -85,9 +85,9 @@ CASES = {
     "delay-null": row("delay = NULL", NUMBERS),
     "delay-negative": row("delay = -1", NUMBERS),
     "delay-huge": row(f"delay = {HUGE}", NUMBERS),
-    "topic-null": row("topic = NULL", NO_TOPIC, can_be_mended=False),
-    "topic-text": row("topic = 'text'", NO_TOPIC, can_be_mended=False),
-    "topic-unknown": row("topic = 777", NO_TOPIC, can_be_mended=False),
+    "topic-null": row("topic = NULL", NO_TOPIC, can_be_repaired=False),
+    "topic-text": row("topic = 'text'", NO_TOPIC, can_be_repaired=False),
+    "topic-unknown": row("topic = 777", NO_TOPIC, can_be_repaired=False),
     "twice": Case(
         "INSERT INTO segment (topic, last, first, delay, crc, frames, head)"
         " SELECT topic, last + 0.5, first, delay, crc, frames, head FROM segment WHERE id = {row}",
@@ -209,7 +209,7 @@ def test_odd_values_after_a_repair(nsqd: NsqdProcess, capsys: pytest.CaptureFixt
     assert "damaged record: topic checksum, " in said
     assert (nsqd.data_path / "damaged.d/1/messages.db").exists()
     assert set(whats(findings(nsqd.data_path))) == {"missing messages"}
-    start_and_drain(nsqd, {name: case.mended for name, case in CASES.items()})
+    start_and_drain(nsqd, {name: case.repaired for name, case in CASES.items()})
     assert [line for line in errors(nsqd) if "messages.db" in line] == []
     assert findings(nsqd.data_path) == []
 
@@ -232,7 +232,7 @@ def test_a_broken_page_of_messages_costs_what_is_on_it(nsqd: NsqdProcess) -> Non
     costs = [one for one in found if one.what == "damaged record"]
     lost = {(one.topic, one.messages) for one in costs}
     assert 1 <= len(lost) <= 4
-    left = mend(nsqd.data_path)
+    left = repair_path(nsqd.data_path)
     assert set(whats(left)) == {"missing messages"}
     nsqd.start()
     for name in CASES:
@@ -259,7 +259,7 @@ def test_rows_that_overlap_are_delivered_once(tmp_path: Path) -> None:
     assert [(first, last, why) for _, _, first, last, why in said] == [(3, 4, "another row has them too")]
     backend.close()
     assert [one.messages for one in findings(tmp_path) if one.what == "damaged record"] == [(5, 8)]
-    mend(tmp_path)
+    repair_path(tmp_path)
     backend = SqliteBackend(str(tmp_path), lambda *damage: said.append(damage))
     assert list(messages(read_all(backend.queue("t")))) == [*range(9), *range(10, 15)]
     backend.close()
@@ -272,7 +272,7 @@ def test_a_file_that_is_no_database_is_set_aside(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"messages.db: file is not a database; nsqtw fsck --repair sets it aside"):
         SqliteBackend(str(tmp_path), lambda *damage: None)
     assert whats(findings(tmp_path)) == ["unreadable messages"]
-    assert mend(tmp_path) == []
+    assert repair_path(tmp_path) == []
     assert (tmp_path / "damaged.d/1/messages.db").read_bytes().startswith(b"something else")
     SqliteBackend(str(tmp_path), lambda *damage: None).close()
 
@@ -281,7 +281,7 @@ def test_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     SqliteBackend(str(tmp_path), lambda *damage: None).close()
     with closing(sqlite3.connect(tmp_path / "messages.db")) as connection:
         connection.execute("PRAGMA user_version = 99")
-    assert whats(mend(tmp_path)) == ["newer format"]
+    assert whats(repair_path(tmp_path)) == ["newer format"]
 
 
 def test_rows_of_the_version_before_are_read(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_a_topic_without_a_name_costs_that_topic(tmp_path: Path) -> None:
     backend.close()
     assert [why for *_, why in said] == ["the name of the topic is damaged"]
     assert whats(findings(tmp_path)) == ["damaged topic", "damaged record", "no positions"]
-    assert whats(mend(tmp_path)) == ["no positions"]
+    assert whats(repair_path(tmp_path)) == ["no positions"]
     backend = SqliteBackend(str(tmp_path), lambda *damage: said.append(damage))
     assert backend.topics() == ["damaged", "good"]
     backend.close()
@@ -346,7 +346,7 @@ def test_a_flipped_bit_costs_nothing(tmp_path: Path) -> None:
         connection.execute("UPDATE segment SET frames = ?", (bytes(frames),))
     (found,) = [finding for finding in findings(tmp_path) if finding.what == "damaged record"]
     assert "row 1: one flipped bit, which is put right, by the broker at each read; --repair puts right" in str(found)
-    assert "damaged record" not in whats(mend(tmp_path))
+    assert "damaged record" not in whats(repair_path(tmp_path))
     again = SqliteBackend(str(tmp_path), lambda *damage: pytest.fail(str(damage)))
     assert messages(read_all(again.queue("t"))) == messages([segment])
     again.close()

@@ -18,7 +18,7 @@ from nsqtw.errors import NsqtwError
 from nsqtw.tools.fsck.data_path import check_data_path
 from nsqtw.tools.fsck.repair import repair
 from tests.backends.data_path import flip
-from tests.tools.fsck.data_path import Stored, content, copy_of, delivered, findings, mend, whats
+from tests.tools.fsck.data_path import Stored, content, copy_of, delivered, findings, repair_path, whats
 
 CHANNELS = ("c", "d")
 OPTIONS = {"max_bytes_per_file": 700, "mem_queue_size": 10}
@@ -118,7 +118,7 @@ def test_a_repair_loses_nothing_that_would_have_been_delivered(steps, damages, c
             assert set(whats(found)) <= {"stray file", "torn tail"}
             assert not (clean and found)
         before = started(directory)
-        mend(directory)
+        repair_path(directory)
         after = started(directory)
         event(f"starts: {before is not None}, then {after is not None}; something found: {bool(found)}")
         if before is not None:
@@ -156,7 +156,7 @@ def test_a_repair_that_is_interrupted_anywhere_loses_nothing_either(tmp_path: Pa
             with suppress(Stopped):
                 repair(check_data_path(str(broken)))
         between = started(broken)
-        mend(broken)
+        repair_path(broken)
         after = started(broken)
         assert between is not None and after is not None
         for channel in CHANNELS:

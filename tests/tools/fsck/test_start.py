@@ -22,7 +22,7 @@ from nsqtw.core.segment import BODY_AT
 from nsqtw.tools.cli import run_nsqtw
 from tests.backends.data_path import spoil
 from tests.process import NsqdProcess, wait_until
-from tests.tools.fsck.data_path import content, findings, mend, whats
+from tests.tools.fsck.data_path import content, findings, repair_path, whats
 
 FLAGS = ("--max-bytes-per-file=2000",)
 BODIES = [b"%05d" % number for number in range(60)]
@@ -323,7 +323,7 @@ def test_a_start_after_a_repair(name: str, whole: Path, nsqd: NsqdProcess) -> No
     case = CASES[name]
     shutil.copytree(whole, nsqd.data_path, dirs_exist_ok=True)
     case.damage(nsqd.data_path)
-    assert whats(mend(nsqd.data_path)) == case.left
+    assert whats(repair_path(nsqd.data_path)) == case.left
     assert is_delivered(nsqd, case)
     lines = lost_lines(nsqd)
     assert bool(lines) <= bool(case.left)
@@ -342,7 +342,7 @@ def test_names_that_cannot_be_read(whole: Path, nsqd: NsqdProcess) -> None:
         done.stderr,
     )
     assert whats(findings(nsqd.data_path)) == ["unreadable names"]
-    assert mend(nsqd.data_path) == []
+    assert repair_path(nsqd.data_path) == []
     assert (nsqd.data_path / "damaged.d/1/nsqd.dat").read_bytes() == b'{"topics":'
     nsqd.start()
     assert [message.body for message in nsqd.drain("t", "c", len(BODIES))] == BODIES
