@@ -153,8 +153,8 @@ class PluginError(NsqtwError):
 class UnknownPlugin(PluginError):
     """Nothing installed has this name; the text lists what is installed."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        listed = ", ".join(sorted(known)) or "none"
+    def __init__(self, kind: str, name: str, names: Iterable[str]) -> None:
+        listed = ", ".join(sorted(names)) or "none"
         super().__init__(
             f"unknown {kind} {name!r}; installed: {listed}. A plugin that failed to load is named in the log above."
         )

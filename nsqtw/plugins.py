@@ -107,27 +107,27 @@ class AuthorizerPlugin:
         return factory.open(argument, options, log)
 
 
-def authorizers(found: Iterable[Any] | None = None) -> dict[str, IAuthorizerFactory]:
-    """The installed authorizers by name; `found` takes the place of what is installed. DuplicatePlugin."""
-    return _by("name", _AUTHORIZER, IAuthorizerFactory, found)
+def authorizers(candidates: Iterable[Any] | None = None) -> dict[str, IAuthorizerFactory]:
+    """The installed authorizers by name; `candidates` takes the place of what is installed. DuplicatePlugin."""
+    return _by("name", _AUTHORIZER, IAuthorizerFactory, candidates)
 
 
-def backends(found: Iterable[Any] | None = None) -> dict[str, IBackendQueueFactory]:
-    """The installed backends by name; `found` takes the place of what is installed. DuplicatePlugin."""
-    return _by("name", _BACKEND, IBackendQueueFactory, found)
+def backends(candidates: Iterable[Any] | None = None) -> dict[str, IBackendQueueFactory]:
+    """The installed backends by name; `candidates` takes the place of what is installed. DuplicatePlugin."""
+    return _by("name", _BACKEND, IBackendQueueFactory, candidates)
 
 
-def protocols(found: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactory]:
-    """The installed protocols by magic; `found` takes the place of what is installed. DuplicatePlugin."""
-    return _by("magic", _PROTOCOL, IProtocolFactory, found)
+def protocols(candidates: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactory]:
+    """The installed protocols by magic; `candidates` takes the place of what is installed. DuplicatePlugin."""
+    return _by("magic", _PROTOCOL, IProtocolFactory, candidates)
 
 
-def find_protocols(names: Iterable[str], found: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactory]:
+def find_protocols(names: Iterable[str], candidates: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactory]:
     """
-    The protocols that `--protocol` names, by magic. `found` takes the place of what is installed. UnknownPlugin,
+    The protocols that `--protocol` names, by magic. `candidates` takes the place of what is installed. UnknownPlugin,
     DuplicatePlugin, or PluginError for one whose code cannot be had or whose magic has not four bytes.
     """
-    installed = list(getPlugins(IProtocolFactory) if found is None else found)
+    installed = list(getPlugins(IProtocolFactory) if candidates is None else candidates)
     chosen: list[Any] = []
     for name in dict.fromkeys(names):
         named = [plugin for plugin in installed if plugin.name == name]
@@ -146,12 +146,12 @@ def find_protocols(names: Iterable[str], found: Iterable[Any] | None = None) -> 
     return _by("magic", _PROTOCOL, IProtocolFactory, chosen)
 
 
-def find_backend(description: str, found: Iterable[Any] | None = None) -> tuple[IBackendQueueFactory, str]:
+def find_backend(description: str, candidates: Iterable[Any] | None = None) -> tuple[IBackendQueueFactory, str]:
     """
     The backend that `--backend=NAME` or `--backend=NAME:ARGUMENT` means, and the argument ("" without one).
     UnknownPlugin, which lists what is installed, or DuplicatePlugin.
     """
-    return _found(_BACKEND, description, backends(found))
+    return _found(_BACKEND, description, backends(candidates))
 
 
 def backend_description(description: str) -> str:
@@ -160,9 +160,9 @@ def backend_description(description: str) -> str:
     return f"{name}:{argument}" if argument else name
 
 
-def find_authorizer(description: str, found: Iterable[Any] | None = None) -> tuple[IAuthorizerFactory, str]:
+def find_authorizer(description: str, candidates: Iterable[Any] | None = None) -> tuple[IAuthorizerFactory, str]:
     """As `find_backend`, for `--auth`."""
-    return _found(_AUTHORIZER, description, authorizers(found))
+    return _found(_AUTHORIZER, description, authorizers(candidates))
 
 
 def help_backend() -> str:
@@ -183,25 +183,25 @@ def help_protocol() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _found(kind: str, description: str, known: dict[str, Any]) -> tuple[Any, str]:
+def _found(kind: str, description: str, plugins: dict[str, Any]) -> tuple[Any, str]:
     name, _, argument = description.partition(":")
-    if name not in known:
-        raise UnknownPlugin(kind, name, known)
-    return known[name], argument
+    if name not in plugins:
+        raise UnknownPlugin(kind, name, plugins)
+    return plugins[name], argument
 
 
-def _help(title: str, known: dict[str, Any]) -> str:
+def _help(title: str, plugins: dict[str, Any]) -> str:
     lines = [title]
-    for name, factory in sorted(known.items()):
+    for name, factory in sorted(plugins.items()):
         lines.append(f"  {name}\n    \t{factory.summary}")
         if factory.argument_format:
             lines.append(f"    \tARGUMENT: {factory.argument_format}")
     return "\n".join(lines) + "\n"
 
 
-def _by(attribute: str, kind: str, interface: Any, found: Iterable[Any] | None) -> dict[Any, Any]:
+def _by(attribute: str, kind: str, interface: Any, candidates: Iterable[Any] | None) -> dict[Any, Any]:
     plugins: dict[Any, Any] = {}
-    for plugin in getPlugins(interface) if found is None else found:
+    for plugin in getPlugins(interface) if candidates is None else candidates:
         key = getattr(plugin, attribute)
         if key in plugins:
             shown = key.decode("latin-1") if isinstance(key, bytes) else key

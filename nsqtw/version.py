@@ -16,5 +16,5 @@ def version_line(program: str = "nsqd") -> str:
 
 def is_compiled() -> bool:
     """Return whether the hot modules here are those that mypyc compiled (docs/performance.md). Loads none of them."""
-    found = find_spec("nsqtw.core.broker")
-    return found is not None and (found.origin or "").endswith(tuple(EXTENSION_SUFFIXES))
+    spec = find_spec("nsqtw.core.broker")
+    return spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES))

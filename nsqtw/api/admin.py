@@ -106,45 +106,45 @@ class Administration:
 
     # -- topics
 
-    def _create_topic(self, given: Parameters) -> bool:
-        return self._broker.topic(valid_topic_name(given)).ephemeral
+    def _create_topic(self, params: Parameters) -> bool:
+        return self._broker.topic(valid_topic_name(params)).ephemeral
 
-    def _delete_topic(self, given: Parameters) -> bool:
-        topic = topic_named(self._broker, topic_name(given))
+    def _delete_topic(self, params: Parameters) -> bool:
+        topic = topic_named(self._broker, topic_name(params))
         self._broker.delete_topic(topic.name)
         return topic.ephemeral
 
-    def _empty_topic(self, given: Parameters) -> bool:
-        topic = topic_named(self._broker, valid_topic_name(given))
+    def _empty_topic(self, params: Parameters) -> bool:
+        topic = topic_named(self._broker, valid_topic_name(params))
         topic.empty()
         return topic.ephemeral
 
-    def _pause_topic(self, given: Parameters) -> bool:
-        topic = topic_named(self._broker, topic_name(given))
+    def _pause_topic(self, params: Parameters) -> bool:
+        topic = topic_named(self._broker, topic_name(params))
         topic.pause()
         return topic.ephemeral
 
-    def _unpause_topic(self, given: Parameters) -> bool:
-        topic = topic_named(self._broker, topic_name(given))
+    def _unpause_topic(self, params: Parameters) -> bool:
+        topic = topic_named(self._broker, topic_name(params))
         topic.unpause(self._pump.now())
         return topic.ephemeral
 
-    def _set_durability(self, given: Parameters) -> bool:
-        topic = topic_named(self._broker, topic_name(given))
-        durability = given.get("class", "")
+    def _set_durability(self, params: Parameters) -> bool:
+        topic = topic_named(self._broker, topic_name(params))
+        durability = params.get("class", "")
         if durability not in _CLASSES:
             raise Refused(_INVALID_CLASS)
         topic.set_durability("" if durability == _DEFAULT else durability)
         return topic.ephemeral
 
-    def _set_retention(self, given: Parameters) -> bool:
-        topic = durable_topic(self._broker, given)
-        time, size = topic.reader.retention_policy.given
-        if "time" in given:
-            time = _retention_time(given["time"])
-        if "bytes" in given:
-            size = _retention_bytes(given["bytes"])
-        if not {"time", "bytes"} & set(given):
+    def _set_retention(self, params: Parameters) -> bool:
+        topic = durable_topic(self._broker, params)
+        time, size = topic.reader.retention_policy.topic_limits
+        if "time" in params:
+            time = _retention_time(params["time"])
+        if "bytes" in params:
+            size = _retention_bytes(params["bytes"])
+        if not {"time", "bytes"} & set(params):
             raise Refused(_MISSING_RETENTION)
         topic.reader.retention_policy.give((time, size), self._pump.now())
         topic.reader.notify()
@@ -153,32 +153,32 @@ class Administration:
 
     # -- channels
 
-    def _create_channel(self, given: Parameters) -> bool:
-        topic, name = names(given)
-        start = given.get("start", "")
+    def _create_channel(self, params: Parameters) -> bool:
+        topic, name = names(params)
+        start = params.get("start", "")
         if start and start not in STARTS:
             raise Refused(_INVALID_START)
         if start and is_ephemeral(name):
             raise Refused(_EPHEMERAL_CHANNEL)
         return _is_ephemeral(topic_named(self._broker, topic).channel(name, self._pump.now(), start))
 
-    def _delete_channel(self, given: Parameters) -> bool:
-        channel = channel_named(self._broker, given)
+    def _delete_channel(self, params: Parameters) -> bool:
+        channel = channel_named(self._broker, params)
         channel.topic.delete_channel(channel.name)
         return _is_ephemeral(channel)
 
-    def _empty_channel(self, given: Parameters) -> bool:
-        channel = channel_named(self._broker, given)
+    def _empty_channel(self, params: Parameters) -> bool:
+        channel = channel_named(self._broker, params)
         channel.empty()
         return _is_ephemeral(channel)
 
-    def _pause_channel(self, given: Parameters) -> bool:
-        channel = channel_named(self._broker, given)
+    def _pause_channel(self, params: Parameters) -> bool:
+        channel = channel_named(self._broker, params)
         channel.pause()
         return _is_ephemeral(channel)
 
-    def _unpause_channel(self, given: Parameters) -> bool:
-        channel = channel_named(self._broker, given)
+    def _unpause_channel(self, params: Parameters) -> bool:
+        channel = channel_named(self._broker, params)
         channel.unpause()
         return _is_ephemeral(channel)
 

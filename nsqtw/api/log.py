@@ -93,11 +93,11 @@ class LogReading:
         ]
 
     def _read(self, request: HttpRequest) -> Answer | None:
-        given = parameters(request.query)
-        topic = durable_topic(self._broker, given)
-        limit = whole_number(given, "limit", LIMIT_BYTES, lowest=1)
-        wait_ms = whole_number(given, "wait", 0)
-        ask = _Ask(topic, _start(topic.reader, given.get("from", EARLIEST)), min(limit, MAX_BYTES))
+        params = parameters(request.query)
+        topic = durable_topic(self._broker, params)
+        limit = whole_number(params, "limit", LIMIT_BYTES, lowest=1)
+        wait_ms = whole_number(params, "wait", 0)
+        ask = _Ask(topic, _start(topic.reader, params.get("from", EARLIEST)), min(limit, MAX_BYTES))
         extract = _extract(ask)
         if extract.parts or not wait_ms:
             return _answer(ask, extract)
@@ -106,9 +106,9 @@ class LogReading:
         return None
 
     def _range(self, request: HttpRequest) -> Answer:
-        given = parameters(request.query)
-        reader = durable_topic(self._broker, given).reader
-        start_ms, end_ms = _time(given, "start", _INVALID_START), _time(given, "end", _INVALID_END)
+        params = parameters(request.query)
+        reader = durable_topic(self._broker, params).reader
+        start_ms, end_ms = _time(params, "start", _INVALID_START), _time(params, "end", _INVALID_END)
         try:
             first = min(reader.kept_from, reader.end) if start_ms is None else reader.position_at(start_ms)
             end = reader.end if end_ms is None else max(first, reader.position_at(end_ms))
@@ -191,13 +191,13 @@ def _start(reader: LogReader, text: str) -> int:
     return int(text)
 
 
-def _time(given: Mapping[str, str], name: str, refusal: Answer) -> int | None:
+def _time(params: Mapping[str, str], name: str, error: Answer) -> int | None:
     """A moment in milliseconds of Unix time, None when none is given. Refused."""
-    if name not in given:
+    if name not in params:
         return None
-    wall_ms = parse_time(given[name])
+    wall_ms = parse_time(params[name])
     if wall_ms is None:
-        raise Refused(refusal)
+        raise Refused(error)
     return wall_ms
 
 

@@ -84,18 +84,18 @@ class Operation:
 
     def described(self) -> dict[str, Any]:
         """As it stands in the document."""
-        found: dict[str, Any] = {"summary": self.summary, "responses": self._responses()}
+        operation: dict[str, Any] = {"summary": self.summary, "responses": self._responses()}
         if self.is_free:
-            found["security"] = []
+            operation["security"] = []
         named = [(name, True) for name in self.required] + [(name, False) for name in self.optional]
         listed = [self._parameter(name, "query", is_required) for name, is_required in named]
         listed += [self._parameter("opt", "path", True)] if self.path.endswith("{opt}") else []
         if listed:
-            found["parameters"] = listed
+            operation["parameters"] = listed
         if self.body:
             content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-            found["requestBody"] = {"description": self.body, "required": True, "content": content}
-        return found
+            operation["requestBody"] = {"description": self.body, "required": True, "content": content}
+        return operation
 
     def _parameter(self, name: str, where: str, is_required: bool) -> dict[str, Any]:
         schema = self.own.get(name) or _PARAMETERS[name]
@@ -103,26 +103,26 @@ class Operation:
 
     def words(self) -> dict[int, list[str]]:
         """The words of each error status, with those that any request may meet."""
-        found = {status: list(words) for status, words in self.errors.items()}
+        statuses = {status: list(words) for status, words in self.errors.items()}
         met = [_ANY_REQUEST, {} if self.is_free else _WITH_AUTHORIZER, {} if self.method == "GET" else _A_CHANGE]
         for status, words in (item for errors in met for item in errors.items()):
-            found.setdefault(status, []).extend(words)
-        return found
+            statuses.setdefault(status, []).extend(words)
+        return statuses
 
     def _responses(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        responses: dict[str, Any] = {}
         if self.success is not None:
             content = {kind: {"schema": schema} for kind, schema in self.success.items()}
-            found["200"] = {"description": "done", **({"content": content} if content else {})}
+            responses["200"] = {"description": "done", **({"content": content} if content else {})}
             if self.headers:
-                found["200"]["headers"] = {name: {"schema": {"type": "integer"}} for name in self.headers}
+                responses["200"]["headers"] = {name: {"schema": {"type": "integer"}} for name in self.headers}
         for status, words in sorted(self.words().items()):
             content = {_JSON: {"schema": _message(words)}} if words else {_TEXT: {"schema": {"type": "string"}}}
             described = " ".join(f"{word}: {DETAILS[word]}" for word in words)
-            found[str(status)] = {"description": described or "a text that says why", "content": content}
+            responses[str(status)] = {"description": described or "a text that says why", "content": content}
             if words:
-                found[str(status)]["headers"] = {"X-Nsqtw-Detail": {"schema": {"type": "string"}}}
-        return found
+                responses[str(status)]["headers"] = {"X-Nsqtw-Detail": {"schema": {"type": "string"}}}
+        return responses
 
 
 def served(request: HttpRequest) -> Answer:
@@ -225,11 +225,11 @@ _REPORTS = {
 
 
 def _of_topics() -> list[Operation]:
-    found = []
+    operations = []
     for what, summary in _CHANGES.items():
         errors = {**_TOPIC_ERRORS, **(_NO_NEW_TOPIC if what == "create" else {404: ["TOPIC_NOT_FOUND"]})}
-        found.append(Operation("POST", f"/topic/{what}", f"Topic: {summary}", ["topic"], errors=errors))
-    return found
+        operations.append(Operation("POST", f"/topic/{what}", f"Topic: {summary}", ["topic"], errors=errors))
+    return operations
 
 
 def _of_channels() -> list[Operation]:
@@ -301,10 +301,10 @@ def _of_logs() -> list[Operation]:
 
 def _of_debugging() -> list[Operation]:
     where = "/debug/pprof/"
-    found = [Operation("GET", where, "A page that lists the others", success=_A_PAGE)]
-    found += [Operation("GET", where + name, what, success=_A_TEXT) for name, what in _REPORTS.items()]
+    operations = [Operation("GET", where, "A page that lists the others", success=_A_PAGE)]
+    operations += [Operation("GET", where + name, what, success=_A_TEXT) for name, what in _REPORTS.items()]
     return [
-        *found,
+        *operations,
         Operation("POST", f"{where}symbol", _REPORTS["symbol"], success=_A_TEXT),
         Operation(
             *("GET", f"{where}profile", "Where the time goes from now on"),

@@ -95,16 +95,16 @@ class Publishing:
         body = request.body
         if not body:
             return _MSG_EMPTY
-        given = parameters(request.query)
-        topic = self._topic(given.get("topic"))
-        delay_ms = self._delay_ms(given["defer"]) if "defer" in given else 0
+        params = parameters(request.query)
+        topic = self._topic(params.get("topic"))
+        delay_ms = self._delay_ms(params["defer"]) if "defer" in params else 0
         self._put(request, topic, [body], delay_ms)
         return None
 
     def _publish_many(self, request: HttpRequest) -> Answer | None:
-        given = parameters(request.query)
-        topic = self._topic(given.get("topic"))
-        if _is_binary(given.get("binary")):
+        params = parameters(request.query)
+        topic = self._topic(params.get("topic"))
+        if _is_binary(params.get("binary")):
             messages = binary_messages(request.body, self._limits)
         else:
             messages = text_messages(request.body, self._limits)
@@ -142,8 +142,8 @@ class Publishing:
         return topic
 
     def _delay_ms(self, text: str) -> int:
-        found = _INT64.fullmatch(text)
-        delay_ms = int(found[1] + found[2]) if found else -1
+        match = _INT64.fullmatch(text)
+        delay_ms = int(match[1] + match[2]) if match else -1
         delay_ns = _wrapped(delay_ms * _NS_PER_MS) if _wrapped(delay_ms) == delay_ms else -1
         if not 0 <= delay_ns <= self._longest_delay_ns:
             raise Refused(_INVALID_DEFER)

@@ -65,20 +65,20 @@ class Replay:
     # -- moving
 
     def _seek(self, request: HttpRequest) -> Answer | None:
-        given = parameters(request.query)
-        channel = self._durable_channel(given)
-        if "to" not in given:
+        params = parameters(request.query)
+        channel = self._durable_channel(params)
+        if "to" not in params:
             raise Refused(_MISSING_TO)
-        moment = parse_log_position(given["to"])
-        if moment is None:
+        target = parse_log_position(params["to"])
+        if target is None:
             raise Refused(_INVALID_TO)
         if self._broker.stopping:
             return EXITING
-        self._broker.checkpointer.ask(partial(self._seek_now, request, channel, moment))
+        self._broker.checkpointer.ask(partial(self._seek_now, request, channel, target))
         self._pump.wake()
         return None
 
-    def _seek_now(self, request: HttpRequest, channel: Channel, moment: LogPosition, error: Exception | None) -> None:
+    def _seek_now(self, request: HttpRequest, channel: Channel, target: LogPosition, error: Exception | None) -> None:
         """What is unfinished is saved, or that failed."""
         if error is not None:
             request.answer_later(_failed(error))
@@ -86,7 +86,7 @@ class Replay:
         try:
             if channel.exiting:
                 raise Refused(_CHANNEL_NOT_FOUND)
-            position = _position(channel, moment)
+            position = _position(channel, target)
             moved = channel.seek(position)
         except Refused as refused:
             request.answer_later(refused.answer)
@@ -103,17 +103,17 @@ class Replay:
     # -- looking
 
     def _peek_channel(self, request: HttpRequest) -> Answer:
-        given = parameters(request.query)
-        channel = self._durable_channel(given)
-        state, limit = given.get("state", READY), whole_number(given, "limit", LIMIT, lowest=1)
+        params = parameters(request.query)
+        channel = self._durable_channel(params)
+        state, limit = params.get("state", READY), whole_number(params, "limit", LIMIT, lowest=1)
         if state not in STATES:
             raise Refused(_INVALID_STATE)
         return self._shown(lambda: peek_channel(channel, state, min(limit, MAX_MESSAGES), self._pump.now()))
 
     def _peek_topic(self, request: HttpRequest) -> Answer:
-        given = parameters(request.query)
-        topic = durable_topic(self._broker, given)
-        limit = min(whole_number(given, "limit", LIMIT, lowest=1), MAX_MESSAGES)
+        params = parameters(request.query)
+        topic = durable_topic(self._broker, params)
+        limit = min(whole_number(params, "limit", LIMIT, lowest=1), MAX_MESSAGES)
         return self._shown(lambda: peek_topic(topic, limit))
 
     def _shown(self, look: Any) -> Answer:
@@ -121,11 +121,11 @@ class Replay:
             peek: Peek = look()
         except BackendError as error:
             return _failed(error)
-        return document({"messages": [self._message(one) for one in peek.messages], "more": peek.more})
+        return document({"messages": [self._message(message) for message in peek.messages], "more": peek.more})
 
     def _message(self, peeked: Peeked) -> dict[str, Any]:
         body, encoding = _readable(peeked.body)
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "id": peeked.id.decode(),
             "timestamp": peeked.timestamp_ns,
             "attempts": peeked.attempts & 0xFFFF,
@@ -133,37 +133,37 @@ class Replay:
             "encoding": encoding,
         }
         if peeked.due is not None:
-            found["due"] = self._broker.timestamp_ns(peeked.due)
+            fields["due"] = self._broker.timestamp_ns(peeked.due)
         if peeked.delivery is not None and peeked.consumer is not None:
             client = peeked.consumer.client
-            found["deadline"] = self._broker.timestamp_ns(peeked.delivery.deadline)
-            found["consumer"] = {
+            fields["deadline"] = self._broker.timestamp_ns(peeked.delivery.deadline)
+            fields["consumer"] = {
                 "client_id": client.client_id,
                 "hostname": client.hostname,
                 "remote_address": client.remote_address,
             }
-        return found
+        return fields
 
-    def _durable_channel(self, given: Any) -> Channel:
-        channel = channel_named(self._broker, given)
+    def _durable_channel(self, params: Any) -> Channel:
+        channel = channel_named(self._broker, params)
         if channel.ephemeral or channel.topic.ephemeral:
             raise Refused(_EPHEMERAL_CHANNEL)
         return channel
 
 
-def _position(channel: Channel, moment: LogPosition) -> int:
+def _position(channel: Channel, target: LogPosition) -> int:
     """Where in the log a moment is, within what is kept and released. Refused, BackendError."""
     topic = channel.topic
     earliest, latest = topic.reader.kept_from, topic.released
-    if moment.message_id:
-        position = sequence_of(moment.message_id)
-        found = topic.log.find(position) if earliest <= position < latest else None
-        if found is None or found[0].ids[found[1]] != moment.message_id:
+    if target.message_id:
+        position = sequence_of(target.message_id)
+        record = topic.log.find(position) if earliest <= position < latest else None
+        if record is None or record[0].ids[record[1]] != target.message_id:
             raise Refused(_MESSAGE_NOT_FOUND)
         return position
-    if moment.word:
-        return min(earliest, latest) if moment.word == EARLIEST else latest
-    return min(max(earliest, topic.reader.position_at(moment.wall_ms)), latest)
+    if target.word:
+        return min(earliest, latest) if target.word == EARLIEST else latest
+    return min(max(earliest, topic.reader.position_at(target.wall_ms)), latest)
 
 
 def _readable(body: bytes) -> tuple[str, str]:

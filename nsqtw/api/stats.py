@@ -86,21 +86,21 @@ class Inspection:
             return self._stats(request)
 
     def _stats(self, request: HttpRequest) -> Answer:
-        given = parameters(request.query)
-        found = stats_document(
+        params = parameters(request.query)
+        document_ = stats_document(
             self._broker,
             NSQ_VERSION,
             now=self._pump.now(),
-            topic=given.get("topic", ""),
-            channel=given.get("channel", ""),
-            include_clients=given.get("include_clients") not in _OFF,
-            memory=memory() if given.get("include_mem") not in _OFF else None,
+            topic=params.get("topic", ""),
+            channel=params.get("channel", ""),
+            include_clients=params.get("include_clients") not in _OFF,
+            memory=memory() if params.get("include_mem") not in _OFF else None,
         )
-        if given.get("include_limits") in _ON or self._limits.rejections.counts:
-            found["limits"] = self._limits_document()
-        if given.get("format") == "json":
-            return versioned(request, found)
-        shown = stats_text(found, self._identity.version_line, time.time_ns())
+        if params.get("include_limits") in _ON or self._limits.rejections.counts:
+            document_["limits"] = self._limits_document()
+        if params.get("format") == "json":
+            return versioned(request, document_)
+        shown = stats_text(document_, self._identity.version_line, time.time_ns())
         return text(shown.encode("utf-8", "replace"), HEADER)
 
     def _limits_document(self) -> dict[str, Any]:
@@ -116,29 +116,29 @@ class Inspection:
         }
 
 
-def stats_text(found: dict[str, Any], version_line: str, now_ns: int) -> str:
+def stats_text(stats: dict[str, Any], version_line: str, now_ns: int) -> str:
     """The document of /stats as text. `now_ns` is the wall clock."""
-    start_time = found["start_time"]
+    start_time = stats["start_time"]
     lines = [
         version_line,
         f"start_time {local_time_text(start_time)}",
         f"uptime {duration_text(max(0, now_ns - start_time * _NS))}",
         "",
-        f"Health: {found['health']}",
+        f"Health: {stats['health']}",
     ]
-    if "memory" in found:
-        lines += ["", "Memory:", *(f"   {name:<25}\t{value}" for name, value in found["memory"].items())]
-    if "damage" in found:
-        counts = [(name, value) for name, value in found["damage"].items() if name != "set_aside"]
+    if "memory" in stats:
+        lines += ["", "Memory:", *(f"   {name:<25}\t{value}" for name, value in stats["memory"].items())]
+    if "damage" in stats:
+        counts = [(name, value) for name, value in stats["damage"].items() if name != "set_aside"]
         lines += ["", "Damage:", *(f"   {name:<25}\t{value}" for name, value in counts)]
-        lines += [f"   set aside: {name}" for name in found["damage"]["set_aside"]]
-    lines += ["", "Topics:" if found["topics"] else "Topics: None"]
-    for number, topic in enumerate(found["topics"] or ()):
+        lines += [f"   set aside: {name}" for name in stats["damage"]["set_aside"]]
+    lines += ["", "Topics:" if stats["topics"] else "Topics: None"]
+    for number, topic in enumerate(stats["topics"] or ()):
         if number:
             lines.append("")
         lines += _topic_lines(topic, now_ns)
-    lines += ["", "Producers:" if found["producers"] else "Producers: None"]
-    lines += [f"   {_client_text(client, now_ns)}" for client in found["producers"] or ()]
+    lines += ["", "Producers:" if stats["producers"] else "Producers: None"]
+    lines += [f"   {_client_text(client, now_ns)}" for client in stats["producers"] or ()]
     return "\n".join(lines) + "\n"
 
 
@@ -167,9 +167,9 @@ def _damage(topic: dict[str, Any]) -> str:
     return f" lost: {topic['lost_count']} damaged: {topic['damaged_count']} set-aside: {topic['set_aside_count']}"
 
 
-def _latencies(found: dict[str, Any]) -> str:
+def _latencies(latencies: dict[str, Any]) -> str:
     """The percentiles of a topic or channel, "" when none are measured."""
-    measured = found["e2e_processing_latency"]["percentiles"] or ()
+    measured = latencies["e2e_processing_latency"]["percentiles"] or ()
     return ", ".join(_latency_text(percentile["value"]) for percentile in measured)
 
 

@@ -94,13 +94,13 @@ class PluginAuthorizations:
             question.resolve(AuthError("the broker stops"))
             return question.forget
         try:
-            said = self._authorizer.authorize(credentials, question.tell)
+            reply = self._authorizer.authorize(credentials, question.tell)
         except AuthError as error:
             question.resolve(error)
         except Exception as unforeseen:
             question.resolve(_unforeseen(Failure(unforeseen)))  # type: ignore[no-untyped-call]
         else:
-            question.take(said)
+            question.take(reply)
         return question.forget
 
 
@@ -154,15 +154,15 @@ class _Question:
         self._asked: Deferred[Any] | None = None
         self._timeout: Any = None
 
-    def take(self, said: Any) -> None:
+    def take(self, reply: Any) -> None:
         """What the authorizer returned."""
-        if isinstance(said, Coroutine):
-            said = Deferred.fromCoroutine(said)
-        if isinstance(said, Deferred):
-            self._asked = said
-            said.addCallbacks(self.resolve, lambda failure: self.resolve(_unforeseen(failure)))
-        elif said is not None:
-            self.resolve(said)
+        if isinstance(reply, Coroutine):
+            reply = Deferred.fromCoroutine(reply)
+        if isinstance(reply, Deferred):
+            self._asked = reply
+            reply.addCallbacks(self.resolve, lambda failure: self.resolve(_unforeseen(failure)))
+        elif reply is not None:
+            self.resolve(reply)
         if self._answer is not None:
             self._timeout = self._reactor.callLater(ANSWER_SECONDS, self._time_out)
 

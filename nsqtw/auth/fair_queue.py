@@ -26,10 +26,10 @@ class Turns(Generic[Item]):
         self._count += 1
         if self._count <= self._limit:
             return None
-        longest = max(self._by_address, key=lambda one: len(self._by_address[one]))
-        if len(own) == len(self._by_address[longest]):
-            longest = address
-        return self._without(longest, self._by_address[longest].pop())
+        busiest = max(self._by_address, key=lambda key: len(self._by_address[key]))
+        if len(own) == len(self._by_address[busiest]):
+            busiest = address
+        return self._without(busiest, self._by_address[busiest].pop())
 
     def take(self) -> Item:
         """The next one. There must be one."""

@@ -75,7 +75,7 @@ class Grants:
         return any(
             permission in permissions
             and topics.search(topic) is not None
-            and any(one.search(channel) is not None for one in channels)
+            and any(pattern.search(channel) is not None for pattern in channels)
             for permissions, topics, channels in self._rules
         )
 

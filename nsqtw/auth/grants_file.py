@@ -66,7 +66,7 @@ def read_grants(path: str) -> Table:
 
 def _table(document: Mapping[str, Any]) -> Table:
     _check_keys("the file", document, ("client",))
-    found: Table = {}
+    table: Table = {}
     for number, client in enumerate(_tables(document, "client", "the file"), 1):
         where = f"client {number}"
         if isinstance(client.get("identity"), str):
@@ -74,12 +74,12 @@ def _table(document: Mapping[str, Any]) -> Table:
         try:
             grants = _grants(client)
             for line in _lines(client):
-                if line in found:
+                if line in table:
                     raise AuthError("has the secret of another client, or one of its own twice")
-                found[line] = grants
+                table[line] = grants
         except AuthError as error:
             raise AuthError(f"{where}: {error}") from None
-    return found
+    return table
 
 
 def _grants(client: Mapping[str, Any]) -> Grants:
@@ -93,19 +93,19 @@ def _grants(client: Mapping[str, Any]) -> Grants:
         if ttl <= 0:
             raise AuthError("ttl is no time such as '10m'")
     return Grants(
-        [_grant(number, one) for number, one in enumerate(_tables(client, "grant", "the client"), 1)],
+        [_grant(number, table) for number, table in enumerate(_tables(client, "grant", "the client"), 1)],
         identity=_text(client, "identity"),
         identity_url=_text(client, "identity_url"),
         ttl=ttl,
     )
 
 
-def _grant(number: int, given: Mapping[str, Any]) -> Grant:
+def _grant(number: int, table: Mapping[str, Any]) -> Grant:
     try:
-        _check_keys("a grant", given, _GRANT_KEYS)
-        if "topic" not in given or "permissions" not in given:
+        _check_keys("a grant", table, _GRANT_KEYS)
+        if "topic" not in table or "permissions" not in table:
             raise AuthError("topic and permissions must be there")
-        grant = Grant(_text(given, "topic"), _texts(given, "channels", [".*"]), _texts(given, "permissions", []))
+        grant = Grant(_text(table, "topic"), _texts(table, "channels", [".*"]), _texts(table, "permissions", []))
         Grants([grant])
     except AuthError as error:
         raise AuthError(f"grant {number}: {error}") from None
@@ -124,28 +124,28 @@ def _lines(client: Mapping[str, Any]) -> list[Line]:
         raise AuthError(f"secret {error}") from None
 
 
-def _check_keys(what: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    for key in given:
-        if key not in known:
-            raise AuthError(f"{what} has no key {key!r}{did_you_mean(key, known)}")
+def _check_keys(what: str, table: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
+    for key in table:
+        if key not in allowed:
+            raise AuthError(f"{what} has no key {key!r}{did_you_mean(key, allowed)}")
 
 
-def _tables(given: Mapping[str, Any], key: str, what: str) -> list[dict[str, Any]]:
-    value = given.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+def _tables(table: Mapping[str, Any], key: str, what: str) -> list[dict[str, Any]]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise AuthError(f"{key} of {what} must be tables, [[{key}]]")
     return value
 
 
-def _text(given: Mapping[str, Any], key: str) -> str:
-    value = given.get(key, "")
+def _text(table: Mapping[str, Any], key: str) -> str:
+    value = table.get(key, "")
     if not isinstance(value, str):
         raise AuthError(f"{key} must be a text")
     return value
 
 
-def _texts(given: Mapping[str, Any], key: str, otherwise: list[str]) -> list[str]:
-    value = given.get(key, otherwise)
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+def _texts(table: Mapping[str, Any], key: str, otherwise: list[str]) -> list[str]:
+    value = table.get(key, otherwise)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise AuthError(f"{key} must be a list of texts")
     return value

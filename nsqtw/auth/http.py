@@ -95,16 +95,16 @@ class HttpAuthorizer:
     # -- inside
 
     async def _ask_any(self, credentials: Credentials) -> Grants:
-        said: list[str] = []
+        errors: list[str] = []
         is_refused = True
         start = self._random.randrange(len(self._addresses))
         for address in self._addresses[start:] + self._addresses[:start]:
             try:
                 return await self._ask(address, credentials)
             except AuthError as error:
-                said.append(f"failed to auth against {without_password(address)} - {error}")
+                errors.append(f"failed to auth against {without_password(address)} - {error}")
                 is_refused = is_refused and isinstance(error, AuthRefused)
-        raise (AuthRefused if is_refused else AuthError)("; ".join(said))
+        raise (AuthRefused if is_refused else AuthError)("; ".join(errors))
 
     async def _ask(self, address: str, credentials: Credentials) -> Grants:
         """What one server says. AuthError."""
@@ -260,7 +260,7 @@ class HttpFactory:
         """IAuthorizerFactory API."""
         from twisted.internet import reactor
 
-        addresses = [one.strip() for one in argument.split(",") if one.strip()] + list(options.auth_http_address)
+        addresses = [item.strip() for item in argument.split(",") if item.strip()] + list(options.auth_http_address)
         if not addresses:
             raise AuthError("--auth=http needs the address of an auth server: --auth=http:HOST:PORT")
         for address in addresses:
@@ -327,11 +327,11 @@ def _no_value(text: str) -> None:
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:
-    return {key.lower(): one for key, one in _typed(value, dict, {}, what).items()}
+    return {key.lower(): item for key, item in _typed(value, dict, {}, what).items()}
 
 
 def _texts(value: Any, what: str) -> list[str]:
-    return [_typed(one, str, "", f"one of {what}") for one in _typed(value, list, [], what)]
+    return [_typed(item, str, "", f"one of {what}") for item in _typed(value, list, [], what)]
 
 
 def _typed(value: Any, kind: type, absent: Any, what: str) -> Any:
@@ -367,4 +367,4 @@ class TrustedServers:
 def _roots_in(path: str) -> Any:
     from twisted.internet.ssl import Certificate, trustRootFromCertificates
 
-    return trustRootFromCertificates([Certificate.loadPEM(one) for one in certificates_in(path)])  # type: ignore[no-untyped-call]
+    return trustRootFromCertificates([Certificate.loadPEM(pem) for pem in certificates_in(path)])  # type: ignore[no-untyped-call]

@@ -62,12 +62,12 @@ def read_line(line: str) -> tuple[Recipe, bytes]:
     *numbers, salt, hashed = rest if len(rest) > 1 else ("", "")
     try:
         recipe = Recipe(method, tuple(map(int, numbers)), _bytes(salt))
-        found = _bytes(hashed)
+        key = _bytes(hashed)
     except (ValueError, Base64Error):
         raise AuthError("is no hash of a secret; `nsqtw hash-secret` makes one") from None
-    if not _is_sound(recipe) or len(found) not in _HASH_BYTES:
+    if not _is_sound(recipe) or len(key) not in _HASH_BYTES:
         raise AuthError(f"is no hash by {SCRYPT} or {PBKDF2} that can be used; `nsqtw hash-secret` makes one")
-    return recipe, found
+    return recipe, key
 
 
 def _is_sound(recipe: Recipe) -> bool:

@@ -71,8 +71,8 @@ class StaticAuthorizer:
             unheard = [] if lost is None else self._waiting.pop(lost[0])
         if lost is None:
             self._thread.submit(self._find_next)
-        for one in unheard:
-            one(AuthError(f"{MAX_WAITING} other secrets are being looked at"))
+        for question in unheard:
+            question(AuthError(f"{MAX_WAITING} other secrets are being looked at"))
         return None
 
     def reload(self) -> bool:
@@ -110,20 +110,20 @@ class StaticAuthorizer:
             digest, secret = self._turns.take()
         while True:
             table = self._table
-            found = self._look_up(table, secret)
+            line = self._look_up(table, secret)
             with self._lock:
                 if table is self._table:
                     answers = self._waiting.pop(digest)
-                    if isinstance(found, Line):
-                        self._known[digest] = found
+                    if isinstance(line, Line):
+                        self._known[digest] = line
                     break
-        outcome = table[found] if isinstance(found, Line) else found
+        outcome = table[line] if isinstance(line, Line) else line
         for answer in answers:
             answer(outcome)
 
     def _look_up(self, table: Table, secret: bytes) -> Line | AuthError:
         """The line that is about a secret. It takes as long for each, and for a wrong one."""
-        found: Line | None = None
+        match: Line | None = None
         try:
             for recipe, size in {(line.recipe, len(line.hash)) for line in table}:
                 if self._is_closed:
@@ -131,10 +131,10 @@ class StaticAuthorizer:
                 hashed = recipe.hash(secret, size)
                 for line in table:
                     if line.recipe == recipe and hmac.compare_digest(hashed, line.hash):
-                        found = line
+                        match = line
         except (ValueError, MemoryError) as failure:
             return AuthError(f"a secret cannot be hashed: {type(failure).__name__}")
-        return found or AuthRefused("no client has this secret")
+        return match or AuthRefused("no client has this secret")
 
 
 def _neighbours(remote_ip: str) -> str:

@@ -103,13 +103,13 @@ def _power(base: int, exponent: int) -> int:
 
 def _logarithm(value: int) -> int:
     """The exponent of x, below 2^32 - 1, that gives `value`."""
-    found = 0
+    exponent = 0
     for prime in _PRIMES:
         rest = _ORDER // prime
         part = _logarithm_in_subgroup(_power(value, rest), prime)
         # Chinese remainder theorem: the factors are distinct primes.
-        found += part * rest * pow(rest, -1, prime)
-    return found % _ORDER
+        exponent += part * rest * pow(rest, -1, prime)
+    return exponent % _ORDER
 
 
 def _logarithm_in_subgroup(value: int, prime: int) -> int:

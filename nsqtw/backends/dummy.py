@@ -96,14 +96,14 @@ class DummyQueue:
     def read(self, start: int, limit: int) -> list[Segment]:
         """IBackendQueue API"""
         segments = self._segments
-        found: list[Segment] = []
+        parts: list[Segment] = []
         for number in range(bisect_right(segments, start, key=_end), len(segments)):
             segment = segments[number]
-            if found and len(segment.frames) > limit:
+            if parts and len(segment.frames) > limit:
                 break
-            found.append(segment)
+            parts.append(segment)
             limit -= len(segment.frames)
-        return found
+        return parts
 
     def trim(self, below: int, keep: Iterable[int]) -> None:
         """IBackendQueue API"""
@@ -111,8 +111,8 @@ class DummyQueue:
         old = segments[: bisect_right(segments, below, key=_end)]
         if not old:
             return
-        wanted = list(takewhile(lambda sequence: sequence < below, keep))
-        kept = [part for segment in old for part in _what_is_left(segment, wanted)]
+        kept_sequences = list(takewhile(lambda sequence: sequence < below, keep))
+        kept = [part for segment in old for part in _what_is_left(segment, kept_sequences)]
         with self._lock:
             self._segments = kept + self._segments[len(old) :]
             self.size += _bytes_of(kept) - _bytes_of(old)
@@ -129,8 +129,8 @@ class DummyQueue:
         self._queues.pop(self._topic, None)
 
 
-def _what_is_left(segment: Segment, wanted: Sequence[int]) -> list[Segment]:
-    of_segment = wanted[bisect_left(wanted, segment.first) : bisect_left(wanted, segment.end)]
+def _what_is_left(segment: Segment, kept_sequences: Sequence[int]) -> list[Segment]:
+    of_segment = kept_sequences[bisect_left(kept_sequences, segment.first) : bisect_left(kept_sequences, segment.end)]
     if len(of_segment) * _WORTH > segment.count:
         return [segment]
     return only(segment, of_segment)

@@ -98,8 +98,8 @@ class Files:
 
     def free_space(self, path: str) -> tuple[int, int]:
         """Bytes that may still be written on the file system of `path`, and the bytes it has."""
-        found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
 
     def names(self, directory: str) -> list[str]:
         """What is in a directory, in no particular order; nothing when there is no such directory."""

@@ -29,8 +29,8 @@ def _find(name: str, *types: type) -> Callable[..., int] | None:
     except (OSError, AttributeError):
         return None
     call.argtypes = types
-    found: Callable[..., int] = call
-    return found
+    function: Callable[..., int] = call
+    return function
 
 
 _fallocate = _find("fallocate64", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -64,18 +64,18 @@ def tells_what_failed(fd: int) -> bool:
     """Return whether `sync_file_system` can be relied on to tell of every failure (syncfs(2), "Versions")."""
     if _syncfs is None or _fstatfs is None or _version() < _TELLING_SINCE:
         return False
-    found = ctypes.create_string_buffer(_STATFS_BYTES)
-    return not _fstatfs(fd, found) and ctypes.c_long.from_buffer(found).value in _TELLING_TYPES
+    status = ctypes.create_string_buffer(_STATFS_BYTES)
+    return not _fstatfs(fd, status) and ctypes.c_long.from_buffer(status).value in _TELLING_TYPES
 
 
 def unwritten_bytes() -> float:
     """What all programs together have written and no disk has got yet; infinite when nobody knows."""
     try:
         with open(_MEMORY, "rb") as memory:
-            found = _UNWRITTEN.findall(memory.read())
+            counts = _UNWRITTEN.findall(memory.read())
     except OSError:
         return inf
-    return sum(map(int, found)) * 1024 if found else inf
+    return sum(map(int, counts)) * 1024 if counts else inf
 
 
 def _version() -> tuple[int, int]:

@@ -73,17 +73,17 @@ def write_manifest(directory: str, manifest: Manifest, files: Files | None = Non
 
 def backends_with_messages(directory: str) -> list[str]:
     """Which of the backends disk and sqlite have messages under a data path, perhaps finished ones only."""
-    found = []
+    names = []
     files = Files()
     for entry in files.names(directory):
         topic = name_of_directory(entry)
         if topic is not None and not is_ephemeral(topic):
             if any(first_of_log(name) is not None for name in files.names(os.path.join(directory, entry))):
-                found.append("disk")
+                names.append("disk")
                 break
     if _has_rows(os.path.join(directory, SQLITE_FILE)):
-        found.append("sqlite")
-    return found
+        names.append("sqlite")
+    return names
 
 
 def check_backend(directory: str, backend: str) -> str:

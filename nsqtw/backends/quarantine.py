@@ -36,30 +36,30 @@ class Quarantine:
 
     def move(self, path: str) -> str:
         """Take a file away."""
-        place = self._place(path)
-        self._files.rename(path, place)
-        self._files.sync_directory(os.path.dirname(place))
+        target = self._place(path)
+        self._files.rename(path, target)
+        self._files.sync_directory(os.path.dirname(target))
         self._files.sync_directory(os.path.dirname(path))
-        return place
+        return target
 
     def keep(self, path: str) -> str:
         """Let a file have a second name here: the first one is about to become another's."""
-        place = self._place(path)
+        target = self._place(path)
         try:
-            self._files.link(path, place)
+            self._files.link(path, target)
         except OSError:
             # Not every file system has links.
-            shutil.copyfile(path, place)
-            self._sync(place)
-        self._files.sync_directory(os.path.dirname(place))
-        return place
+            shutil.copyfile(path, target)
+            self._sync(target)
+        self._files.sync_directory(os.path.dirname(target))
+        return target
 
     def keep_part(self, path: str, position: int, stop: int) -> str:
         """Copy the bytes of a file from `position` up to `stop`."""
-        place = self._place(f"{path}.from-{position}")
+        target = self._place(f"{path}.from-{position}")
         old = self._files.open(path)
         try:
-            new = self._files.open(place, create=True)
+            new = self._files.open(target, create=True)
             try:
                 written = 0
                 while position < stop:
@@ -73,28 +73,28 @@ class Quarantine:
                 self._files.close(new)
         finally:
             self._files.close(old)
-        self._files.sync_directory(os.path.dirname(place))
-        return place
+        self._files.sync_directory(os.path.dirname(target))
+        return target
 
-    def name_of(self, place: str) -> str:
+    def name_of(self, target: str) -> str:
         """The path of a kept file below the data path."""
-        return os.path.relpath(place, self._data_path)
+        return os.path.relpath(target, self._data_path)
 
     def _place(self, path: str) -> str:
-        place = wanted = os.path.join(self.directory, os.path.relpath(path, self._data_path))
+        target = base = os.path.join(self.directory, os.path.relpath(path, self._data_path))
         number = 1
-        while os.path.lexists(place):  # a file may be damaged, and set aside, more than once in a run
+        while os.path.lexists(target):  # a file may be damaged, and set aside, more than once in a run
             number += 1
-            place = f"{wanted}.{number}"
+            target = f"{base}.{number}"
         self.is_used = True
         directory = self._data_path
-        for part in os.path.relpath(os.path.dirname(place), self._data_path).split(os.sep):
+        for part in os.path.relpath(os.path.dirname(target), self._data_path).split(os.sep):
             inner = os.path.join(directory, part)
             if not os.path.isdir(inner):
                 self._files.make_directory(inner)
                 self._files.sync_directory(directory)
             directory = inner
-        return place
+        return target
 
     def _sync(self, path: str) -> None:
         fd = self._files.open(path)
@@ -107,11 +107,11 @@ class Quarantine:
 def kept_in(data_path: str, files: Files) -> list[str]:
     """What was set aside so far, by all runs: paths below the data path. Databases are set aside beside themselves."""
     root = os.path.join(data_path, DIRECTORY)
-    found = sorted(name for name in files.names(data_path) if _DATABASE.fullmatch(name))
+    databases = sorted(name for name in files.names(data_path) if _DATABASE.fullmatch(name))
     for number in sorted(_numbers(files, root)):
         for directory, _, names in os.walk(os.path.join(root, str(number))):
-            found += sorted(os.path.relpath(os.path.join(directory, name), data_path) for name in names)
-    return found
+            databases += sorted(os.path.relpath(os.path.join(directory, name), data_path) for name in names)
+    return databases
 
 
 def _numbers(files: Files, root: str) -> list[int]:

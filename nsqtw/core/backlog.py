@@ -71,7 +71,7 @@ class Backlog:
     def segments(self) -> list[Segment]:
         """As far as an ephemeral channel could take it. BackendError."""
         topic = self._topic
-        found: list[Segment] = []
+        parts: list[Segment] = []
         forgotten_below = 0 if topic.broker.options.keep_deferred else topic.restored_end
         count, start = 0, topic.released
         while count < max(1, topic.mem_queue_size) and (segments := topic.log.following(start)):
@@ -80,10 +80,10 @@ class Backlog:
                 delay_ms = 0 if segment.first < forgotten_below else segment.delay_ms
                 frames = segment.slice(index, segment.count)
                 part = Segment(segment.first + index, segment.count - index, delay_ms, frames)
-                found.append(part)
+                parts.append(part)
                 count += 0 if part.delay_ms else part.count
             start = segments[-1].end
-        return found
+        return parts
 
     def for_ephemeral(self) -> list[Segment]:
         """The same for the ephemeral channels there are; nothing when there are none. BackendError."""
@@ -98,8 +98,8 @@ class Backlog:
             if fits:
                 fitting.append(Segment(segment.first, fits, segment.delay_ms, segment.slice(0, fits)))
             if fits < segment.count:
-                left = segment.slice(fits, segment.count)
-                rest.append(Segment(segment.first + fits, segment.count - fits, segment.delay_ms, left))
+                rest_frames = segment.slice(fits, segment.count)
+                rest.append(Segment(segment.first + fits, segment.count - fits, segment.delay_ms, rest_frames))
             room -= fits
         return fitting, rest
 
@@ -107,5 +107,5 @@ class Backlog:
 
     def _published(self, waiting: Waiting, now: float) -> float:
         """When deferred messages were published, the last of them, in the clock of `now`."""
-        found = self._topic.log.find(waiting.first + waiting.count - 1)
-        return now if found is None else (found[0].timestamp_ns - self._topic.broker.wall_offset_ns) / 1e9
+        record = self._topic.log.find(waiting.first + waiting.count - 1)
+        return now if record is None else (record[0].timestamp_ns - self._topic.broker.wall_offset_ns) / 1e9

@@ -107,18 +107,18 @@ class Broker:
 
     def _lost(self, topic: str, first: int, end: int) -> None:
         """A read found that messages of a topic, from the sequence `first` up to `end`, are lost."""
-        found = self.topics.get(topic)
-        if found is not None:
-            found.forget_lost(first, end)
+        topic_object = self.topics.get(topic)
+        if topic_object is not None:
+            topic_object.forget_lost(first, end)
 
     def topic(self, name: str) -> Topic:
         """
         The topic of that name, created when there is none. Exiting while an older one is still being deleted
         and when the broker stops; BackendError when its storage cannot be made; InvalidName; CapReached.
         """
-        found = self.topics.get(name)
-        if found is not None:
-            return found
+        existing = self.topics.get(name)
+        if existing is not None:
+            return existing
         if self.checkpointer.is_dying(name) or self.stopping:
             raise Exiting
         self.quotas.check_topic(name, len(self.topics))
@@ -197,9 +197,9 @@ class Broker:
             try:
                 sealed.append((topic, topic.seal(timestamp_ns), waiters))
             except Exception as error:
-                refusal = self._foreseen(error, f"TOPIC({topic.name}): collecting its messages failed")
-                self.health.record_commit(refusal)
-                self.answer(waiters, refusal)
+                failure = self._foreseen(error, f"TOPIC({topic.name}): collecting its messages failed")
+                self.health.record_commit(failure)
+                self.answer(waiters, failure)
         return sealed
 
     def complete_commit(
@@ -259,8 +259,8 @@ class Broker:
         Never hand out a block under `next_block`, nor one at or under `highest_end`, the highest end of a log, whatever
         was saved. When `next_block` is not known, start at random. BackendError when no block can be reserved.
         """
-        known = self._next_block if next_block is None else next_block
-        next_block = self._next_block = max(known, highest_end // BLOCK_SIZE + 1)
+        lowest = self._next_block if next_block is None else next_block
+        next_block = self._next_block = max(lowest, highest_end // BLOCK_SIZE + 1)
         self._reserve_up_to(next_block + RESERVED_BLOCKS)
 
     def take_blocks(self, count: int) -> int:

@@ -150,7 +150,7 @@ class Channel(Timer):
         if None in got:
             failed = [(bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None]
         if self.position.holds or self.latencies is not None:
-            self._record_finished([(one, len([*same])) for one, same in groupby(got) if one is not None], now)
+            self._record_finished([(item, len([*same])) for item, same in groupby(got) if item is not None], now)
         self._count_finished(consumer, len(got) - len(failed))
         return failed
 
@@ -182,11 +182,11 @@ class Channel(Timer):
         is_here = consumer.touch(message_id, now, self.topic.broker.options.max_msg_timeout)
         return None if is_here else self._why_not(message_id)
 
-    def on_timeout(self, consumer: Consumer, late: list[tuple[bytes, Delivery]], now: float) -> None:
+    def on_timeout(self, consumer: Consumer, deliveries: list[tuple[bytes, Delivery]], now: float) -> None:
         """Messages a consumer, perhaps a departed one, has had for too long. They are out of its table."""
-        for message_id, delivery in late:
+        for message_id, delivery in deliveries:
             self.position.requeue(message_id, delivery)
-        self.timeout_count += len(late)
+        self.timeout_count += len(deliveries)
         if not consumer.in_flight and consumer in self.departed:
             self.departed.remove(consumer)
         self._touch()
@@ -200,9 +200,9 @@ class Channel(Timer):
 
     def on_timer(self, now: float) -> float | None:
         """Deferred messages have become ready, or reading failed a while ago."""
-        again = self.position.on_timer(now)
+        next_due = self.position.on_timer(now)
         self.wake()
-        return again
+        return next_due
 
     def await_deferred(self, now: float) -> None:
         """After a restore: look at the deferred messages when the first one is due."""
@@ -287,11 +287,11 @@ class Channel(Timer):
             available = self.position.available
             while ready and available > 0:
                 share = -(-available // len(ready))
-                given = 0
+                delivered = 0
                 for consumer in ready:
-                    given += self._give(consumer, min(share, consumer.room), now)
+                    delivered += self._give(consumer, min(share, consumer.room), now)
                 available = self.position.available
-                if not given:
+                if not delivered:
                     break
                 ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
         except BackendError as error:
@@ -319,23 +319,23 @@ class Channel(Timer):
 
     def _give(self, consumer: Consumer, count: int, now: float) -> int:
         """Deliver up to `count` messages to one consumer; how many it were."""
-        left, on_disk = count, self.position.backend_depth
+        remaining, on_disk = count, self.position.backend_depth
         try:
-            while left > 0 and consumer.allowance > 0:
+            while remaining > 0 and consumer.allowance > 0:
                 if self._redeliver(consumer, now):
-                    left -= 1
+                    remaining -= 1
                     continue
                 span = self.position.peek(now)
                 if span is None:
                     break
                 segment, start, stop = span
-                stop = segment.fit(start, min(stop, start + left), consumer.allowance)
+                stop = segment.fit(start, min(stop, start + remaining), consumer.allowance)
                 self.position.advance(stop - start)
-                left -= stop - start
+                remaining -= stop - start
                 self._deliver(consumer, segment, start, stop, now)
         finally:
-            self._count(consumer, count - left, on_disk)
-        return count - left
+            self._count(consumer, count - remaining, on_disk)
+        return count - remaining
 
     def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
         if consumer.sample_rate:
@@ -360,20 +360,20 @@ class Channel(Timer):
     def _redeliver(self, consumer: Consumer, now: float) -> bool:
         """Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts."""
         reads = self.topic.log.reads
-        again = self.position.next_redelivery()
+        redelivery = self.position.next_redelivery()
         consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
-        if again is None:
+        if redelivery is None:
             return False
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
-            self.position.finish(again.sequence)
+            self.position.finish(redelivery.sequence)
             return True
-        self.position.redelivered(again)
-        attempts = again.attempts + 1
-        frame = again.segment.again(again.at, attempts)
-        segment = again.segment if self.ephemeral else None
+        self.position.redelivered(redelivery)
+        attempts = redelivery.attempts + 1
+        frame = redelivery.segment.again(redelivery.at, attempts)
+        segment = redelivery.segment if self.ephemeral else None
         timestamp_ns = timestamp_ns_of(frame) if self.latencies is not None else 0
-        delivery = consumer.single_delivery(now, timestamp_ns, again.sequence, attempts, segment)
-        consumer.in_flight.add(again.segment.number_at(again.at), 1, delivery)
+        delivery = consumer.single_delivery(now, timestamp_ns, redelivery.sequence, attempts, segment)
+        consumer.in_flight.add(redelivery.segment.number_at(redelivery.at), 1, delivery)
         consumer.allowance -= len(frame)
         consumer.client.message_count += 1
         consumer.deliver(frame)

@@ -125,9 +125,9 @@ class Consumer(Timer):
 
     def on_timer(self, now: float) -> float | None:
         """Give back to the channel what has timed out."""
-        late = self.in_flight.take_timed_out(now)
-        if late and self.channel is not None:
-            self.channel.on_timeout(self, late, now)
+        deliveries = self.in_flight.take_timed_out(now)
+        if deliveries and self.channel is not None:
+            self.channel.on_timeout(self, deliveries, now)
         return self.in_flight.next_deadline
 
 

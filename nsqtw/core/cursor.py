@@ -169,18 +169,18 @@ class Cursor:
             self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
         while self._requeued and self._requeued[0][0] <= self.next:
             _, sequence = self._requeued[0]
-            found = self._topic.log.find(sequence)
+            record = self._topic.log.find(sequence)
             self._requeued.popleft()
             if self._restored_count:
                 self._restored_count -= 1
-            if found is not None:
-                return Redelivery(sequence, self._pending.attempts(sequence), *found)
+            if record is not None:
+                return Redelivery(sequence, self._pending.attempts(sequence), *record)
             self._topic.lost(sequence)
             self.finish(sequence)
         return None
 
-    def redelivered(self, again: Redelivery) -> None:
-        self._pending.hold(again.sequence, again.attempts + 1)
+    def redelivered(self, redelivery: Redelivery) -> None:
+        self._pending.hold(redelivery.sequence, redelivery.attempts + 1)
         self._touch()
 
     def finish(self, sequence: int) -> None:
@@ -340,7 +340,7 @@ class Cursor:
         self._topic.touch()
 
 
-def _schedule_nothing(moment: float) -> None:
+def _schedule_nothing(due: float) -> None:
     """What a detached cursor has in the place of `look_at`."""
 
 

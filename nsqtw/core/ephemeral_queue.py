@@ -83,7 +83,7 @@ class EphemeralQueue:
             return self._again.popleft()[1]
         return None
 
-    def redelivered(self, again: Redelivery) -> None:
+    def redelivered(self, redelivery: Redelivery) -> None:
         """Its Delivery knows all there is to know."""
 
     def finish(self, sequence: int) -> None:
@@ -112,14 +112,14 @@ class EphemeralQueue:
     def _free(self) -> int:
         return (self._mem_queue_size or self._room()) - self.depth
 
-    def _requeue(self, again: Redelivery) -> None:
+    def _requeue(self, redelivery: Redelivery) -> None:
         if self._free() > 0:
-            self._again.append((self._taken_total + self._unread_count, again))
+            self._again.append((self._taken_total + self._unread_count, redelivery))
         else:
             self.dropped_count += 1
 
-    def _defer(self, again: Redelivery, due: float) -> None:
-        heappush(self._deferred, (due, next(self._tie), again))
+    def _defer(self, redelivery: Redelivery, due: float) -> None:
+        heappush(self._deferred, (due, next(self._tie), redelivery))
 
 
 def _no_room() -> int:

@@ -91,12 +91,12 @@ class CommitWindow(Timer):
         self._expected = 0
         self._commits_without_window = 0
 
-    def begin(self, now: float, took: float, expected: int) -> None:
-        """So many waiters are expected after a flight that `took` so many seconds."""
+    def begin(self, now: float, seconds: float, expected: int) -> None:
+        """So many waiters are expected after a flight that `seconds` so many seconds."""
         if self._commits_without_window:
             self._commits_without_window -= 1
-        elif took >= MIN_COMMIT_SECONDS:
-            self._until, self._expected = now + min(took * _WINDOW_SHARE, MAX_WINDOW_SECONDS), expected
+        elif seconds >= MIN_COMMIT_SECONDS:
+            self._until, self._expected = now + min(seconds * _WINDOW_SHARE, MAX_WINDOW_SECONDS), expected
             self._timers.schedule(self._until, self)
 
     def is_over(self, now: float, present: int) -> bool:
@@ -171,8 +171,8 @@ class GroupCommit(Timer):
             self._broker.complete_commit(batch.sealed, failed, now, is_async=True)
             if any(durable for _, durable in batch.writes):
                 # A sync takes as long for many as for one. What only computes had better be always at it.
-                told = sum([len(waiters) for _, _, waiters in batch.sealed])
-                self._window.begin(now, now - batch.began, told + self._waiter_count)
+                answered_count = sum([len(waiters) for _, _, waiters in batch.sealed])
+                self._window.begin(now, now - batch.began, answered_count + self._waiter_count)
         for error in failed.values() if not batch.sealed else ():
             self._broker.log("error", _NOT_SYNCED, error=error)
 

@@ -94,12 +94,14 @@ class InFlight:
 
     def first_deliveries(self) -> list[int]:
         """The sequences of those that nobody had before."""
-        found = [sequence_of(one) for one, delivery in self._table.items() if delivery.sequence == FIRST]
+        sequences = [
+            sequence_of(message_id) for message_id, delivery in self._table.items() if delivery.sequence == FIRST
+        ]
         for run in self._runs:
             if run.delivery.sequence == FIRST:
                 first = run.number & SEQUENCE_MASK
-                found += range(first, first + run.count)
-        return found
+                sequences += range(first, first + run.count)
+        return sequences
 
     @property
     def next_deadline(self) -> float | None:
@@ -118,19 +120,19 @@ class InFlight:
                 return
         self._runs.append(_Run(number, count, delivery))
 
-    def next_ids(self, most: int, separator: bytes) -> bytes:
+    def next_ids(self, limit: int, separator: bytes) -> bytes:
         """The ids to come, at most so many, if the client finishes in order."""
         if not self._runs:
             return b""
         first = self._runs[0]
-        if most <= first.count:
-            return joined_ids(first.number, most, separator)
+        if limit <= first.count:
+            return joined_ids(first.number, limit, separator)
         parts = []
         for run in self._runs:
-            count = min(run.count, most)
+            count = min(run.count, limit)
             parts.append(joined_ids(run.number, count, separator))
-            most -= count
-            if not most:
+            limit -= count
+            if not limit:
                 break
         return separator.join(parts)
 
@@ -156,19 +158,21 @@ class InFlight:
         if self._runs and None in taken:
             self._unfold()
             pop = self._table.pop
-            taken = [delivery or pop(one, None) for one, delivery in zip(ids, taken, strict=True)]
+            taken = [delivery or pop(message_id, None) for message_id, delivery in zip(ids, taken, strict=True)]
         self.count -= len(taken) - taken.count(None)
         return taken
 
     def take_timed_out(self, now: float) -> list[tuple[bytes, Delivery]]:
         """What has timed out is not in flight any more."""
-        late = [(message_id, delivery) for message_id, delivery in self._table.items() if delivery.deadline <= now]
+        deliveries = [
+            (message_id, delivery) for message_id, delivery in self._table.items() if delivery.deadline <= now
+        ]
         for run in self._runs:
             if run.delivery.deadline <= now:
-                late += zip(consecutive_ids(run.number, run.count), repeat(run.delivery), strict=False)
-        if late:
-            self.take([message_id for message_id, _ in late])
-        return late
+                deliveries += zip(consecutive_ids(run.number, run.count), repeat(run.delivery), strict=False)
+        if deliveries:
+            self.take([message_id for message_id, _ in deliveries])
+        return deliveries
 
     def replace(self, message_id: bytes, delivery: Delivery) -> None:
         """Another delivery for one that `get` found."""

@@ -89,12 +89,12 @@ class Latencies:
                 merged.merge(sketch)
 
     def _forget(self, now: float) -> None:
-        half = self._measure.window / 2
+        half_window = self._measure.window / 2
         age = now - self._begun_at
-        if age <= half:
+        if age <= half_window:
             return
-        if age <= 2 * half:
-            self._older, self._begun_at = self._newer, self._begun_at + half
+        if age <= 2 * half_window:
+            self._older, self._begun_at = self._newer, self._begun_at + half_window
         else:
             self._older, self._begun_at = None, now
         self._newer = None

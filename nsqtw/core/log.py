@@ -129,10 +129,10 @@ class Log:
         """
         tail, start = self._tail, self._start
         if start < len(tail) and sequence >= self._firsts[start]:
-            place = bisect_right(self._firsts, sequence, start) - 1
-            if tail[place].end <= sequence:
-                place += 1
-            return self._some_of_tail(place)
+            index = bisect_right(self._firsts, sequence, start) - 1
+            if tail[index].end <= sequence:
+                index += 1
+            return self._some_of_tail(index)
         block = self._cache.block(self, sequence)
         if block is None:
             block = self._read(sequence, SEGMENT_BYTES)
@@ -147,8 +147,8 @@ class Log:
         """
         tail, start = self._tail, self._start
         if start < len(tail) and sequence >= self._firsts[start]:
-            place = bisect_right(self._firsts, sequence, start) - 1
-            return self._some_of_tail(place + (tail[place].end <= sequence), limit)
+            index = bisect_right(self._firsts, sequence, start) - 1
+            return self._some_of_tail(index + (tail[index].end <= sequence), limit)
         return self._stored(sequence, limit) or self._some_of_tail(start, limit)
 
     def find(self, sequence: int) -> tuple[Segment, int] | None:
@@ -159,11 +159,11 @@ class Log:
         segments, firsts, start = self._tail, self._firsts, self._start
         if start >= len(segments) or sequence < firsts[start]:
             segments = self._cache.block(self, sequence) or self._read(sequence, SEGMENT_BYTES)
-            place = bisect_right(segments, sequence, key=_first) - 1
+            index = bisect_right(segments, sequence, key=_first) - 1
         else:
-            place = bisect_right(firsts, sequence, start) - 1
-        if place >= 0 and sequence < segments[place].end:
-            return segments[place], sequence - segments[place].first
+            index = bisect_right(firsts, sequence, start) - 1
+        if index >= 0 and sequence < segments[index].end:
+            return segments[index], sequence - segments[index].first
         return None
 
     def move(self, backend: IBackend, name: str) -> None:
@@ -185,13 +185,13 @@ class Log:
         self._start = 0
         self._cache.forget_blocks(self)
 
-    def _some_of_tail(self, place: int, limit: int = SEGMENT_BYTES) -> list[Segment]:
+    def _some_of_tail(self, index: int, limit: int = SEGMENT_BYTES) -> list[Segment]:
         """About SEGMENT_BYTES of it: who holds on to them keeps them in memory."""
-        stop, held = place, 0
-        while stop < len(self._tail) and held < limit:
-            held += len(self._tail[stop].frames)
+        stop, size = index, 0
+        while stop < len(self._tail) and size < limit:
+            size += len(self._tail[stop].frames)
             stop += 1
-        return self._tail[place:stop]
+        return self._tail[index:stop]
 
     def _read(self, sequence: int, limit: int) -> list[Segment]:
         """A block from the backend, small segments merged."""

@@ -61,7 +61,7 @@ class LogReader:
         """What must outlive the process. Moves the floor, and forgets what nobody can ask for any more."""
         self.retention_policy.expire(wall_ms)
         self._runs.forget_below(self.kept_from)
-        state.retention_time, state.retention_bytes = self.retention_policy.given
+        state.retention_time, state.retention_bytes = self.retention_policy.topic_limits
         state.floor = self.retention_policy.floor
         state.marks = [*self.retention_policy.state()]
         state.runs = self._runs.state()
@@ -126,16 +126,16 @@ class LogReader:
         parts: list[Segment | range] = []
         while position < end and limit > 0:
             try:
-                found = self._topic.log.read(position, limit)
+                segments = self._topic.log.read(position, limit)
             except BackendError:
                 if parts:
                     break
                 raise
-            if not found or found[0].first >= end:
+            if not segments or segments[0].first >= end:
                 parts += self._lost(position, end)
                 position = end
                 break
-            for segment in found:
+            for segment in segments:
                 if segment.first >= end or limit <= 0:
                     break
                 parts += self._lost(position, segment.first)
@@ -173,16 +173,16 @@ class LogReader:
 
     def _segment_at(self, sequence: int) -> Segment | None:
         """The segment that contains `sequence` or comes next."""
-        found = self._topic.log.read(sequence, 1)
-        return found[0] if found else None
+        segments = self._topic.log.read(sequence, 1)
+        return segments[0] if segments else None
 
     def _parts(self, start: int, stop: int) -> Iterator[Segment]:
-        while start < stop and (found := self._topic.log.read(start, _BLOCK_BYTES)):
-            for segment in found:
+        while start < stop and (segments := self._topic.log.read(start, _BLOCK_BYTES)):
+            for segment in segments:
                 low, high = max(segment.first, start), min(segment.end, stop)
                 if low < high:
                     yield _part(segment, low, high)
-            start = found[-1].end
+            start = segments[-1].end
 
     def _without_dropped(self, segment: Segment, start: int, stop: int) -> Iterator[Segment]:
         """What is left of a segment between two places when what was emptied is taken out."""

@@ -75,10 +75,10 @@ def peek_channel(channel: Channel, state: str, limit: int, now: float) -> Peek:
     return _collect(_ready(channel, now, limit), limit)
 
 
-def _collect(found: Iterator[Peeked | None], limit: int) -> Peek:
+def _collect(messages: Iterator[Peeked | None], limit: int) -> Peek:
     """None stands for what could not be looked at."""
     peek, size = Peek(), 0
-    for message in found:
+    for message in messages:
         if message is None or len(peek.messages) == limit or size >= MAX_BYTES:
             peek.more = True
             break
@@ -100,18 +100,18 @@ def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Ite
     assert cursor is not None, "an ephemeral channel is not looked into"
     in_flight = set() if deferred else set(_sequences_in_flight(channel))
     for row in cursor.pending_rows(now, deferred=deferred, limit=limit + 1 + len(in_flight)):
-        found = None if row.sequence in in_flight else channel.topic.log.find(row.sequence)
-        if found is not None:
-            segment, index = found
+        record = None if row.sequence in in_flight else channel.topic.log.find(row.sequence)
+        if record is not None:
+            segment, index = record
             yield Peeked(segment.slice(index, index + 1), row.attempts, cursor.due_at(row) if deferred else None)
 
 
 def _in_flight(channel: Channel) -> Iterator[Peeked | None]:
     for consumer in channel.consumers + channel.departed:
         for message_id, delivery in consumer.in_flight.items():
-            found = channel.topic.log.find(sequence_of(message_id))
-            if found is not None:
-                segment, index = found
+            record = channel.topic.log.find(sequence_of(message_id))
+            if record is not None:
+                segment, index = record
                 frame = segment.slice(index, index + 1)
                 yield Peeked(frame, delivery.attempts, delivery=delivery, consumer=consumer)
 

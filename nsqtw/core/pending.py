@@ -56,13 +56,13 @@ class Pages:
 
     def read(self, after: Key, limit: int) -> list[PendingRow]:
         """The next ones behind `after`. BackendError."""
-        found: list[PendingRow] = self._positions.pending(self._topic, self._channel, after, limit)
-        return found
+        rows: list[PendingRow] = self._positions.pending(self._topic, self._channel, after, limit)
+        return rows
 
     def count(self, after: Key, until_ms: float, below: float) -> int:
         """Return how many there are behind `after` that are due then and under the sequence `below`. BackendError."""
-        found: int = self._positions.count_pending(self._topic, self._channel, after, until_ms, below)
-        return found
+        count: int = self._positions.count_pending(self._topic, self._channel, after, until_ms, below)
+        return count
 
 
 def all_rows(positions: IPositions, topic: str, channel: str) -> Iterator[PendingRow]:
@@ -276,9 +276,9 @@ class PendingStore:
         rows = [PendingRow(sequence, attempts, due) for sequence, (attempts, due) in self._rows.items()]
         for run in chain(self._runs, self._runs_in_checkpoint):
             rows += [PendingRow(run.first + number, 0, run.due_ms) for number in range(min(run.count, limit))]
-        known = {row.sequence for row in rows} | self._in_checkpoint.keys() | self._changed.keys()
+        in_memory = {row.sequence for row in rows} | self._in_checkpoint.keys() | self._changed.keys()
         if self._pages is not None and self._out_count:
-            rows += self._some_out(known, (now_ms, inf) if deferred else BEFORE_ALL, limit)
+            rows += self._some_out(in_memory, (now_ms, inf) if deferred else BEFORE_ALL, limit)
         rows.sort(key=_key)
         return [row for row in rows if (row.due_ms > now_ms) == deferred][:limit]
 
@@ -383,7 +383,7 @@ class PendingStore:
     def _take_runs(self, border: Key) -> Key:
         """Spread unsaved runs into rows, up to `border` and at most a page. Returns how far that went."""
         room = self._page_rows
-        left: list[PendingRun] = []
+        remaining: list[PendingRun] = []
         for run in sorted(self._runs, key=lambda run: (run.due_ms, run.first)):
             count = 0
             if (run.due_ms, run.first) <= border:
@@ -397,8 +397,8 @@ class PendingStore:
             room -= count
             self._runs_count -= count
             if count < run.count:
-                left.append(evolve(run, first=run.first + count, count=run.count - count))
-        self._runs = left
+                remaining.append(evolve(run, first=run.first + count, count=run.count - count))
+        self._runs = remaining
         return border
 
     def _is_known(self, sequence: int) -> bool:
@@ -428,15 +428,15 @@ class PendingStore:
             runs = sum(run.count for run in self._runs if run.due_ms <= now_ms)
             self._due_unsaved_count = runs + sum(self._rows[sequence][1] <= now_ms for sequence in self._beyond)
 
-    def _some_out(self, known: set[int], after: Key, limit: int) -> Iterator[PendingRow]:
+    def _some_out(self, excluded: set[int], after: Key, limit: int) -> Iterator[PendingRow]:
         """Rows that are only in positions.db."""
         assert self._pages is not None
-        found = 0
+        count = 0
         after = max(after, self._border)
-        while found < limit and (page := self._pages.read(after, self._page_rows)):
+        while count < limit and (page := self._pages.read(after, self._page_rows)):
             for row in page:
-                if row.sequence not in known and not self._is_known(row.sequence):
-                    found += 1
+                if row.sequence not in excluded and not self._is_known(row.sequence):
+                    count += 1
                     yield row
             after = _key(page[-1])
 

@@ -28,13 +28,13 @@ class PendingClock:
         self._base_ms = wall_offset_ns // 10**6 - shift_ms
         self._saved_shift_ms = shift_ms
 
-    def ms_at(self, moment: float) -> int:
+    def ms_at(self, time: float) -> int:
         """What this clock shows at a moment: for asking what is due."""
-        return floor(round(moment * 1000, _DIGITS)) + self._base_ms
+        return floor(round(time * 1000, _DIGITS)) + self._base_ms
 
-    def due_ms(self, moment: float) -> int:
+    def due_ms(self, due: float) -> int:
         """What this clock shows when the moment has come, never 0: for saying when something is due."""
-        return max(1, ceil(round(moment * 1000, _DIGITS)) + self._base_ms)
+        return max(1, ceil(round(due * 1000, _DIGITS)) + self._base_ms)
 
     def moment(self, due_ms: int) -> float:
         """When this clock shows `due_ms`."""

@@ -71,7 +71,7 @@ class Position(Protocol):
     def next_redelivery(self) -> Redelivery | None:
         """Take the requeued message whose turn has come, if any. BackendError."""
 
-    def redelivered(self, again: Redelivery) -> None:
+    def redelivered(self, redelivery: Redelivery) -> None:
         """It is on its way again."""
 
     def finish(self, sequence: int) -> None:

@@ -63,8 +63,8 @@ class PublishBuffer:
             if not bodies:
                 continue
             sizes = sizes_of(bodies)
-            for cut in cuts(bodies, sizes):
-                segments.append(encode(cut, self._take_sequences(len(cut)), node_id, timestamp_ns, delay_ms, sizes))
+            for chunk in cuts(bodies, sizes):
+                segments.append(encode(chunk, self._take_sequences(len(chunk)), node_id, timestamp_ns, delay_ms, sizes))
         return segments
 
     def forget(self) -> None:

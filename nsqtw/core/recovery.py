@@ -43,20 +43,20 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
     broker.pending_clock.start(broker.wall_offset_ns, saved.wall_shift_ms)
     if not broker.options.keep_deferred:
         broker.positions.forget_delays()
-    known = {topic.name: topic for topic in saved.topics}
+    saved_topics = {topic.name: topic for topic in saved.topics}
     for name in filter(is_ephemeral, stored):
         broker.backend.queue(name).delete()
-    wanted = _union(named, saved.lost_topics)
-    durable = [name for name in dict.fromkeys([*known, *stored, *wanted]) if not is_ephemeral(name)]
+    named_topics = _union(named, saved.lost_topics)
+    durable = [name for name in dict.fromkeys([*saved_topics, *stored, *named_topics]) if not is_ephemeral(name)]
     if IDamagedBackend.providedBy(broker.backend):
         broker.backend.expect({topic.name: topic.end for topic in saved.topics})
     logs = {name: broker.open_log(name) for name in durable}
     broker.start_blocks(saved.next_block, max((log.end for log in logs.values()), default=0))
     for name, log in logs.items():
-        if name not in known:
+        if name not in saved_topics:
             broker.log("info", f"TOPIC({name}): created")
-        asked = wanted.get(name, NamedTopic(name))
-        state = known.get(name) or TopicState(name, asked.paused, released=log.queue.first, end=log.queue.first)
+        asked = named_topics.get(name, NamedTopic(name))
+        state = saved_topics.get(name) or TopicState(name, asked.paused, released=log.queue.first, end=log.queue.first)
         if not _is_possible(state, saved.next_block):
             broker.log(
                 "error", f"TOPIC({name}): what was saved of it makes no sense - starts at the oldest message kept"
@@ -67,7 +67,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
         repair(state, log, broker.positions)
         if saved_end > log.end and owed > _owed(state):
             _tell_loss(broker, name, log, saved_end, owed - _owed(state))
-        elif name in known and ICountedQueue.providedBy(log.queue) and log.queue.check(_start(state), owed):
+        elif name in saved_topics and ICountedQueue.providedBy(log.queue) and log.queue.check(_start(state), owed):
             _count_again(state, log, broker.positions)
         _count_beyond(state, log, broker.options)
         if not broker.options.keep_deferred:
@@ -76,20 +76,20 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
         if broker.options.lookupd_tcp_address and state.put_total and not state.released_total:
             topic.hold()
         topic.restore(state, now)
-    for asked in wanted.values():
+    for asked in named_topics.values():
         _add_ephemeral(broker, asked, now)
     broker.quotas.are_on = True
 
 
 def _union(named: Iterable[NamedTopic], others: Iterable[NamedTopic]) -> dict[str, NamedTopic]:
     """All of these by their names, with the channels of both."""
-    found = {topic.name: topic for topic in named}
+    topics = {topic.name: topic for topic in named}
     for other in others:
-        topic = found.get(other.name, other)
-        known = {channel.name for channel in topic.channels}
-        more = tuple(channel for channel in other.channels if channel.name not in known)
-        found[other.name] = evolve(topic, channels=topic.channels + more)
-    return found
+        topic = topics.get(other.name, other)
+        channel_names = {channel.name for channel in topic.channels}
+        more = tuple(channel for channel in other.channels if channel.name not in channel_names)
+        topics[other.name] = evolve(topic, channels=topic.channels + more)
+    return topics
 
 
 def _is_possible(state: TopicState, next_block: int | None) -> bool:
@@ -114,9 +114,9 @@ def _from_the_oldest(state: TopicState, log: Log) -> TopicState:
 
 def _add_channels(broker: Broker, state: TopicState, asked: NamedTopic) -> None:
     """Add to `state` the durable channels that it lacks, at the place where a topic's first channel starts."""
-    known = {cursor.name for cursor in state.cursors}
+    channel_names = {cursor.name for cursor in state.cursors}
     for channel in asked.channels:
-        if channel.name not in known and not is_ephemeral(channel.name):
+        if channel.name not in channel_names and not is_ephemeral(channel.name):
             cursor = CursorState(channel.name, channel.paused, state.released, state.released_total)
             state.cursors.append(cursor)
             broker.log("info", f"TOPIC({state.name}): new channel({channel.name})")
@@ -222,8 +222,8 @@ def _forget_lost_rows(state: TopicState, log: Log, positions: IPositions) -> Non
                 ends.append(segment.end)
 
     def is_stored(sequence: int) -> bool:
-        place = bisect_right(firsts, sequence) - 1
-        return place >= 0 and sequence < ends[place]
+        index = bisect_right(firsts, sequence) - 1
+        return index >= 0 and sequence < ends[index]
 
     for cursor in state.cursors:
         cursor.first_deliveries = [*filter(is_stored, cursor.first_deliveries)]

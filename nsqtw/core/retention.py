@@ -28,7 +28,7 @@ from nsqtw.options.topics import Retention
 if TYPE_CHECKING:
     from nsqtw.core.topic import Topic
 
-Given = tuple[float | None, int | None]
+TopicLimits = tuple[float | None, int | None]
 """Time, in seconds, and bytes that were given to a topic while a broker ran; None: what the options say."""
 
 _MARKS = 64
@@ -133,7 +133,7 @@ class RetentionPolicy(Timer):
     def __init__(self, topic: Topic) -> None:
         super().__init__()
         self._topic = topic
-        self._given: Given = (None, None)
+        self._topic_limits: TopicLimits = (None, None)
         self._ages = Ages(self._limits(), topic.log.end)
         self._ages.start(topic.log.end, topic.log.end, 0, 0)
         self.is_on = bool(self.limits)
@@ -145,25 +145,25 @@ class RetentionPolicy(Timer):
         return self._ages.limits
 
     @property
-    def given(self) -> Given:
+    def topic_limits(self) -> TopicLimits:
         """What was said while a broker ran."""
-        return self._given
+        return self._topic_limits
 
     @property
     def floor(self) -> int | None:
         """From here on everything is kept; None: nothing is kept because of its age."""
         return self._ages.floor
 
-    def give(self, given: Given, now: float) -> None:
+    def give(self, limits: TopicLimits, now: float) -> None:
         """Keep it this long from now on."""
-        self._given = given
+        self._topic_limits = limits
         end, state = self._topic.log.end, self._ages.state()
         self._ages = Ages(self._limits(), end, state)
         self.begin(now)
 
-    def restore(self, given: Given, state: Iterable[Mark]) -> None:
+    def restore(self, limits: TopicLimits, state: Iterable[Mark]) -> None:
         """Become what was saved."""
-        self._given = given
+        self._topic_limits = limits
         self._ages = Ages(self._limits(), self._topic.log.end, state)
 
     def begin(self, now: float) -> None:
@@ -197,16 +197,16 @@ class RetentionPolicy(Timer):
         return self._ages.state()
 
     def _ask(self, now: float, wall_ms: int) -> None:
-        moment = self._ages.next_expiry_ms
-        if moment is not None and not self._topic.exiting:
-            self._topic.broker.timers.schedule(now + max(_SHORTEST_SECONDS, (moment - wall_ms) / _MS), self)
+        expiry_ms = self._ages.next_expiry_ms
+        if expiry_ms is not None and not self._topic.exiting:
+            self._topic.broker.timers.schedule(now + max(_SHORTEST_SECONDS, (expiry_ms - wall_ms) / _MS), self)
 
     def _limits(self) -> Retention:
         topic = self._topic
-        return Retention() if topic.ephemeral else limits_of(topic.name, self._given, topic.broker.options)
+        return Retention() if topic.ephemeral else limits_of(topic.name, self._topic_limits, topic.broker.options)
 
 
-def limits_of(topic: str, given: Given, options: Options) -> Retention:
+def limits_of(topic: str, topic_limits: TopicLimits, options: Options) -> Retention:
     """Return how long a topic keeps what is finished."""
-    limits, (time, size) = options.retention_of(topic), given
+    limits, (time, size) = options.retention_of(topic), topic_limits
     return Retention(limits.time if time is None else time, limits.bytes if size is None else size)

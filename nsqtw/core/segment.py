@@ -345,7 +345,7 @@ def _offsets(frames: bytes, count: int) -> Sequence[int]:
     """A range when all frames have one length, which a few strided slices tell, else found by walking."""
     step = _SIZE.unpack_from(frames)[0] + _SIZE.size
     if step * count == len(frames) and all(
-        frames[place::step] == frames[place : place + 1] * count for place in range(_SIZE.size)
+        frames[byte_index::step] == frames[byte_index : byte_index + 1] * count for byte_index in range(_SIZE.size)
     ):
         return range(0, len(frames) + 1, step)
     offsets = [0] * (count + 1)

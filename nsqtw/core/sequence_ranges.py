@@ -34,18 +34,18 @@ class SequenceRanges:
         """Return how many messages were put before this sequence, as a number to subtract from another one."""
         if sequence >= self.end:
             return self._count
-        place = bisect_right(self._firsts, sequence) - 1
-        if place < 0:
+        index = bisect_right(self._firsts, sequence) - 1
+        if index < 0:
             return None
-        return self._counts[place] + min(sequence - self._firsts[place], self._length(place))
+        return self._counts[index] + min(sequence - self._firsts[index], self._length(index))
 
     def parts(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """The parts of `start` to `stop` in which each sequence had a message, as (first, one past the last)."""
-        for place in range(max(0, bisect_right(self._firsts, start) - 1), len(self._firsts)):
-            first = self._firsts[place]
+        for index in range(max(0, bisect_right(self._firsts, start) - 1), len(self._firsts)):
+            first = self._firsts[index]
             if first >= stop:
                 return
-            low, high = max(first, start), min(first + self._length(place), stop)
+            low, high = max(first, start), min(first + self._length(index), stop)
             if low < high:
                 yield low, high
 
@@ -70,6 +70,6 @@ class SequenceRanges:
         """What makes the same runs again: each with its first sequence and the number before it, and then the end."""
         return [*zip(self._firsts, self._counts, strict=True), (self.end, self._count)]
 
-    def _length(self, place: int) -> int:
-        after = self._counts[place + 1] if place + 1 < len(self._counts) else self._count
-        return after - self._counts[place]
+    def _length(self, index: int) -> int:
+        after = self._counts[index + 1] if index + 1 < len(self._counts) else self._count
+        return after - self._counts[index]

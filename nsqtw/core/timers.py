@@ -100,10 +100,10 @@ class TimerQueue:
                 fallen.append(due)
         for due in fallen:
             try:
-                again = due.on_timer(now)
+                next_due = due.on_timer(now)
             except Exception:
                 self._failed()  # a broken part must not keep the others from what is due
                 continue
-            if again is not None:
-                self.schedule(again, due)
+            if next_due is not None:
+                self.schedule(next_due, due)
         return self.next_due

@@ -160,9 +160,9 @@ class Topic:
         must rely on its birth waits for `broker.save`. Exiting; InvalidName; CapReached; BackendError when an
         ephemeral topic cannot move its log out of memory for it.
         """
-        found = self.channels.get(name)
-        if found is not None:
-            return found
+        existing = self.channels.get(name)
+        if existing is not None:
+            return existing
         if self.exiting:
             raise Exiting
         self.broker.quotas.check_channel(name)

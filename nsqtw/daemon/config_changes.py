@@ -31,17 +31,17 @@ class ConfigChanges:
     def report(self) -> None:
         """Log what a restart would change, if anything."""
         try:
-            found = self._resolve()
-            self._table.check(found.options)
+            resolved = self._resolve()
+            self._table.check(resolved.options)
         except OptionError as error:
             _log.error("SIGHUP: a restart would fail - {error}", error=str(error))
             return
         changed = [
             option.key
             for option in self._table
-            if getattr(found.options, option.name) != getattr(self._started, option.name)
+            if getattr(resolved.options, option.name) != getattr(self._started, option.name)
         ]
-        if self._table.has_rules and found.options.topic_rules != self._started.topic_rules:
+        if self._table.has_rules and resolved.options.topic_rules != self._started.topic_rules:
             changed.append("[topic]")
         if changed:
             _log.warn("SIGHUP: changed, and need a restart: {keys}", keys=", ".join(changed))

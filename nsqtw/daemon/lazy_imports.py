@@ -32,12 +32,12 @@ def load_later(name: str) -> None:
 
 
 @contextmanager
-def without_tls(wanted: bool = True) -> Iterator[None]:
+def without_tls(is_needed: bool = True) -> Iterator[None]:
     """
     Twisted's transports that are imported in here cannot turn to TLS (`startTLS`). Later imports are as usual, so
     clients and servers that are TLS from their start still can be made.
     """
-    if not wanted or _TLS in sys.modules:
+    if not is_needed or _TLS in sys.modules:
         yield
         return
     sys.modules[_TLS] = None  # type: ignore[assignment]  # Python's word for: there is none

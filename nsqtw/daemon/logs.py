@@ -102,7 +102,7 @@ class TextFormat:
 
 def one_line(text: str) -> str:
     """A peer's or a user's bytes may be in the text: they must not be able to write lines or move the cursor."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def is_of_twisted(event: LogEvent) -> bool:

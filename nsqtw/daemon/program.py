@@ -88,18 +88,18 @@ class Program:
             if answer is not None:
                 _print(answer, sys.stdout)
                 return 0
-            found = self.resolve(line)
+            resolved = self.resolve(line)
         except FlagError as error:
             return self.wrong_flag(error, self.name)
         except NsqtwError as error:
             from nsqtw.daemon.process import cannot_start
 
             return cannot_start(error, program=self.name)
-        with self.lean(found.options):
+        with self.lean(resolved.options):
             from nsqtw.daemon.process import daemon_reactor, serve
 
             reactor, make = daemon_reactor(), self.load()
-        return serve(make, reactor, found.options, found.warnings, self.name, self.changes(line, found))
+        return serve(make, reactor, resolved.options, resolved.warnings, self.name, self.changes(line, resolved))
 
     def read(self, words: Sequence[str]) -> Any:
         """A command line. FlagError, UnfitValue."""
@@ -122,23 +122,23 @@ class Program:
         from nsqtw.daemon.logs import start_up_line
         from nsqtw.options.files import config_text
 
-        found = self.resolve(line)
-        for warning in found.warnings:
+        resolved = self.resolve(line)
+        for warning in resolved.warnings:
             sys.stderr.write(start_up_line("WARNING", warning, time.time(), self.name))
-        return config_text(found.options, found.sources, self.reader.table)
+        return config_text(resolved.options, resolved.sources, self.reader.table)
 
     def resolve(self, line: Any) -> Resolved[Any]:
         """The options of a start. OptionError."""
         return self.reader.resolve(line, os.environ)
 
-    def changes(self, line: Any, found: Resolved[Any]) -> ConfigChanges:
+    def changes(self, line: Any, resolved: Resolved[Any]) -> ConfigChanges:
         """What says, while the program runs, which options of the config file need a restart."""
         from nsqtw.daemon.config_changes import ConfigChanges
 
         # twistd goes to another directory.
         named = self.reader.config_path(line, os.environ)
         there = attrs.evolve(line, config=os.path.abspath(named) if named else "")
-        return ConfigChanges(self.reader.table, found.options, partial(self.resolve, there))
+        return ConfigChanges(self.reader.table, resolved.options, partial(self.resolve, there))
 
     def usage(self, program: str) -> str:
         """What --help prints."""
@@ -157,14 +157,14 @@ class Program:
         from nsqtw.daemon.twistd import TwistdService
 
         try:
-            found = self.resolve(config.line)
+            resolved = self.resolve(config.line)
         except FlagError as error:
             raise SystemExit(self.wrong_flag(error, f"twistd {self.twistd_name}")) from error
         except OptionError as error:
             raise SystemExit(cannot_start(error, program=self.name)) from error
-        changes = self.changes(config.line, found)
+        changes = self.changes(config.line, resolved)
         return TwistdService(
-            self.load(), found.options, daemon_reactor(), found.warnings, config.parent, self.name, changes
+            self.load(), resolved.options, daemon_reactor(), resolved.warnings, config.parent, self.name, changes
         )
 
 

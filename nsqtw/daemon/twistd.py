@@ -39,9 +39,9 @@ _log = Logger()
 
 class TwistdService(Service):
     """
-    What `make` makes, for `program`. `given` are twistd's options, None when there is no twistd. Ends the process with
-    one line when it cannot start, where twistd would print a traceback; a daemon has it in its log, too. `changes` are
-    reported on SIGHUP.
+    What `make` makes, for `program`. `config_values` are twistd's options, None when there is no twistd. Ends the
+    process with one line when it cannot start, where twistd would print a traceback; a daemon has it in its log, too.
+    `changes` are reported on SIGHUP.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class TwistdService(Service):
         options: LogOptions,
         reactor: Any,
         warnings: Iterable[str],
-        given: Mapping[str, Any] | None,
+        config_values: Mapping[str, Any] | None,
         program: str,
         changes: ConfigChanges,
     ) -> None:
         self._daemon = make(options, reactor, warnings)
         self._options = options
         self._reactor = reactor
-        self._given = given
+        self._given = config_values
         self._program = program
         self._changes = changes
         if self._is_daemon:
@@ -116,23 +116,23 @@ def _show_failures_whole() -> None:
 def _wait_for_start(runner: UnixApplicationRunner, pipe: int) -> int:
     """In the place of twistd's method, which reads a hundred bytes and shows them as Python does. The exit code."""
     # To read up to the end would take for ever: twistd leaves the other end of the pipe open in this process, too.
-    said = os.read(pipe, _MAX_BYTES)
-    if said == b"0":
+    output = os.read(pipe, _MAX_BYTES)
+    if output == b"0":
         return 0
     stderr = sys.__stderr__ or sys.stderr
-    if said.startswith(_WHOLE):
-        stderr.write(said.removeprefix(_WHOLE).decode("utf-8", "replace"))
+    if output.startswith(_WHOLE):
+        stderr.write(output.removeprefix(_WHOLE).decode("utf-8", "replace"))
     else:
-        stderr.write(f"the daemon ended before it served: {said[2:].decode('utf-8', 'replace')} (see its log)\n")
+        stderr.write(f"the daemon ended before it served: {output[2:].decode('utf-8', 'replace')} (see its log)\n")
     stderr.flush()
     return CANNOT_START
 
 
-def _use_format(application: Any, given: Mapping[str, Any], options: LogOptions) -> None:
-    if given.get("logger") or given.get("syslog"):
+def _use_format(application: Any, config_values: Mapping[str, Any], options: LogOptions) -> None:
+    if config_values.get("logger") or config_values.get("syslog"):
         if options.log_format != "text":
             raise OptionError(f"--log-format={options.log_format} is not for twistd's --logger and --syslog")
         return
-    observer: FileLogObserver = UnixAppLogger(given)._getLogObserver()  # type: ignore[no-untyped-call]
+    observer: FileLogObserver = UnixAppLogger(config_values)._getLogObserver()  # type: ignore[no-untyped-call]
     observer.formatEvent = log_format(options)
     application.setComponent(ILogObserver, observer)

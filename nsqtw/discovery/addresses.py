@@ -70,13 +70,13 @@ class Names:
         """Where an address that `is_looked_up` is now. Any error when that cannot be said."""
         if address.startswith(LOOKED_UP_SERVICE):
             return await self._of_service(address.removeprefix(LOOKED_UP_SERVICE))
-        place = fixed_address(address.removeprefix(LOOKED_UP_HOST))
-        if place is None:
+        address_ = fixed_address(address.removeprefix(LOOKED_UP_HOST))
+        if address_ is None:
             raise ValueError("invalid address, expected host:port")
-        hosts = await resolve_all(self._reactor, place.host)
+        hosts = await resolve_all(self._reactor, address_.host)
         # A machine with addresses of both kinds is not two of them.
         is_v6 = ":" in hosts[0]
-        return [attrs.evolve(place, host=host) for host in sorted(hosts) if (":" in host) == is_v6]
+        return [attrs.evolve(address_, host=host) for host in sorted(hosts) if (":" in host) == is_v6]
 
     async def _of_service(self, name: str) -> list[LookupdAddress]:
         from twisted.names import dns
@@ -91,8 +91,8 @@ class Names:
             is_unknown = isinstance(failure, DNSNameError)
             raise ValueError("no such name" if is_unknown else type(failure).__name__) from None
         records = [answer.payload for answer in answers if answer.type == dns.SRV]
-        found = {(str(record.target), record.port) for record in records}
-        return [LookupdAddress(host, port, host) for host, port in sorted(found) if host and port]
+        targets = {(str(record.target), record.port) for record in records}
+        return [LookupdAddress(host, port, host) for host, port in sorted(targets) if host and port]
 
 
 LookUp = Callable[[str], Coroutine[Any, Any, list[LookupdAddress]]]

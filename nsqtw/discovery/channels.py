@@ -76,8 +76,8 @@ class _Endpoints:
 
     def endpointForURI(self, uri: Any) -> Any:
         """IAgentEndpointFactory API."""
-        place = LookupdAddress(uri.host.decode("ascii").strip("[]"), uri.port, self._name)
-        return endpoint_to(self._reactor, self._options, place, self._options.http_client_connect_timeout)
+        lookupd = LookupdAddress(uri.host.decode("ascii").strip("[]"), uri.port, self._name)
+        return endpoint_to(self._reactor, self._options, lookupd, self._options.http_client_connect_timeout)
 
 
 def durable_channels(body: bytes) -> list[str]:

@@ -75,9 +75,9 @@ class NewTopics:
 
     async def _start(self, topic: Topic) -> None:
         """Make the channels that the topic has elsewhere."""
-        found: set[str] = set()
+        channels: set[str] = set()
         failures: list[str] = []
-        asking = Deferred.fromCoroutine(self._ask_all(topic.name, found, failures))
+        asking = Deferred.fromCoroutine(self._ask_all(topic.name, channels, failures))
         try:
             await in_time(asking, self._broker.options.http_client_request_timeout, self._reactor)
         except TimeoutError as late:
@@ -86,7 +86,7 @@ class NewTopics:
             text = "failed to query nsqlookupd for channels to pre-create for topic {topic} - {error}"
             _log.warn(text, topic=topic.name, error="; ".join(failures))
         topic.hold()
-        for channel in sorted(found):
+        for channel in sorted(channels):
             if topic.exiting or self._broker.stopping or self._is_over:
                 return
             try:
@@ -105,23 +105,24 @@ class NewTopics:
             self._pump.wake()
         return outcome
 
-    async def _ask_all(self, topic: str, found: set[str], failures: list[str]) -> None:
+    async def _ask_all(self, topic: str, channels: set[str], failures: list[str]) -> None:
         """Add the channels of a topic to those found, as answers come."""
         links = dict(await self._links())
         asked: set[str] = set()
         asking = [
-            Deferred.fromCoroutine(self._ask_one(place, peer, asked, topic, found)) for place, peer in links.items()
+            Deferred.fromCoroutine(self._ask_one(lookupd, peer, asked, topic, channels))
+            for lookupd, peer in links.items()
         ]
         answers: list[tuple[bool, Any]] = await DeferredList(asking, consumeErrors=True)
-        for place, (went_well, failure) in zip(links, answers, strict=True):
+        for lookupd, (went_well, failure) in zip(links, answers, strict=True):
             if not went_well and not isinstance(failure.value, _GIVEN_UP):
-                failures.append(f"{place}: {failure.getErrorMessage()}")
+                failures.append(f"{lookupd}: {failure.getErrorMessage()}")
         if not asked:
             text = "no available nsqlookupd to query for channels to pre-create for topic {topic}"
             _log.error(text, topic=topic)
 
     async def _ask_one(
-        self, place: LookupdAddress, peer: LookupdPeer, asked: set[str], topic: str, found: set[str]
+        self, lookupd: LookupdAddress, peer: LookupdPeer, asked: set[str], topic: str, channels: set[str]
     ) -> None:
         """As `_ask_all`, unless this nsqlookupd is among those `asked`, at another place."""
         await peer.ready.wait()
@@ -132,7 +133,7 @@ class NewTopics:
         turns = self._turns.setdefault(address, DeferredSemaphore(MAX_QUERIES))
         await turns.acquire()
         try:
-            found.update(await self._ask(address, topic, place.name))
+            channels.update(await self._ask(address, topic, lookupd.name))
         finally:
             turns.release()
             if turns.tokens == turns.limit:

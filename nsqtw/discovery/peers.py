@@ -51,10 +51,10 @@ class LookupdConnector:
         self._names = Names(reactor)
         self._query = ChannelQuery(reactor, options)
 
-    def connect(self, place: LookupdAddress, factory: Factory) -> Deferred[Any]:
+    def connect(self, lookupd: LookupdAddress, factory: Factory) -> Deferred[Any]:
         """Connects a protocol of the factory to one of them. Any error."""
         try:
-            endpoint = endpoint_to(self._reactor, self._options, place, CONNECT_SECONDS)
+            endpoint = endpoint_to(self._reactor, self._options, lookupd, CONNECT_SECONDS)
         except Exception:  # a file that is gone, a name that is none, whatever OpenSSL says
             return fail()
         connecting: Deferred[Any] = endpoint.connect(factory)
@@ -99,14 +99,14 @@ class LookupdPeers:
         self._addresses = tuple(dict.fromkeys(self._broker.options.lookupd_tcp_address))
         for address in set(self._expansions) - set(self._addresses):
             self._expansions.pop(address).stop()
-        new = [one for one in self._addresses if is_looked_up(one) and one not in self._expansions]
-        for one in new:
-            self._expansions[one] = Expansion(
-                self._reactor, one, self._connector.places, self._random, self._follow_places
+        new = [name for name in self._addresses if is_looked_up(name) and name not in self._expansions]
+        for name in new:
+            self._expansions[name] = Expansion(
+                self._reactor, name, self._connector.places, self._random, self._follow_places
             )
         self._follow_places()
-        for one in new:
-            self._expansions[one].start()
+        for name in new:
+            self._expansions[name].start()
 
     def stop(self) -> None:
         """Leave all of them."""
@@ -143,17 +143,17 @@ class LookupdPeers:
 
     def _follow_places(self) -> None:
         """Have a link to each place there is, and to no other."""
-        wanted = dict.fromkeys(self._places())
-        for place in [place for place in self._links if place not in wanted]:
-            _log.info("LOOKUP({lookupd}): removing peer", lookupd=str(place))
-            self._links.pop(place).stop()
-        for place in wanted:
-            if place not in self._links:
-                peer = self._links[place] = LookupdPeer(
+        addresses = dict.fromkeys(self._places())
+        for lookupd in [lookupd for lookupd in self._links if lookupd not in addresses]:
+            _log.info("LOOKUP({lookupd}): removing peer", lookupd=str(lookupd))
+            self._links.pop(lookupd).stop()
+        for lookupd in addresses:
+            if lookupd not in self._links:
+                peer = self._links[lookupd] = LookupdPeer(
                     self._reactor,
-                    str(place),
-                    partial(self._connector.connect, place),
-                    partial(self._speak, str(place)),
+                    str(lookupd),
+                    partial(self._connector.connect, lookupd),
+                    partial(self._speak, str(lookupd)),
                     self._listed,
                     self._random,
                     self._before_answers,
@@ -164,8 +164,8 @@ class LookupdPeers:
         for address in self._addresses:
             if address in self._expansions:
                 yield from self._expansions[address].places
-            elif place := fixed_address(address):
-                yield place
+            elif lookupd := fixed_address(address):
+                yield lookupd
             else:
                 _log.error("LOOKUP({lookupd}): invalid address, expected host:port", lookupd=address)
 

@@ -78,10 +78,10 @@ class IdentifyPayload:
 
     def encode(self) -> bytes:
         """As IDENTIFY takes it."""
-        said = attrs.asdict(self)
+        fields = attrs.asdict(self)
         if not self.secret:
-            del said["secret"]
-        return json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+            del fields["secret"]
+        return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
 @attrs.frozen

@@ -44,10 +44,10 @@ def check_lookupd(options: Options) -> list[str]:
     return warnings + exposures(files)
 
 
-def endpoint_to(reactor: Any, options: Options, place: LookupdAddress, timeout: float) -> Any:
+def endpoint_to(reactor: Any, options: Options, lookupd: LookupdAddress, timeout: float) -> Any:
     """An endpoint that connects to a place in so many seconds. Any error when the files or the name will not do."""
-    endpoint: Any = HostnameEndpoint(reactor, place.host, place.port, timeout)
-    return wrapClientTLS(_tls_to(place.name, options), endpoint) if options.lookupd_tls else endpoint
+    endpoint: Any = HostnameEndpoint(reactor, lookupd.host, lookupd.port, timeout)
+    return wrapClientTLS(_tls_to(lookupd.name, options), endpoint) if options.lookupd_tls else endpoint
 
 
 def _tls_to(name: str, options: Options) -> Any:
@@ -63,14 +63,14 @@ def _tls_to(name: str, options: Options) -> Any:
 
     authorities = options.lookupd_tls_root_ca_file
     if authorities:
-        roots = trustRootFromCertificates([Certificate.loadPEM(one) for one in certificates_in(authorities)])  # type: ignore[no-untyped-call]
+        roots = trustRootFromCertificates([Certificate.loadPEM(block) for block in certificates_in(authorities)])  # type: ignore[no-untyped-call]
     else:
         roots = platformTrust()  # type: ignore[no-untyped-call]
     is_highest = options.tls_min_version >= TLS_VERSIONS["tls1.3"]
     extra: dict[str, Any] = {"raiseMinimumTo": TLSVersion.TLSv1_3 if is_highest else TLSVersion.TLSv1_2}
     if options.lookupd_tls_cert:
         pem = crypto.FILETYPE_PEM
-        first, *others = [crypto.load_certificate(pem, one) for one in certificates_in(options.lookupd_tls_cert)]
+        first, *others = [crypto.load_certificate(pem, block) for block in certificates_in(options.lookupd_tls_cert)]
         key = crypto.load_privatekey(pem, read_file(options.lookupd_tls_key), b"")
         extra |= {"certificate": first, "privateKey": key, "extraCertChain": others}
     return optionsForClientTLS(name, roots, extraCertificateOptions=extra)

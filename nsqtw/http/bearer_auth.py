@@ -86,9 +86,9 @@ class BearerAuth:
 
     # -- inside
 
-    def _ask(self, digest: bytes, credentials: Credentials, told: _Told) -> None:
-        known, asked = self._known, self._asked
-        waiting = asked[digest] = [told]
+    def _ask(self, digest: bytes, credentials: Credentials, callback: _Told) -> None:
+        outcomes, asked = self._known, self._asked
+        waiting = asked[digest] = [callback]
 
         def answered(outcome: Rights | AuthError) -> None:
             asked.pop(digest)
@@ -96,12 +96,12 @@ class BearerAuth:
                 _log.warn("HTTP: ({client}) AUTH failed {error}", client=credentials.remote_ip, error=str(outcome))
             else:
                 seconds = MAX_SECONDS if outcome.ttl is None else min(outcome.ttl, MAX_SECONDS)
-                known.pop(digest, None)
-                known[digest] = (outcome, self._authorizations.now() + seconds)
-                if len(known) > REMEMBERED:
-                    del known[next(iter(known))]
-            for one in waiting:
-                one(outcome)
+                outcomes.pop(digest, None)
+                outcomes[digest] = (outcome, self._authorizations.now() + seconds)
+                if len(outcomes) > REMEMBERED:
+                    del outcomes[next(iter(outcomes))]
+            for waiter in waiting:
+                waiter(outcome)
 
         self._authorizations.ask(credentials, answered)
 

@@ -113,13 +113,13 @@ class HttpConnection(HTTPChannel):
     def dataReceived(self, data: bytes) -> None:
         if self._is_between:
             self._is_between = False
-            known = self.factory.heads.match(data)
-            if known is not None:
+            cached = self.factory.heads.match(data)
+            if cached is not None:
                 # twisted.web takes it that it has read the request itself.
                 request = HttpRequest(self)
                 self.requests.append(request)
                 self._handlingRequest, self.line_mode = True, 0
-                request.repeat(*known)
+                request.repeat(*cached)
                 return
         if self._unread:
             self._unread, self._offset = self._unread[self._offset :] + data, 0
@@ -300,11 +300,11 @@ class HttpConnection(HTTPChannel):
         self.allContentReceived()  # type: ignore[no-untyped-call]
 
     def headerReceived(self, line: bytes) -> bool:
-        found = read_field(line)
-        if found is None:
+        field = read_field(line)
+        if field is None:
             self._respondToBadRequestAndDisconnect()
             return False
-        name, value = found
+        name, value = field
         if name in _LENGTH_FIELDS and len(value) > _MAX_LENGTH:
             self._respondToBadRequestAndDisconnect()  # int() raises for numbers of some thousand digits
             return False
@@ -493,13 +493,13 @@ class HttpConnection(HTTPChannel):
     def _account_memory(self) -> None:
         """Have it counted what is kept of a request that is not complete."""
         request = self._last_request()
-        held = len(self._unread) - self._offset
+        size = len(self._unread) - self._offset
         if request is None or not request.is_complete:
-            held += len(self._buffer) + self._receivedHeaderSize
-            held += 0 if request is None else request.kept_bytes
-        if self._holds or held > SMALL_BYTES:
-            self._holds = held > SMALL_BYTES
-            self.factory.limits.partial_input.hold(self, held)
+            size += len(self._buffer) + self._receivedHeaderSize
+            size += 0 if request is None else request.kept_bytes
+        if self._holds or size > SMALL_BYTES:
+            self._holds = size > SMALL_BYTES
+            self.factory.limits.partial_input.hold(self, size)
 
     def _break_off(self, request: HttpRequest) -> None:
         """The body of a request is no good from here on. It is answered, and nothing follows."""
@@ -551,8 +551,8 @@ def _bytes_left(decoder: Any) -> int:
     """Return how many bytes of a body, or of a chunk that has begun, are still to come; 0 if that is not known."""
     if isinstance(decoder, _Chunks):
         return decoder.length if decoder.state == "BODY" else 0
-    left: int = decoder.contentLength or 0
-    return left
+    remaining: int = decoder.contentLength or 0
+    return remaining
 
 
 def _ignore(data: bytes) -> None:

@@ -95,7 +95,7 @@ class Debugging:
         has_begun = self._profiler.start(
             seconds if seconds > 0 else _DEFAULT_SECONDS,
             lambda: request.is_patient,
-            lambda found: request.answer_later(report(found)),
+            lambda samples: request.answer_later(report(samples)),
         )
         return None if has_begun else _IN_USE
 
@@ -120,10 +120,10 @@ def objects() -> str:
     """The objects the garbage collector knows, by type, those with the most bytes first; and its counts."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    for one in all_objects():
-        name = f"{type(one).__module__}.{type(one).__qualname__}"
+    for item in all_objects():
+        name = f"{type(item).__module__}.{type(item).__qualname__}"
         counts[name] += 1
-        sizes[name] += sys.getsizeof(one)
+        sizes[name] += sys.getsizeof(item)
     lines = [
         f"{counts.total()} objects of {sizes.total()} bytes, without what they refer to; no texts, bytes and numbers",
         *[f"generation {number}: {counted}" for number, counted in enumerate(gc.get_stats())],
@@ -142,7 +142,7 @@ def threads() -> str:
 def waited_for(reactor: Any) -> str:
     """What the reactor waits to read from and to write to, a line each."""
     waiting = [("read", reactor.getReaders()), ("write", reactor.getWriters())]
-    return "".join(f"{what} {one!r}\n" for what, selectables in waiting for one in selectables)
+    return "".join(f"{what} {selectable!r}\n" for what, selectables in waiting for selectable in selectables)
 
 
 def _look(name: str, handler: Callable[[HttpRequest], Answer | None], method: bytes = b"GET") -> Route:
@@ -179,9 +179,9 @@ def _free_memory(request: HttpRequest) -> Answer:
 
 def _integer(text: str) -> int:
     """A decimal 64-bit integer. ValueError, in the words of nsqd."""
-    found = _INTEGER.fullmatch(text)
-    if found is None:
+    match = _INTEGER.fullmatch(text)
+    if match is None:
         raise ValueError("invalid syntax")
-    if len(found[2]) > _INT64_DIGITS or int(text) not in _INT64:
+    if len(match[2]) > _INT64_DIGITS or int(text) not in _INT64:
         raise ValueError("value out of range")
     return int(text)

@@ -61,10 +61,10 @@ class KnownHeads:
     def match(self, data: bytes) -> tuple[Head, bytes] | None:
         """The head and the body, if `data` is one whole request behind a head that is known."""
         at = data.find(_BEFORE_LENGTH, 0, MAX_CACHED_BYTES) + _BEFORE_BYTES
-        known = self._known.get(data[:at])
-        if known is None:
+        cached = self._known.get(data[:at])
+        if cached is None:
             return None
-        rest, rest_bytes, head = known
+        rest, rest_bytes, head = cached
         end = data.find(rest, at, at + _MAX_DIGITS + rest_bytes)
         digits = data[at:end]
         if end < 0 or not digits.isdigit():
@@ -90,6 +90,6 @@ class KnownHeads:
             self._known[start] = (data[end:], len(data) - end, head)
 
 
-def _make_room(known: dict[bytes, tuple[bytes, int, Head]] | set[int]) -> None:
-    if len(known) >= MAX_HEADS:
-        known.clear()
+def _make_room(entries: dict[bytes, tuple[bytes, int, Head]] | set[int]) -> None:
+    if len(entries) >= MAX_HEADS:
+        entries.clear()

@@ -43,8 +43,8 @@ def read_field(line: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _read(line: bytes) -> tuple[bytes, bytes] | None:
-    found = _FIELD.fullmatch(line)
-    return (found[1].title(), found[2].rstrip(b" \t")) if found else None
+    match = _FIELD.fullmatch(line)
+    return (match[1].title(), match[2].rstrip(b" \t")) if match else None
 
 
 _known = lru_cache(_REMEMBERED)(_read)

@@ -29,31 +29,31 @@ _EPHEMERAL_TOPIC = failure(400, "EPHEMERAL_TOPIC")
 Parameters = Mapping[str, str]
 
 
-def topic_name(given: Parameters) -> str:
+def topic_name(params: Parameters) -> str:
     """As it is given. Refused when it is not."""
-    if "topic" not in given:
+    if "topic" not in params:
         raise Refused(_MISSING_TOPIC)
-    return given["topic"]
+    return params["topic"]
 
 
-def valid_topic_name(given: Parameters) -> str:
+def valid_topic_name(params: Parameters) -> str:
     """The name for a topic that may have to be made. Refused."""
-    name = topic_name(given)
+    name = topic_name(params)
     if not is_valid_name(name):
         raise Refused(_INVALID_TOPIC)
     return name
 
 
-def names(given: Parameters) -> tuple[str, str]:
+def names(params: Parameters) -> tuple[str, str]:
     """The names of a topic and a channel. Refused."""
-    topic = topic_name(given)
+    topic = topic_name(params)
     if not is_valid_name(topic):
         raise Refused(_INVALID_ARG_TOPIC)
-    if "channel" not in given:
+    if "channel" not in params:
         raise Refused(_MISSING_CHANNEL)
-    if not is_valid_name(given["channel"]):
+    if not is_valid_name(params["channel"]):
         raise Refused(_INVALID_ARG_CHANNEL)
-    return topic, given["channel"]
+    return topic, params["channel"]
 
 
 def topic_named(broker: Broker, name: str) -> Topic:
@@ -64,17 +64,17 @@ def topic_named(broker: Broker, name: str) -> Topic:
     return topic
 
 
-def durable_topic(broker: Broker, given: Parameters) -> Topic:
+def durable_topic(broker: Broker, params: Parameters) -> Topic:
     """The topic a request is about, which must have a log. Refused."""
-    topic = topic_named(broker, topic_name(given))
+    topic = topic_named(broker, topic_name(params))
     if topic.ephemeral:
         raise Refused(_EPHEMERAL_TOPIC)
     return topic
 
 
-def channel_named(broker: Broker, given: Parameters) -> Channel:
+def channel_named(broker: Broker, params: Parameters) -> Channel:
     """The channel a request is about. Refused."""
-    topic, name = names(given)
+    topic, name = names(params)
     channel = topic_named(broker, topic).channels.get(name)
     if channel is None:
         raise Refused(_CHANNEL_NOT_FOUND)

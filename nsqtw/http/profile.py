@@ -23,23 +23,23 @@ SAMPLE_SECONDS = 0.01
 
 def sample(seconds: float, is_wanted: Callable[[], bool]) -> Counter[str]:
     """Look for so many seconds, as long as `is_wanted`: how often each stack of another thread was seen."""
-    found: Counter[str] = Counter()
+    stacks: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while is_wanted():
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         names.pop(threading.get_ident(), None)
         for ident, frame in sys._current_frames().items():
             if ident in names:
-                found[";".join([names[ident], *reversed(list(_callers(frame)))])] += 1
+                stacks[";".join([names[ident], *reversed(list(_callers(frame)))])] += 1
         if time.monotonic() >= end:
             break
         time.sleep(SAMPLE_SECONDS)
-    return found
+    return stacks
 
 
-def folded(found: Counter[str]) -> str:
+def folded(stacks: Counter[str]) -> str:
     """What `sample` found, most often seen first."""
-    return "".join(f"{stack} {count}\n" for stack, count in found.most_common())
+    return "".join(f"{stack} {count}\n" for stack, count in stacks.most_common())
 
 
 class Profiler:

@@ -32,9 +32,9 @@ def parameters(query: bytes) -> Mapping[str, str]:
         raise Refused(INVALID_REQUEST) from None
 
 
-def whole_number(given: Mapping[str, str], name: str, default: int, lowest: int = 0) -> int:
+def whole_number(params: Mapping[str, str], name: str, default: int, lowest: int = 0) -> int:
     """A parameter that is a number, of at most 18 digits. Refused."""
-    text = given.get(name)
+    text = params.get(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) >= lowest):
@@ -53,12 +53,12 @@ def _parsed(query: bytes) -> Mapping[str, str]:
     bad = _BAD_ESCAPE.search(query)
     if bad is not None:
         raise ValueError(f'invalid URL escape "{bad[0].decode("latin-1")}"')
-    found: dict[str, str] = {}
+    params: dict[str, str] = {}
     for pair in query.split(b"&"):
         if pair:
             name, _, value = pair.partition(b"=")
-            found.setdefault(_unescaped(name), _unescaped(value))
-    return MappingProxyType(found)
+            params.setdefault(_unescaped(name), _unescaped(value))
+    return MappingProxyType(params)
 
 
 _known = lru_cache(_REMEMBERED)(_parsed)

@@ -113,21 +113,21 @@ class HttpRequest:
         self._method, self.target, self._version = method, target, version
         self.query = target.partition(b"?")[2]
         self._began = self._pump.now()
-        found = self._connection.factory.routes.find(method, target) if self._connection else None
-        if found is None:
+        route = self._connection.factory.routes.find(method, target) if self._connection else None
+        if route is None:
             return MALFORMED
-        self._is_logged = found.logged
-        if not isinstance(found, Route):
-            return found.answer
-        self._route = found
-        refusal = self._cross_origin() or self._authorize(found)
-        if refusal is not None:
-            return refusal
-        if found.too_big is not None and length is not None and length > found.limit:
-            return found.too_big
+        self._is_logged = route.logged
+        if not isinstance(route, Route):
+            return route.answer
+        self._route = route
+        error = self._cross_origin() or self._authorize(route)
+        if error is not None:
+            return error
+        if route.too_big is not None and length is not None and length > route.limit:
+            return route.too_big
         if self.is_awaiting_rights and self._connection is not None:
             self._connection.hold()
-        self._limit = found.limit
+        self._limit = route.limit
         return None
 
     def repeat(self, head: Head, body: bytes) -> None:
@@ -135,11 +135,11 @@ class HttpRequest:
         self._method, self.target, self.query, self._version, self.requestHeaders, route = head
         self._route = route
         self._body, self.size, self.is_complete = body, len(body), True
-        refusal = self._authorize(route)
-        if refusal is None and route.too_big is not None and self.size > route.limit:
-            refusal = route.too_big
-        if refusal is not None:
-            self.answer(refusal)
+        error = self._authorize(route)
+        if error is None and route.too_big is not None and self.size > route.limit:
+            error = route.too_big
+        if error is not None:
+            self.answer(error)
             return
         if self.is_awaiting_rights and self._connection is not None:
             self._connection.hold()
@@ -318,29 +318,29 @@ class HttpRequest:
         factory = connection.factory
         if factory.bearer_auth is None or route.needs == FREE:
             return None
-        said: list[Answer | None] = []
+        answers: list[Answer | None] = []
         has_begun = False
 
-        def decided(refusal: Answer | None, identity: str) -> None:
+        def decided(error: Answer | None, identity: str) -> None:
             self.is_awaiting_rights = False
             self._identity = identity
             if not has_begun:
-                said.append(refusal)
+                answers.append(error)
                 return
             if self._connection is not None:
                 self._connection.go_on()
             if not self.is_answered:
-                self._admit(refusal)
+                self._admit(error)
 
         self.is_awaiting_rights = True
         factory.bearer_auth.authorize(self._credentials(connection), route.needs, *self._names(route), decided)
         has_begun = True
-        return said[0] if said else None
+        return answers[0] if answers else None
 
-    def _admit(self, refusal: Answer | None) -> None:
+    def _admit(self, error: Answer | None) -> None:
         """It is known now whether the request may be served."""
-        if refusal is not None:
-            self.answer(refusal)
+        if error is not None:
+            self.answer(error)
         elif self._is_due and self._connection is not None:
             self._run()
 
@@ -353,11 +353,11 @@ class HttpRequest:
         if not route.about:
             return "", ""
         try:
-            given = parameters(self.query)
+            params = parameters(self.query)
         except Refused:  # which the handler finds, too
-            given = {}
+            params = {}
         # Bytes that are no UTF-8 are in no name, and patterns are not for them.
-        names = (given.get(name, "").encode("utf-8", "replace").decode() for name in route.about)
+        names = (params.get(name, "").encode("utf-8", "replace").decode() for name in route.about)
         topic, channel = (*names, "")[:2]
         return topic, channel
 

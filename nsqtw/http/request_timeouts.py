@@ -56,10 +56,10 @@ class RequestTimeouts:
             self._look_at_body(stage[0], now)
 
     def _look_at_body(self, part: int, now: float) -> None:
-        patience = self._limits.options.body_timeout
+        timeout = self._limits.options.body_timeout
         received = self._connection.received_bytes
         if now >= self._body_rate.until and (
-            part == DROPPED or not self._body_rate.goes_on(self._since, received, now, patience)
+            part == DROPPED or not self._body_rate.goes_on(self._since, received, now, timeout)
         ):
             self._end("body-timeout")
 

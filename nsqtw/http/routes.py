@@ -152,7 +152,7 @@ def _start(path: bytes) -> bytes:
 
 def _without_host(target: bytes) -> bytes:
     """The path of a target that names a host too, as requests through a proxy do."""
-    scheme, found, rest = target.partition(b"://")
-    if not found or not scheme.isalpha():
+    scheme, separator, rest = target.partition(b"://")
+    if not separator or not scheme.isalpha():
         return target
     return b"/" + rest.partition(b"/")[2]

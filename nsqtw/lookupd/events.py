@@ -64,16 +64,19 @@ NAMES: dict[type[Told], str] = {
 }
 
 
-def events(told: Iterable[Told], first: int) -> bytes:
+def events(changes: Iterable[Told], first: int) -> bytes:
     """All of it, numbered from `first` on."""
     return "".join(
-        [f"event: {NAMES[type(one)]}\nid: {number}\ndata: {_data(one)}\n\n" for number, one in enumerate(told, first)]
+        [
+            f"event: {NAMES[type(change)]}\nid: {number}\ndata: {_data(change)}\n\n"
+            for number, change in enumerate(changes, first)
+        ]
     ).encode()
 
 
-def _data(told: Told) -> str:
+def _data(change: Told) -> str:
     """A JSON object. A valid name has nothing to escape, and the document of a producer has no line ends."""
-    match told:
+    match change:
         case ProducerAdded(producer):
             return f'{{"id":{producer.peer_id},"producer":{producer.document.decode()}}}'
         case ProducerRemoved(producer) | ProducerSilent(producer) | ProducerBack(producer):

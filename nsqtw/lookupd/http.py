@@ -100,8 +100,8 @@ class LookupApi:
         if topic == ANY and self._registrations.is_topic(ANY):
             self._slices.add(_gather(request, lookup_pieces(self._registrations.walk_lookup(ANY, now))))
             return None
-        found = self._registrations.lookup(topic, now)
-        return _TOPIC_NOT_FOUND if found is None else written(lookup_document(found))
+        result = self._registrations.lookup(topic, now)
+        return _TOPIC_NOT_FOUND if result is None else written(lookup_document(result))
 
     def _nodes(self, request: HttpRequest) -> None:
         self._slices.add(_gather(request, node_pieces(self._registrations.walk_nodes(self._turns.unix_ns()))))
@@ -111,40 +111,40 @@ class LookupApi:
 
     # -- changes
 
-    def _create_topic(self, given: Mapping[str, str]) -> None:
-        topic = topic_name(given)
+    def _create_topic(self, params: Mapping[str, str]) -> None:
+        topic = topic_name(params)
         if not is_valid_name(topic):
             raise Refused(_INVALID_TOPIC)
         _log.info("DB: adding topic({topic})", topic=topic)
         self._registrations.create_topic(topic)
 
-    def _create_channel(self, given: Mapping[str, str]) -> None:
-        topic, channel = names(given)
+    def _create_channel(self, params: Mapping[str, str]) -> None:
+        topic, channel = names(params)
         _log.info("DB: adding channel({channel}) in topic({topic})", channel=channel, topic=topic)
         _log.info("DB: adding topic({topic})", topic=topic)
         self._registrations.create_channel(topic, channel)
 
-    def _delete_topic(self, given: Mapping[str, str]) -> None:
-        for key in self._registrations.delete_topic(topic_name(given)):
+    def _delete_topic(self, params: Mapping[str, str]) -> None:
+        for key in self._registrations.delete_topic(topic_name(params)):
             if key.channel:
                 text = "DB: removing channel({channel}) from topic({topic})"
                 _log.info(text, channel=key.channel, topic=key.topic)
             else:
                 _log.info("DB: removing topic({topic})", topic=key.topic)
 
-    def _delete_channel(self, given: Mapping[str, str]) -> None:
-        topic, channel = names(given)
+    def _delete_channel(self, params: Mapping[str, str]) -> None:
+        topic, channel = names(params)
         if not self._registrations.delete_channel(topic, channel):
             raise Refused(_CHANNEL_NOT_FOUND)
         _log.info("DB: removing channel({channel}) from topic({topic})", channel=channel, topic=topic)
 
-    def _tombstone(self, given: Mapping[str, str]) -> None:
-        topic = topic_name(given)
-        if "node" not in given:
+    def _tombstone(self, params: Mapping[str, str]) -> None:
+        topic = topic_name(params)
+        if "node" not in params:
             raise Refused(_MISSING_NODE)
         text = "DB: setting tombstone for producer@{node} of topic({topic})"
-        _log.info(text, node=given["node"], topic=topic)
-        self._registrations.tombstone(topic, given["node"], self._turns.unix_ns())
+        _log.info(text, node=params["node"], topic=topic)
+        self._registrations.tombstone(topic, params["node"], self._turns.unix_ns())
 
 
 def _gather(request: HttpRequest, pieces: Iterator[bytes]) -> Iterator[None]:

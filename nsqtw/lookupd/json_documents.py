@@ -36,25 +36,25 @@ def channels_document(channels: Iterable[str]) -> bytes:
     return f'{{"channels":{_names(channels)}}}'.encode()
 
 
-def lookup_document(found: Lookup) -> bytes:
+def lookup_document(result: Lookup) -> bytes:
     """Of /lookup."""
-    producers = b",".join([producer.document for producer in found.producers])
-    return b'{"channels":%b,"producers":[%b]}' % (_names(found.channels).encode(), producers)
+    producers = b",".join([producer.document for producer in result.producers])
+    return b'{"channels":%b,"producers":[%b]}' % (_names(result.channels).encode(), producers)
 
 
 def lookup_pieces(parts: Iterable[Lookup]) -> Iterator[bytes]:
     """Of /lookup, when what is found comes in parts."""
-    found: dict[int, Producer] = {}
+    producers: dict[int, Producer] = {}
     before = b'{"channels":['
     for part in parts:
-        found.update({producer.peer_id: producer for producer in part.producers})
+        producers.update({producer.peer_id: producer for producer in part.producers})
         if part.channels:
             yield before + _quoted(part.channels)
             before = b","
         else:
             yield b""
     yield b"" if before == b"," else before
-    yield b'],"producers":[%b]}' % b",".join([producer.document for producer in found.values()])
+    yield b'],"producers":[%b]}' % b",".join([producer.document for producer in producers.values()])
 
 
 def node_pieces(nodes: Iterable[Node]) -> Iterator[bytes]:
@@ -62,7 +62,11 @@ def node_pieces(nodes: Iterable[Node]) -> Iterator[bytes]:
     before = b'{"producers":['
     for node in nodes:
         is_hidden = True in node.tombstones
-        hidden = [_BOOLEANS[one] for one in node.tombstones] if is_hidden else ["false"] * len(node.tombstones)
+        hidden = (
+            [_BOOLEANS[is_tombstoned] for is_tombstoned in node.tombstones]
+            if is_hidden
+            else ["false"] * len(node.tombstones)
+        )
         own = f',"tombstones":[{",".join(hidden)}],"topics":{_names(node.topics)}}}'
         yield before + node.producer.document[:-1] + own.encode()
         before = b","

@@ -57,13 +57,13 @@ class RegistrationQueries:
     def walk_names(self) -> Iterator[str]:
         """The same, one at a time."""
         for name in list(self._topics):
-            known = self._topics.get(name)
-            if known is not None and known.has_key:
+            topic_entry = self._topics.get(name)
+            if topic_entry is not None and topic_entry.has_key:
                 yield name
 
     def channels(self, topic: str) -> list[str]:
         """The names of the topic's channels, none for an unknown one. ANY: of all topics, as often as there are any."""
-        return [channel for known in self._named(topic) for channel in known.channels]
+        return [channel for topic_entry in self._named(topic) for channel in topic_entry.channels]
 
     def lookup(self, topic: str, now: int) -> Lookup | None:
         """
@@ -73,33 +73,33 @@ class RegistrationQueries:
         if not self.is_topic(topic):
             return None
         channels: list[str] = []
-        found: dict[int, Producer] = {}
+        producers: dict[int, Producer] = {}
         for part in self.walk_lookup(topic, now):
             channels += part.channels
-            found.update((producer.peer_id, producer) for producer in part.producers)
-        return Lookup(channels, list(found.values()))
+            producers.update((producer.peer_id, producer) for producer in part.producers)
+        return Lookup(channels, list(producers.values()))
 
     def walk_lookup(self, topic: str, now: int) -> Iterator[Lookup]:
         """The same, what some of the topics have of it at each step."""
         names = list(self._topics) if topic == ANY else [topic]
         for start in range(0, len(names), TOPICS_AT_ONCE):
             channels: list[str] = []
-            found: dict[int, Producer] = {}
+            producers: dict[int, Producer] = {}
             for name in names[start : start + TOPICS_AT_ONCE]:
-                known = self._topics.get(name)
-                if known is None:
+                topic_entry = self._topics.get(name)
+                if topic_entry is None:
                     continue
-                channels += known.channels
-                for peer_id in known.members:
+                channels += topic_entry.channels
+                for peer_id in topic_entry.members:
                     peer = self._peers[peer_id]
                     shown = peer.replaced_by or peer
                     if self._is_active(shown, now) and not self._is_hidden(peer.topics[name], now):
-                        found[shown.producer.peer_id] = shown.producer
-            yield Lookup(channels, list(found.values()))
+                        producers[shown.producer.peer_id] = shown.producer
+            yield Lookup(channels, list(producers.values()))
 
     def is_topic(self, topic: str) -> bool:
         """Return whether there is such a topic, or for ANY one at all."""
-        return any(known.has_key for known in self._named(topic))
+        return any(topic_entry.has_key for topic_entry in self._named(topic))
 
     def nodes(self, now: int) -> list[Node]:
         """All producers that are not silent."""
@@ -131,9 +131,9 @@ class RegistrationQueries:
         if self._peers:
             yield "client::", [peer.described() for peer in self._peers.values()]
         for name in names:
-            known = self._topics.get(name)
-            if known is not None and known.members:
-                peers = [self._peers[peer_id] for peer_id in known.members]
+            topic_entry = self._topics.get(name)
+            if topic_entry is not None and topic_entry.members:
+                peers = [self._peers[peer_id] for peer_id in topic_entry.members]
                 yield f"topic:{name}:", [peer.described(peer.topics[name]) for peer in peers]
 
     def state(self, clock: Callable[[], int], topic: str | None = None) -> Iterator[list[Change]]:
@@ -148,9 +148,9 @@ class RegistrationQueries:
                     silent: list[Change] = [ProducerSilent(peer.producer)] if peer.is_silent else []
                     yield [ProducerAdded(peer.producer), *silent]
         for name in list(self._topics) if topic is None else [topic]:
-            known = self._topics.get(name)
-            if known is not None:
-                yield self._state_of(known, clock())
+            topic_entry = self._topics.get(name)
+            if topic_entry is not None:
+                yield self._state_of(topic_entry, clock())
 
     def walk_producers(self) -> Iterator[tuple[Producer, int]]:
         """All producers, also silent ones, and when each was last heard of."""
@@ -159,21 +159,21 @@ class RegistrationQueries:
 
     def walk_topics(self) -> Iterator[tuple[Topic, dict[int, int]]]:
         """All topics, each with the times of the tombstones that its members got."""
-        for known in list(self._topics.values()):
-            marks = [(peer_id, self._peers[peer_id].topics[known.name]) for peer_id in known.members]
-            yield known, {peer_id: at for peer_id, at in marks if at is not None}
+        for topic_entry in list(self._topics.values()):
+            marks = [(peer_id, self._peers[peer_id].topics[topic_entry.name]) for peer_id in topic_entry.members]
+            yield topic_entry, {peer_id: at for peer_id, at in marks if at is not None}
 
-    def _state_of(self, known: Topic, now: int) -> list[Change]:
-        name = known.name
-        changes: list[Change] = [TopicCreated(name)] if known.has_key else []
-        for peer_id in known.members:
+    def _state_of(self, topic_entry: Topic, now: int) -> list[Change]:
+        name = topic_entry.name
+        changes: list[Change] = [TopicCreated(name)] if topic_entry.has_key else []
+        for peer_id in topic_entry.members:
             peer = self._peers[peer_id]
             changes.append(Registered(name, None, peer.producer))
             if peer.is_silent:
                 changes.append(ProducerSilent(peer.producer))
             if self._is_hidden(peer.topics[name], now):
                 changes.append(Tombstoned(name, peer.producer))
-        for channel, members in known.channels.items():
+        for channel, members in topic_entry.channels.items():
             changes.append(ChannelCreated(name, channel))
             changes += [Registered(name, channel, self._peers[peer_id].producer) for peer_id in members]
         return changes
@@ -181,8 +181,8 @@ class RegistrationQueries:
     def _named(self, topic: str) -> list[Topic]:
         if topic == ANY:
             return list(self._topics.values())
-        known = self._topics.get(topic)
-        return [] if known is None else [known]
+        topic_entry = self._topics.get(topic)
+        return [] if topic_entry is None else [topic_entry]
 
     def _is_active(self, peer: Peer, now: int) -> bool:
         return now - peer.last_update <= self._inactive_after_ns

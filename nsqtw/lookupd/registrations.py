@@ -94,10 +94,10 @@ class Registrations(RegistrationQueries):
         registered under before. CapReached: then nothing has changed.
         """
         peer = self._peers[peer_id]
-        known = self._topics.get(topic)
+        topic_entry = self._topics.get(topic)
         added = []
         if channel:
-            members = known.channels.get(channel) if known is not None else None
+            members = topic_entry.channels.get(channel) if topic_entry is not None else None
             if members is None or not holds(members, peer_id):
                 added.append(Key("channel", topic, channel))
         if topic not in peer.topics:
@@ -124,17 +124,21 @@ class Registrations(RegistrationQueries):
         named, ephemeral and without producers now, is not known any more. Returns the keys it was registered under.
         """
         peer = self._peers[peer_id]
-        known = self._topics.get(topic)
-        if known is None:
+        topic_entry = self._topics.get(topic)
+        if topic_entry is None:
             return []
         removed = []
-        for one in filter(None, (peer.replaces, peer)):
-            removed = self._leave_channel(one, known, channel) if channel else self._leave_topic(one, known)
-        if channel and is_ephemeral(channel) and not known.channels.get(channel, True):
-            self._drop_channel(known, channel)
-        if not channel and is_ephemeral(topic) and known.has_key and not known.members:
-            self._drop_topic_key(known)
-        self._forget_if_empty(known)
+        for registered in filter(None, (peer.replaces, peer)):
+            removed = (
+                self._leave_channel(registered, topic_entry, channel)
+                if channel
+                else self._leave_topic(registered, topic_entry)
+            )
+        if channel and is_ephemeral(channel) and not topic_entry.channels.get(channel, True):
+            self._drop_channel(topic_entry, channel)
+        if not channel and is_ephemeral(topic) and topic_entry.has_key and not topic_entry.members:
+            self._drop_topic_key(topic_entry)
+        self._forget_if_empty(topic_entry)
         return removed
 
     def gone(self, peer_id: int) -> list[Key]:
@@ -189,23 +193,23 @@ class Registrations(RegistrationQueries):
         Returns the keys that there were.
         """
         deleted = []
-        for known in self._named(topic):
-            for channel in list(known.channels):
-                deleted.append(Key("channel", known.name, channel))
-                self._drop_channel(known, channel)
-            if known.has_key:
-                deleted.append(Key("topic", known.name))
-                self._drop_topic_key(known)
-            self._forget_if_empty(known)
+        for topic_entry in self._named(topic):
+            for channel in list(topic_entry.channels):
+                deleted.append(Key("channel", topic_entry.name, channel))
+                self._drop_channel(topic_entry, channel)
+            if topic_entry.has_key:
+                deleted.append(Key("topic", topic_entry.name))
+                self._drop_topic_key(topic_entry)
+            self._forget_if_empty(topic_entry)
         return deleted
 
     def delete_channel(self, topic: str, channel: str) -> bool:
         """The channel is not known any more, and nobody is registered for it. False: it was not known."""
-        known = self._topics.get(topic)
-        if known is None or channel not in known.channels:
+        topic_entry = self._topics.get(topic)
+        if topic_entry is None or channel not in topic_entry.channels:
             return False
-        self._drop_channel(known, channel)
-        self._forget_if_empty(known)
+        self._drop_channel(topic_entry, channel)
+        self._forget_if_empty(topic_entry)
         return True
 
     def tombstone(self, topic: str, node: str, now: int) -> None:
@@ -213,13 +217,13 @@ class Registrations(RegistrationQueries):
         Hide the producers whose `Producer.node` is `node` from lookups of the topic. ANY: of each topic they have now,
         where nsqlookupd takes one by chance.
         """
-        for known in self._named(topic):
-            for peer_id in known.members:
+        for topic_entry in self._named(topic):
+            for peer_id in topic_entry.members:
                 peer = self._peers[peer_id]
                 if (peer.replaced_by or peer).producer.node == node:
-                    peer.topics[known.name] = now
-                    heappush(self._tombstones, (now + self._tombstone_ns, peer_id, known.name))
-                    self._tell(Tombstoned, known.name, peer.producer)
+                    peer.topics[topic_entry.name] = now
+                    heappush(self._tombstones, (now + self._tombstone_ns, peer_id, topic_entry.name))
+                    self._tell(Tombstoned, topic_entry.name, peer.producer)
 
     # -- time and watchers
 
@@ -266,76 +270,80 @@ class Registrations(RegistrationQueries):
 
     # -- parts
 
-    def _check_room(self, peer: Peer, wanted: int) -> None:
+    def _check_room(self, peer: Peer, count: int) -> None:
         for what, limit, present in (
             ("registrations of one producer", self._quotas.producer_registrations, peer.count),
             ("registrations", self._quotas.registrations, self.registration_count),
         ):
-            if limit and present + wanted > limit:
+            if limit and present + count > limit:
                 raise CapReached(what, limit)
 
     def _made(self, topic: str, channel: str | None) -> Topic:
         """The topic with its key, and the channel's if one is named."""
-        known = self._topics.get(topic)
-        is_new = channel is not None and (known is None or channel not in known.channels)
-        if known is None and self._quotas.topics and len(self._topics) >= self._quotas.topics:
+        topic_entry = self._topics.get(topic)
+        is_new = channel is not None and (topic_entry is None or channel not in topic_entry.channels)
+        if topic_entry is None and self._quotas.topics and len(self._topics) >= self._quotas.topics:
             raise CapReached("topics", self._quotas.topics)
         if is_new and self._quotas.channels and self.channel_count >= self._quotas.channels:
             raise CapReached("channels", self._quotas.channels)
-        if known is None:
-            known = self._topics[topic] = Topic(topic)
-        if not known.has_key:
-            known.has_key = True
+        if topic_entry is None:
+            topic_entry = self._topics[topic] = Topic(topic)
+        if not topic_entry.has_key:
+            topic_entry.has_key = True
             self._tell(TopicCreated, topic)
         if is_new:
             assert channel is not None
-            known.channels[channel] = no_members()
+            topic_entry.channels[channel] = no_members()
             self.channel_count += 1
             self._tell(ChannelCreated, topic, channel)
-        return known
+        return topic_entry
 
-    def _leave_channel(self, peer: Peer, known: Topic, channel: str) -> list[Key]:
-        members = known.channels.get(channel)
+    def _leave_channel(self, peer: Peer, topic_entry: Topic, channel: str) -> list[Key]:
+        members = topic_entry.channels.get(channel)
         if members is None or not discard(members, peer.producer.peer_id):
             return []
         self._count(peer, -1)
-        self._tell(Unregistered, known.name, channel, peer.producer)
-        return [Key("channel", known.name, channel)]
+        self._tell(Unregistered, topic_entry.name, channel, peer.producer)
+        return [Key("channel", topic_entry.name, channel)]
 
-    def _leave_topic(self, peer: Peer, known: Topic) -> list[Key]:
-        removed = self._remove_from(peer, known)
+    def _leave_topic(self, peer: Peer, topic_entry: Topic) -> list[Key]:
+        removed = self._remove_from(peer, topic_entry)
         for key in removed:
             self._tell(Unregistered, key.topic, key.channel or None, peer.producer)
         return removed
 
-    def _remove_from(self, peer: Peer, known: Topic) -> list[Key]:
+    def _remove_from(self, peer: Peer, topic_entry: Topic) -> list[Key]:
         """Take it out of the topic and of all its channels, without a word."""
         peer_id = peer.producer.peer_id
-        removed = [Key("channel", known.name, name) for name, them in known.channels.items() if discard(them, peer_id)]
-        if discard(known.members, peer_id):
-            del peer.topics[known.name]
-            removed.append(Key("topic", known.name))
+        removed = [
+            Key("channel", topic_entry.name, name)
+            for name, them in topic_entry.channels.items()
+            if discard(them, peer_id)
+        ]
+        if discard(topic_entry.members, peer_id):
+            del peer.topics[topic_entry.name]
+            removed.append(Key("topic", topic_entry.name))
         self._count(peer, -len(removed))
         return removed
 
-    def _drop_channel(self, known: Topic, channel: str) -> None:
-        for peer_id in known.channels.pop(channel):
+    def _drop_channel(self, topic_entry: Topic, channel: str) -> None:
+        for peer_id in topic_entry.channels.pop(channel):
             self._count(self._peers[peer_id], -1)
         self.channel_count -= 1
-        self._tell(ChannelDeleted, known.name, channel)
+        self._tell(ChannelDeleted, topic_entry.name, channel)
 
-    def _drop_topic_key(self, known: Topic) -> None:
-        for peer_id in known.members:
+    def _drop_topic_key(self, topic_entry: Topic) -> None:
+        for peer_id in topic_entry.members:
             peer = self._peers[peer_id]
-            del peer.topics[known.name]
+            del peer.topics[topic_entry.name]
             self._count(peer, -1)
-        known.members = no_members()
-        known.has_key = False
-        self._tell(TopicDeleted, known.name)
+        topic_entry.members = no_members()
+        topic_entry.has_key = False
+        self._tell(TopicDeleted, topic_entry.name)
 
-    def _forget_if_empty(self, known: Topic) -> None:
-        if not known.has_key and not known.channels:
-            self._topics.pop(known.name, None)
+    def _forget_if_empty(self, topic_entry: Topic) -> None:
+        if not topic_entry.has_key and not topic_entry.channels:
+            self._topics.pop(topic_entry.name, None)
 
     def _count(self, peer: Peer, change: int) -> None:
         peer.count += change

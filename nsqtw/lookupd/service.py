@@ -92,17 +92,20 @@ class LookupdService(Service):
         resolve_blocking(self._reactor)
         raise_limit()
         _log.info("{version}", version=version_line("nsqlookupd"))
-        with ExitStack() as undo:
+        with ExitStack() as cleanup:
             try:
                 NSQLOOKUPD.check(self._options)
                 self._read_files()
                 if self._options.data_path:
                     self._lock = lock_data_path(self._options.data_path, "nsqlookupd")
-                    undo.callback(os.close, self._lock)
-                tcp, http = _listener(self._options.tcp_address, undo), _listener(self._options.http_address, undo)
+                    cleanup.callback(os.close, self._lock)
+                tcp, http = (
+                    _listener(self._options.tcp_address, cleanup),
+                    _listener(self._options.http_address, cleanup),
+                )
             except NsqtwError as error:
                 raise NsqtwError(f"failed to instantiate nsqlookupd - {error}") from error
-            undo.pop_all()
+            cleanup.pop_all()
         for warning in [*self._warnings, *invalid_options(self._options), *open_to_all(self._options, tcp, http)]:
             _log.warn("{warning}", warning=warning)
         _log.info("{protection}", protection=protection(self._options))
@@ -231,8 +234,8 @@ def invalid_options(options: LookupdOptions) -> list[str]:
     policy = options.tls_client_auth_policy
     if policy in CLIENT_AUTH_POLICIES:
         return []
-    known = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
-    return [f"--tls-client-auth-policy={policy} asks for no client certificate: known are {known}"]
+    policies = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
+    return [f"--tls-client-auth-policy={policy} asks for no client certificate: known are {policies}"]
 
 
 def protection(options: LookupdOptions) -> str:
@@ -259,7 +262,7 @@ def open_to_all(options: LookupdOptions, tcp: Listener, http: Listener) -> list[
     return lines
 
 
-def _listener(address: str, undo: ExitStack) -> Listener:
+def _listener(address: str, cleanup: ExitStack) -> Listener:
     listener = Listener(address)
-    undo.callback(listener.close)
+    cleanup.callback(listener.close)
     return listener

@@ -98,8 +98,8 @@ def _lines(registrations: Registrations, now: int) -> Iterator[bytes]:
         )
 
 
-def _line(said: dict[str, Any]) -> bytes:
-    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+def _line(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
 # -- reading
@@ -115,11 +115,11 @@ def _parsed(data: bytes) -> tuple[int, _Producers, _Topics]:
     try:
         saved_at = _number(json.loads(lines[0])["saved_at"])
         for line in lines[1:]:
-            said = _object(json.loads(line))
-            if "producer" in said:
-                producers.append((_producer(said), _number(said["silent_ns"])))
+            fields = _object(json.loads(line))
+            if "producer" in fields:
+                producers.append((_producer(fields), _number(fields["silent_ns"])))
             else:
-                topics[said["topic"]] = _topic(said)
+                topics[fields["topic"]] = _topic(fields)
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SnapshotError(f"the snapshot is damaged: {type(error).__name__}: {error}") from error
     return saved_at, producers, list(topics.values())
@@ -138,18 +138,18 @@ def _checked(data: bytes) -> list[bytes]:
     return body.split(b"\n")[1:-1]
 
 
-def _producer(said: dict[str, Any]) -> Producer:
-    fields: dict[str, Any] = {name: _text(said[name]) for name in _TEXTS}
-    fields.update((name, _number(said[name])) for name in _NUMBERS)
-    return Producer(peer_id=_number(said["producer"]), **fields)
+def _producer(fields: dict[str, Any]) -> Producer:
+    values: dict[str, Any] = {name: _text(fields[name]) for name in _TEXTS}
+    values.update((name, _number(fields[name])) for name in _NUMBERS)
+    return Producer(peer_id=_number(fields["producer"]), **values)
 
 
-def _topic(said: dict[str, Any]) -> tuple[Topic, dict[int, int]]:
+def _topic(fields: dict[str, Any]) -> tuple[Topic, dict[int, int]]:
     """A topic with the numbers of the file. Who has a channel has the topic, and a topic that somebody has its key."""
-    channels = {_name(name): array("q", members) for name, members in _object(said["channels"]).items()}
-    members = array("q", sorted(set(said["members"]).union(*channels.values())))
-    tombstones = {_number(peer_id): _number(at) for peer_id, at in said["tombstones"]}
-    return Topic(_name(said["topic"]), said["has_key"] is True or bool(members), members, channels), tombstones
+    channels = {_name(name): array("q", members) for name, members in _object(fields["channels"]).items()}
+    members = array("q", sorted(set(fields["members"]).union(*channels.values())))
+    tombstones = {_number(peer_id): _number(at) for peer_id, at in fields["tombstones"]}
+    return Topic(_name(fields["topic"]), fields["has_key"] is True or bool(members), members, channels), tombstones
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _taken_in(registrations: Registrations, producers: _Producers, now: int) -> 
     """Let the producers identify, one for each address, the one heard of last. Returns old number -> new one."""
     ids: dict[int, int] = {}
     of_address: dict[tuple[str, int], int] = {}
-    for producer, silent_ns in sorted(producers, key=lambda one: one[1]):
+    for producer, silent_ns in sorted(producers, key=lambda pair: pair[1]):
         address = producer.broadcast_address, producer.tcp_port
         if address not in of_address:
             of_address[address] = -1 - len(of_address)
@@ -199,6 +199,6 @@ def _renumbered(members: array[int], ids: dict[int, int]) -> array[int]:
 def _hidden(topic: Topic, tombstones: dict[int, int], ids: dict[int, int]) -> dict[int, int]:
     """New number -> when the first of its tombstones was set, of those whose every connection has one."""
     shown = {ids[peer_id] for peer_id in topic.members if peer_id in ids and peer_id not in tombstones}
-    latest_first = sorted(tombstones.items(), key=lambda one: -one[1])
+    latest_first = sorted(tombstones.items(), key=lambda pair: -pair[1])
     hidden = {ids[peer_id]: at for peer_id, at in latest_first if peer_id in ids}
     return {peer_id: at for peer_id, at in hidden.items() if peer_id not in shown}

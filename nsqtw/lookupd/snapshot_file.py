@@ -66,7 +66,7 @@ class SnapshotFile:
         try:
             with open(self._path, "rb") as file:
                 data = file.read()
-            found = restore(self._registrations, data, self._turns.unix_ns())
+            restored = restore(self._registrations, data, self._turns.unix_ns())
         except FileNotFoundError:
             return
         except OSError as failure:
@@ -75,7 +75,7 @@ class SnapshotFile:
             self._move_aside(str(error))
         else:
             text = "DB: snapshot {path} has {producers} producers and {topics} topics"
-            _log.info(text, path=self._path, producers=found.producers, topics=found.topics)
+            _log.info(text, path=self._path, producers=restored.producers, topics=restored.topics)
 
     def start(self) -> None:
         """Write it after changes from now on."""

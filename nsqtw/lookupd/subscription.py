@@ -62,16 +62,16 @@ class Subscription:
             self._told.clear()
             self._line.append([StateFollows()])
             self._walk = self._registrations.state(lambda: self._now, self._topic)
-        told: list[Told] = []
-        while len(told) < count:
+        changes: list[Told] = []
+        while len(changes) < count:
             if self._line:
-                told += self._line.popleft()
+                changes += self._line.popleft()
             elif self._walk is not None:
-                told += self._step(self._walk)
+                changes += self._step(self._walk)
             else:
                 break
-        self._is_waiting = not told
-        return told
+        self._is_waiting = not changes
+        return changes
 
     def close(self) -> None:
         """Nobody is watching any more."""

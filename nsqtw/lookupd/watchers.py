@@ -102,13 +102,13 @@ class Watcher:
         """Write a piece of what waits."""
         if self._is_over or self._is_paused:
             return
-        told = self._watch.take(_PIECE, self._watchers.turns.unix_ns())
-        if not told:
+        changes = self._watch.take(_PIECE, self._watchers.turns.unix_ns())
+        if not changes:
             return
         number = self._next_number
-        self._next_number += len(told)
+        self._next_number += len(changes)
         self._is_idle = False
-        self._request.send(events(told, number))
+        self._request.send(events(changes, number))
         self._watchers.turns.changed(self)
 
     def abort(self) -> None:

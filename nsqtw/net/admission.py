@@ -76,9 +76,9 @@ class ConnectionLimiter:
         source = _source(address)
         self.count -= 1
         if source:
-            left = self.by_address.pop(source) - 1
-            if left:
-                self.by_address[source] = left
+            remaining = self.by_address.pop(source) - 1
+            if remaining:
+                self.by_address[source] = remaining
 
     def refusal(self, reactor: Any, answer: bytes) -> RejectedConnection | None:
         """For one who is not let in: what gives him time to read `answer`; None when there is none."""

@@ -78,16 +78,16 @@ class DeadlineSweeper:
     def _begin(self) -> None:
         self._go_on(iter(list(self._watched)))
 
-    def _go_on(self, left: Iterator[Watched]) -> None:
+    def _go_on(self, remaining: Iterator[Watched]) -> None:
         """Look at some of those who are left of this round."""
         now = self._now()
         count = 0
-        for watched in islice(left, CHECKS_PER_TURN):
+        for watched in islice(remaining, CHECKS_PER_TURN):
             count += 1
             if watched in self._watched and not self._check(watched, now):
                 self.leave(watched)
         if count == CHECKS_PER_TURN:
-            self._reactor.callLater(0, self._go_on, left)
+            self._reactor.callLater(0, self._go_on, remaining)
         else:
             self._is_armed = False
             self._arm()

@@ -25,13 +25,13 @@ HTTP_RESERVE = 4
 def raise_limit() -> int:
     """Let this process have as many open files as the system allows. Return how many that are."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MAX_WANTED if hard == resource.RLIM_INFINITY else min(hard, _MAX_WANTED)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    target = _MAX_WANTED if hard == resource.RLIM_INFINITY else min(hard, _MAX_WANTED)
+    if soft != resource.RLIM_INFINITY and soft < target:
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
         except (OSError, ValueError):  # the system says one thing and does another: it goes on with what it has
             return soft
-        return wanted
+        return target
     return _MAX_WANTED if soft == resource.RLIM_INFINITY else soft
 
 

@@ -134,13 +134,13 @@ def _resolve(host: str, port: str) -> tuple[socket.AddressFamily, Any]:
     # As text it would be taken for a name in any script, and Python load all it knows of those.
     node = host.encode() if host.isascii() else host
     try:
-        found = socket.getaddrinfo(node or None, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(node or None, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, ValueError) as failure:
         unknown = isinstance(failure, socket.gaierror) and failure.errno == socket.EAI_NONAME
         reason = "no such host" if unknown else str(failure)
         raise OSError(f"listen tcp: lookup {host}: {reason}") from failure
-    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-    return found[0][0], found[0][4]
+    addresses.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return addresses[0][0], addresses[0][4]
 
 
 def _port_number(port: str) -> int:

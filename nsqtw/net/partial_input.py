@@ -43,7 +43,7 @@ class PartialInput:
         self.total += size - before
         while 0 < self._limit < self.total:
             share = self.total // (2 * len(self._sizes))
-            oldest = next(one for one, kept in self._sizes.items() if kept >= share)
+            oldest = next(entry for entry, kept in self._sizes.items() if kept >= share)
             self.drop(oldest)
             oldest.evict()
 

@@ -87,8 +87,8 @@ def _acknowledged(connection: Any) -> int:
     if connection is None:
         return 0
     try:
-        said = connection.getHandle().getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ACKNOWLEDGED.size)
-        count: int = _ACKNOWLEDGED.unpack(said)[0]
+        info = connection.getHandle().getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ACKNOWLEDGED.size)
+        count: int = _ACKNOWLEDGED.unpack(info)[0]
     except (AttributeError, OSError, struct.error):  # no TCP, closed, or no such kernel
         return 0
     return count

@@ -320,10 +320,10 @@ class BrokerConnection(Flushable):
         """Have it counted what the session keeps of a command that has come in part."""
         if self._counted is None:
             return
-        self._unweighed = held = self._counted.unfinished_bytes
-        if self._holds or held > SMALL_BYTES:
-            self._holds = held > SMALL_BYTES
-            self._limits.partial_input.hold(self, held)
+        self._unweighed = size = self._counted.unfinished_bytes
+        if self._holds or size > SMALL_BYTES:
+            self._holds = size > SMALL_BYTES
+            self._limits.partial_input.hold(self, size)
 
     def _write(self, data: bytes) -> None:
         """

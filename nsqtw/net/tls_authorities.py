@@ -28,15 +28,15 @@ def check_strength(path: str, flag: str) -> None:
 def _weaknesses(path: str) -> Iterator[str]:
     for number, pem in enumerate(certificates_in(path), 1):
         try:
-            one = x509.load_pem_x509_certificate(pem)
-            key, digest = one.public_key(), one.signature_hash_algorithm
+            certificate = x509.load_pem_x509_certificate(pem)
+            key, digest = certificate.public_key(), certificate.signature_hash_algorithm
         except Exception:  # of a kind this library does not know: OpenSSL may
             continue
-        who = f"the key of authority {number} ({one.subject.rfc4514_string()})"
+        who = f"the key of authority {number} ({certificate.subject.rfc4514_string()})"
         refused = f"and OpenSSL's security level {SECURITY_LEVEL} refuses it"
         if isinstance(key, rsa.RSAPublicKey | dsa.DSAPublicKey) and key.key_size < _MIN_RSA_BITS:
             yield f"{who} has {key.key_size} bits, {refused}; it needs {_MIN_RSA_BITS}"
         elif isinstance(key, ec.EllipticCurvePublicKey) and key.key_size < _MIN_EC_BITS:
             yield f"{who} has {key.key_size} bits, {refused}; it needs {_MIN_EC_BITS}"
-        elif digest is not None and digest.name in _WEAK_DIGESTS and one.issuer != one.subject:
-            yield f"authority {number} ({one.subject.rfc4514_string()}) is signed with {digest.name}, {refused}"
+        elif digest is not None and digest.name in _WEAK_DIGESTS and certificate.issuer != certificate.subject:
+            yield f"authority {number} ({certificate.subject.rfc4514_string()}) is signed with {digest.name}, {refused}"

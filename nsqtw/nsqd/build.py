@@ -100,13 +100,13 @@ def open_storage(options: Options, directory: str) -> Storage:
     warning = check_backend(directory, backend_description(options.backend))
     if warning:
         log("warn", "NSQ: {warning}", warning=warning)
-    with ExitStack() as undo:
+    with ExitStack() as cleanup:
         positions = Positions(os.path.join(directory, POSITIONS_FILE))
-        undo.callback(positions.close, False)
+        cleanup.callback(positions.close, False)
         backend = factory.open(argument, directory, options, report)
-        undo.callback(backend.close)
+        cleanup.callback(backend.close)
         memory_backend = memory_factory.open("", directory, options, report)
-        undo.pop_all()
+        cleanup.pop_all()
     return Storage(directory, positions, backend, memory_backend)
 
 
@@ -161,8 +161,8 @@ def assemble(
 
 def _recovered(broker: Broker, saved: SavedState) -> str:
     """What a start after an unclean stop found, in a line."""
-    known = {topic.name: topic.put_total for topic in saved.topics}
-    more = sum(max(0, topic.message_count - known.get(name, 0)) for name, topic in broker.topics.items())
+    put_totals = {topic.name: topic.put_total for topic in saved.topics}
+    more = sum(max(0, topic.message_count - put_totals.get(name, 0)) for name, topic in broker.topics.items())
     depth = sum(channel.depth for topic in broker.topics.values() for channel in topic.channels.values())
     return (
         f"recovered from an unclean stop: {len(broker.topics)} topics, depth of all channels {depth};"

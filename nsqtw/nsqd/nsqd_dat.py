@@ -97,21 +97,21 @@ def _topics(document: Any, log: OperatorLog) -> list[NamedTopic]:
     """Each topic once, and each of its channels: paused if the file says so anywhere. ValueError."""
     fields = _typed(document, dict, {}, "the document")
     _typed(fields.get("version"), str, "", "version")
-    found: dict[str, NamedTopic] = {}
+    topics: dict[str, NamedTopic] = {}
     for entry in _typed(fields.get("topics"), list, [], "topics"):
         name, paused, listed = _topic_fields(entry)
         if not is_valid_name(name):
             log("warn", f"skipping creation of invalid topic {name}")
             continue
-        before = found.get(name, NamedTopic(name))
+        before = topics.get(name, NamedTopic(name))
         channels = {channel.name: channel for channel in before.channels}
         for channel in listed:
             if not is_valid_name(channel.name):
                 log("warn", f"skipping creation of invalid channel {channel.name}")
             elif channel.paused or channel.name not in channels:
                 channels[channel.name] = channel
-        found[name] = NamedTopic(name, paused or before.paused, tuple(channels.values()))
-    return list(found.values())
+        topics[name] = NamedTopic(name, paused or before.paused, tuple(channels.values()))
+    return list(topics.values())
 
 
 def _topic_fields(entry: Any) -> tuple[str, bool, list[NamedChannel]]:

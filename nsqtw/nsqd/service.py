@@ -45,8 +45,8 @@ def unserved(options: Options) -> list[str]:
     warnings = []
     policy = options.tls_client_auth_policy
     if policy not in CLIENT_AUTH_POLICIES:
-        known = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
-        text = f"--tls-client-auth-policy={policy} asks for no client certificate: known are {known}"
+        policies = " and ".join(filter(None, CLIENT_AUTH_POLICIES))
+        text = f"--tls-client-auth-policy={policy} asks for no client certificate: known are {policies}"
         warnings.append(text)
     return warnings
 
@@ -127,15 +127,15 @@ class BrokerService(Service):
         if limit < LOW_LIMIT:
             text = "LIMIT: this process may have {limit} open files, and each connection takes one: raise 'ulimit -n'"
             _log.warn(text, limit=limit)
-        with ExitStack() as undo:
+        with ExitStack() as cleanup:
             try:
-                tcp, http, https = self._prepare(undo)
+                tcp, http, https = self._prepare(cleanup)
                 authorizer = open_authorizer(self._options)
                 if authorizer is not None:
-                    undo.callback(authorizer.close)
+                    cleanup.callback(authorizer.close)
                 protocols = find_protocols(self._options.protocol)
                 storage = open_storage(self._options, self._directory)
-                undo.callback(storage.close, False)
+                cleanup.callback(storage.close, False)
             except NsqtwError as error:
                 raise NsqtwError(f"failed to instantiate nsqd - {error}") from error
             fill_in(self._options, tcp.port, http.port if http else 0)
@@ -150,7 +150,7 @@ class BrokerService(Service):
                 write_names(storage.metadata_path, self._parts.broker.metadata_sync.names())
             except NsqtwError as error:
                 raise NsqtwError(f"failed to persist metadata - {error}") from error
-            undo.pop_all()
+            cleanup.pop_all()
         self._serve(tcp, http, https)
         super().startService()  # type: ignore[no-untyped-call]
 
@@ -169,11 +169,11 @@ class BrokerService(Service):
         if authorizations is not None:
             authorizations.reload()
 
-    def _prepare(self, undo: ExitStack) -> tuple[Listener, Listener | None, Listener | None]:
+    def _prepare(self, cleanup: ExitStack) -> tuple[Listener, Listener | None, Listener | None]:
         """Everything that can be wrong with the options: the data path, bounds, addresses."""
         options = self._options
         self._lock = lock_data_path(self._directory)
-        undo.callback(os.close, self._lock)
+        cleanup.callback(os.close, self._lock)
         check(options, CHECKS_BEFORE_TLS)
         if options.tls_required or options.tls_cert or options.tls_key or options.tls_root_ca_file:
             # Only who asks for TLS waits for it.
@@ -196,9 +196,9 @@ class BrokerService(Service):
         _log.info("ID: {node_id}", node_id=options.node_id)
         for warning in warnings:
             _log.warn("{warning}", warning=warning)
-        tcp = _listener(options.tcp_address, undo)
-        http = _listener(options.http_address, undo) if options.http_address else None
-        https = _listener(options.https_address, undo) if self._tls is not None and options.https_address else None
+        tcp = _listener(options.tcp_address, cleanup)
+        http = _listener(options.http_address, cleanup) if options.http_address else None
+        https = _listener(options.https_address, cleanup) if self._tls is not None and options.https_address else None
         for warning in open_to_all(options, tcp, http, https):
             _log.warn("{warning}", warning=warning)
         return tcp, http, https
@@ -237,7 +237,7 @@ class BrokerService(Service):
             tcp_port=tcp.port,
             http_port=http.port if http is not None else 0,
             version_line=version_line(),
-            is_local=all(one.is_local for one in (http, https) if one is not None),
+            is_local=all(listener.is_local for listener in (http, https) if listener is not None),
             limits=parts.limits,
             reconfigured=self._follow_options,
         )
@@ -310,7 +310,7 @@ def _reload_certificates(tls: TlsSettings) -> None:
         _log.info("SIGHUP: certificates are reloaded")
 
 
-def _listener(address: str, undo: ExitStack) -> Listener:
+def _listener(address: str, cleanup: ExitStack) -> Listener:
     listener = Listener(address)
-    undo.callback(listener.close)
+    cleanup.callback(listener.close)
     return listener

@@ -83,14 +83,14 @@ def find(names: Iterable[str]) -> Listing:
     for name in sorted(names):
         if _BAD.fullmatch(name):
             bad.append(name)
-        found = _FILE.fullmatch(name)
-        if found is None:
+        match = _FILE.fullmatch(name)
+        if match is None:
             continue
-        queue = queues.setdefault(found["name"], QueueFiles(found["name"]))
+        queue = queues.setdefault(match["name"], QueueFiles(match["name"]))
         queue.names.append(name)
         # Only the number as nsqd writes it: 0000001 is no name of its.
-        if found["number"] is not None and f"{int(found['number']):06d}" == found["number"]:
-            queue.numbers.append(int(found["number"]))
+        if match["number"] is not None and f"{int(match['number']):06d}" == match["number"]:
+            queue.numbers.append(int(match["number"]))
     for queue in queues.values():
         queue.numbers.sort()
     return Listing(queues, bad)
@@ -110,10 +110,10 @@ def read_meta(directory: str, queue: str) -> Meta | None:
     """The metadata of a queue; None when there are none that can be understood. OSError."""
     try:
         with open(os.path.join(directory, meta_name(queue)), "rb") as file:
-            found = _META.fullmatch(file.read(256))
+            match = _META.fullmatch(file.read(256))
     except FileNotFoundError:
         return None
-    return Meta(*map(int, found.groups())) if found is not None else None
+    return Meta(*map(int, match.groups())) if match is not None else None
 
 
 class QueueReader:
@@ -145,22 +145,22 @@ class QueueReader:
             if numbers:
                 self._complain(meta_name(self._files.name), 0, "cannot be used, so all files are read from their start")
             return [(number, 0) for number in numbers]
-        wanted = [number for number in numbers if number >= meta.read_file]
-        for number in wanted:
+        unread = [number for number in numbers if number >= meta.read_file]
+        for number in unread:
             if number > meta.write_file:
                 self._complain(
                     data_name(self._files.name, number), 0, "newer than the metadata; it is read all the same"
                 )
-        missing = self._missing(meta, wanted)
+        missing = self._missing(meta, unread)
         if missing:
             self._complain(meta_name(self._files.name), 0, f"files of unread messages that are not there: {missing}")
-        return [(number, meta.read_position if number == meta.read_file else 0) for number in wanted]
+        return [(number, meta.read_position if number == meta.read_file else 0) for number in unread]
 
-    def _missing(self, meta: Meta, wanted: list[int]) -> int:
+    def _missing(self, meta: Meta, unread: list[int]) -> int:
         """Return how many files should have unread messages and are not there."""
-        missing = max(0, meta.write_file - meta.read_file) - sum(number < meta.write_file for number in wanted)
+        missing = max(0, meta.write_file - meta.read_file) - sum(number < meta.write_file for number in unread)
         read_up = (meta.read_file, meta.read_position) == (meta.write_file, meta.write_position)
-        if meta.write_position and not read_up and meta.write_file not in wanted:
+        if meta.write_position and not read_up and meta.write_file not in unread:
             missing += 1
         return missing
 
@@ -169,14 +169,14 @@ class QueueReader:
         why = f"no record stands here; the file has {size} bytes"
         position = start
         read, unpack = file.read, _LENGTH.unpack
-        shortest, longest, prefix = HEAD.size, self._longest, _LENGTH.size
+        shortest, max_size, prefix = HEAD.size, self._longest, _LENGTH.size
         try:
             file.seek(position)
             while position < size:
                 head = read(prefix)
                 length = unpack(head)[0] if len(head) == prefix else 0
                 end = position + prefix + length
-                if length < shortest or end > size or (length > longest and not self._goes_on(file, end, size)):
+                if length < shortest or end > size or (length > max_size and not self._goes_on(file, end, size)):
                     break
                 yield Record(number, position + prefix, read(length))
                 position = end

@@ -61,11 +61,11 @@ def take_over(
         broker.log("warn", "IMPORT: nsqd's files are left alone, for the backend dummy keeps nothing")
         return
     with _errors():
-        found = find_topics(directory, names, broker.log)
+        sources = find_topics(directory, names, broker.log)
         with closing(Journal(directory)) as journal:
             for name in journal.begun:
-                found[0].setdefault(name, SourceTopic(name))
-            for topics in filter(None, found):
+                sources[0].setdefault(name, SourceTopic(name))
+            for topics in filter(None, sources):
                 broker.log("info", f"IMPORT: taking over {len(topics)} topics that an nsqd left in {directory}")
                 _Import(directory, broker, positions, saved, journal).run(list(topics.values()), stored)
             remove_scratch(directory)
@@ -97,30 +97,30 @@ class _Import:
 
     def _import_messages(self, topic: SourceTopic) -> bool:
         """All there is to do for a topic with messages. False for one without."""
-        begun = self._journal.begun.get(topic.name)
-        if begun is not None and self._is_saved(begun) and self._has_changed(topic, begun):
+        entry = self._journal.begun.get(topic.name)
+        if entry is not None and self._is_saved(entry) and self._has_changed(topic, entry):
             text = f"TOPIC({topic.name}): an nsqd went on with what was imported; it is imported again, as it is now"
             self._broker.log("warn", text)
             self._journal.finish(topic.name)
-            begun = None
-        if begun is None or not self._is_saved(begun):
+            entry = None
+        if entry is None or not self._is_saved(entry):
             with closing(Records(self._directory)) as records:
-                if not self._import_records(topic, begun, records):
+                if not self._import_records(topic, entry, records):
                     return False
         self._put_away([topic])
         self._journal.finish(topic.name)
         return True
 
-    def _is_saved(self, begun: JournalEntry) -> bool:
+    def _is_saved(self, entry: JournalEntry) -> bool:
         """Return whether positions have the topic as the import wrote it."""
-        state = self._known.get(begun.topic)
-        return state is not None and begun.written is not None and state.end >= begun.written
+        state = self._known.get(entry.topic)
+        return state is not None and entry.written is not None and state.end >= entry.written
 
-    def _has_changed(self, topic: SourceTopic, begun: JournalEntry) -> bool:
+    def _has_changed(self, topic: SourceTopic, entry: JournalEntry) -> bool:
         """Return whether some file is not what the import read; those that are gone were put away."""
-        return any(begun.files.get(name) != like for name, like in topic.files(self._directory).items())
+        return any(entry.files.get(name) != like for name, like in topic.files(self._directory).items())
 
-    def _import_records(self, topic: SourceTopic, begun: JournalEntry | None, records: Records) -> bool:
+    def _import_records(self, topic: SourceTopic, entry: JournalEntry | None, records: Records) -> bool:
         """Bring the messages of a topic from its old files to its log. False when there is nothing to do."""
         started = time.monotonic()
         name = topic.name
@@ -128,16 +128,16 @@ class _Import:
         state = self._named(topic)
         queues = _numbered(topic, state)
         read = sum(records.add(number, self._reader(files).records()) for number, files in queues.items())
-        if begun is None:
+        if entry is None:
             if not read:
                 return False
-            begun = self._journal.begin(name, log.queue.end, was_empty=log.queue.first == log.queue.end)
-        elif begun.was_empty and log.queue.first != log.queue.end:
+            entry = self._journal.begin(name, log.queue.end, was_empty=log.queue.first == log.queue.end)
+        elif entry.was_empty and log.queue.first != log.queue.end:
             log.queue.delete()
             log = self._broker.open_log(name)
         repair(state, log, self._broker.positions)
         with closing(Bodies(self._directory, queues)) as bodies:
-            topic_import = TopicImport(state, log.queue, begun.log_end, records, bodies)
+            topic_import = TopicImport(state, log.queue, entry.log_end, records, bodies)
             for number in topic_import.wishes.forgiven:
                 self._broker.log(
                     "warn",
@@ -145,11 +145,11 @@ class _Import:
                     "delivered before; their attempts are not taken over",
                 )
             copy = LogCopy(self._broker.backend, log.queue, self._broker.take_blocks, self._broker.node_id)
-            figures = topic_import.write(copy)
+            counts = topic_import.write(copy)
         self._journal.record_written(name, state.end, topic.files(self._directory))
         self._save([state])
         seconds = time.monotonic() - started
-        self._broker.log("info", f"TOPIC({name}): imported {_told(figures, state)}, in {seconds:.1f} s")
+        self._broker.log("info", f"TOPIC({name}): imported {_told(counts, state)}, in {seconds:.1f} s")
         return True
 
     def _reader(self, files: QueueFiles) -> QueueReader:
@@ -164,12 +164,12 @@ class _Import:
         if state is None:
             first = self._broker.backend.queue(topic.name).first
             state = TopicState(topic.name, released=first, end=first)
-        known = {cursor.name for cursor in state.cursors}
+        channel_names = {cursor.name for cursor in state.cursors}
         # A new channel begins at `released`, as if it was created just now.
         state.cursors += [
             CursorState(name, next=state.released, taken_total=state.released_total)
             for name in topic.channels
-            if name not in known
+            if name not in channel_names
         ]
         if topic.named is not None:
             state.paused = topic.named.paused
@@ -223,15 +223,15 @@ def _names_like(name: str) -> Iterator[str]:
     yield from (f"{name}.{number}" for number in count(1))
 
 
-def _told(figures: Counts, state: TopicState) -> str:
+def _told(counts: Counts, state: TopicState) -> str:
     """What was imported, for the log."""
-    told = f"{figures.handed + figures.own} messages"
-    if figures.own:
-        told += f", {figures.own} of them not handed to any channel yet"
+    text = f"{counts.handed + counts.own} messages"
+    if counts.own:
+        text += f", {counts.own} of them not handed to any channel yet"
     depths = [
         f"{cursor.name} {state.released_total - cursor.taken_total + cursor.pending_count}" for cursor in state.cursors
     ]
-    return f"{told}; left to read for its channels: {', '.join(depths) or 'none yet'}"
+    return f"{text}; left to read for its channels: {', '.join(depths) or 'none yet'}"
 
 
 @contextmanager

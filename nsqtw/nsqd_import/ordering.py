@@ -70,31 +70,31 @@ def arrange(counts: Mapping[Kind, int], unread: Mapping[int, int]) -> Order:
     what is in the log already, below all ranks.
     """
     ranked = sorted((kind for kind in counts if kind != ODD), key=lambda kind: -counts[kind])[:MAX_KINDS]
-    odd = sum(counts.values()) - sum(counts[kind] for kind in ranked)
-    left = dict(unread)
+    unmatched = sum(counts.values()) - sum(counts[kind] for kind in ranked)
+    remaining = dict(unread)
     for kind in ranked:
         for channel in kind:
-            left[channel] += counts[kind]
+            remaining[channel] += counts[kind]
     alive = set(unread)
     backwards: list[Kind] = []
     whole_since: dict[int, int] = {}
     while ranked:
         # Of two that cost the same the larger one: it is first, for the list is sorted so.
-        kind = min(ranked, key=lambda kind: sum(left[channel] for channel in alive.difference(kind)))
+        kind = min(ranked, key=lambda kind: sum(remaining[channel] for channel in alive.difference(kind)))
         ranked.remove(kind)
         for channel in alive.difference(kind):
             whole_since[channel] = len(backwards)
         alive.intersection_update(kind)
         backwards.append(kind)
         for channel in kind:
-            left[channel] -= counts[kind]
+            remaining[channel] -= counts[kind]
     kinds = [ODD, *reversed(backwards)]
     whole_from = {channel: len(kinds) - since for channel, since in whole_since.items()}
     for channel in alive:
-        whole_from[channel] = 1 if odd else 0
+        whole_from[channel] = 1 if unmatched else 0
     return Order(
         kinds,
-        [odd, *(counts[kind] for kind in kinds[1:])],
+        [unmatched, *(counts[kind] for kind in kinds[1:])],
         {kind: rank for rank, kind in enumerate(kinds)},
         whole_from,
     )

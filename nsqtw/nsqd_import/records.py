@@ -148,13 +148,13 @@ def _row(queue: int, record: Record) -> _Row:
 def _messages(rows: Iterable[_Row]) -> Iterator[Message]:
     # A loop by hand: with groupby this is the largest part of an import.
     key = b""
-    wanted: dict[int, int] = {}
+    counts: dict[int, int] = {}
     at = (0, 0, 0)
     for row_key, queue, attempts, file, position in rows:
         if row_key != key:
-            if wanted:
-                yield Message(key, wanted, *at)
-            key, wanted, at = row_key, {}, (queue, file, position)
-        wanted[queue] = attempts
-    if wanted:
-        yield Message(key, wanted, *at)
+            if counts:
+                yield Message(key, counts, *at)
+            key, counts, at = row_key, {}, (queue, file, position)
+        counts[queue] = attempts
+    if counts:
+        yield Message(key, counts, *at)

@@ -64,7 +64,7 @@ def find_topics(directory: str, names: Sequence[NamedTopic], log: OperatorLog) -
     listing = find(os.listdir(directory))
     for name in listing.bad:
         log("warn", f"IMPORT: {name} was given up by nsqd as damaged, and is left alone")
-    found: list[dict[str, SourceTopic]] = [{}, {}]
+    sources: list[dict[str, SourceTopic]] = [{}, {}]
     for queue in listing.queues.values():
         parts = _BETWEEN.split(queue.name, maxsplit=1)
         if not all(is_valid_name(part) and not is_ephemeral(part) for part in parts):
@@ -72,15 +72,15 @@ def find_topics(directory: str, names: Sequence[NamedTopic], log: OperatorLog) -
             continue
         usual_name = ":".join(parts)
         comes_second = queue.name != usual_name and usual_name in listing.queues
-        topics = found[1 if comes_second else 0]
+        topics = sources[1 if comes_second else 0]
         topic = topics.setdefault(parts[0], SourceTopic(parts[0]))
         if len(parts) == 1:
             topic.own = queue
         else:
             topic.channels[parts[1]] = queue
-    for topics in found:
+    for topics in sources:
         _add_names(topics, names)
-    return found
+    return sources
 
 
 def _add_names(topics: dict[str, SourceTopic], names: Iterable[NamedTopic]) -> None:

@@ -43,20 +43,20 @@ class Deliveries:
 
     def of(self, message: Message) -> dict[int, int] | None:
         """The attempts so far of each channel that wants it; None when no channel was given it yet."""
-        wanted = message.wanted
-        if TOPIC in wanted:
-            if len(wanted) == 1:
+        counts = message.wanted
+        if TOPIC in counts:
+            if len(counts) == 1:
                 return None
             # Only after a crash of nsqd. Who it was given to is not known then, so everybody gets it.
-            wanted = {**self._nobody_had_it, **wanted}
-            del wanted[TOPIC]
+            counts = {**self._nobody_had_it, **counts}
+            del counts[TOPIC]
         if self.forgiven:
-            wanted = {channel: 0 if channel in self.forgiven else attempts for channel, attempts in wanted.items()}
-        return wanted
+            counts = {channel: 0 if channel in self.forgiven else attempts for channel, attempts in counts.items()}
+        return counts
 
-    def kind(self, wanted: dict[int, int]) -> Kind:
+    def kind(self, counts: dict[int, int]) -> Kind:
         """The kind of a message that is wanted so."""
-        return tuple([channel for channel, attempts in wanted.items() if not attempts]) or ODD
+        return tuple([channel for channel, attempts in counts.items() if not attempts]) or ODD
 
 
 class Unreleased(NamedTuple):
@@ -133,9 +133,9 @@ class TopicImport:
     def _handed_out(self) -> Iterator[tuple[Kind, Message]]:
         """The messages that were given to channels, with their kinds."""
         for message in self._records.messages():
-            wanted = self.wishes.of(message)
-            if wanted is not None:
-                yield self.wishes.kind(wanted), message
+            counts = self.wishes.of(message)
+            if counts is not None:
+                yield self.wishes.kind(counts), message
 
     def _in_order(self, order: Order) -> Iterator[tuple[int, Message]]:
         """The same with their ranks, in the order in which they are to stand in the log."""

@@ -533,5 +533,5 @@ def config_value(options: Options, key: str) -> Any:
     What GET /config/`key` answers: text as str, anything else to be sent as JSON; durations are whole
     nanoseconds (nsqd specification 3.9). KeyError when no option has this config key.
     """
-    found = BY_KEY[key]
-    return found.kind.config(getattr(options, found.name))
+    option = BY_KEY[key]
+    return option.kind.config(getattr(options, option.name))

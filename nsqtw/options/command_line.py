@@ -171,7 +171,7 @@ class OptionReader(Generic[O, L]):
         a file that cannot be read, and for a value that does not fit.
         """
         environment = Environment(variables, self.table)
-        found: list[Source] = [line, environment]
+        layers: list[Source] = [line, environment]
         values: dict[str, Any] = {}
         path = self.config_path(line, variables)
         if path:
@@ -179,14 +179,14 @@ class OptionReader(Generic[O, L]):
             from nsqtw.options.files import ConfigFile
 
             file = ConfigFile(path, self.table)
-            found.append(file)
+            layers.append(file)
             if self.table.has_rules:
                 values["topic_rules"] = file.topic_rules
-            file.is_compatible = self._is_compatible(found)
-        warnings = self._warnings(found)
+            file.is_compatible = self._is_compatible(layers)
+        warnings = self._warnings(layers)
         sources: dict[str, str] = {}
         for option in self.table:
-            source = next((source for source in found if source.holds(option)), None)
+            source = next((source for source in layers if source.holds(option)), None)
             if source is not None:
                 values[option.name], sources[option.name] = source.read(option), source.name
         return Resolved(self._effective(values, sources), sources, warnings)
@@ -207,17 +207,17 @@ class OptionReader(Generic[O, L]):
         """The config file that a command line names, else a variable; empty for none."""
         return Environment(variables, self.table).config if line.config is None else line.config
 
-    def _warnings(self, found: Sequence[Source]) -> list[str]:
+    def _warnings(self, layers: Sequence[Source]) -> list[str]:
         """A line for everything that is odd. OptionError for what is wrong, unless nsqd's leniency is asked for."""
-        mistakes = [error for source in found for error in source.mistakes()]
-        if mistakes and not self._is_compatible(found):
+        mistakes = [error for source in layers for error in source.mistakes()]
+        if mistakes and not self._is_compatible(layers):
             raise mistakes[0]
-        return [*map(_ignored, mistakes), *(text for source in found for text in source.warnings())]
+        return [*map(_ignored, mistakes), *(text for source in layers for text in source.warnings())]
 
-    def _is_compatible(self, found: Sequence[Source]) -> bool:
+    def _is_compatible(self, layers: Sequence[Source]) -> bool:
         """Return whether --nsq-compat is in effect."""
         option = self.table.by_flag[_COMPAT]
-        source = next((source for source in found if source.holds(option)), None)
+        source = next((source for source in layers if source.holds(option)), None)
         return source is not None and bool(source.read(option))
 
     def _is_asked_to_be_compatible(self, words: Sequence[str], variables: Mapping[str, str]) -> bool:

@@ -105,8 +105,8 @@ def option(
 
 def same(options: type[Any], name: str) -> Any:
     """A field that is the same as in another class of options."""
-    found = getattr(attrs.fields(options), name)
-    return attrs.field(default=found.default, metadata=found.metadata)
+    field = getattr(attrs.fields(options), name)
+    return attrs.field(default=field.default, metadata=field.metadata)
 
 
 class OptionTable(Generic[O]):
@@ -129,9 +129,9 @@ class OptionTable(Generic[O]):
         self.has_rules = has_rules
         self.presets = presets
         self._all = tuple(_read(field, self.prefix) for field in attrs.fields(options) if field.metadata)  # type: ignore[arg-type]
-        self.by_flag = {one.flag: one for one in self._all}
-        self.by_key = {one.key: one for one in self._all}
-        limited = [(one.limit, one) for one in self._all if one.limit is not None]
+        self.by_flag = {option.flag: option for option in self._all}
+        self.by_key = {option.key: option for option in self._all}
+        limited = [(option.limit, option) for option in self._all if option.limit is not None]
         self._checks = sorted(limited, key=lambda check: check[0].step)
 
     def __iter__(self) -> Iterator[Option]:
@@ -139,10 +139,10 @@ class OptionTable(Generic[O]):
 
     def check(self, options: O, steps: Container[int] = EVERY_STEP) -> None:
         """Raise OptionError, one line, for the first option the program cannot run with, of the checks of `steps`."""
-        for limit, one in self._checks:
-            value = getattr(options, one.name)
+        for limit, message in self._checks:
+            value = getattr(options, message.name)
             if limit.step in steps and not limit.holds(options, value):
-                raise OptionError(limit.refusal(one.flag, value))
+                raise OptionError(limit.refusal(message.flag, value))
 
 
 def _read(field: Any, prefix: str) -> Option:

@@ -60,8 +60,8 @@ class ConfigFile:
             return option.kind.coerce(raw)
         except ValueError as failure:
             if not self.is_compatible:
-                given = json.dumps(raw, ensure_ascii=False) if isinstance(raw, str) else shown(raw)
-                raise OptionError(f"{self._must_be(option)}, not {given}") from failure
+                text = json.dumps(raw, ensure_ascii=False) if isinstance(raw, str) else shown(raw)
+                raise OptionError(f"{self._must_be(option)}, not {text}") from failure
             default = shown(option.kind.plain(getattr(self._table.options(), option.name)))
             raise UnfitValue(
                 f"ERROR: Resolve failed to coerce value {shown(raw)} ({default}) for field {_field(option)}"

@@ -104,15 +104,15 @@ def _rule(path: str, pattern: str, table: Any) -> TopicRule:
     where = f'config file {path}: [{KEY}."{pattern}"]'
     if not isinstance(table, Mapping):
         raise OptionError(f"{where} must be a table")
-    found = {}
+    rule = {}
     for name, raw in table.items():
         key = _KEYS.get(name)
         if key is None:
             raise OptionError(f"{where} unknown key {name!r}{did_you_mean(name, _KEYS)}")
-        found[name] = key.check(raw)
-        if found[name] is None:
+        rule[name] = key.check(raw)
+        if rule[name] is None:
             raise OptionError(f"{where} {name} must be {key.form}")
-    return TopicRule(pattern, **found)
+    return TopicRule(pattern, **rule)
 
 
 def _seconds(raw: Any) -> float | None:

@@ -102,10 +102,10 @@ def parse_integer(text: str) -> int:
 
 def parse_size(text: str) -> int:
     """Bytes from an integer, or from a number with a unit in any case: `1048576`, `64MB`, `1.5gb`. ValueError."""
-    found = _SIZE.fullmatch(text)
-    if found is None or found[3].upper() not in _SIZE_UNITS:
+    match = _SIZE.fullmatch(text)
+    if match is None or match[3].upper() not in _SIZE_UNITS:
         return parse_integer(text)
-    whole, fraction, unit = found[1], found[2] or "", _SIZE_UNITS[found[3].upper()]
+    whole, fraction, unit = match[1], match[2] or "", _SIZE_UNITS[match[3].upper()]
     size, rest = divmod(int(whole + fraction) * unit, int("1" + "0" * len(fraction)))
     if rest:
         raise ValueError("no whole number of bytes")
@@ -291,9 +291,9 @@ def _coerce_fractions(value: object) -> tuple[float, ...]:
     raise ValueError(f"invalid []float64 value type {type_name(value)}")
 
 
-def _element(item: object, wanted: type, name: str) -> Any:
+def _element(item: object, kind: type, name: str) -> Any:
     # nsqd ends with this text and a stack trace.
-    if type(item) is not wanted:
+    if type(item) is not kind:
         raise ValueError(f"interface conversion: interface {{}} is {type_name(item)}, not {name}")
     return item
 
@@ -439,7 +439,7 @@ TLS_REQUIREMENT = _tls_requirement()
 TLS_VERSION = _tls_version()
 
 
-def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+def did_you_mean(name: str, names: Iterable[str], prefix: str = "") -> str:
     """
     `, did you mean ...?` with the known name that looks most like `name`; empty when none does. `prefix`, which all
     of them have, makes nothing more alike.
@@ -447,5 +447,5 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     # Only who has a wrong name waits for this.
     from difflib import get_close_matches
 
-    matches = get_close_matches(name.removeprefix(prefix), [word.removeprefix(prefix) for word in known], 1)
+    matches = get_close_matches(name.removeprefix(prefix), [word.removeprefix(prefix) for word in names], 1)
     return f", did you mean {prefix + matches[0]!r}?" if matches else ""

@@ -20,15 +20,15 @@ class BodyRate:
         self.until = 0.0
         """When to look again."""
 
-    def goes_on(self, begun: float, received: int, now: float, patience: float) -> bool:
+    def goes_on(self, started: float, received: int, now: float, timeout: float) -> bool:
         """
-        Return whether enough of what has begun at `begun` came since the last look; if so, look again `patience`
+        Return whether enough of what has begun at `started` came since the last look; if so, look again `patience`
         seconds later. `received` is what came of it in all.
         """
-        if begun != self._begun:
-            self._begun = self._looked_at = begun
+        if started != self._begun:
+            self._begun = self._looked_at = started
             self._received = 0
         enough = received - self._received >= self._rate * (now - self._looked_at)
         self._looked_at, self._received = now, received
-        self.until = now + patience if enough else now
+        self.until = now + timeout if enough else now
         return enough

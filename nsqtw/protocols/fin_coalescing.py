@@ -60,12 +60,12 @@ class FinCoalescing:
         self._since = 0.0
         """When the first of them was, or the last one at all while FINs gather."""
 
-    def note(self, answers: int, left: int, now: float) -> None:
-        """A read brought so many FINs (or REQs), and `left` messages are still in flight."""
-        if left < MUCH:
+    def note(self, answers: int, in_flight: int, now: float) -> None:
+        """A read brought so many FINs (or REQs), and `in_flight` messages are still in flight."""
+        if in_flight < MUCH:
             self._stop()
             return
-        share = min(1 << (left.bit_length() - SHARE_BITS), int(self._most))
+        share = min(1 << (in_flight.bit_length() - SHARE_BITS), int(self._most))
         if self.min_read_bytes > 1:
             if answers >= self._share:
                 self._rest = FLUSH_SECONDS

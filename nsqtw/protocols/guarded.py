@@ -208,11 +208,11 @@ class ClientBroker:
         name = topic.encode("utf-8", "replace")
 
         def put() -> None:
-            found = self._broker.topics.get(topic)
-            is_new = found is None
-            if found is None:
-                found = self._access.new_topic(verb.decode(), topic)
-            found.put(taken, int(delay * 1000), settled)
+            topic_object = self._broker.topics.get(topic)
+            is_new = topic_object is None
+            if topic_object is None:
+                topic_object = self._access.new_topic(verb.decode(), topic)
+            topic_object.put(taken, int(delay * 1000), settled)
             if is_new and self._access.must_rest:
                 self._rest = _Rest(self._rested)
                 self._broker.timers.schedule(self._now, self._rest)
@@ -230,9 +230,9 @@ class ClientBroker:
             code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
             checked_name(name, code, f"{verb.decode()} topic name")
             self._check_bodies(verb.decode(), taken)
-            longest = self._broker.options.longest_delay
-            if not 0 <= delay <= longest:
-                raise ClientError("E_INVALID", f"DPUB timeout {delay * 1000:.0f} out of range 0-{longest * 1000:.0f}")
+            max_delay = self._broker.options.longest_delay
+            if not 0 <= delay <= max_delay:
+                raise ClientError("E_INVALID", f"DPUB timeout {delay * 1000:.0f} out of range 0-{max_delay * 1000:.0f}")
 
         self._take(_Command(verb, name, b"", put, answered), check, now)
 

@@ -101,8 +101,8 @@ def equal_messages(buffer: bytes, offset: int, count: int, max_msg_size: int) ->
     stride = SIZE_BYTES + size
     count = min(count, (len(buffer) - offset) // stride)
     end = offset + count * stride
-    for place in range(SIZE_BYTES):
-        if buffer[offset + place : end : stride] != buffer[offset + place : offset + place + 1] * count:
+    for index in range(SIZE_BYTES):
+        if buffer[offset + index : end : stride] != buffer[offset + index : offset + index + 1] * count:
             return None
     # Unpacking a run at once takes 12 ns a message of 200 bytes, slicing each 40. To make the format takes 13 more. One
     # format for them all would be as long as the MPUB, and larger than it while it is kept.

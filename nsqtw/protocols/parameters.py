@@ -52,15 +52,15 @@ def checked_name(raw: bytes, code: str, what: str) -> str:
     return name
 
 
-def need_names(verb: bytes, params: Sequence[bytes], wanted: int) -> None:
-    """ClientError when a command that begins with names has less than the `wanted` parameters."""
-    if len(params) < wanted:
+def need_names(verb: bytes, params: Sequence[bytes], count: int) -> None:
+    """ClientError when a command that begins with names has less than the `count` parameters."""
+    if len(params) < count:
         raise ClientError("E_INVALID", f"{verb.decode()} insufficient number of parameters")
 
 
-def message_id_of(verb: bytes, params: Sequence[bytes], wanted: int) -> bytes:
-    """The message id of a command that takes `wanted` parameters. ClientError."""
-    if len(params) < wanted:
+def message_id_of(verb: bytes, params: Sequence[bytes], count: int) -> bytes:
+    """The message id of a command that takes `count` parameters. ClientError."""
+    if len(params) < count:
         raise ClientError("E_INVALID", f"{verb.decode()} insufficient number of params")
     if len(params[0]) != ID_BYTES:
         raise ClientError("E_INVALID", "invalid message ID")

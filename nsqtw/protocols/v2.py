@@ -146,8 +146,8 @@ class V2Session(Session):
             had = 0 if subscriber is None else subscriber.consumer.in_flight.count
             self._run_commands(now)
             if subscriber is not None:
-                left = subscriber.consumer.in_flight.count
-                subscriber.fin_coalescing.note(had - left, left, now)
+                in_flight = subscriber.consumer.in_flight.count
+                subscriber.fin_coalescing.note(had - in_flight, in_flight, now)
             if self._is_traced and self._subscriber is not None:
                 self._trace.state()
 

@@ -143,7 +143,7 @@ class ClientAuth:
 
     # -- inside
 
-    def _ask(self, credentials: Credentials, known: _Known) -> None:
+    def _ask(self, credentials: Credentials, cached: _Known) -> None:
         if self._forget is not None:
             self._forget()
         is_answered = False
@@ -152,7 +152,7 @@ class ClientAuth:
             nonlocal is_answered
             is_answered = True
             self._forget = None
-            known(self._learn(credentials, outcome))
+            cached(self._learn(credentials, outcome))
 
         forget = self._authorizations.ask(credentials, answer)
         if not is_answered:

@@ -250,8 +250,8 @@ class V2Codec:
         or not: of those that are not, half is tried, and half of it, and next time no more than what was equal.
         """
         buffer, start = self._buffer, self._offset + len(b"FIN ")
-        most = min((len(buffer) - self._offset) // _FIN_BYTES, self._fin_window)
-        ids = self.expected_fins(most, _BETWEEN_FINS)
+        limit = min((len(buffer) - self._offset) // _FIN_BYTES, self._fin_window)
+        ids = self.expected_fins(limit, _BETWEEN_FINS)
         count = fin_count(ids) if ids and buffer.startswith(ids[:ID_BYTES], start) else 0
         while count:
             ids = ids[: count * _FIN_BYTES - len(_BETWEEN_FINS)]
@@ -386,7 +386,7 @@ class V2Codec:
     def _take_messages(self, messages: list[bytes]) -> bool:
         """One after the other, as long as they are there; whether that was all of them."""
         partial, buffer, offset = self._mpub, self._buffer, self._offset
-        end, longest, before = len(buffer), self._max_msg_size, partial.total - offset
+        end, max_size, before = len(buffer), self._max_msg_size, partial.total - offset
         allowed = self._max_body_size - before
         for index in range(partial.count + len(messages), partial.expected):
             start = offset + SIZE_BYTES
@@ -394,8 +394,8 @@ class V2Codec:
                 return self._await_message(offset, SIZE_BYTES, f"message({index}) body size")
             size: int = unpack_size(buffer, offset)[0]
             stop = start + size
-            if not 0 < size <= longest or stop > allowed:
-                check_size(index, size, longest)
+            if not 0 < size <= max_size or stop > allowed:
+                check_size(index, size, max_size)
                 check_total(before + stop, self._max_body_size)
             if stop > end:
                 return self._await_message(offset, SIZE_BYTES + size, "message body")
@@ -432,7 +432,7 @@ def fin_count(ids: bytes) -> int:
     return (len(ids) + len(_BETWEEN_FINS)) // _FIN_BYTES
 
 
-def _none_expected(most: int, separator: bytes) -> bytes:
+def _none_expected(limit: int, separator: bytes) -> bytes:
     return b""
 
 

@@ -26,8 +26,8 @@ class CommandTimeout:
 
     def deadline(self, last_command: float) -> float:
         """When a client that has completed no command since `last_command` is silent for too long."""
-        patience = self._patience
-        return max(last_command + patience, self._body_rate.until) if patience else inf
+        timeout = self._patience
+        return max(last_command + timeout, self._body_rate.until) if timeout else inf
 
     def still_comes(self, last_command: float, now: float) -> bool:
         """Return whether there is half a command, and the rest is on its way."""

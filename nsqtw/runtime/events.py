@@ -64,15 +64,15 @@ class Events:
 
     def _wait(self, seconds: float) -> list[tuple[Any, int]]:
         """What there is, or comes before they are over."""
-        most = len(self._selectables)
+        max_events = len(self._selectables)
         began = self._now()
         if self._short_waits >= SHORT_WAITS:
             while self._now() - began <= SPIN_SECONDS:
-                if events := self._poll(0, most):
+                if events := self._poll(0, max_events):
                     return events
             self._short_waits = 0
-            return self._poll(seconds, most)
-        events = self._poll(seconds, most)
+            return self._poll(seconds, max_events)
+        events = self._poll(seconds, max_events)
         is_short = self._may_spin and self._now() - began <= SHORT_SECONDS
         self._short_waits = self._short_waits + 1 if is_short else 0
         return events

@@ -102,10 +102,10 @@ def all_objects() -> list[Any]:
     """What the collector knows, frozen or not. What is frozen stays so, and with it what is young."""
     are_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
-    found = gc.get_objects()
+    objects = gc.get_objects()
     if are_frozen:
         gc.freeze()
-    return found
+    return objects
 
 
 @contextmanager

@@ -25,9 +25,9 @@ from zope.interface import implementer
 class _Addresses:
     """Collects what a resolver finds, IPv4 before IPv6, as where a broker listens."""
 
-    def __init__(self, name: str, found: Deferred[list[str]]) -> None:
+    def __init__(self, name: str, result: Deferred[list[str]]) -> None:
         self._name = name
-        self._found = found
+        self._found = result
         self._addresses: list[IPv4Address | IPv6Address] = []
 
     def resolutionBegan(self, resolutionInProgress: IHostResolution) -> None:
@@ -57,16 +57,16 @@ def resolve_all(reactor: Any, name: str) -> Deferred[list[str]]:
     Fires with the addresses of the host, IPv4 before IPv6. DNSLookupError when it has none. Cancelling it stops the
     waiting.
     """
-    found: Deferred[list[str]] = Deferred()
+    result: Deferred[list[str]] = Deferred()
     try:
         name.encode("idna")  # in the resolver's thread this would end the lookup without an answer
     except UnicodeError:
-        found.errback(DNSLookupError(f"{name} is no host name"))
-        return found
+        result.errback(DNSLookupError(f"{name} is no host name"))
+        return result
     reactor.nameResolver.resolveHostName(
-        _Addresses(name, found), name, addressTypes=(IPv4Address, IPv6Address), transportSemantics="UDP"
+        _Addresses(name, result), name, addressTypes=(IPv4Address, IPv6Address), transportSemantics="UDP"
     )
-    return found
+    return result
 
 
 MAX_LOOKUPS = 32
@@ -84,8 +84,8 @@ def resolve_blocking(reactor: Any) -> None:
 class _Thread(Thread):
     """Ends with the process."""
 
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, daemon=True, **more)
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, daemon=True, **more)
 
 
 class _Pool(ThreadPool):

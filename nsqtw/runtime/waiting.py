@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-def in_time(awaited: Deferred[Found], seconds: float, reactor: Any) -> Deferred[Found]:
+def in_time(awaited: Deferred[Result], seconds: float, reactor: Any) -> Deferred[Result]:
     """The same, but after so many seconds it is cancelled and fails with TimeoutError."""
     return awaited.addTimeout(seconds, reactor, _too_late)
 
@@ -30,8 +30,8 @@ class ReadyEvent:
         """It is known now."""
         self.is_known = True
         waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            one.callback(None)
+        for waiter in waiting:
+            waiter.callback(None)
 
     def wait(self) -> Deferred[None]:
         """Fires when it is known. Whoever does not want to wait any more cancels it."""
@@ -52,9 +52,9 @@ class Backoff:
     failed together do not all come again together. `random` gives numbers from 0 up to 1.
     """
 
-    def __init__(self, first: float, longest: float, random: Callable[[], float]) -> None:
+    def __init__(self, first: float, max_seconds: float, random: Callable[[], float]) -> None:
         self._first = self._next = first
-        self._longest = longest
+        self._longest = max_seconds
         self._random = random
 
     def reset(self) -> None:

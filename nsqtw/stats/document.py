@@ -33,23 +33,23 @@ def document(
     All of /stats, at the moment `now`. `topic` and `channel` leave only what has exactly that name; "" leaves
     everything. `memory` is put in as it is, its key left out for None.
     """
-    known = topic == "" or topic in broker.topics
-    found: dict[str, Any] = {
+    is_known_topic = topic == "" or topic in broker.topics
+    stats: dict[str, Any] = {
         "version": version,
         "health": str(broker.health),
         "start_time": broker.start_time,
-        "topics": _topics(broker, topic, channel, include_clients, now) if known else None,
+        "topics": _topics(broker, topic, channel, include_clients, now) if is_known_topic else None,
     }
     damage = broker.damage.shown()
     if damage is not None:
-        found["damage"] = damage
+        stats["damage"] = damage
     if memory is not None:
-        found["memory"] = memory
-    found["producers"] = _producers(broker, topic) if known and include_clients else None
-    return found
+        stats["memory"] = memory
+    stats["producers"] = _producers(broker, topic) if is_known_topic and include_clients else None
+    return stats
 
 
-class Found(NamedTuple):
+class Numbers(NamedTuple):
     """The numbers of a topic, or of one of its channels. Of a topic, without its channels."""
 
     topic: str
@@ -57,7 +57,7 @@ class Found(NamedTuple):
     numbers: dict[str, Any]
 
 
-def walk(broker: Broker, now: float) -> Iterator[Found | None]:
+def walk(broker: Broker, now: float) -> Iterator[Numbers | None]:
     """
     The same without clients, a topic and then its channels, one at a time: for whoever has other things to do in
     between. No step is larger than one channel; None is a step that did not finish anything. What is deleted on the way
@@ -72,27 +72,29 @@ def walk(broker: Broker, now: float) -> Iterator[Found | None]:
             if merged is not None and channel.latencies is not None:
                 channel.latencies.merge_into(merged, now)
                 yield None
-        yield Found(topic.name, None, _topic_numbers(topic, [], _told(broker.measure, merged)))
+        yield Numbers(topic.name, None, _topic_numbers(topic, [], _told(broker.measure, merged)))
         for channel in channels:
             if not channel.exiting:
-                yield Found(topic.name, channel.name, _channel(channel, False, "", now))
+                yield Numbers(topic.name, channel.name, _channel(channel, False, "", now))
 
 
 def _topics(broker: Broker, topic: str, channel: str, include_clients: bool, now: float) -> list[dict[str, Any]]:
     chosen = _named(broker.topics.values(), topic)
     return [
-        _topic(one, channel, include_clients, topic, now) for one in chosen if channel == "" or channel in one.channels
+        _topic(topic_, channel, include_clients, topic, now)
+        for topic_ in chosen
+        if channel == "" or channel in topic_.channels
     ]
 
 
 def _topic(topic: Topic, channel: str, include_clients: bool, counted_topic: str, now: float) -> dict[str, Any]:
     channels = _named(topic.channels.values(), channel)
-    shown = [_channel(one, include_clients, counted_topic, now) for one in channels]
+    shown = [_channel(channel_, include_clients, counted_topic, now) for channel_ in channels]
     return _topic_numbers(topic, shown, _latency(topic.broker.measure, topic.channels.values(), now))
 
 
 def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[str, Any]) -> dict[str, Any]:
-    found = {
+    numbers = {
         "topic_name": topic.name,
         "channels": channels,
         "depth": topic.depth,
@@ -104,21 +106,21 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
     }
     damage = topic.broker.damage.of_topic(topic.name)
     if damage is not None:
-        found |= damage.shown()
+        numbers |= damage.shown()
     if topic.durability != "os":
-        found["durability"] = topic.durability
+        numbers["durability"] = topic.durability
     limits = topic.reader.retention_policy.limits
     if limits:
-        found["retention"] = {
+        numbers["retention"] = {
             "time_ms": round(limits.time * 1000),
             "bytes": limits.bytes,
             "earliest": topic.reader.kept_from,
         }
-    return found
+    return numbers
 
 
 def _channel(channel: Channel, include_clients: bool, counted_topic: str, now: float) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "channel_name": channel.name,
         "depth": channel.depth,
         "backend_depth": channel.backend_depth,
@@ -128,9 +130,9 @@ def _channel(channel: Channel, include_clients: bool, counted_topic: str, now: f
     }
     for name in ("zone_local_msg_count", "region_local_msg_count", "global_msg_count", "dropped_count"):
         if count := getattr(channel, name):
-            found[name] = count
+            numbers[name] = count
     clients = [_client(consumer.client, counted_topic) for consumer in channel.consumers] if include_clients else None
-    found |= {
+    numbers |= {
         "requeue_count": channel.requeue_count,
         "timeout_count": channel.timeout_count,
         "client_count": len(channel.consumers),
@@ -138,7 +140,7 @@ def _channel(channel: Channel, include_clients: bool, counted_topic: str, now: f
         "paused": channel.paused,
         "e2e_processing_latency": _latency(channel.topic.broker.measure, [channel], now),
     }
-    return found
+    return numbers
 
 
 def _producers(broker: Broker, topic: str) -> list[dict[str, Any]] | None:
@@ -147,7 +149,7 @@ def _producers(broker: Broker, topic: str) -> list[dict[str, Any]] | None:
 
 
 def _client(client: Client, topic: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "client_id": client.client_id,
         "hostname": client.hostname,
         "version": client.version,
@@ -168,25 +170,25 @@ def _client(client: Client, topic: str) -> dict[str, Any]:
         "topology_region": client.topology_region,
     }
     if published := _published(client, topic):
-        found["pub_counts"] = published
-    found |= {
+        numbers["pub_counts"] = published
+    numbers |= {
         "tls": client.tls,
         "tls_cipher_suite": client.tls_cipher_suite,
         "tls_version": client.tls_version,
         "tls_negotiated_protocol": "",
         "tls_negotiated_protocol_is_mutual": client.tls,  # Go: nobody has asked for a protocol
     }
-    return found
+    return numbers
 
 
 def _auth(client: Client) -> dict[str, Any]:
     """What AUTH has told of a client, without what is empty."""
-    found = {
+    numbers = {
         "authed": client.authed,
         "auth_identity": client.auth_identity,
         "auth_identity_url": client.auth_identity_url,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in numbers.items() if value}
 
 
 def _published(client: Client, topic: str) -> list[dict[str, Any]]:

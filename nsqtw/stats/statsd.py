@@ -108,10 +108,10 @@ class Statsd:
         parts = split_host_port(self._address)
         if parts is None:
             raise ValueError(f"{self._address} is no host:port")
-        found = resolve(self._reactor, parts[0] or "localhost").addTimeout(
+        lookup = resolve(self._reactor, parts[0] or "localhost").addTimeout(
             LOOKUP_SECONDS, self._reactor, lambda result, seconds: result
         )
-        address = await self._wait(found)
+        address = await self._wait(lookup)
         port = self._reactor.listenUDP(0, DatagramProtocol(), interface="::" if ":" in address else "")
         try:
             port.connect(address, int(parts[1]))
@@ -132,11 +132,11 @@ class Statsd:
     def _steps(self, packets: Packets) -> Iterator[None]:
         """Builds the packets, a channel a step."""
         options = self._broker.options
-        for found in walk(self._broker, self._now()):
-            if found is not None and not (
-                options.statsd_exclude_ephemeral and _is_ephemeral(found.topic, found.channel)
+        for numbers in walk(self._broker, self._now()):
+            if numbers is not None and not (
+                options.statsd_exclude_ephemeral and _is_ephemeral(numbers.topic, numbers.channel)
             ):
-                packets.add(self._lines.found(found))
+                packets.add(self._lines.of(numbers))
             yield
         if options.statsd_mem_stats:
             packets.add(self._lines.memory(memory()))
@@ -144,13 +144,13 @@ class Statsd:
 
     async def _send(self, port: Any, packets: list[bytes], until: float) -> None:
         clock = self._reactor.seconds
-        begun, count = clock(), len(packets)
-        spread = max(until - begun, SHORTEST_WAIT_SECONDS)
+        started, count = clock(), len(packets)
+        spread = max(until - started, SHORTEST_WAIT_SECONDS)
         at_a_time = max(1, ceil(count * SHORTEST_WAIT_SECONDS / spread))
         for sent in range(0, count, at_a_time):
             for packet in packets[sent : sent + at_a_time]:
                 _write(port, packet)
-            await self._pause(begun + spread * min(1.0, (sent + at_a_time) / count) - clock())
+            await self._pause(started + spread * min(1.0, (sent + at_a_time) / count) - clock())
 
     async def _pause(self, seconds: float) -> None:
         """Returns after that time, and at once when the broker stops."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nsqtw.stats.document import Found
+from nsqtw.stats.document import Numbers
 
 COUNTER, GAUGE = "c", "g"
 
@@ -62,15 +62,15 @@ class Lines:
         self._last: dict[_Source, list[int]] = {}
         self._current: dict[_Source, list[int]] = {}
 
-    def found(self, found: Found) -> Iterator[str]:
+    def of(self, numbers: Numbers) -> Iterator[str]:
         """The lines of a topic or a channel, its latencies behind the others."""
-        name = f"topic.{found.topic}"
-        if found.channel is None:
-            yield from self._lines(name, (found.topic,), _TOPIC, found.numbers)
+        name = f"topic.{numbers.topic}"
+        if numbers.channel is None:
+            yield from self._lines(name, (numbers.topic,), _TOPIC, numbers.numbers)
         else:
-            name += f".channel.{found.channel}"
-            yield from self._lines(name, (found.topic, found.channel), _CHANNEL, found.numbers)
-        for percentile in found.numbers["e2e_processing_latency"]["percentiles"] or ():
+            name += f".channel.{numbers.channel}"
+            yield from self._lines(name, (numbers.topic, numbers.channel), _CHANNEL, numbers.numbers)
+        for percentile in numbers.numbers["e2e_processing_latency"]["percentiles"] or ():
             percent = f"{percentile['quantile'] * 100:.0f}"
             yield self._line(f"{name}.e2e_processing_latency_{percent}", percentile["value"], GAUGE)
 

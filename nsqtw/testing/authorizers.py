@@ -38,15 +38,15 @@ class Asked:
         self.outcomes: list[Any] = []
         self._is_answered = threading.Event()
         try:
-            said = authorizer.authorize(credentials, self.tell)
+            answer = authorizer.authorize(credentials, self.tell)
         except AuthError as error:
-            said = error
-        if isinstance(said, Coroutine):
-            said = Deferred.fromCoroutine(said)
-        if isinstance(said, Deferred):
-            said.addCallbacks(self.tell, self._fail)
-        elif said is not None:
-            self.tell(said)
+            answer = error
+        if isinstance(answer, Coroutine):
+            answer = Deferred.fromCoroutine(answer)
+        if isinstance(answer, Deferred):
+            answer.addCallbacks(self.tell, self._fail)
+        elif answer is not None:
+            self.tell(answer)
 
     def tell(self, outcome: Rights | AuthError) -> None:
         """From any thread: the answer."""
@@ -138,9 +138,9 @@ class AuthorizerContract:
     def test_whoever_asks_is_answered_once(self, authorizer: IAuthorizer) -> None:
         secrets = [self.good_secret, *self.wrong_secrets] * 3
         asked = [Asked(authorizer, Credentials(secret)) for secret in secrets]
-        for one in asked:
-            self._outcome(one)
-        assert [len(one.outcomes) for one in asked] == [1] * len(asked)
+        for question in asked:
+            self._outcome(question)
+        assert [len(question.outcomes) for question in asked] == [1] * len(asked)
 
     def test_every_connection_can_ask(self, authorizer: IAuthorizer) -> None:
         for facts in ({"remote_ip": ""}, {"remote_ip": "::1"}, {"is_tls": True, "common_name": "ann"}):

@@ -36,23 +36,23 @@ def make_segment(first: int, count: int = 1, size: int = 10, delay_ms: int = 0) 
 
 def messages(segments: Iterable[Segment]) -> dict[int, tuple[int, bytes]]:
     """What is in segments: for each sequence the delay and the frame. The segments must ascend."""
-    found: dict[int, tuple[int, bytes]] = {}
+    contents: dict[int, tuple[int, bytes]] = {}
     above = 0
     for segment in segments:
         assert segment.first >= above, f"{segment} does not come after the sequence {above - 1}"
         above = segment.end
         for index in range(segment.count):
-            found[segment.first + index] = (segment.delay_ms, segment.slice(index, index + 1))
-    return found
+            contents[segment.first + index] = (segment.delay_ms, segment.slice(index, index + 1))
+    return contents
 
 
 def read_all(queue: IBackendQueue, start: int = 0, limit: int = 1000) -> list[Segment]:
     """All segments from `start` on, read as a channel reads them."""
-    found: list[Segment] = []
+    segments: list[Segment] = []
     while some := queue.read(start, limit):
-        found += some
+        segments += some
         start = some[-1].end
-    return found
+    return segments
 
 
 class OnDirectory:
@@ -223,11 +223,11 @@ class BackendContract(OnDirectory):
         for queue in queues.values():
             backend.commit([(queue, [make_segment(0, 5)])], False)
         queues["a"].delete()
-        again = backend.queue("a")
-        assert again.read(0, 1000) == []
-        backend.commit([(again, [make_segment(50, 5)])], True)
-        assert list(messages(read_all(again))) == list(range(50, 55))
-        again.delete()
+        reopened = backend.queue("a")
+        assert reopened.read(0, 1000) == []
+        backend.commit([(reopened, [make_segment(50, 5)])], True)
+        assert list(messages(read_all(reopened))) == list(range(50, 55))
+        reopened.delete()
         assert list(messages(read_all(queues["a.deleted.0"]))) == list(range(5))
         backend.close()
         backend = self.make_backend(directory)
@@ -256,11 +256,11 @@ class BackendContract(OnDirectory):
         seen = [0]
         writer = threading.Thread(target=write)
         writer.start()
-        found: dict[int, tuple[int, bytes]] = {}
+        contents: dict[int, tuple[int, bytes]] = {}
         while True:
             is_writing = writer.is_alive()
             segments = queue.read(seen[0], 2000)
-            found.update(messages(segments))
+            contents.update(messages(segments))
             if segments:
                 seen[0] = segments[-1].end
             elif is_writing:
@@ -269,7 +269,7 @@ class BackendContract(OnDirectory):
                 break
         writer.join()
         assert failures == []
-        assert found == messages(make_segment(first, 2, size=300) for first in range(0, total, 2))
+        assert contents == messages(make_segment(first, 2, size=300) for first in range(0, total, 2))
 
 
 class FailingCommitContract(OnDirectory):

@@ -94,8 +94,8 @@ class MemoryPositions:
             if saved.name == topic:
                 below = min((cursor.next for cursor in saved.cursors), default=saved.released)
                 below = below if saved.floor is None else min(below, saved.floor)
-                wanted = {sequence for cursor in saved.cursors for sequence in _unfinished(cursor)}
-                return below, iter(sorted(sequence for sequence in wanted if sequence < below))
+                sequences = {sequence for cursor in saved.cursors for sequence in _unfinished(cursor)}
+                return below, iter(sorted(sequence for sequence in sequences if sequence < below))
         return None
 
     def pending(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:

@@ -34,9 +34,9 @@ class PositionsContract(OnDirectory):
     def reopened(self, positions: IPositions, directory: str, *, clean: bool = False) -> SavedState:
         """What the next process finds."""
         positions.close(clean)
-        again = self.make_positions(directory)
-        saved = self.loaded(again)
-        again.close(False)
+        store = self.make_positions(directory)
+        saved = self.loaded(store)
+        store.close(False)
         return saved
 
     def loaded(self, positions: IPositions) -> SavedState:
@@ -153,19 +153,19 @@ class PositionsContract(OnDirectory):
 
     def test_reserved_blocks_are_kept(self, positions: IPositions, directory: str) -> None:
         """Also without any cut. A few more may be taken, as there are plenty."""
-        most = (1 << 33) + 64
+        highest = (1 << 33) + 64
         positions.reserve(5)
-        positions.reserve(most)
+        positions.reserve(highest)
         positions.reserve(7)  # of a thread that was slower
-        found = self.reopened(positions, directory).next_block
-        assert found is not None and most <= found < most + 10
+        next_block = self.reopened(positions, directory).next_block
+        assert next_block is not None and highest <= next_block < highest + 10
 
     def test_a_clean_stop_is_recorded_once(self, positions: IPositions, directory: str) -> None:
         """The process after it has not stopped yet."""
         assert self.reopened(positions, directory, clean=True).clean_stop
-        again = self.make_positions(directory)
-        assert not again.load().clean_stop
-        again.close(False)
+        store = self.make_positions(directory)
+        assert not store.load().clean_stop
+        store.close(False)
 
     def test_unfinished_is_what_some_channel_still_wants(self, positions: IPositions) -> None:
         """Under the lowest `next`: first deliveries and held rows of all channels, each once, ascending."""

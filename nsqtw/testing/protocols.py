@@ -118,8 +118,8 @@ class Stage:
 
     def stored(self, topic: str = "t") -> int:
         """Return how many messages the topic was given."""
-        found = self.broker.topics.get(topic)
-        return 0 if found is None else found.message_count
+        topic_object = self.broker.topics.get(topic)
+        return 0 if topic_object is None else topic_object.message_count
 
     def _log(self, level: str, text: str, /, **fields: object) -> None:
         self.lines.append((level, text.format(**fields)))
@@ -217,16 +217,16 @@ class ProtocolContract:
             connection.send(hello)
         return connection
 
-    def accepted(self, connection: Connection, said: bytes) -> None:
+    def accepted(self, connection: Connection, data: bytes) -> None:
         """Send something that must be done."""
-        written = connection.send(said)
+        written = connection.send(data)
         assert self.is_ok(written), written
 
-    def refused(self, stage: Stage, connection: Connection, said: bytes, code: str) -> None:
+    def refused(self, stage: Stage, connection: Connection, data: bytes, code: str) -> None:
         """Send something that must be refused, stores nothing and leaves one line of V2's in the log."""
         before = stage.stored()
         del stage.lines[:]
-        written = connection.send(said)
+        written = connection.send(data)
         assert self.is_refused(written) and not self.is_ok(written), written
         assert stage.stored() == before, "a refused message was stored"
         lines = [line for level, line in stage.lines if level == "error" and line.startswith("[10.0.0.1:5] - ")]

@@ -97,9 +97,9 @@ def main() -> None:
 
 def run_nsqtw(words: Sequence[str]) -> int:
     """Do what the words say. The exit code; SystemExit with it for -h and for wrong words."""
-    found = vars(_parser().parse_args(words))
-    module, _, function = found.pop("function").rpartition(".")
-    return int(getattr(import_module(module), function)(**found))
+    arguments = vars(_parser().parse_args(words))
+    module, _, function = arguments.pop("function").rpartition(".")
+    return int(getattr(import_module(module), function)(**arguments))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,10 +108,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
-        one = commands.add_parser(
+        command_parser = commands.add_parser(
             command.name, help=command.summary, description=command.description, allow_abbrev=False
         )
-        one.set_defaults(function=command.function)
+        command_parser.set_defaults(function=command.function)
         for name, options in command.arguments.items():
-            one.add_argument(name, **options)
+            command_parser.add_argument(name, **options)
     return parser

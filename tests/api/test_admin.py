@@ -208,11 +208,11 @@ def test_what_is_answered_survives_a_crash(
     web = Web()
     for earlier in before:
         assert web.post(earlier, b"x").status == 200
-    web.writer.is_awaiting_channels = True
+    web.writer.is_held_back = True
     browser = web.connect()
     browser.send(request("POST", target))
     assert browser.read() == []
-    web.writer.is_awaiting_channels = False
+    web.writer.is_held_back = False
     assert [reply.outcome for reply in browser.read()] == [DONE]
     web.world.crash()
     assert look(web) == found
@@ -261,14 +261,14 @@ def test_what_is_ephemeral_is_answered_at_once(target: str) -> None:
     web.world.channel("c", "e#ephemeral")
     web.world.channel("c#ephemeral", "t")
     web.turn()
-    web.writer.is_awaiting_channels = True
+    web.writer.is_held_back = True
     web.world.channel("unsaved", "t")
     assert web.post(target).outcome == DONE
 
 
 def test_a_topic_cannot_be_created_while_an_older_one_is_being_deleted() -> None:
     web = with_channel()
-    web.writer.is_awaiting_channels = True
+    web.writer.is_held_back = True
     web.connect().send(request("POST", "/topic/delete?topic=t"))
     assert web.post("/topic/create?topic=t").outcome == EXITING
 

@@ -150,12 +150,12 @@ def test_a_broker_that_stops_takes_nothing_more() -> None:
 def test_a_topic_that_is_being_deleted_takes_nothing_until_it_is_gone() -> None:
     web = Web()
     web.post("/pub?topic=t", b"old")
-    web.writer.is_awaiting_channels = True
+    web.writer.is_held_back = True
     deleting = web.connect()
     deleting.send(request("POST", "/topic/delete?topic=t"))
     assert web.post("/pub?topic=t", b"meanwhile").outcome == (503, "EXITING")
     assert deleting.read() == []
-    web.writer.is_awaiting_channels = False
+    web.writer.is_held_back = False
     assert [reply.outcome for reply in deleting.read()] == [(200, "")]
     assert web.post("/pub?topic=t", b"new").outcome == OK
     assert web.bodies() == [b"new"]

@@ -151,22 +151,22 @@ def test_a_move_survives_a_crash() -> None:
 def test_it_is_answered_when_it_is_saved() -> None:
     one = web()
     publish(one, b"a")
-    one.writer.is_awaiting_channels = True
+    one.writer.is_held_back = True
     browser = one.connect()
     browser.send(request("POST", "/v2/channel/seek?topic=t&channel=c&to=latest"))
     assert browser.read() == []
-    one.writer.is_awaiting_channels = False
+    one.writer.is_held_back = False
     (reply,) = browser.read()
     assert reply.json["skipped"] == 1
 
 
 def test_a_channel_that_is_deleted_meanwhile() -> None:
     one = web()
-    one.writer.is_awaiting_channels = True
+    one.writer.is_held_back = True
     browser = one.connect()
     browser.send(request("POST", "/v2/channel/seek?topic=t&channel=c&to=latest"))
     one.broker.topics["t"].delete_channel("c")
-    one.writer.is_awaiting_channels = False
+    one.writer.is_held_back = False
     (reply,) = browser.read()
     assert reply.outcome == (404, "CHANNEL_NOT_FOUND")
 

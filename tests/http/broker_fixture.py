@@ -79,7 +79,7 @@ class Writer:
     def __init__(self, world: World) -> None:
         self._world = world
         self._jobs: list[tuple[CheckpointJob, Callable[[CheckpointJob, BackendError | None], None]]] = []
-        self.is_awaiting_rights = False
+        self.is_held_back = False
 
     def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None:
         self._jobs.append((save, done))
@@ -89,7 +89,7 @@ class Writer:
 
     def work(self) -> bool:
         """Do what there is to do, unless held; whether there was anything."""
-        if self.is_awaiting_rights or not self._jobs:
+        if self.is_held_back or not self._jobs:
             return False
         save, done = self._jobs.pop(0)
         done(save, perform(save, self._world.positions, self._world.report))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.stats.document import Found, walk
+from nsqtw.stats.document import Numbers, walk
 from nsqtw.stats.statsd_lines import Lines, Packets
 from tests.core.world import World
 
@@ -14,7 +14,7 @@ LATENCY = {"e2e_processing_latency": {"count": 0, "percentiles": None}}
 
 def lines_of(world: World, lines: Lines) -> list[str]:
     """One push, without memory."""
-    told = [line for found in walk(world.broker, world.now) if found is not None for line in lines.found(found)]
+    told = [line for found in walk(world.broker, world.now) if found is not None for line in lines.of(found)]
     lines.end_push()
     return told
 
@@ -99,8 +99,8 @@ def test_names_with_dots_do_not_share_a_counter() -> None:
     counts = {"message_count": 5, "message_bytes": 1, "depth": 0, "backend_depth": 0, "paused": False, **LATENCY}
     channel = dict.fromkeys(("in_flight_count", "deferred_count", "requeue_count", "timeout_count", "client_count"), 0)
     for _ in range(2):
-        one = next(lines.found(Found("a", "b", {**counts, **channel})))
-        other = next(lines.found(Found("a.channel.b", None, {**counts, "message_count": 9})))
+        one = next(lines.of(Numbers("a", "b", {**counts, **channel})))
+        other = next(lines.of(Numbers("a.channel.b", None, {**counts, "message_count": 9})))
         assert one.partition(":")[0] == other.partition(":")[0]
         lines.end_push()
     assert (one, other) == ("topic.a.channel.b.message_count:0|c\n", "topic.a.channel.b.message_count:0|c\n")

@@ -66,9 +66,9 @@ def examine(descriptor: Descriptor, scan: Scan, index: Sequence[Entry]) -> Damag
     """
     position, first = scan.position, scan.above
     start = scan.place()
-    found = _salvaged(descriptor, scan, position)
-    if found is not None:
-        head = found.head
+    salvaged = _salvaged(descriptor, scan, position)
+    if salvaged is not None:
+        head = salvaged.head
         stop = min(position + head.size, scan.size)
         scan.pass_over(stop, head.end, head.put_count)
         return Damage(
@@ -76,17 +76,17 @@ def examine(descriptor: Descriptor, scan: Scan, index: Sequence[Entry]) -> Damag
             stop,
             head.first,
             head,
-            found.segments,
-            found.lost,
-            found.lost_count,
-            found.touched,
+            salvaged.segments,
+            salvaged.lost,
+            salvaged.lost_count,
+            salvaged.touched,
             stop >= scan.size or _next_record(descriptor, scan, stop, scan.above) is None,
         )
     after = _next_known(scan, start, _next_record(descriptor, scan, position + 1, first), index)
     stop, end = (scan.size, scan.below) if after is None else after
     # Gaps between sequences are normal, but a message has 34 bytes at least. Where the file ends, some may be missing.
-    most = (stop - position) // BODY_AT + 1 if after is not None or end == HIGHEST else _MAX_MISSING
-    count = min(end - first, most) if first < end else 0
+    max_missing = (stop - position) // BODY_AT + 1 if after is not None or end == HIGHEST else _MAX_MISSING
+    count = min(end - first, max_missing) if first < end else 0
     scan.pass_over(stop, end if after is not None else first, count if after is not None else 0)
     lost = [(first, end)] if first < end else []
     return Damage(position, stop, first, None, [], lost, count, count, after is None)
@@ -156,5 +156,5 @@ def _next_known(
 
 
 def _is_whole_or_kept(descriptor: Descriptor, scan: Scan, at: int, above: int) -> bool:
-    found = salvage(descriptor, at, scan.size, above, scan.below)
-    return found is not None and bool(found.segments)
+    salvaged = salvage(descriptor, at, scan.size, above, scan.below)
+    return salvaged is not None and bool(salvaged.segments)

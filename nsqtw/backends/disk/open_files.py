@@ -136,8 +136,8 @@ class LogFile:
     def place(self, sequence: int) -> Entry:
         """The last known record that does not start above `sequence`, or the start of the file."""
         index = self.index or ()
-        found = bisect_right(index, sequence, key=_sequence)
-        return index[found - 1] if found else Entry(self.first, HEADER_BYTES, self.put_total)
+        index_after = bisect_right(index, sequence, key=_sequence)
+        return index[index_after - 1] if index_after else Entry(self.first, HEADER_BYTES, self.put_total)
 
 
 class OpenFiles:
@@ -213,10 +213,10 @@ class OpenFiles:
         return is_any
 
     def _take(self, file: LogFile) -> Descriptor:
-        place, last = self._places.pop(file), self._order.pop()
+        index, last = self._places.pop(file), self._order.pop()
         if last is not file:
-            self._order[place] = last
-            self._places[last] = place
+            self._order[index] = last
+            self._places[last] = index
         return self._open.pop(file)
 
 

@@ -40,48 +40,48 @@ class RecordReader:
             return []
         try:
             while True:
-                found: list[Segment] = []
-                if self._read(self._log.snapshot(), start, limit, found):
-                    return found
+                segments: list[Segment] = []
+                if self._read(self._log.snapshot(), start, limit, segments):
+                    return segments
         except OSError as error:
             raise backend_error(error, f"read of topic {self._log.topic}") from error
 
-    def _read(self, snapshot: Snapshot, start: int, limit: int, found: list[Segment]) -> bool:
-        """Fill `found`. False when a file was replaced meanwhile, before anything was found: look again."""
+    def _read(self, snapshot: Snapshot, start: int, limit: int, segments: list[Segment]) -> bool:
+        """Fill `segments`. False when a file was replaced meanwhile, before anything was found: look again."""
         room = limit
         for number in range(snapshot.number_of(start), len(snapshot.log_files)):
             scan = self._scan(snapshot, number, start, limit)
             file = snapshot.log_files[number]
             if scan is not None:
-                room = self._collect(file, scan, start, room, found)
+                room = self._collect(file, scan, start, room, segments)
             if file.gone:
-                return bool(found)
+                return bool(segments)
             if room <= 0:
                 break
         return True
 
-    def _collect(self, file: LogFile, scan: Scan, start: int, room: int, found: list[Segment]) -> int:
+    def _collect(self, file: LogFile, scan: Scan, start: int, room: int, segments: list[Segment]) -> int:
         """Add the segments of a file from `start` on. What is left of `room`."""
         while scan.position < scan.size and room > 0:
-            room = scan.take(start, room, found)
+            room = scan.take(start, room, segments)
             if room <= 0 or scan.position >= scan.size:
                 break
             head = scan.head()
             if head is not None and (head.end <= start or head.is_tombstone):
                 self._pass(file, scan, head)
                 continue
-            if head is not None and found and head.length > room:
+            if head is not None and segments and head.length > room:
                 room = 0
                 break
             frames = scan.frames(head) if head is not None else None
             if head is not None and frames is not None:
-                found.append(Segment(head.first, head.messages, head.delay_ms, frames))
+                segments.append(Segment(head.first, head.messages, head.delay_ms, frames))
                 room -= head.length
                 self._pass(file, scan, head)
             elif file.gone:
                 return 0
             else:
-                room -= self._pass_damage(file, scan, start, found)
+                room -= self._pass_damage(file, scan, start, segments)
         self._remember(file, scan.place())
         return room
 
@@ -97,20 +97,20 @@ class RecordReader:
             return None
         block = min(max(limit, BLOCK_BYTES), _LARGEST_BLOCK)
         size, below = snapshot.size_of(number), snapshot.below(number)
-        known, place = self._places.get(start, (None, None))
-        if known is file and place is not None:
-            return Scan(descriptor, place, size, below, block)
+        scan_at, entry = self._places.get(start, (None, None))
+        if scan_at is file and entry is not None:
+            return Scan(descriptor, entry, size, below, block)
         self._log.load_index(file)
-        place = file.place(start)
-        scan = Scan(descriptor, place, size, below, block)
-        while place.position > HEADER_BYTES and not self._is_record(scan, place):
-            place = file.place(place.sequence - 1)
-            scan.jump(place)
+        entry = file.place(start)
+        scan = Scan(descriptor, entry, size, below, block)
+        while entry.position > HEADER_BYTES and not self._is_record(scan, entry):
+            entry = file.place(entry.sequence - 1)
+            scan.jump(entry)
         return scan
 
-    def _is_record(self, scan: Scan, place: Entry) -> bool:
+    def _is_record(self, scan: Scan, entry: Entry) -> bool:
         head = scan.head()
-        return head is not None and head.first == place.sequence
+        return head is not None and head.first == entry.sequence
 
     def _pass(self, file: LogFile, scan: Scan, head: Head) -> None:
         """Go past a record, and let the index know it when it has none near. The last file's writer always has."""
@@ -124,7 +124,7 @@ class RecordReader:
         if len(self._places) > MAX_PLACES:
             del self._places[next(iter(self._places))]
 
-    def _pass_damage(self, file: LogFile, scan: Scan, start: int, found: list[Segment]) -> int:
+    def _pass_damage(self, file: LogFile, scan: Scan, start: int, segments: list[Segment]) -> int:
         """Go past what is no good record here, adding what can be kept of it. How many bytes of frames that is."""
         position = scan.position
         if position in file.damaged and position not in file.salvaged:
@@ -137,7 +137,7 @@ class RecordReader:
         foreign = scan.is_foreign()
         damage = examine(descriptor, scan, file.index or ())
         kept = [segment for segment in damage.segments if segment.end > start]
-        found += kept
+        segments += kept
         if position not in file.damaged:
             if damage.segments:
                 file.salvaged.add(position)

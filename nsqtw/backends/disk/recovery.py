@@ -133,8 +133,8 @@ def _truncate(log: Log, file: LogFile, scan: Scan, descriptor: Descriptor, known
             log.ledger.add_file(log.aside.name_of(kept))
             # What is lost is counted by whoever knows how many there were (core/recovery).
             most = (file_size - scan.position) // BODY_AT + 1
-            known = head.messages if head is not None else known_end - scan.above
-            log.ledger.add(log.topic, set_aside=min(known, most))
+            expected = head.messages if head is not None else known_end - scan.above
+            log.ledger.add(log.topic, set_aside=min(expected, most))
             why = f"{why}, and kept as {kept}"
         descriptor.truncate(file.size)
     except OSError:

@@ -149,13 +149,13 @@ class _Rewrite:
         self._header = encode_header(file.first, file.put_total)
 
     def run(self) -> Repaired:
-        scan, found = self._scan, self._found
+        scan, damages = self._scan, self._found
         self._new.write([self._header], 0)
         start = scan.position
         while scan.position < scan.size:
             head = scan.head()
             if head is not None and scan.frames(head) is not None:
-                at = found.size + scan.position - start
+                at = damages.size + scan.position - start
                 self._note(head.first, at, scan.put_total)
                 scan.skip(head)
                 continue
@@ -167,9 +167,9 @@ class _Rewrite:
                 break
             self._take(damage)
         self._copy(start)
-        found.end, found.put_total = scan.above, scan.put_total
+        damages.end, damages.put_total = scan.above, scan.put_total
         self._new.sync()
-        return found
+        return damages
 
     def _copy(self, start: int) -> None:
         """Copy good records, from `start` up to where the scan is, byte by byte."""
@@ -183,8 +183,8 @@ class _Rewrite:
 
     def _take(self, damage: Damage) -> None:
         """Write what is left of damage."""
-        found = self._found
-        found.damages.append(damage)
+        damages = self._found
+        damages.damages.append(damage)
         records: list[tuple[int, list[bytes]]] = [
             (segment.first, [encode_head(segment), segment.frames]) for segment in damage.segments
         ]
@@ -197,7 +197,7 @@ class _Rewrite:
             count = end - first if damage.head is not None else damage.lost_count
             records.append((first, [encode_tombstone(max(first, end - _MAX_SEQUENCES), end, count)]))
         for _, buffers in sorted(records, key=lambda record: record[0]):
-            found.size = self._new.write(buffers, found.size)
+            damages.size = self._new.write(buffers, damages.size)
 
     def _note(self, sequence: int, position: int, put_total: int) -> None:
         index = self._found.index

@@ -76,9 +76,9 @@ class Scan:
         self.above = max(self.above, above)
         self.put_total += count
 
-    def take(self, start: int, room: int, found: list[Segment]) -> int:
+    def take(self, start: int, room: int, segments: list[Segment]) -> int:
         """
-        Go on over good records, adding those that end above `start` to `found` while there is `room`: what
+        Go on over good records, adding those that end above `start` to `segments` while there is `room`: what
         head(), frames() and skip() do, at a third of their price. Stops at the latest where the block ends or
         where something is to be decided. What is left of `room`.
         """
@@ -104,9 +104,9 @@ class Scan:
                 break
             if end > start:
                 frames = block[begin:stop]
-                if (found and length > room) or stop > len(block) or crc32(frames) != frames_crc:
+                if (segments and length > room) or stop > len(block) or crc32(frames) != frames_crc:
                     break
-                found.append(Segment(first, count, delay_ms, frames))
+                segments.append(Segment(first, count, delay_ms, frames))
                 room -= length
             above, offset = end, stop
             self.put_total += count
@@ -173,9 +173,9 @@ class Scan:
         block, offset = self._bytes_at(position, RECORD_BYTES)
         if len(block) - offset < RECORD_BYTES:
             return self.size
-        found = block.find(MAGIC, offset + 1)
+        match = block.find(MAGIC, offset + 1)
         # A magic may be cut by the end of the block: the next block starts with what could be its beginning.
-        return self._base + (found if found >= 0 else len(block) - len(MAGIC) + 1)
+        return self._base + (match if match >= 0 else len(block) - len(MAGIC) + 1)
 
     def _bytes_at(self, position: int, size: int) -> tuple[bytes, int]:
         """A block with `size` bytes from `position` on, fewer where the file ends, and where in it they start."""

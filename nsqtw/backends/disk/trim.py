@@ -91,11 +91,11 @@ class CloseLast:
             return None
         last = snapshot.log_files[-1]
         if not last.closed:
-            size, known = last.size, self._size if last is self._file else 0
+            size, counted = last.size, self._size if last is self._file else 0
             self._file, self._size = last, size
             if not self.is_worthwhile:
                 return None
-            if (size - known) * _GROWTH_SHARE > size and not self._is_short():
+            if (size - counted) * _GROWTH_SHARE > size and not self._is_short():
                 self.needs_another_pass = True
                 return None
         closed = log.close_last()
@@ -143,12 +143,12 @@ class LogTrim:
             return
         try:
             wanted_of_each = list(zip(closed, _wanted_of_each(closed, keep), strict=True))
-            counts = [len(wanted) for _, wanted in wanted_of_each]
+            counts = [len(keep_sequences) for _, keep_sequences in wanted_of_each]
             self._pace.looked_at(sum(counts), sum(map(bool, counts)))
             # Before anything is rewritten: on a full disk this makes the space for it.
-            self._free([file for (file, _), wanted in wanted_of_each if not wanted])
-            for (file, end), wanted in wanted_of_each:
-                if wanted and not self._keep_only(file, end, wanted):
+            self._free([file for (file, _), keep_sequences in wanted_of_each if not keep_sequences])
+            for (file, end), keep_sequences in wanted_of_each:
+                if keep_sequences and not self._keep_only(file, end, keep_sequences):
                     self._free([file])
             if last is not None:  # the log is idle, and one of the freed files may be its spare now
                 self._remove_spare()
@@ -183,26 +183,26 @@ class LogTrim:
         else:
             self._log.files.unlink(file.path)
 
-    def _keep_only(self, file: LogFile, end: int, wanted: Sequence[int]) -> bool:
+    def _keep_only(self, file: LogFile, end: int, keep_sequences: Sequence[int]) -> bool:
         """Rewrite the file if that is worth it. False: what is wanted is not in it."""
-        if file.examined is not None and len(wanted) * 4 > file.examined * 3:
+        if file.examined is not None and len(keep_sequences) * 4 > file.examined * 3:
             return True
         try:
             wanted_bytes = 0
-            for _, head, kept in self._records(file, end, wanted):
+            for _, head, kept in self._records(file, end, keep_sequences):
                 wanted_bytes += RECORD_BYTES + head.length * len(kept) // head.messages
             if not wanted_bytes:
                 return False
             if wanted_bytes * _WORTH < file.size:
-                self._rewrite(file, end, wanted)
+                self._rewrite(file, end, keep_sequences)
             else:
-                file.examined = len(wanted)
+                file.examined = len(keep_sequences)
         except (FileNotFoundError, _DamagedError):
             # Whoever reads here reports it. The file stays as it is, for a closer look.
             file.examined = 0
         return True
 
-    def _rewrite(self, file: LogFile, end: int, wanted: Sequence[int]) -> None:
+    def _rewrite(self, file: LogFile, end: int, keep_sequences: Sequence[int]) -> None:
         log = self._log
         temporary = file.path + TEMPORARY
         with suppress(FileNotFoundError):
@@ -211,7 +211,7 @@ class LogTrim:
         try:
             buffers = [self._header(file)]
             waiting = size = 0
-            for scan, head, kept in self._records(file, end, wanted):
+            for scan, head, kept in self._records(file, end, keep_sequences):
                 for segment in _survivors(scan, head, kept):
                     buffers += (encode_head(segment), segment.frames)
                     waiting += len(segment.frames)
@@ -238,7 +238,9 @@ class LogTrim:
         header = decode_header(data)
         return data if header is not None and header.first == file.first else encode_header(file.first, file.put_total)
 
-    def _records(self, file: LogFile, end: int, wanted: Sequence[int]) -> Iterator[tuple[Scan, Head, Sequence[int]]]:
+    def _records(
+        self, file: LogFile, end: int, keep_sequences: Sequence[int]
+    ) -> Iterator[tuple[Scan, Head, Sequence[int]]]:
         """The records with wanted sequences, and which these are. `_DamagedError` when that cannot be told."""
         log = self._log
         descriptor = log.descriptor(file)
@@ -247,8 +249,8 @@ class LogTrim:
         log.load_index(file)
         scan = Scan(descriptor, file.place(file.first - 1), file.size, end)
         number = 0
-        while number < len(wanted) and scan.position < scan.size:
-            place = file.place(wanted[number])
+        while number < len(keep_sequences) and scan.position < scan.size:
+            place = file.place(keep_sequences[number])
             if place.position > scan.position:
                 scan.jump(place)
             if scan.position in file.salvaged:
@@ -262,10 +264,10 @@ class LogTrim:
                 continue
             if head is None or scan.position == place.position > HEADER_BYTES and head.first != place.sequence:
                 raise _DamagedError
-            number = bisect_left(wanted, head.first, number)
-            stop = bisect_left(wanted, head.end, number)
+            number = bisect_left(keep_sequences, head.first, number)
+            stop = bisect_left(keep_sequences, head.end, number)
             if stop > number:
-                yield scan, head, wanted[number:stop]
+                yield scan, head, keep_sequences[number:stop]
                 number = stop
             scan.skip(head)
 
@@ -283,7 +285,7 @@ def _survivors(scan: Scan, head: Head, kept: Sequence[int]) -> list[Segment]:
 
 def _wanted_of_each(closed: Sequence[tuple[LogFile, int]], keep: Iterable[int]) -> list[Sequence[int]]:
     """For each file, which comes with its end, those of the sequences `keep` that may be in it."""
-    wanted: list[Sequence[int]] = []
+    keep_sequences: list[Sequence[int]] = []
     sequences = iter(keep)
     sequence = next(sequences, None)
     for file, end in closed:
@@ -292,5 +294,5 @@ def _wanted_of_each(closed: Sequence[tuple[LogFile, int]], keep: Iterable[int]) 
             if sequence >= file.first:
                 of_file.append(sequence)
             sequence = next(sequences, None)
-        wanted.append(of_file)
-    return wanted
+        keep_sequences.append(of_file)
+    return keep_sequences

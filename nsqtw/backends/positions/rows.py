@@ -205,8 +205,8 @@ def _cursor(row: tuple[Any, ...], topic: TopicState) -> CursorState:
     return cursor
 
 
-def _integer(value: Any, what: str, most: int = _MAX_INTEGER) -> int:
-    if type(value) is not int or not 0 <= value <= most:
+def _integer(value: Any, what: str, high: int = _MAX_INTEGER) -> int:
+    if type(value) is not int or not 0 <= value <= high:
         raise InvalidRowError(f"{what} is {value!r}"[:100])
     return value
 

@@ -123,9 +123,9 @@ class Positions:
                 try:
                     saved = self._open(self._path)
                 except _DamagedError as damage:
-                    aside = self._set_aside()
+                    quarantined = self._set_aside()
                     saved = self._open(self._path)
-                    saved.lost_how = f"{damage}; it is set aside as {aside}"
+                    saved.lost_how = f"{damage}; it is set aside as {quarantined}"
                     lost = True
             except OSError as error:
                 self._disconnect()
@@ -387,9 +387,9 @@ def _read(connection: sqlite3.Connection) -> SavedState:
         _check(connection, is_clean=clean_stop == 1, is_suspect=suspect != 0)
         saved = SavedState(next_block=next_block, clean_stop=clean_stop == 1, wall_shift_ms=shift_ms)
         bounds = (("next_block", 0, _MAX_BLOCKS, None), ("wall_shift_ms", -LATEST_MS, LATEST_MS, 0))
-        for name, least, most, otherwise in bounds:
+        for name, low, high, otherwise in bounds:
             value = getattr(saved, name)
-            if value is not otherwise and (type(value) is not int or not least <= value <= most):
+            if value is not otherwise and (type(value) is not int or not low <= value <= high):
                 saved.invalid.append(f"positions.db: {name} is {value!r}: it is left out"[:200])
                 setattr(saved, name, otherwise)
         repair_pending(connection, saved)

@@ -143,11 +143,11 @@ class SqliteBackend:
         """IBackend API. A row is only made when something is committed."""
         queue = self._queues.get(topic)
         if queue is None:
-            found = self._find(topic)
-            if found is None:
-                found = FoundTopic(self._next_id, topic, 0, 0, 0)
+            topic_row = self._find(topic)
+            if topic_row is None:
+                topic_row = FoundTopic(self._next_id, topic, 0, 0, 0)
                 self._next_id += 1
-            queue = self._queues[topic] = SqliteQueue(self, found)
+            queue = self._queues[topic] = SqliteQueue(self, topic_row)
         return queue
 
     def commit(
@@ -330,11 +330,11 @@ class SqliteBackend:
 
     def _find(self, topic: str) -> FoundTopic | None:
         """What is stored of a topic, as it was at the open, or is now when that is over."""
-        found = self._found.pop(topic, None)
-        if found is None:
+        topic_row = self._found.pop(topic, None)
+        if topic_row is None:
             with self.reading() as connection:
-                found = find_topic(connection, topic)
-        return found
+                topic_row = find_topic(connection, topic)
+        return topic_row
 
     def _remove_nameless(self) -> None:
         for (topic_id,) in self._writer.execute("SELECT id FROM topic WHERE name IS NULL").fetchall():
@@ -345,13 +345,13 @@ class SqliteBackend:
 class SqliteQueue:
     """The rows of one topic."""
 
-    def __init__(self, backend: SqliteBackend, found: FoundTopic) -> None:
+    def __init__(self, backend: SqliteBackend, topic_row: FoundTopic) -> None:
         self._backend = backend
-        self.topic = found.name
-        self.topic_id = found.topic_id
-        self.first, self.end = found.first, found.end
-        self.size = found.bytes
-        self._trim = Trim(found.topic_id)
+        self.topic = topic_row.name
+        self.topic_id = topic_row.topic_id
+        self.first, self.end = topic_row.first, topic_row.end
+        self.size = topic_row.bytes
+        self._trim = Trim(topic_row.topic_id)
         self._has_freed = False
         self._reported: set[int] = set()
 
@@ -375,7 +375,7 @@ class SqliteQueue:
 
     def read(self, start: int, limit: int) -> list[Segment]:
         """IBackendQueue API"""
-        found: list[Segment] = []
+        segments: list[Segment] = []
         with self._backend.reading() as connection:
             while True:
                 try:
@@ -387,12 +387,12 @@ class SqliteQueue:
                         if why:
                             self._report(row.row_id, *row.bounds(start, self.end - 1), why)
                             continue
-                        if found and len(row.frames) > limit:
-                            return found
-                        found += self._passed_on(row, found[-1].end if found else 0)
+                        if segments and len(row.frames) > limit:
+                            return segments
+                        segments += self._passed_on(row, segments[-1].end if segments else 0)
                         limit -= len(row.frames)
                         start = row.last + 1
-                    return found
+                    return segments
                 except sqlite3.DatabaseError as error:
                     if not is_corrupt(error):
                         raise
@@ -466,10 +466,10 @@ class SqliteQueue:
 
     def _pass_over(self, connection: sqlite3.Connection, start: int) -> int:
         """The row that comes next cannot be read; the index still tells where it ends."""
-        place = connection.execute(_NEXT_PLACE, (self.topic_id, start, self.end)).fetchone()
-        if place is None:
+        row = connection.execute(_NEXT_PLACE, (self.topic_id, start, self.end)).fetchone()
+        if row is None:
             return self.end
-        row_id, last = place
+        row_id, last = row
         self._report(row_id, start, last, "the database is damaged there")
         return int(last) + 1
 

@@ -81,22 +81,22 @@ class Salvage:
         """Every row, those that can be placed in the order of topics and sequences."""
         placed: list[tuple[int, int, int]] = []
         for row_id in sorted(self._row_ids()):
-            found = self._fetch(row_id)
-            if found.segment is None or found.topic_id is None:
-                yield found
+            row = self._fetch(row_id)
+            if row.segment is None or row.topic_id is None:
+                yield row
             else:
-                placed.append((found.topic_id, found.segment.end, row_id))
+                placed.append((row.topic_id, row.segment.end, row_id))
         topic, above = -1, 0
         for topic_id, _, row_id in sorted(placed):
             if topic_id != topic:
                 topic, above = topic_id, 0
-            found = self._fetch(row_id)
-            if found.segment is not None:
-                end = found.segment.end
-                if found.segment.first < above:
-                    found = _above(found, above)
+            row = self._fetch(row_id)
+            if row.segment is not None:
+                end = row.segment.end
+                if row.segment.first < above:
+                    row = _above(row, above)
                 above = max(above, end)
-            yield found
+            yield row
 
     def _row_ids(self) -> set[int]:
         by_table, is_whole = _both_ways(self.connection, _BY_TABLE)
@@ -131,27 +131,32 @@ class Salvage:
             return FoundRow(row_id, topic_id, repaired.segment(), why)
         if topic_id is None and row.topic in self.nameless:
             return FoundRow(row_id, None, None)
-        known = type(row.first) is int and type(row.last) is int and 0 <= row.first <= row.last < _HIGHEST
-        lost = (row.first, row.last) if known else None
+        is_valid = type(row.first) is int and type(row.last) is int and 0 <= row.first <= row.last < _HIGHEST
+        lost = (row.first, row.last) if is_valid else None
         return FoundRow(row_id, topic_id, None, why or "it belongs to no topic", lost)
 
     def _unreadable(self, row_id: int, why: str) -> FoundRow:
-        place = None
+        position = None
         with suppress(sqlite3.DatabaseError):
             query = "SELECT topic, last FROM segment INDEXED BY place WHERE id = ?"
-            place = self.connection.execute(query, (row_id,)).fetchone()
-        if place is None or type(place[0]) is not int or type(place[1]) is not int or place[0] not in self.topics:
+            position = self.connection.execute(query, (row_id,)).fetchone()
+        if (
+            position is None
+            or type(position[0]) is not int
+            or type(position[1]) is not int
+            or position[0] not in self.topics
+        ):
             return FoundRow(row_id, None, None, why)
-        return FoundRow(row_id, place[0], None, why, (place[1], place[1]))
+        return FoundRow(row_id, position[0], None, why, (position[1], position[1]))
 
 
 def salvage(connection: sqlite3.Connection) -> Salvage:
     """Look at a database."""
     # Version 1 has no checksums of numbers.
     columns = COLUMNS if version_of(connection) > 1 else COLUMNS.replace("head", "NULL")
-    found = Salvage(connection, query=f"SELECT {columns} FROM segment WHERE id = ?")
-    found.read_topics()
-    return found
+    result = Salvage(connection, query=f"SELECT {columns} FROM segment WHERE id = ?")
+    result.read_topics()
+    return result
 
 
 def rebuild(old: str, new: str, report: Report) -> None:
@@ -161,25 +166,25 @@ def rebuild(old: str, new: str, report: Report) -> None:
     """
     with closing(connect_read_only(old)) as source, closing(connect(new)) as target:
         migrate(target)
-        found = salvage(source)
-        for topic_id, why in found.invalid_topics:
-            report(found.topics.get(topic_id, ("", 0))[0], f"{FILE} topic {topic_id}", 0, -1, why)
+        result = salvage(source)
+        for topic_id, why in result.invalid_topics:
+            report(result.topics.get(topic_id, ("", 0))[0], f"{FILE} topic {topic_id}", 0, -1, why)
         target.execute("PRAGMA synchronous = FULL")
-        ends = {topic_id: end for topic_id, (_, end) in found.topics.items()}
-        sizes = dict.fromkeys(found.topics, 0)
+        ends = {topic_id: end for topic_id, (_, end) in result.topics.items()}
+        sizes = dict.fromkeys(result.topics, 0)
         target.execute("BEGIN")
-        for number, row in enumerate(found.rows()):
+        for number, row in enumerate(result.rows()):
             if row.segment is not None and row.topic_id is not None:
                 insert_segments(target, row.topic_id, [row.segment])
                 ends[row.topic_id] = max(ends[row.topic_id], row.segment.end)
                 sizes[row.topic_id] += len(row.segment.frames)
             elif row.why:
-                name = found.topics[row.topic_id][0] if row.topic_id is not None else ""
+                name = result.topics[row.topic_id][0] if row.topic_id is not None else ""
                 report(name, f"{FILE} segment {row.row_id}", *(row.messages or (0, -1)), row.why)
             if number % _ROWS_AT_ONCE == 0:
                 target.execute("COMMIT")
                 target.execute("BEGIN")
-        for topic_id, (name, _) in found.topics.items():
+        for topic_id, (name, _) in result.topics.items():
             target.execute("INSERT INTO topic VALUES (?, ?, ?, ?)", (topic_id, name, ends[topic_id], sizes[topic_id]))
         target.execute("COMMIT")
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -197,13 +202,15 @@ def set_aside(path: str, report: Report) -> None:
     number = 1
     while os.path.exists(f"{path}.damaged.{number}"):
         number += 1
-    aside = f"{path}.damaged.{number}"
+    target = f"{path}.damaged.{number}"
     # The database goes first: without its log of changes it would lack what is in there.
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
-            os.rename(path + suffix, aside + suffix)
+            os.rename(path + suffix, target + suffix)
     os.rename(path + FRESH, path)
-    report("", FILE, 0, -1, f"the database was damaged; all that could be read is in a new one, the old one is {aside}")
+    report(
+        "", FILE, 0, -1, f"the database was damaged; all that could be read is in a new one, the old one is {target}"
+    )
 
 
 def finish_setting_aside(path: str) -> None:
@@ -223,24 +230,24 @@ def _both_ways(connection: sqlite3.Connection, query: str) -> tuple[dict[int, An
     What a query finds from the front, and from the back when it does not come through: rows by their first column, and
     whether these are all.
     """
-    found: dict[int, Any] = {}
+    rows: dict[int, Any] = {}
     for order in ("ASC", "DESC"):
         try:
             for row in connection.execute(query.format(order=order)):
                 if type(row[0]) is int:
-                    found[row[0]] = row
-            return found, order == "ASC"
+                    rows[row[0]] = row
+            return rows, order == "ASC"
         except sqlite3.DatabaseError:
             continue
-    return found, False
+    return rows, False
 
 
-def _above(found: FoundRow, above: int) -> FoundRow:
+def _above(row: FoundRow, above: int) -> FoundRow:
     """Without what rows before it have."""
-    segment = found.segment
+    segment = row.segment
     assert segment is not None
     rest = only(segment, range(above, segment.end))
     why = "another row has them too"
     if not rest:
-        return FoundRow(found.row_id, found.topic_id, None, why)
-    return FoundRow(found.row_id, found.topic_id, rest[0], why)
+        return FoundRow(row.row_id, row.topic_id, None, why)
+    return FoundRow(row.row_id, row.topic_id, rest[0], why)

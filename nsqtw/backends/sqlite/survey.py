@@ -51,19 +51,19 @@ class FoundTopic:
 
 def survey(connection: sqlite3.Connection, report: Report) -> dict[str, FoundTopic]:
     """All topics with a name, by name."""
-    found: dict[str, FoundTopic] = {}
+    topics: dict[str, FoundTopic] = {}
     highest = 0
     for topic_id, name, end, size in connection.execute(_TOPICS).fetchall():
         highest = max(highest, topic_id)
         if not isinstance(name, str) or not is_valid_name(name):
             report("", f"{FILE} topic {topic_id}", 0, HIGHEST - 1, "the name of the topic is damaged")
             continue
-        topic = found[name] = _topic(connection, topic_id, name, end, size)
+        topic = topics[name] = _topic(connection, topic_id, name, end, size)
         for row_id in _ids(connection, _OUTSIDE, topic_id, topic_id, topic.end, topic_id):
             report(name, f"{FILE} segment {row_id}", topic.first, topic.end - 1, "it is not where it was stored")
     for row_id in _ids(connection, _OF_NO_TOPIC, highest):
         report("", f"{FILE} segment {row_id}", 0, HIGHEST - 1, "it belongs to no topic")
-    return found
+    return topics
 
 
 def find_topic(connection: sqlite3.Connection, name: str) -> FoundTopic | None:

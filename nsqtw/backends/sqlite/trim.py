@@ -55,13 +55,13 @@ class Trim:
         if not rows:
             return 0
         end = int(rows[-1][2]) + 1
-        wanted = list(takewhile(lambda sequence: sequence < end, keep))
-        self._pace.looked_at(len(wanted), 0)
+        kept_sequences = list(takewhile(lambda sequence: sequence < end, keep))
+        self._pace.looked_at(len(kept_sequences), 0)
         freed = 0
         for row_id, first, last, size in rows:
             if type(first) is not int or type(last) is not int or first > last:
                 continue  # nobody can tell what is in it
-            of_row = wanted[bisect_left(wanted, first) : bisect_left(wanted, last + 1)]
+            of_row = kept_sequences[bisect_left(kept_sequences, first) : bisect_left(kept_sequences, last + 1)]
             if not of_row:
                 connection.execute("DELETE FROM segment WHERE id = ?", (row_id,))
                 freed += size
@@ -69,12 +69,12 @@ class Trim:
                 freed += size - self._keep_only(connection, row_id, size, of_row)
         return freed
 
-    def _keep_only(self, connection: sqlite3.Connection, row_id: int, size: int, wanted: list[int]) -> int:
+    def _keep_only(self, connection: sqlite3.Connection, row_id: int, size: int, kept_sequences: list[int]) -> int:
         """Replace a row by what is wanted of it. Returns its new size."""
         row = Row(*connection.execute(_ROW, (row_id,)).fetchone())
         if row.fault():
             return size  # cannot be cut; who reads it reports it
-        kept = only(row.segment(), wanted)
+        kept = only(row.segment(), kept_sequences)
         connection.execute("DELETE FROM segment WHERE id = ?", (row_id,))
         insert_segments(connection, self._topic_id, kept)
         return sum([len(segment.frames) for segment in kept])

@@ -48,18 +48,18 @@ def _run(directory: str, must_repair: bool) -> int:
     if not (must_repair and findings):
         print(f"{_counts(check)}; {_number(len(findings), 'finding')}")
         return FOUND if findings else CLEAN
-    place, failures = repair(check)
+    quarantine, failures = repair(check)
     for failure in failures:
         print(f"not mended: {failure}")
-    again = check_data_path(directory)
-    left = again.findings()
-    if place is not None:
-        print(f"set aside: {place}")
-    if left:
+    second_check = check_data_path(directory)
+    remaining = second_check.findings()
+    if quarantine is not None:
+        print(f"set aside: {quarantine}")
+    if remaining:
         print("left:")
-        _print(left)
-    print(f"{_counts(again)}; {_number(len(findings), 'finding')}, {len(left)} left")
-    return FOUND if left else REPAIRED
+        _print(remaining)
+    print(f"{_counts(second_check)}; {_number(len(findings), 'finding')}, {len(remaining)} left")
+    return FOUND if remaining else REPAIRED
 
 
 def _print(findings: Sequence[Finding]) -> None:

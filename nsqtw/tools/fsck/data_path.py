@@ -76,23 +76,23 @@ class DataPathCheck:
 
     def findings(self) -> list[Finding]:
         """Everything that is wrong, topic by topic, then the rest."""
-        found = [finding for log in self.logs.values() for finding in log.findings()]
+        findings_ = [finding for log in self.logs.values() for finding in log.findings()]
         logs: dict[str, TopicLog] | None = self.logs
         if self.messages is not None:
-            found += self.messages.findings
+            findings_ += self.messages.findings
             logs = {**self.messages.logs, **self.logs}
         if self.manifest.manifest is not None:
             logs = {"disk": self.logs, "sqlite": self.messages.logs if self.messages is not None else {}}.get(
                 self.manifest.manifest.backend
             )
-        found += self.manifest.findings()
+        findings_ += self.manifest.findings()
         if logs is not None:
-            found += self.positions.findings(any(log.end for log in logs.values()))
+            findings_ += self.positions.findings(any(log.end for log in logs.values()))
             if self.positions.saved is not None and not (self.messages is not None and self.messages.is_foreign):
-                found += compare(self.positions.path, self.positions.saved, logs)
-        found += self.names.findings(self.positions)
-        found += [Finding("leftover", path, why, "removes it") for path, why in self.leftovers]
-        return found
+                findings_ += compare(self.positions.path, self.positions.saved, logs)
+        findings_ += self.names.findings(self.positions)
+        findings_ += [Finding("leftover", path, why, "removes it") for path, why in self.leftovers]
+        return findings_
 
 
 def is_data_path(directory: str) -> bool:
@@ -122,33 +122,33 @@ def check_data_path(directory: str) -> DataPathCheck:
     except OSError as failure:
         raise backend_error(failure, f"list of {directory}") from failure
     positions = check_positions(directory)
-    known = {topic.name: topic.end for topic in positions.saved.topics} if positions.saved is not None else {}
+    saved_ends = {topic.name: topic.end for topic in positions.saved.topics} if positions.saved is not None else {}
     logs: dict[str, TopicLog] = {}
     leftovers = list(_leftovers(directory, entries))
     for entry in entries:
         topic, path = name_of_directory(entry), os.path.join(directory, entry)
-        if topic is None or not (topic in known or _has_log(files, path)):
+        if topic is None or not (topic in saved_ends or _has_log(files, path)):
             continue
         if is_ephemeral(topic):
             leftovers.append((path, "nothing: an ephemeral topic ends with its broker; the next start deletes it"))
         else:
-            logs[topic] = check_topic(files, topic, path, known.get(topic, 0))
+            logs[topic] = check_topic(files, topic, path, saved_ends.get(topic, 0))
     messages = check_messages(directory)
     manifest = check_manifest(directory, logs, messages.logs if messages is not None else {})
     return DataPathCheck(directory, logs, leftovers, positions, _check_names(directory), manifest, messages)
 
 
 def _check_names(directory: str) -> NamesCheck:
-    found = NamesCheck(os.path.join(directory, nsqd_dat.METADATA_FILE))
+    names = NamesCheck(os.path.join(directory, nsqd_dat.METADATA_FILE))
 
     def note(level: str, text: str, /, **fields: object) -> None:
-        found.invalid.append(text.format(**fields) if fields else text)
+        names.invalid.append(text.format(**fields) if fields else text)
 
     try:
-        found.topics = nsqd_dat.read(found.path, note)
+        names.topics = nsqd_dat.read(names.path, note)
     except MetadataError as error:
-        found.problem = str(error)
-    return found
+        names.problem = str(error)
+    return names
 
 
 def _has_log(files: Files, directory: str) -> bool:

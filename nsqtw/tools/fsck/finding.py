@@ -25,9 +25,9 @@ class Finding:
 
     def __str__(self) -> str:
         """The one line for the operator."""
-        place = [f"topic {self.topic}"] if self.topic is not None else []
-        place += [f"channel {self.channel}"] if self.channel is not None else []
-        place += [self.where if self.offset is None else f"{self.where} at {self.offset}"]
-        place += [f"messages {self.messages[0]} to {self.messages[1]}"] if self.messages is not None else []
+        location = [f"topic {self.topic}"] if self.topic is not None else []
+        location += [f"channel {self.channel}"] if self.channel is not None else []
+        location += [self.where if self.offset is None else f"{self.where} at {self.offset}"]
+        location += [f"messages {self.messages[0]} to {self.messages[1]}"] if self.messages is not None else []
         remedy = f"--repair {self.remedy}" if self.remedy is not None else "--repair leaves it"
-        return f"{self.what}: {', '.join(place)}: {self.costs}; {remedy}"
+        return f"{self.what}: {', '.join(location)}: {self.costs}; {remedy}"

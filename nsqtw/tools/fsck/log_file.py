@@ -113,63 +113,63 @@ def check_log_file(files: Files, path: str, first: int, below: int, index: bytes
     Read a log file. `index` is what stands in its index file, b"" when there is none; positions.db knows the log up to
     `known_end`. OSError.
     """
-    found = LogFileCheck(path, first, below, files.size(path), end=first)
+    check = LogFileCheck(path, first, below, files.size(path), end=first)
     descriptor = Descriptor(files, files.open(path))
     header = decode_header(descriptor.read(HEADER_BYTES, 0))
     if header is not None and header.first == first:
-        found.header = header
-    entries = found.index = decode_entries(index)
-    known = {entry.position: entry.sequence for entry in entries}
-    scan = Scan(descriptor, Entry(first, HEADER_BYTES, 0), found.size, below, _BLOCK_BYTES)
+        check.header = header
+    entries = check.index = decode_entries(index)
+    sequence_at = {entry.position: entry.sequence for entry in entries}
+    scan = Scan(descriptor, Entry(first, HEADER_BYTES, 0), check.size, below, _BLOCK_BYTES)
     while scan.position < scan.size:
         head = scan.head()
         if head is not None and scan.frames(head) is not None:
-            _take(found, scan, head, known)
-        elif not _pass_damage(descriptor, scan, found, known_end):
+            _take(check, scan, head, sequence_at)
+        elif not _pass_damage(descriptor, scan, check, known_end):
             break
-    found.put_count = scan.put_total
-    found.wrong_index = bool(known) or len(entries) * ENTRY_BYTES != len(index)
-    return found
+    check.put_count = scan.put_total
+    check.wrong_index = bool(sequence_at) or len(entries) * ENTRY_BYTES != len(index)
+    return check
 
 
-def _take(found: LogFileCheck, scan: Scan, head: Head, known: dict[int, int]) -> None:
+def _take(check: LogFileCheck, scan: Scan, head: Head, sequence_at: dict[int, int]) -> None:
     """Note a good record and go past it."""
     start = scan.position
-    if known.get(start) == head.first:
-        del known[start]
+    if sequence_at.get(start) == head.first:
+        del sequence_at[start]
     if not head.is_tombstone:
-        (found.deferred if head.delay_ms else found.at_once).add(head.first, head.end)
-        found.records += 1
+        (check.deferred if head.delay_ms else check.at_once).add(head.first, head.end)
+        check.records += 1
     scan.skip(head)
-    found.end = head.end
-    if found.runs and found.runs[-1][1] == start:
-        found.runs[-1] = (found.runs[-1][0], scan.position)
+    check.end = head.end
+    if check.runs and check.runs[-1][1] == start:
+        check.runs[-1] = (check.runs[-1][0], scan.position)
     else:
-        found.runs.append((start, scan.position))
+        check.runs.append((start, scan.position))
 
 
-def _pass_damage(descriptor: Descriptor, scan: Scan, found: LogFileCheck, known_end: int) -> bool:
+def _pass_damage(descriptor: Descriptor, scan: Scan, check: LogFileCheck, known_end: int) -> bool:
     """Note what is no good record here and go to the next one. False when nothing that can be kept follows."""
-    place = scan.place()
+    entry = scan.place()
     foreign = scan.is_foreign()
-    damage = examine(descriptor, scan, found.index)
-    if found.is_last and damage.is_end and is_torn_write(damage, known_end):
-        begun = _begun(descriptor, damage.position, place.sequence)
-        messages = _messages(begun.first, begun.end) if begun is not None else None
-        found.tail = Damage(damage.position, found.size, messages, begun is None)
+    damage = examine(descriptor, scan, check.index)
+    if check.is_last and damage.is_end and is_torn_write(damage, known_end):
+        head = _begun(descriptor, damage.position, entry.sequence)
+        messages = _messages(head.first, head.end) if head is not None else None
+        check.tail = Damage(damage.position, check.size, messages, head is None)
         return False
     messages = None if foreign and damage.is_end and damage.head is None else _messages_of(damage)
-    noted = Damage(
+    damage_ = Damage(
         damage.position, damage.stop, messages, damage.head is None, damage.lost_count, list(damage.segments)
     )
     if messages is None and damage.is_end and damage.head is None:
-        found.tail = noted
+        check.tail = damage_
         return False
-    found.damage.append(noted)
+    check.damage.append(damage_)
     for segment in damage.segments:
-        (found.deferred if segment.delay_ms else found.at_once).add(segment.first, segment.end)
+        (check.deferred if segment.delay_ms else check.at_once).add(segment.first, segment.end)
     if damage.head is not None:
-        found.end = damage.head.end
+        check.end = damage.head.end
     return not damage.is_end or scan.position < scan.size
 
 

@@ -79,28 +79,28 @@ def check_manifest(directory: str, on_disk: Logs, in_sqlite: Logs) -> ManifestCh
     except BackendError as problem:
         check.problem = str(problem)
     if check.manifest is not None:
-        known = (check.manifest.backend, check.manifest.migrating_to, check.manifest.migrated_from)
-        check.foreign = [backend for backend, logs in check.present.items() if logs and backend not in known]
+        recorded = (check.manifest.backend, check.manifest.migrating_to, check.manifest.migrated_from)
+        check.foreign = [backend for backend, logs in check.present.items() if logs and backend not in recorded]
     return check
 
 
-def set_foreign_aside(check: ManifestCheck, files: Files, aside: Quarantine) -> None:
+def set_foreign_aside(check: ManifestCheck, files: Files, quarantine: Quarantine) -> None:
     """Move the files of backends that the manifest does not know, and a manifest that cannot be read. OSError."""
     if check.problem:
-        aside.move(check.path)
+        quarantine.move(check.path)
     if "sqlite" in check.foreign:
         path = os.path.join(check.directory, SQLITE_FILE)
         # The database goes first: without its log of changes it would lack what is in there.
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
-                aside.move(path + suffix)
+                quarantine.move(path + suffix)
         with suppress(FileNotFoundError):
             files.unlink(path + SUFFIX)
     if "disk" in check.foreign:
         for topic in check.present["disk"]:
             directory = os.path.join(check.directory, directory_name(topic))
             for name in files.names(directory):
-                aside.move(os.path.join(directory, name))
+                quarantine.move(os.path.join(directory, name))
             files.remove_directory(directory)
 
 

@@ -51,8 +51,8 @@ class MessagesCheck:
 
 def check_messages(directory: str) -> MessagesCheck | None:
     """Look into the messages.db of a data path; None when there is none. BackendError when that cannot be done."""
-    found = MessagesCheck(os.path.join(directory, FILE))
-    path = found.path
+    check = MessagesCheck(os.path.join(directory, FILE))
+    path = check.path
     if not os.path.exists(path):
         path += FRESH  # setting aside was interrupted, and the next start goes on with it
     if not os.path.exists(path):
@@ -60,46 +60,46 @@ def check_messages(directory: str) -> MessagesCheck | None:
     with _read_only(path) as connection:
         try:
             if not version_of(connection):
-                return found
+                return check
             problems = _problems(connection)
-            _check_rows(found, salvage(connection))
+            _check_rows(check, salvage(connection))
         except BackendError as refusal:
-            found.findings.append(Finding("newer format", found.path, f"{refusal}: a start fails"))
-            return found
+            check.findings.append(Finding("newer format", check.path, f"{refusal}: a start fails"))
+            return check
         except sqlite3.DatabaseError as error:
-            found.is_foreign = True
+            check.is_foreign = True
             costs = f"{error}; a start fails, and all messages in it are lost"
-            found.findings.append(Finding("unreadable messages", found.path, costs, "sets it aside"))
-            return found
+            check.findings.append(Finding("unreadable messages", check.path, costs, "sets it aside"))
+            return check
     if problems:
         costs = f"{'; '.join(problems)}; what of it costs messages is named here too"
-        found.findings.insert(0, Finding("damaged database", found.path, costs, _ANEW))
-    return found
+        check.findings.insert(0, Finding("damaged database", check.path, costs, _ANEW))
+    return check
 
 
-def _check_rows(found: MessagesCheck, content: Salvage) -> None:
+def _check_rows(check: MessagesCheck, content: Salvage) -> None:
     for topic_id, why in content.invalid_topics:
         name = content.topics.get(topic_id, (None, 0))[0]
         costs = f"topic {topic_id}: {why}"
         costs += "; all its messages" if name is None else "; nothing"
-        found.findings.append(Finding("damaged topic", found.path, costs, _ANEW, name))
+        check.findings.append(Finding("damaged topic", check.path, costs, _ANEW, name))
     for topic_id in sorted(content.nameless):
         costs = f"nothing: topic {topic_id} was being deleted; the next start goes on with it"
-        found.findings.append(Finding("leftover", found.path, costs))
+        check.findings.append(Finding("leftover", check.path, costs))
     for name, end in content.topics.values():
-        found.logs[name] = TopicLog(name, found.path, database_end=end)
+        check.logs[name] = TopicLog(name, check.path, database_end=end)
     for row in content.rows():
-        _take(found, content, row)
+        _take(check, content, row)
 
 
-def _take(found: MessagesCheck, content: Salvage, row: FoundRow) -> None:
+def _take(check: MessagesCheck, content: Salvage, row: FoundRow) -> None:
     name = content.topics[row.topic_id][0] if row.topic_id is not None else None
     segment = row.segment
     if segment is not None and name is not None:
-        log = found.logs[name]
+        log = check.logs[name]
         (log.deferred if segment.delay_ms else log.at_once).add(segment.first, segment.end)
         log.database_end = max(log.database_end, segment.end)
-        found.records += 1
+        check.records += 1
     if row.why:
         costs = f"row {row.row_id}: {row.why}"
         if segment is None:
@@ -110,7 +110,7 @@ def _take(found: MessagesCheck, content: Salvage, row: FoundRow) -> None:
             costs += "; the broker passes them over"
         messages = row.messages if segment is None else (segment.first, segment.end - 1)
         remedy = _TAKES_OUT if segment is None else _PUTS_RIGHT
-        found.findings.append(Finding("damaged record", found.path, costs, remedy, name, messages=messages))
+        check.findings.append(Finding("damaged record", check.path, costs, remedy, name, messages=messages))
 
 
 def _problems(connection: sqlite3.Connection) -> list[str]:
@@ -119,8 +119,8 @@ def _problems(connection: sqlite3.Connection) -> list[str]:
         rows = connection.execute(f"PRAGMA integrity_check({_MAX_PROBLEMS})").fetchall()
     except sqlite3.DatabaseError as error:
         return [str(error)]
-    said = [" ".join(str(row[0]).split()) for row in rows]
-    return [line for line in said if line != "ok" and not _INVALID_VALUE.search(line)]
+    problems = [" ".join(str(row[0]).split()) for row in rows]
+    return [line for line in problems if line != "ok" and not _INVALID_VALUE.search(line)]
 
 
 @contextmanager

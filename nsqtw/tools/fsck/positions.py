@@ -69,41 +69,41 @@ class PositionsCheck:
 
 def check_positions(directory: str) -> PositionsCheck:
     """Look into the positions.db of a data path. BackendError when that cannot be done, here or by a broker."""
-    found = PositionsCheck(os.path.join(directory, POSITIONS_FILE))
-    found.is_there = os.path.exists(found.path) and os.path.getsize(found.path) > 0
-    if not found.is_there:
-        return found
+    check = PositionsCheck(os.path.join(directory, POSITIONS_FILE))
+    check.is_there = os.path.exists(check.path) and os.path.getsize(check.path) > 0
+    if not check.is_there:
+        return check
     with TemporaryDirectory(prefix="nsqtw-fsck-") as scratch:
         copy = os.path.join(scratch, POSITIONS_FILE)
         try:
             for suffix in ("", "-wal"):
-                if os.path.exists(found.path + suffix):
-                    shutil.copyfile(found.path + suffix, copy + suffix)
+                if os.path.exists(check.path + suffix):
+                    shutil.copyfile(check.path + suffix, copy + suffix)
         except OSError as failure:
-            raise BackendError(f"copy of {found.path}: {(failure.strerror or str(failure)).lower()}") from failure
-        found.problems = _problems(copy)
+            raise BackendError(f"copy of {check.path}: {(failure.strerror or str(failure)).lower()}") from failure
+        check.problems = _problems(copy)
         positions = Positions(copy)
         try:
             saved = positions.load()
         except BackendFull:
             raise
         except BackendError as refusal:
-            found.refusal = str(refusal)
-            return found
+            check.refusal = str(refusal)
+            return check
         if not saved.lost:
-            found.saved = saved
-            found.invalid = saved.invalid
+            check.saved = saved
+            check.invalid = saved.invalid
             _read_pending(positions, saved)
         positions.close(False)
-    return found
+    return check
 
 
 def compare(path: str, saved: SavedState, logs: dict[str, TopicLog]) -> Iterator[Finding]:
     """Where the positions, which are at `path`, and the logs do not agree."""
-    known = {topic.name for topic in saved.topics}
+    topic_names = {topic.name for topic in saved.topics}
     costs = "nothing: the next start makes the topic, and its channels start at the oldest message kept"
     for name, log in logs.items():
-        if name not in known and log.is_known and log.end:
+        if name not in topic_names and log.is_known and log.end:
             yield Finding("unknown topic", log.directory, costs, None, name)
     for topic in saved.topics:
         log = logs.get(topic.name, TopicLog(topic.name, ""))
@@ -121,13 +121,13 @@ def _read_pending(positions: Positions, saved: SavedState) -> None:
 
 def _compare_topic(path: str, topic: TopicState, log: TopicLog) -> Iterator[Finding]:
     """What a topic's positions say of its log."""
-    gone = topic.put_total - topic.released_total - _count(log, topic.released, topic.end)
-    if gone > 0:
-        costs = f"not in the log: {gone} of those that no channel was given yet"
+    lost_count = topic.put_total - topic.released_total - _count(log, topic.released, topic.end)
+    if lost_count > 0:
+        costs = f"not in the log: {lost_count} of those that no channel was given yet"
         yield Finding("missing messages", path, costs, None, topic.name)
     of_channels = [finding for cursor in topic.cursors for finding in _compare_channel(path, topic, cursor, log)]
     # Trim frees finished messages at the end of a log, too: a log that ends early and lacks nothing is as it should be.
-    if 0 < log.end < topic.end and (gone > 0 or of_channels):
+    if 0 < log.end < topic.end and (lost_count > 0 or of_channels):
         beyond = [cursor.name for cursor in topic.cursors if cursor.next > log.end]
         shown = f"channels beyond it: {', '.join(beyond)}" if beyond else "no channel is beyond it"
         costs = f"the log ends at {log.end}, {shown}; the next start puts them right"
@@ -136,9 +136,9 @@ def _compare_topic(path: str, topic: TopicState, log: TopicLog) -> Iterator[Find
 
 
 def _compare_channel(path: str, topic: TopicState, cursor: CursorState, log: TopicLog) -> Iterator[Finding]:
-    gone = topic.released_total - cursor.taken_total - _unread(topic, cursor, log)
-    if gone > 0:
-        costs = f"not in the log: {gone} of those it has not come to; its depth is right when it has passed them"
+    lost_count = topic.released_total - cursor.taken_total - _unread(topic, cursor, log)
+    if lost_count > 0:
+        costs = f"not in the log: {lost_count} of those it has not come to; its depth is right when it has passed them"
         yield Finding("missing messages", path, costs, None, topic.name, cursor.name)
     unfinished = {*cursor.first_deliveries, *(row.sequence for row in cursor.pending)}
     lost = sorted(sequence for sequence in unfinished if not log.has(sequence))

@@ -46,7 +46,7 @@ def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
     each thing that could not be mended.
     """
     files = Files()
-    aside = Quarantine(check.directory, files)
+    quarantine = Quarantine(check.directory, files)
     failures: list[str] = []
 
     def attempt(doing: str, step: Callable[[], object]) -> None:
@@ -57,56 +57,56 @@ def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
         except NsqtwError as failure:
             failures.append(f"{doing}: {failure}")
 
-    attempt("repair of the manifest", lambda: set_foreign_aside(check.manifest, files, aside))
+    attempt("repair of the manifest", lambda: set_foreign_aside(check.manifest, files, quarantine))
     on_disk = {} if "disk" in check.manifest.foreign else check.logs
     for log in on_disk.values():
         if log.is_known:
-            attempt(f"repair of topic {log.topic}", lambda log=log: _repair_log(files, aside, log))  # type: ignore[misc]
+            attempt(f"repair of topic {log.topic}", lambda log=log: _repair_log(files, quarantine, log))  # type: ignore[misc]
     if "sqlite" not in check.manifest.foreign:
-        attempt("repair of messages.db", lambda: _repair_messages(files, aside, check))
-    attempt("repair of positions.db", lambda: _repair_positions(files, aside, check))
+        attempt("repair of messages.db", lambda: _repair_messages(files, quarantine, check))
+    attempt("repair of positions.db", lambda: _repair_positions(files, quarantine, check))
     if check.names.problem and check.positions.saved is not None:
-        attempt("repair of nsqd.dat", lambda: aside.move(check.names.path))
+        attempt("repair of nsqd.dat", lambda: quarantine.move(check.names.path))
     for path, _ in check.leftovers:
         attempt(f"removal of {path}", lambda path=path: _remove(files, path))  # type: ignore[misc]
-    return (aside.directory if aside.is_used else None), failures
+    return (quarantine.directory if quarantine.is_used else None), failures
 
 
-def _repair_log(files: Files, aside: Quarantine, log: TopicLog) -> None:
+def _repair_log(files: Files, quarantine: Quarantine, log: TopicLog) -> None:
     for path in log.strays:
         files.unlink(path)
     for file in log.without_records:
         _remove_index(files, file)
-        aside.move(file.path)
+        quarantine.move(file.path)
     put_total = 0
     for file in log.log_files:
         put_total = max(put_total, file.header.put_total if file.header is not None else 0)
         if file.wrong_index:
             _remove_index(files, file)
         if not file.is_whole:
-            _rewrite(files, aside, file, put_total)
+            _rewrite(files, quarantine, file, put_total)
         elif file.tail is not None:
-            _truncate(files, aside, file)
+            _truncate(files, quarantine, file)
         put_total += file.put_count
 
 
-def _truncate(files: Files, aside: Quarantine, file: LogFileCheck) -> None:
+def _truncate(files: Files, quarantine: Quarantine, file: LogFileCheck) -> None:
     """Cut off what is behind the last good record."""
-    aside.keep_part(file.path, file.good_end, file.size)
+    quarantine.keep_part(file.path, file.good_end, file.size)
     descriptor = Descriptor(files, files.open(file.path))
     descriptor.truncate(file.good_end)
     descriptor.sync()
 
 
-def _rewrite(files: Files, aside: Quarantine, file: LogFileCheck, put_total: int) -> None:
+def _rewrite(files: Files, quarantine: Quarantine, file: LogFileCheck, put_total: int) -> None:
     """Let a header, the good records and what can be kept of others be all there is in a file."""
     temporary = file.path + TEMPORARY
     old = Descriptor(files, files.open(file.path))
-    known = LogFile(file.path, file.first, file.good_end, put_total)
-    known.index = file.index
-    write_repaired(files, old, known, file.good_end, file.below, temporary)
+    source = LogFile(file.path, file.first, file.good_end, put_total)
+    source.index = file.index
+    write_repaired(files, old, source, file.good_end, file.below, temporary)
     try:
-        aside.keep(file.path)
+        quarantine.keep(file.path)
         # Its places mean other bytes in the new file.
         _remove_index(files, file)
     except BaseException:
@@ -117,42 +117,42 @@ def _rewrite(files: Files, aside: Quarantine, file: LogFileCheck, put_total: int
     files.sync_directory(os.path.dirname(file.path))
 
 
-def _repair_messages(files: Files, aside: Quarantine, check: DataPathCheck) -> None:
+def _repair_messages(files: Files, quarantine: Quarantine, check: DataPathCheck) -> None:
     """Put a damaged messages.db away, and one with all that can be read of it in its place."""
-    found = check.messages
-    if found is None or not found.can_be_repaired:
+    messages = check.messages
+    if messages is None or not messages.can_be_repaired:
         return
-    fresh = found.path + FRESH
+    fresh = messages.path + FRESH
     _remove_all(files, [fresh + suffix for suffix in ("-wal", "-shm", "")])
-    if not found.is_foreign:
+    if not messages.is_foreign:
         try:
-            rebuild(found.path, fresh, lambda *damage: None)
+            rebuild(messages.path, fresh, lambda *damage: None)
         except sqlite3.Error as error:
             raise BackendError(str(error)) from error
     # The database goes first: without its log of changes it would lack what is in there.
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
-            aside.move(found.path + suffix)
-    if not found.is_foreign:
-        files.rename(fresh, found.path)
+            quarantine.move(messages.path + suffix)
+    if not messages.is_foreign:
+        files.rename(fresh, messages.path)
         files.sync_directory(check.directory)
 
 
-def _repair_positions(files: Files, aside: Quarantine, check: DataPathCheck) -> None:
+def _repair_positions(files: Files, quarantine: Quarantine, check: DataPathCheck) -> None:
     """Put a damaged positions.db away, and one with all that can be read of it in its place."""
-    found = check.positions
-    if not found.is_there or found.refusal or (found.saved is not None and not found.problems):
+    positions = check.positions
+    if not positions.is_there or positions.refusal or (positions.saved is not None and not positions.problems):
         return
     fresh = os.path.join(check.directory, FRESH_FILE)
-    if found.saved is not None:
+    if positions.saved is not None:
         _remove_all(files, [fresh + suffix for suffix in ("-wal", "-shm", "")])
-        _write(found.saved, fresh)
+        _write(positions.saved, fresh)
     # Its log of changes goes first: beside the new database it would be taken for that one's.
     for suffix in ("-wal", "-shm", ""):
         with suppress(FileNotFoundError):
-            aside.move(found.path + suffix)
-    if found.saved is not None:
-        files.rename(fresh, found.path)
+            quarantine.move(positions.path + suffix)
+    if positions.saved is not None:
+        files.rename(fresh, positions.path)
         files.sync_directory(check.directory)
 
 

@@ -67,8 +67,8 @@ class TopicLog:
 
     def findings(self) -> list[Finding]:
         """What is wrong here."""
-        found = [*self.unreadable, *self._findings()]
-        return found if self.is_known else [evolve(finding, remedy=None) for finding in found]
+        findings_ = [*self.unreadable, *self._findings()]
+        return findings_ if self.is_known else [evolve(finding, remedy=None) for finding in findings_]
 
     def _findings(self) -> Iterator[Finding]:
         for file in self.log_files:
@@ -95,13 +95,13 @@ def check_topic(files: Files, topic: str, directory: str, known_end: int = 0) ->
         log.strays = [os.path.join(directory, name) for name in names if _is_stray(name, firsts)]
         for number in reversed(range(len(firsts))):
             below = firsts[number + 1] if log.log_files or log.unreadable else HIGHEST
-            found = _check_file(files, log, firsts[number], below, index_name(firsts[number]) in names, known_end)
-            if found is None:
+            checked = _check_file(files, log, firsts[number], below, index_name(firsts[number]) in names, known_end)
+            if checked is None:
                 continue
-            if found.is_last and not (found.runs or found.damage):
-                log.without_records.append(found)
+            if checked.is_last and not (checked.runs or checked.damage):
+                log.without_records.append(checked)
             else:
-                log.log_files.insert(0, found)
+                log.log_files.insert(0, checked)
     except OSError as failure:
         log.unreadable.append(_cannot_read(topic, failure.filename or directory, failure))
     for file in log.log_files:
@@ -126,18 +126,18 @@ def _check_file(
     if has_index:
         index = _content(files, os.path.join(log.directory, index_name(first)))
     try:
-        found = check_log_file(files, path, first, below, index, known_end)
+        checked = check_log_file(files, path, first, below, index, known_end)
     except OSError as failure:
         log.unreadable.append(_cannot_read(log.topic, path, failure))
         return None
-    if found.header is not None and found.header.version > VERSION:
+    if checked.header is not None and checked.header.version > VERSION:
         costs = (
-            f"it has format version {found.header.version}, and this nsqtw knows {VERSION}: a start with it as the last"
+            f"it has format version {checked.header.version}, this nsqtw knows {VERSION}: a start with it as the last"
             " file fails"
         )
         log.unreadable.append(Finding("newer format", path, costs, None, log.topic))
         return None
-    return found
+    return checked
 
 
 def _content(files: Files, path: str) -> bytes:
