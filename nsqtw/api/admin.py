@@ -9,12 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from twisted.logger import Logger
 
-from nsqtw.core.broker import Broker
+from nsqtw.api.context import ApiContext
 from nsqtw.core.channel import Channel
 from nsqtw.errors import BackendError, CapReached, Exiting
+from nsqtw.http.endpoints import (
+    CHANNEL,
+    CHANNEL_WORDS,
+    FAILED,
+    LOG_WORDS,
+    NOT_STORED,
+    TOPIC,
+    Errors,
+    Method,
+    Parameter,
+    Section,
+    endpoint,
+)
 from nsqtw.http.names import (
     Parameters,
     channel_named,
@@ -26,12 +40,11 @@ from nsqtw.http.names import (
 )
 from nsqtw.http.query import parameters, whole_number
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import DONE, EXITING, INTERNAL_ERROR, INVALID_REQUEST, Answer, Refused, cap_reached, failure
-from nsqtw.http.routes import Route
+from nsqtw.http.responses import DONE, EXITING, INTERNAL_ERROR, Answer, Refused, cap_reached, failure
+from nsqtw.http.routes import Handler
 from nsqtw.names import is_ephemeral
 from nsqtw.options.topics import DURABILITIES, STARTS, is_retention_time
 from nsqtw.options.types import parse_duration
-from nsqtw.runtime.pump import Pump
 
 _MISSING_RETENTION = failure(400, "MISSING_ARG_TIME_OR_BYTES")
 _INVALID_TIME = failure(400, "INVALID_TIME")
@@ -43,46 +56,54 @@ _DEFAULT = "default"
 """What the options say."""
 _CLASSES = (*DURABILITIES, _DEFAULT)
 
+_CLASS = Parameter("class", {"type": "string", "enum": [*_CLASSES]})
+_TIME = Parameter("time", {"type": "string", "description": "a duration such as 24h, 0 for any time, or default"})
+_BYTES = Parameter("bytes", {"type": "string", "pattern": "^([0-9]{1,18}|default)$", "description": "0 for any number"})
+_START = Parameter("start", {"type": "string", "enum": list(STARTS)})
+
+_TOPIC_ERRORS: Errors = {
+    400: ["INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"],
+    404: ["TOPIC_NOT_FOUND"],
+    **NOT_STORED,
+}
+_NO_NEW_TOPIC: Errors = {400: _TOPIC_ERRORS[400], **FAILED, 503: ["EXITING", "TOO_MANY_TOPICS"]}
+_CHANNEL_ERRORS: Errors = {400: CHANNEL_WORDS, 404: ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND"], **NOT_STORED}
+_NO_NEW_CHANNEL: Errors = {
+    400: [*CHANNEL_WORDS, "INVALID_START", "EPHEMERAL_CHANNEL"],
+    404: ["TOPIC_NOT_FOUND"],
+    **FAILED,
+    503: ["EXITING", "TOO_MANY_CHANNELS"],
+}
+
 _Change = Callable[[Parameters], bool]
 """Changes something and returns whether it is ephemeral. Refused, Exiting, BackendError."""
 
 _log = Logger()
 
 
-class Administration:
-    """Changes topics and channels of `broker`."""
+def _topic_change(name: str, summary: str, **fields: Any) -> Callable[[Method], Method]:
+    """Declare /topic/`name`."""
+    # nsqd does not look at the body for /topic/create, and for the others at no more than whether it can be read.
+    fields = {"errors": _TOPIC_ERRORS, **fields}
+    return endpoint("POST", f"/topic/{name}", f"Topic: {summary}", required=(TOPIC,), **fields)
 
-    def __init__(self, broker: Broker, pump: Pump) -> None:
-        self._broker = broker
-        self._pump = pump
 
-    def routes(self) -> list[Route]:
-        """All of /topic and /channel."""
-        changes: dict[bytes, _Change] = {
-            b"/topic/create": self._create_topic,
-            b"/topic/delete": self._delete_topic,
-            b"/topic/empty": self._empty_topic,
-            b"/topic/pause": self._pause_topic,
-            b"/topic/unpause": self._unpause_topic,
-            b"/v2/topic/durability": self._set_durability,
-            b"/v2/topic/retention": self._set_retention,
-            b"/channel/create": self._create_channel,
-            b"/channel/delete": self._delete_channel,
-            b"/channel/empty": self._empty_channel,
-            b"/channel/pause": self._pause_channel,
-            b"/channel/unpause": self._unpause_channel,
-        }
-        # nsqd does not look at the body of the first one, and for the others at no more than whether it can be read.
-        return [
-            Route(
-                b"POST",
-                path,
-                partial(self._perform, change),
-                broken=None if path == b"/topic/create" else INVALID_REQUEST,
-                about=("topic", "channel") if path.startswith(b"/channel/") else ("topic",),
-            )
-            for path, change in changes.items()
-        ]
+def _channel_change(name: str, summary: str, **fields: Any) -> Callable[[Method], Method]:
+    """Declare /channel/`name`."""
+    fields = {"errors": _CHANNEL_ERRORS, **fields}
+    return endpoint("POST", f"/channel/{name}", f"Channel: {summary}", required=(TOPIC, CHANNEL), **fields)
+
+
+class Administration(Section):
+    """Changes topics and channels of a broker."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._broker = context.broker
+        self._pump = context.pump
+
+    def handler(self, method: _Change) -> Handler:
+        """Section API"""
+        return partial(self._perform, method)
 
     def _perform(self, change: _Change, request: HttpRequest) -> Answer | None:
         if self._broker.stopping:
@@ -106,30 +127,52 @@ class Administration:
 
     # -- topics
 
-    def _create_topic(self, params: Parameters) -> bool:
+    @_topic_change("create", "make it, if it is not there", errors=_NO_NEW_TOPIC, broken=None)
+    def create_topic(self, params: Parameters) -> bool:
+        """POST /topic/create"""
         return self._broker.topic(valid_topic_name(params)).ephemeral
 
-    def _delete_topic(self, params: Parameters) -> bool:
+    @_topic_change("delete", "remove it and all in it")
+    def delete_topic(self, params: Parameters) -> bool:
+        """POST /topic/delete"""
         topic = topic_named(self._broker, topic_name(params))
         self._broker.delete_topic(topic.name)
         return topic.ephemeral
 
-    def _empty_topic(self, params: Parameters) -> bool:
+    @_topic_change("empty", "drop what is in it")
+    def empty_topic(self, params: Parameters) -> bool:
+        """POST /topic/empty"""
         topic = topic_named(self._broker, valid_topic_name(params))
         topic.empty()
         return topic.ephemeral
 
-    def _pause_topic(self, params: Parameters) -> bool:
+    @_topic_change("pause", "let nothing out of it")
+    def pause_topic(self, params: Parameters) -> bool:
+        """POST /topic/pause"""
         topic = topic_named(self._broker, topic_name(params))
         topic.pause()
         return topic.ephemeral
 
-    def _unpause_topic(self, params: Parameters) -> bool:
+    @_topic_change("unpause", "let out what is in it")
+    def unpause_topic(self, params: Parameters) -> bool:
+        """POST /topic/unpause"""
         topic = topic_named(self._broker, topic_name(params))
         topic.unpause(self._pump.now())
         return topic.ephemeral
 
-    def _set_durability(self, params: Parameters) -> bool:
+    @endpoint(
+        "POST",
+        "/v2/topic/durability",
+        "What an OK means for a topic",
+        required=(TOPIC, _CLASS),
+        errors={
+            400: ["INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_CLASS"],
+            404: ["TOPIC_NOT_FOUND"],
+            **NOT_STORED,
+        },
+    )
+    def set_durability(self, params: Parameters) -> bool:
+        """POST /v2/topic/durability"""
         topic = topic_named(self._broker, topic_name(params))
         durability = params.get("class", "")
         if durability not in _CLASSES:
@@ -137,7 +180,20 @@ class Administration:
         topic.set_durability("" if durability == _DEFAULT else durability)
         return topic.ephemeral
 
-    def _set_retention(self, params: Parameters) -> bool:
+    @endpoint(
+        "POST",
+        "/v2/topic/retention",
+        "What a topic keeps of what is finished",
+        required=(TOPIC,),
+        optional=(_TIME, _BYTES),
+        errors={
+            400: [*LOG_WORDS, "MISSING_ARG_TIME_OR_BYTES", "INVALID_TIME", "INVALID_BYTES"],
+            404: ["TOPIC_NOT_FOUND"],
+            **NOT_STORED,
+        },
+    )
+    def set_retention(self, params: Parameters) -> bool:
+        """POST /v2/topic/retention"""
         topic = durable_topic(self._broker, params)
         time, size = topic.reader.retention_policy.topic_limits
         if "time" in params:
@@ -153,7 +209,9 @@ class Administration:
 
     # -- channels
 
-    def _create_channel(self, params: Parameters) -> bool:
+    @_channel_change("create", "make it, if it is not there", optional=(_START,), errors=_NO_NEW_CHANNEL)
+    def create_channel(self, params: Parameters) -> bool:
+        """POST /channel/create"""
         topic, name = names(params)
         start = params.get("start", "")
         if start and start not in STARTS:
@@ -162,22 +220,30 @@ class Administration:
             raise Refused(_EPHEMERAL_CHANNEL)
         return _is_ephemeral(topic_named(self._broker, topic).channel(name, self._pump.now(), start))
 
-    def _delete_channel(self, params: Parameters) -> bool:
+    @_channel_change("delete", "remove it and all in it")
+    def delete_channel(self, params: Parameters) -> bool:
+        """POST /channel/delete"""
         channel = channel_named(self._broker, params)
         channel.topic.delete_channel(channel.name)
         return _is_ephemeral(channel)
 
-    def _empty_channel(self, params: Parameters) -> bool:
+    @_channel_change("empty", "drop what is in it")
+    def empty_channel(self, params: Parameters) -> bool:
+        """POST /channel/empty"""
         channel = channel_named(self._broker, params)
         channel.empty()
         return _is_ephemeral(channel)
 
-    def _pause_channel(self, params: Parameters) -> bool:
+    @_channel_change("pause", "let nothing out of it")
+    def pause_channel(self, params: Parameters) -> bool:
+        """POST /channel/pause"""
         channel = channel_named(self._broker, params)
         channel.pause()
         return _is_ephemeral(channel)
 
-    def _unpause_channel(self, params: Parameters) -> bool:
+    @_channel_change("unpause", "let out what is in it")
+    def unpause_channel(self, params: Parameters) -> bool:
+        """POST /channel/unpause"""
         channel = channel_named(self._broker, params)
         channel.unpause()
         return _is_ephemeral(channel)

@@ -12,39 +12,56 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from nsqtw.api.context import ApiContext
+from nsqtw.http.endpoints import FAILED, JSON, TEXT, Parameter, Section, endpoint
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, document, failure, text
-from nsqtw.http.routes import Route
-from nsqtw.options.broker import BY_KEY, Options, config_value
+from nsqtw.options.broker import BY_KEY, config_value
+from nsqtw.options.types import LEVELS
 
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-_PATH = b"/config/:opt"
+_PATH = "/config/:opt"
+_KEY = Parameter("opt", {"type": "string", "description": "a config key"})
+_AN_OPTION = {TEXT: {"type": "string"}, JSON: {}}
 _INVALID_OPTION = failure(400, "INVALID_OPTION")
 _INVALID_VALUE = failure(400, "INVALID_VALUE")
 _INVALID_SIZE = failure(413, "INVALID_VALUE")
 
 
-class Configuration:
-    """Shows and changes `options`. `changed` is called when one has a new value."""
+class Configuration(Section):
+    """Shows and changes the options of a broker."""
 
-    def __init__(self, options: Options, changed: Callable[[], None] = lambda: None) -> None:
-        self._options = options
-        self._changed = changed
+    def __init__(self, context: ApiContext) -> None:
+        self._options = context.broker.options
+        self._changed = context.reconfigured
         self._nulls: set[str] = set()
         """Lists that were set to `null`, which nsqd shows as that and not as `[]`."""
 
-    def routes(self) -> list[Route]:
-        """Both methods."""
-        limit = self._options.max_msg_size
-        return [
-            Route(b"GET", _PATH, self._show),
-            Route(b"PUT", _PATH, self._change, limit, _INVALID_SIZE),
-        ]
-
-    def _show(self, request: HttpRequest) -> Answer:
+    @endpoint(
+        "GET",
+        _PATH,
+        "An option in its effective value",
+        last=_KEY,
+        success=_AN_OPTION,
+        errors={400: ["INVALID_OPTION", "INVALID_REQUEST"]},
+    )
+    def show(self, request: HttpRequest) -> Answer:
+        """GET /config/:opt"""
         return self._shown(_key(request))
 
-    def _change(self, request: HttpRequest) -> Answer:
+    @endpoint(
+        "PUT",
+        _PATH,
+        "Change log_level or nsqlookupd_tcp_addresses until the broker stops",
+        last=_KEY,
+        body=f"one of {', '.join(LEVELS)}; or a JSON list of texts",
+        max_body="max_msg_size",
+        too_big=_INVALID_SIZE,
+        success=_AN_OPTION,
+        errors={400: ["INVALID_OPTION", "INVALID_VALUE", "INVALID_REQUEST"], 413: ["INVALID_VALUE"], **FAILED},
+    )
+    def change(self, request: HttpRequest) -> Answer:
+        """PUT /config/:opt"""
         if request.is_overlong or not request.body:
             return _INVALID_SIZE
         key = _key(request)

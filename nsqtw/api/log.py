@@ -41,30 +41,39 @@ from typing import Any
 from attrs import frozen
 from twisted.logger import Logger
 
-from nsqtw.api.log_position import parse_time
+from nsqtw.api.context import ApiContext
+from nsqtw.api.log_position import TIME, parse_time
 from nsqtw.backends.checksum import crc32
-from nsqtw.core.broker import Broker
 from nsqtw.core.log_reader import Extract, LogReader
 from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
+from nsqtw.http.endpoints import FAILED, LOG_WORDS, TOPIC, Errors, Parameter, Section, endpoint, numbers
 from nsqtw.http.names import durable_topic
 from nsqtw.http.query import parameters, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import INTERNAL_ERROR, Answer, Refused, binary, document, failure
-from nsqtw.http.routes import Route
 from nsqtw.options.topics import EARLIEST, LATEST
 from nsqtw.rights import SUBSCRIBE
-from nsqtw.runtime.pump import Pump
 
 LIMIT_BYTES = 1024 * 1024
 MAX_BYTES = 4 * 1024 * 1024
 MAX_WAIT_MS = 60_000
+CONTENT_TYPE = b"application/vnd.nsqtw.log; version=1"
 
 _INVALID_FROM = failure(400, "INVALID_FROM")
 _INVALID_START = failure(400, "INVALID_START")
 _INVALID_END = failure(400, "INVALID_END")
 _TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
+
+_FROM = Parameter("from", {"type": "string", "pattern": "^(earliest|latest|[0-9]{1,16})$", "default": "earliest"})
+_LIMIT = Parameter(
+    "limit", {"type": "integer", "minimum": 1, "description": f"about so many bytes, {MAX_BYTES} at most"}
+)
+_WAIT = Parameter(
+    "wait", {"type": "integer", "minimum": 0, "default": 0, "description": f"milliseconds, {MAX_WAIT_MS} at most"}
+)
+_ERRORS: Errors = {404: ["TOPIC_NOT_FOUND"], **FAILED}
 
 _log = Logger()
 
@@ -78,21 +87,26 @@ class _Ask:
     limit: int
 
 
-class LogReading:
-    """Shows the logs of `broker`."""
+class LogReading(Section):
+    """Shows the logs of a broker. A request needs what a subscriber does, for the topic without a channel."""
 
-    def __init__(self, broker: Broker, pump: Pump) -> None:
-        self._broker = broker
-        self._pump = pump
+    def __init__(self, context: ApiContext) -> None:
+        self._broker = context.broker
+        self._pump = context.pump
 
-    def routes(self) -> list[Route]:
-        """They need what a subscriber does, for the topic without a channel."""
-        return [
-            Route(b"GET", path, handler, needs=SUBSCRIBE, about=("topic",))
-            for path, handler in ((b"/v2/topic/log", self._read), (b"/v2/topic/log/range", self._range))
-        ]
-
-    def _read(self, request: HttpRequest) -> Answer | None:
+    @endpoint(
+        "GET",
+        "/v2/topic/log",
+        "A topic's log from a position on",
+        required=(TOPIC,),
+        optional=(_FROM, _LIMIT, _WAIT),
+        success={CONTENT_TYPE.decode(): {"type": "string", "format": "binary"}},
+        headers=[f"X-Nsqtw-{name}" for name in ("Next", "End", "Earliest", "Messages", "Lost")],
+        errors={400: [*LOG_WORDS, "INVALID_FROM", "INVALID_LIMIT", "INVALID_WAIT"], **_ERRORS},
+        needs=SUBSCRIBE,
+    )
+    def read(self, request: HttpRequest) -> Answer | None:
+        """GET /v2/topic/log"""
         params = parameters(request.query)
         topic = durable_topic(self._broker, params)
         limit = whole_number(params, "limit", LIMIT_BYTES, lowest=1)
@@ -105,7 +119,18 @@ class LogReading:
         _Poll(self._pump.reactor, request, ask, min(wait_ms, MAX_WAIT_MS) / 1000)
         return None
 
-    def _range(self, request: HttpRequest) -> Answer:
+    @endpoint(
+        "GET",
+        "/v2/topic/log/range",
+        "The positions of the messages of a time",
+        required=(TOPIC,),
+        optional=(Parameter("start", TIME), Parameter("end", TIME)),
+        success=numbers("first", "end", "earliest", "latest"),
+        errors={400: [*LOG_WORDS, "INVALID_START", "INVALID_END"], **_ERRORS},
+        needs=SUBSCRIBE,
+    )
+    def time_range(self, request: HttpRequest) -> Answer:
+        """GET /v2/topic/log/range"""
         params = parameters(request.query)
         reader = durable_topic(self._broker, params).reader
         start_ms, end_ms = _time(params, "start", _INVALID_START), _time(params, "end", _INVALID_END)
@@ -201,7 +226,6 @@ def _time(params: Mapping[str, str], name: str, error: Answer) -> int | None:
     return wall_ms
 
 
-CONTENT_TYPE = b"application/vnd.nsqtw.log; version=1"
 MAGIC = b"NSQL"
 MESSAGES, LOST = 1, 2
 SECTION = struct.Struct(">4sIQIIQQI")

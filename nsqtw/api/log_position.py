@@ -17,6 +17,9 @@ from attrs import frozen
 
 from nsqtw.options.topics import EARLIEST, LATEST
 
+TIME = {"type": "string", "description": "Unix time in seconds or milliseconds, or RFC 3339"}
+"""The schema of a parameter that `parse_time` reads."""
+
 _ID = re.compile(r"[0-9a-fA-F]{16}")
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{12,15}")

@@ -18,20 +18,19 @@ import re
 
 from twisted.logger import Logger
 
-from nsqtw.core.broker import Broker
+from nsqtw.api.context import ApiContext
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
+from nsqtw.http.endpoints import AN_OK, FAILED, TOPIC, Errors, Parameter, Section, endpoint
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, failure, text
-from nsqtw.http.routes import Route
 from nsqtw.names import is_valid_name
 from nsqtw.options.topics import DURABILITIES
 from nsqtw.options.types import whole_nanoseconds
 from nsqtw.protocols.mpub import SIZE_BYTES, bytes_of_equal, check_count, check_size, equal_messages, unpack_size
 from nsqtw.protocols.v2_codec import Limits
 from nsqtw.rights import PUBLISH
-from nsqtw.runtime.pump import Pump
 
 _MSG_TOO_BIG = failure(413, "MSG_TOO_BIG")
 _BODY_TOO_BIG = failure(413, "BODY_TOO_BIG")
@@ -39,6 +38,10 @@ _MSG_EMPTY = failure(400, "MSG_EMPTY")
 _MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
 _INVALID_TOPIC = failure(400, "INVALID_TOPIC")
 _INVALID_DEFER = failure(400, "INVALID_DEFER")
+
+_DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
+_IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
+_NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "TOO_MANY_TOPICS"]}
 
 _TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
 """By what it means."""
@@ -50,46 +53,36 @@ _BINARY = {"true": True, "1": True, "false": False, "0": False}
 _log = Logger()
 
 
-class Publishing:
-    """Publishes to the topics of `broker`."""
+class Publishing(Section):
+    """Publishes to the topics of a broker. No line for each publish in the log."""
 
-    def __init__(self, broker: Broker, pump: Pump) -> None:
-        self._broker = broker
-        self._pump = pump
-        self._limits = broker.options
-        self._longest_delay_ns = whole_nanoseconds(broker.options.longest_delay)
+    def __init__(self, context: ApiContext) -> None:
+        self._broker = context.broker
+        self._pump = context.pump
+        self._limits = context.broker.options
+        self._max_delay_ns = whole_nanoseconds(context.broker.options.longest_delay)
 
-    def routes(self) -> list[Route]:
-        """/pub and /mpub. No line for each of them in the log."""
-        limits = self._limits
-        return [
-            Route(
-                b"POST",
-                b"/pub",
-                self._publish,
-                limits.max_msg_size,
-                _MSG_TOO_BIG,
-                INVALID_REQUEST,
-                logged=False,
-                needs=PUBLISH,
-                about=("topic",),
-                repeats=True,
-            ),
-            Route(
-                b"POST",
-                b"/mpub",
-                self._publish_many,
-                limits.max_body_size,
-                _BODY_TOO_BIG,
-                broken=None,
-                logged=False,
-                needs=PUBLISH,
-                about=("topic",),
-                repeats=True,
-            ),
-        ]
-
-    def _publish(self, request: HttpRequest) -> Answer | None:
+    @endpoint(
+        "POST",
+        "/pub",
+        "Publish a message",
+        required=(TOPIC,),
+        optional=(_DEFER,),
+        body="the message",
+        max_body="max_msg_size",
+        success=AN_OK,
+        errors={
+            400: ["INVALID_REQUEST", "MSG_EMPTY", "MISSING_ARG_TOPIC", "INVALID_TOPIC", "INVALID_DEFER"],
+            413: ["MSG_TOO_BIG"],
+            **_NO_NEW_TOPIC,
+        },
+        needs=PUBLISH,
+        too_big=_MSG_TOO_BIG,
+        logged=False,
+        repeats=True,
+    )
+    def publish(self, request: HttpRequest) -> Answer | None:
+        """POST /pub"""
         if request.is_overlong:
             return _MSG_TOO_BIG
         body = request.body
@@ -101,7 +94,28 @@ class Publishing:
         self._put(request, topic, [body], delay_ms)
         return None
 
-    def _publish_many(self, request: HttpRequest) -> Answer | None:
+    @endpoint(
+        "POST",
+        "/mpub",
+        "Publish messages",
+        required=(TOPIC,),
+        optional=(_IS_BINARY,),
+        body="a message a line; with binary=true int32 count, and int32 size before each",
+        max_body="max_body_size",
+        success=AN_OK,
+        errors={
+            400: ["INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"],
+            413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
+            **_NO_NEW_TOPIC,
+        },
+        needs=PUBLISH,
+        too_big=_BODY_TOO_BIG,
+        broken=None,
+        logged=False,
+        repeats=True,
+    )
+    def publish_many(self, request: HttpRequest) -> Answer | None:
+        """POST /mpub"""
         params = parameters(request.query)
         topic = self._topic(params.get("topic"))
         if _is_binary(params.get("binary")):
@@ -145,7 +159,7 @@ class Publishing:
         match = _INT64.fullmatch(text)
         delay_ms = int(match[1] + match[2]) if match else -1
         delay_ns = _wrapped(delay_ms * _NS_PER_MS) if _wrapped(delay_ms) == delay_ms else -1
-        if not 0 <= delay_ns <= self._longest_delay_ns:
+        if not 0 <= delay_ns <= self._max_delay_ns:
             raise Refused(_INVALID_DEFER)
         return -(-delay_ns // _NS_PER_MS)
 

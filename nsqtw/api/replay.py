@@ -18,20 +18,31 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from nsqtw.api.log_position import LogPosition, parse_log_position
-from nsqtw.core.broker import Broker
+from nsqtw.api.context import ApiContext
+from nsqtw.api.log_position import TIME, LogPosition, parse_log_position
 from nsqtw.core.channel import Channel
 from nsqtw.core.peek import READY, STATES, Peek, Peeked, peek_channel, peek_topic
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError
+from nsqtw.http.endpoints import (
+    CHANNEL,
+    CHANNEL_WORDS,
+    FAILED,
+    JSON,
+    LOG_WORDS,
+    NOT_STORED,
+    TOPIC,
+    Parameter,
+    Section,
+    endpoint,
+    numbers,
+)
 from nsqtw.http.names import channel_named, durable_topic
 from nsqtw.http.query import parameters, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
-from nsqtw.http.routes import Route
 from nsqtw.options.topics import EARLIEST
 from nsqtw.rights import SUBSCRIBE
-from nsqtw.runtime.pump import Pump
 
 LIMIT = 10
 MAX_MESSAGES = 1000
@@ -43,28 +54,63 @@ _EPHEMERAL_CHANNEL = failure(400, "EPHEMERAL_CHANNEL")
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 _MESSAGE_NOT_FOUND = failure(404, "MESSAGE_NOT_FOUND")
 
+_TO = Parameter(
+    "to", {"type": "string", "description": f"earliest, latest, the id of a message, {TIME['description']}"}
+)
+_STATE = Parameter("state", {"type": "string", "enum": list(STATES), "default": STATES[0]})
+_LIMIT = Parameter(
+    "limit",
+    {"type": "integer", "minimum": 1, "default": LIMIT, "description": f"of messages; {MAX_MESSAGES} at most"},
+)
+_CHANNEL_WORDS = (*CHANNEL_WORDS, "EPHEMERAL_CHANNEL")
+_MESSAGE = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "timestamp": {"type": "integer", "description": "nanoseconds"},
+        "attempts": {"type": "integer"},
+        "body": {"type": "string"},
+        "encoding": {"type": "string", "enum": ["text", "base64"]},
+        "due": {"type": "integer"},
+        "deadline": {"type": "integer"},
+        "consumer": {"type": "object"},
+    },
+    "required": ["id", "timestamp", "attempts", "body", "encoding"],
+}
+_MESSAGES = {
+    JSON: {
+        "type": "object",
+        "properties": {"messages": {"type": "array", "items": _MESSAGE}, "more": {"type": "boolean"}},
+        "required": ["messages", "more"],
+    }
+}
+
 _log = Logger()
 
 
-class Replay:
-    """Moves channels of `broker`, and looks into them."""
+class Replay(Section):
+    """Moves channels of a broker, and shows their messages. Permission to subscribe is permission to look."""
 
-    def __init__(self, broker: Broker, pump: Pump) -> None:
-        self._broker = broker
-        self._pump = pump
-
-    def routes(self) -> list[Route]:
-        """Who may subscribe may look."""
-        channel, topic = ("topic", "channel"), ("topic",)
-        return [
-            Route(b"POST", b"/v2/channel/seek", self._seek, about=channel),
-            Route(b"GET", b"/v2/channel/messages", self._peek_channel, needs=SUBSCRIBE, about=channel),
-            Route(b"GET", b"/v2/topic/messages", self._peek_topic, needs=SUBSCRIBE, about=topic),
-        ]
+    def __init__(self, context: ApiContext) -> None:
+        self._broker = context.broker
+        self._pump = context.pump
 
     # -- moving
 
-    def _seek(self, request: HttpRequest) -> Answer | None:
+    @endpoint(
+        "POST",
+        "/v2/channel/seek",
+        "Move a channel in its topic's log",
+        required=(TOPIC, CHANNEL, _TO),
+        success=numbers("position", "skipped", "replayed", "depth"),
+        errors={
+            400: [*_CHANNEL_WORDS, "MISSING_ARG_TO", "INVALID_TO"],
+            404: ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND"],
+            **NOT_STORED,
+        },
+    )
+    def seek(self, request: HttpRequest) -> Answer | None:
+        """POST /v2/channel/seek"""
         params = parameters(request.query)
         channel = self._durable_channel(params)
         if "to" not in params:
@@ -102,7 +148,22 @@ class Replay:
 
     # -- looking
 
-    def _peek_channel(self, request: HttpRequest) -> Answer:
+    @endpoint(
+        "GET",
+        "/v2/channel/messages",
+        "Look at a channel's messages",
+        required=(TOPIC, CHANNEL),
+        optional=(_STATE, _LIMIT),
+        success=_MESSAGES,
+        errors={
+            400: [*_CHANNEL_WORDS, "INVALID_STATE", "INVALID_LIMIT"],
+            404: ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND"],
+            **FAILED,
+        },
+        needs=SUBSCRIBE,
+    )
+    def channel_messages(self, request: HttpRequest) -> Answer:
+        """GET /v2/channel/messages"""
         params = parameters(request.query)
         channel = self._durable_channel(params)
         state, limit = params.get("state", READY), whole_number(params, "limit", LIMIT, lowest=1)
@@ -110,7 +171,18 @@ class Replay:
             raise Refused(_INVALID_STATE)
         return self._shown(lambda: peek_channel(channel, state, min(limit, MAX_MESSAGES), self._pump.now()))
 
-    def _peek_topic(self, request: HttpRequest) -> Answer:
+    @endpoint(
+        "GET",
+        "/v2/topic/messages",
+        "Look at what waits for a topic's channels",
+        required=(TOPIC,),
+        optional=(_LIMIT,),
+        success=_MESSAGES,
+        errors={400: [*LOG_WORDS, "INVALID_LIMIT"], 404: ["TOPIC_NOT_FOUND"], **FAILED},
+        needs=SUBSCRIBE,
+    )
+    def topic_messages(self, request: HttpRequest) -> Answer:
+        """GET /v2/topic/messages"""
         params = parameters(request.query)
         topic = durable_topic(self._broker, params)
         limit = min(whole_number(params, "limit", LIMIT, lowest=1), MAX_MESSAGES)

@@ -1,19 +1,7 @@
 """
-The HTTP edge: nsqd's HTTP API on twisted.web (nsqd specification 3).
+The HTTP API of a broker: nsqd's, and the paths under /v2 (nsqd specification 3).
 
-    GET    /ping  /info  /stats                                             api.stats
-    POST   /pub  /mpub                                                      api.publish
-    GET    /v2/topic/log  /v2/topic/log/range                               api.log
-    POST   /v2/channel/seek                                                 replay
-    GET    /v2/channel/messages  /v2/topic/messages                         replay
-    POST   /topic/{create,delete,empty,pause,unpause}?topic=                api.admin
-    POST   /channel/{create,delete,empty,pause,unpause}?topic=&channel=     api.admin
-    GET    /config/:opt                                                     api.config
-    PUT    /config/:opt                                                     api.config
-    GET    /debug/pprof/...                                                 debug
-    PUT    /debug/setblockrate                                              debug
-    POST   /debug/freememory                                                debug
-    GET    /v2/openapi.json                                                 openapi
+Each section declares its endpoints beside their handlers (`http.endpoints`).
 
 Theory of operation. There is one table of routes and no tree of resources. A request (http.request) looks its route
 up when its headers are there, takes in as much of its body as the route allows, and calls the handler once; a publish
@@ -36,19 +24,45 @@ from collections.abc import Callable
 
 from nsqtw.api.admin import Administration
 from nsqtw.api.config import Configuration
+from nsqtw.api.context import ApiContext, Identity, SectionClass
 from nsqtw.api.log import LogReading
 from nsqtw.api.publish import Publishing
 from nsqtw.api.replay import Replay
-from nsqtw.api.stats import Identity, Inspection
+from nsqtw.api.stats import Inspection
 from nsqtw.core.broker import Broker
 from nsqtw.http.bearer_auth import BearerAuth
 from nsqtw.http.debug import Debugging
+from nsqtw.http.endpoints import A_DOCUMENT, Endpoint, Section, endpoint
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import Answer, tls_required
-from nsqtw.http.routes import ANY_RIGHT, FREE, OneAnswer, Route, Routes
+from nsqtw.http.responses import Answer, document, tls_required
+from nsqtw.http.routes import ANY_RIGHT, OneAnswer, Routes
 from nsqtw.net.limits import Limits
 from nsqtw.runtime.pump import Pump
+
+
+class Description(Section):
+    """The OpenAPI document, made from the endpoints of all sections."""
+
+    def __init__(self, context: ApiContext) -> None:
+        pass
+
+    @endpoint("GET", "/v2/openapi.json", "This document", success=A_DOCUMENT, needs=ANY_RIGHT)
+    def description(self, request: HttpRequest) -> Answer:
+        """GET /v2/openapi.json"""
+        from nsqtw.api.openapi import described  # no start waits for the document
+
+        return document(described(endpoints()))
+
+
+SECTIONS: tuple[SectionClass, ...] = (
+    *(Inspection, Publishing, Administration, LogReading, Replay, Configuration, Debugging, Description),
+)
+
+
+def endpoints() -> list[Endpoint]:
+    """Return the endpoints of all sections."""
+    return [declared for section in SECTIONS for declared in section.endpoints()]
 
 
 def broker_site(
@@ -71,38 +85,13 @@ def broker_site(
         None if broker.authorizations is None or broker.options.http_is_open else BearerAuth(broker.authorizations)
     )
     limits = limits or Limits(broker.options, pump.reactor, pump.now)
-    publishing = Publishing(broker, pump)
-    inspection = Inspection(broker, pump, Identity(version_line, tcp_port, http_port), limits)
-    return HttpFactory(
-        Routes(
-            [
-                Route(b"GET", b"/ping", inspection.ping, broken=None, needs=FREE),
-                Route(b"GET", b"/info", inspection.info, broken=None, needs=ANY_RIGHT),
-                Route(b"GET", b"/stats", inspection.stats, needs=ANY_RIGHT),
-                *publishing.routes(),
-                *Administration(broker, pump).routes(),
-                *LogReading(broker, pump).routes(),
-                *Replay(broker, pump).routes(),
-                *Configuration(broker.options, reconfigured).routes(),
-                *Debugging(pump.reactor).routes(),
-                Route(b"GET", b"/v2/openapi.json", _api, needs=ANY_RIGHT),
-            ]
-        ),
-        pump,
-        limits,
-        bearer_auth,
-        is_local,
-    )
+    identity = Identity(version_line, tcp_port, http_port)
+    context = ApiContext(broker, pump, identity, limits, reconfigured)
+    routes = [route for section in SECTIONS for route in section(context).routes(broker.options)]
+    return HttpFactory(Routes(routes), pump, limits, bearer_auth, is_local)
 
 
 def refusing_site(site: HttpFactory, https_port: int) -> HttpFactory:
     """Refuses whatever `site` would serve: what is served, HTTPS serves, on that port, 0 for none."""
     assert isinstance(site.routes, Routes), "a site that serves"
     return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump, site.limits, None, site.is_local)
-
-
-def _api(request: HttpRequest) -> Answer:
-    # No start waits for the document.
-    from nsqtw.api.openapi import served
-
-    return served(request)

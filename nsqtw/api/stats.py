@@ -11,20 +11,18 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
-
 from nsqtw import NSQ_VERSION
-from nsqtw.core.broker import Broker
+from nsqtw.api.context import ApiContext
 from nsqtw.gocompat.time import duration_text, local_time_text
+from nsqtw.http.endpoints import A_DOCUMENT, AN_OK, BAD_QUERY, CHANNEL, JSON, TEXT, TOPIC, Parameter, Section, endpoint
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, plain, text
+from nsqtw.http.routes import ANY_RIGHT, FREE
 from nsqtw.http.version import HEADER, versioned
-from nsqtw.net.limits import Limits
 from nsqtw.options.broker import hostname
 from nsqtw.runtime.memory import undisturbed
 from nsqtw.runtime.process_memory import memory
-from nsqtw.runtime.pump import Pump
 from nsqtw.stats.document import document as stats_document
 
 _OFF = ("false", "0")
@@ -33,32 +31,46 @@ _NS = 10**9
 _LATENCY_UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "us"))
 
 
-@attrs.frozen
-class Identity:
-    """
-    What a broker says of itself. `version_line` is what --version prints; a port is 0 for none and -1 for a unix
-    socket.
-    """
-
-    version_line: str
-    tcp_port: int
-    http_port: int
+def _flag(name: str) -> Parameter:
+    return Parameter(name, {"type": "string", "enum": ["true", "false"]})
 
 
-class Inspection:
-    """Tells of `broker`."""
+_FORMAT = Parameter("format", {"type": "string", "enum": ["json", "text"]})
+_STATS = {TEXT: {"type": "string"}, JSON: {"type": "object", "required": ["version", "health", "topics"]}}
 
-    def __init__(self, broker: Broker, pump: Pump, identity: Identity, limits: Limits) -> None:
-        self._broker = broker
-        self._limits = limits
-        self._pump = pump
-        self._identity = identity
 
+class Inspection(Section):
+    """Shows the state of a broker."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._broker = context.broker
+        self._limits = context.limits
+        self._pump = context.pump
+        self._identity = context.identity
+
+    @endpoint(
+        "GET",
+        "/ping",
+        "Whether the last attempt to store something went well",
+        success=AN_OK,
+        errors={500: []},
+        needs=FREE,
+        broken=None,
+    )
     def ping(self, request: HttpRequest) -> Answer:
         """GET /ping: whether the last attempt to store something went well."""
         health = str(self._broker.health)
         return plain(200 if health == "OK" else 500, health)
 
+    @endpoint(
+        "GET",
+        "/info",
+        "Version, addresses, ports and limits",
+        optional=(_flag("include_version"),),
+        success=A_DOCUMENT,
+        needs=ANY_RIGHT,
+        broken=None,
+    )
     def info(self, request: HttpRequest) -> Answer:
         """GET /info. Durations are nanoseconds."""
         options = self._broker.options
@@ -80,6 +92,18 @@ class Inspection:
             },
         )
 
+    @endpoint(
+        "GET",
+        "/stats",
+        "Topics, channels and clients",
+        optional=(
+            *(_FORMAT, TOPIC, CHANNEL, _flag("include_clients"), _flag("include_mem"), _flag("include_limits")),
+            _flag("include_version"),
+        ),
+        success=_STATS,
+        errors=BAD_QUERY,
+        needs=ANY_RIGHT,
+    )
     def stats(self, request: HttpRequest) -> Answer:
         """GET /stats"""
         with undisturbed():

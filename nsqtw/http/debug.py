@@ -23,15 +23,14 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from nsqtw.gocompat.text import quoted
+from nsqtw.http.endpoints import A_PAGE, A_TEXT, BAD_QUERY, FAILED, Method, Parameter, Section, endpoint
 from nsqtw.http.profile import Profiler
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, Refused, failure, page, plain, report
-from nsqtw.http.routes import Route
 from nsqtw.options.redaction import shown_words
 from nsqtw.runtime.memory import all_objects, check_all
 
@@ -42,52 +41,78 @@ _INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
 _INT64 = range(-(2**63), 2**63)
 _INT64_DIGITS = 19
 
-_MEANINGS = {
-    "block": "what the reactor waits for",
-    "cmdline": "the words that started this process",
-    "goroutine": "the stack of every thread, and the calls the reactor is going to make",
-    "heap": "objects by type, and what the garbage collector counts",
-    "profile": "where the time goes from now on, in ?seconds= (30): lines for a flame graph",
-    "symbol": "nothing: addresses have no meaning here",
-    "threadcreate": "the threads",
-}
-_INDEX = page(
-    "<html><head><title>/debug/pprof/</title></head><body><h1>/debug/pprof/</h1><dl>\n"
-    + "".join(f'<dt><a href="{name}">{name}</a></dt><dd>{meaning}</dd>\n' for name, meaning in _MEANINGS.items())
-    + "</dl></body></html>\n"
-)
 _NO_SYMBOLS = report("num_symbols: 1\n")
 _DONE = failure(500, "INTERNAL_ERROR", detail="Done. nsqd answers this with an error, too.")
+_NO_ADDRESSES = "nothing: addresses have no meaning here"
+_SECONDS = Parameter("seconds", {"type": "integer", "minimum": 1, "default": _DEFAULT_SECONDS})
+_RATE = Parameter("rate", {"type": "integer"})
 _IN_USE = report("Could not enable CPU profiling: cpu profiling already in use\n", status=500)
 
 
-class Debugging:
-    """Shows what goes on in the process that runs `reactor`."""
+class HasReactor(Protocol):
+    """An object that knows the reactor."""
 
-    def __init__(self, reactor: Any) -> None:
-        self._reactor = reactor
-        self._profiler = Profiler(lambda call: reactor.callFromThread(call))
+    @property
+    def reactor(self) -> Any:
+        """The reactor."""
 
-    def routes(self) -> list[Route]:
-        """All of /debug. What only looks makes no line in the log."""
-        reports: dict[str, Callable[[], str]] = {
-            "block": partial(waited_for, self._reactor),
-            "cmdline": lambda: "\0".join(shown_words(sys.argv)),
-            "goroutine": partial(stacks, self._reactor),
-            "heap": objects,
-            "threadcreate": threads,
-        }
-        return [
-            _look("", lambda request: _INDEX),
-            *[_look(name, partial(_reported, make)) for name, make in reports.items()],
-            _look("profile", self._profile),
-            _look("symbol", lambda request: _NO_SYMBOLS),
-            _look("symbol", lambda request: _NO_SYMBOLS, b"POST"),
-            Route(b"PUT", b"/debug/setblockrate", _set_block_rate),
-            Route(b"POST", b"/debug/freememory", _free_memory),
-        ]
 
-    def _profile(self, request: HttpRequest) -> Answer | None:
+def _report(name: str, summary: str, method: str = "GET", **fields: Any) -> Callable[[Method], Method]:
+    """Declare /debug/pprof/`name`: a text, without a line in the log."""
+    return endpoint(method, _PPROF + name, summary, logged=False, **{"success": A_TEXT, **fields})
+
+
+class Debugging(Section):
+    """Shows the process that runs the reactor of `context`."""
+
+    def __init__(self, context: HasReactor) -> None:
+        self._reactor = context.reactor
+        self._profiler = Profiler(lambda call: self._reactor.callFromThread(call))
+
+    @_report("", "A page that lists the others", success=A_PAGE)
+    def index(self, request: HttpRequest) -> Answer:
+        """GET /debug/pprof/"""
+        return page(_index())
+
+    @_report("block", "what the reactor waits for")
+    def block(self, request: HttpRequest) -> Answer:
+        """GET /debug/pprof/block"""
+        return report(waited_for(self._reactor))
+
+    @_report("cmdline", "the words that started this process, with NUL between them")
+    def cmdline(self, request: HttpRequest) -> Answer:
+        """GET /debug/pprof/cmdline"""
+        return report("\0".join(shown_words(sys.argv)))
+
+    @_report("goroutine", "the stack of every thread, and the calls the reactor is going to make")
+    def goroutine(self, request: HttpRequest) -> Answer:
+        """GET /debug/pprof/goroutine"""
+        return report(stacks(self._reactor))
+
+    @_report("heap", "objects by type, and what the garbage collector counts")
+    def heap(self, request: HttpRequest) -> Answer:
+        """GET /debug/pprof/heap"""
+        return report(objects())
+
+    @_report("symbol", _NO_ADDRESSES)
+    @_report("symbol", _NO_ADDRESSES, "POST")
+    def symbol(self, request: HttpRequest) -> Answer:
+        """GET and POST /debug/pprof/symbol"""
+        return _NO_SYMBOLS
+
+    @_report("threadcreate", "the threads")
+    def threadcreate(self, request: HttpRequest) -> Answer:
+        """GET /debug/pprof/threadcreate"""
+        return report(threads())
+
+    @_report(
+        "profile",
+        "where the time goes from now on, in ?seconds= (30): lines for a flame graph",
+        optional=(_SECONDS,),
+        errors={**BAD_QUERY, 500: []},
+    )
+    def profile(self, request: HttpRequest) -> Answer | None:
+        """GET /debug/pprof/profile"""
         try:
             seconds = _integer(parameters(request.query).get("seconds", ""))
         except ValueError:
@@ -98,6 +123,47 @@ class Debugging:
             lambda samples: request.answer_later(report(samples)),
         )
         return None if has_begun else _IN_USE
+
+    @endpoint(
+        "PUT",
+        "/debug/setblockrate",
+        "Nothing; the answer to a good rate is an error, as nsqd's is",
+        required=(_RATE,),
+        success=None,
+        errors={400: [], **FAILED},
+    )
+    def set_block_rate(self, request: HttpRequest) -> Answer:
+        """PUT /debug/setblockrate. There is no such rate."""
+        try:
+            rate = parameters(request.query).get("rate", "")
+        except Refused:
+            rate = ""  # nsqd does not look at what it could not read
+        try:
+            _integer(rate)
+        except ValueError as error:
+            shown = quoted(rate.encode("utf-8", "surrogateescape"))
+            return plain(400, f"invalid block rate : strconv.Atoi: parsing {shown}: {error}")
+        return _DONE
+
+    @endpoint(
+        "POST",
+        "/debug/freememory",
+        "Collect garbage; the answer is an error, as nsqd's is",
+        success=None,
+        errors=FAILED,
+    )
+    def free_memory(self, request: HttpRequest) -> Answer:
+        """POST /debug/freememory"""
+        check_all()
+        return _DONE
+
+
+def _index() -> str:
+    """Return the page that lists the reports."""
+    names = [(one.path.removeprefix(_PPROF), one.summary) for one in Debugging.endpoints() if one.method == "GET"]
+    rows = [f'<dt><a href="{name}">{name}</a></dt><dd>{summary}</dd>\n' for name, summary in sorted(names) if name]
+    head = "<html><head><title>/debug/pprof/</title></head><body><h1>/debug/pprof/</h1><dl>\n"
+    return f"{head}{''.join(rows)}</dl></body></html>\n"
 
 
 def stacks(reactor: Any) -> str:
@@ -145,36 +211,8 @@ def waited_for(reactor: Any) -> str:
     return "".join(f"{what} {selectable!r}\n" for what, selectables in waiting for selectable in selectables)
 
 
-def _look(name: str, handler: Callable[[HttpRequest], Answer | None], method: bytes = b"GET") -> Route:
-    return Route(method, f"{_PPROF}{name}".encode(), handler, logged=False)
-
-
-def _reported(make: Callable[[], str], request: HttpRequest) -> Answer:
-    return report(make())
-
-
 def _thread_text(thread: threading.Thread) -> str:
     return f"thread {thread.name}, {thread.native_id}{', daemon' if thread.daemon else ''}"
-
-
-def _set_block_rate(request: HttpRequest) -> Answer:
-    """There is no such rate. The answer to a good one is an error, as nsqd's is."""
-    try:
-        rate = parameters(request.query).get("rate", "")
-    except Refused:
-        rate = ""  # nsqd does not look at what it could not read
-    try:
-        _integer(rate)
-    except ValueError as error:
-        shown = quoted(rate.encode("utf-8", "surrogateescape"))
-        return plain(400, f"invalid block rate : strconv.Atoi: parsing {shown}: {error}")
-    return _DONE
-
-
-def _free_memory(request: HttpRequest) -> Answer:
-    """Collect garbage. The answer is an error, as nsqd's is."""
-    check_all()
-    return _DONE
 
 
 def _integer(text: str) -> int:

@@ -79,7 +79,7 @@ class LookupApi:
             b"/channel/create": self._create_channel,
             b"/channel/delete": self._delete_channel,
         }
-        pprof = [route for route in Debugging(self._turns.reactor).routes() if route.path.startswith(_PPROF)]
+        pprof = [route for route in Debugging(self._turns).routes() if route.path.startswith(_PPROF)]
         return [
             Route(b"GET", b"/ping", lambda request: _PONG, broken=None, needs=FREE),
             *(Route(b"GET", path, handler, broken=None, needs=self._needs) for path, handler in questions.items()),

@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from nsqtw.api.openapi import described
+from nsqtw.api.site import endpoints
 from tests.process import NsqdProcess
 from tests.wire import HOST
 
@@ -25,7 +26,7 @@ TAKE_LONG = {"/debug/pprof/profile", "/debug/pprof/heap"}
 ALWAYS_FAIL = {"/debug/freememory", "/debug/setblockrate"}
 CHECKS = [content_type_conformance, response_schema_conformance, status_code_conformance, unsupported_method]
 
-schema = schemathesis.openapi.from_dict(described())
+schema = schemathesis.openapi.from_dict(described(endpoints()))
 
 
 @pytest.fixture(scope="module")

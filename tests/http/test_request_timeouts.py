@@ -147,12 +147,12 @@ def test_a_body_that_nobody_wants_is_not_read_for_ever() -> None:
 
 def test_an_answer_may_take_any_time() -> None:
     web = SlowWeb()
-    web.writer.is_awaiting_rights = True
+    web.writer.is_held_back = True
     browser = web.connect()
     browser.send(request("POST", "/topic/create?topic=t"))
     web.wait(700)
     assert not ended(browser)
-    web.writer.is_awaiting_rights = False
+    web.writer.is_held_back = False
     assert [reply.status for reply in browser.read()] == [200]
 
 

@@ -8,7 +8,8 @@ import pytest
 from twisted.internet.address import IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress
 
-from nsqtw.api.openapi import OPERATIONS
+from nsqtw.api.openapi import words_of
+from nsqtw.api.site import endpoints
 from nsqtw.http.errors import DETAILS
 from tests.http.broker_fixture import Log, Web
 
@@ -173,7 +174,7 @@ def test_an_error_has_a_sentence_beside_its_word(method: str, target: str) -> No
 
 
 def test_every_error_of_the_api_has_a_sentence() -> None:
-    words = {word for operation in OPERATIONS for words in operation.words().values() for word in words}
+    words = {word for declared in endpoints() for words in words_of(declared).values() for word in words}
     assert words <= set(DETAILS)
     for sentence in DETAILS.values():
         assert sentence.isascii()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -85,6 +86,7 @@ def test_a_step_ends_when_its_time_is_over(web: Tiring, monkeypatch: pytest.Monk
     """Requests that take long are fewer in a step."""
     answer = Inspection.ping
 
+    @wraps(answer)
     def slow(inspection: Inspection, given: Any) -> Any:
         web.world.now += 0.01
         return answer(inspection, given)

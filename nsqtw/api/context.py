@@ -1,0 +1,51 @@
+"""The parts of a broker that the sections of its HTTP API share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from nsqtw.core.broker import Broker
+from nsqtw.http.endpoints import Endpoint, Section
+from nsqtw.net.limits import Limits
+from nsqtw.runtime.pump import Pump
+
+
+@frozen
+class Identity:
+    """
+    The version and ports of a broker. `version_line` is what --version prints; a port is 0 for none and -1 for a unix
+    socket.
+    """
+
+    version_line: str
+    tcp_port: int
+    http_port: int
+
+
+@frozen
+class ApiContext:
+    """`reconfigured` is called when an option has a new value."""
+
+    broker: Broker
+    pump: Pump
+    identity: Identity
+    limits: Limits
+    reconfigured: Callable[[], None]
+
+    @property
+    def reactor(self) -> Any:
+        """The reactor that serves the API."""
+        return self.pump.reactor
+
+
+class SectionClass(Protocol):
+    """A class of sections that serve a broker's API."""
+
+    def __call__(self, context: ApiContext, /) -> Section:
+        """Make the section of a broker."""
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return the endpoints that its methods declare."""
