@@ -24,6 +24,7 @@ from nsqtw.options.broker import hostname
 from nsqtw.runtime.memory import undisturbed
 from nsqtw.runtime.process_memory import memory
 from nsqtw.stats.document import document as stats_document
+from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS, columns
 
 _OFF = ("false", "0")
 _ON = ("true", "1")
@@ -169,26 +170,17 @@ def stats_text(stats: dict[str, Any], version_line: str, now_ns: int) -> str:
 def _topic_lines(topic: dict[str, Any], now_ns: int) -> Iterator[str]:
     yield (
         f"{'*P ' if topic['paused'] else '   '}[{topic['topic_name']:<15}]"
-        f" depth: {topic['depth']:<5} be-depth: {topic['backend_depth']:<5}"
-        f" msgs: {topic['message_count']:<8} e2e%: {_latencies(topic)}" + _damage(topic)
+        f"{columns(TOPIC_METRICS, topic, are_extra=False)} e2e%: {_latencies(topic)}"
+        f"{columns(TOPIC_METRICS, topic, are_extra=True)}"
     )
     for channel in topic["channels"]:
         yield (
             f"{'   *P ' if channel['paused'] else '      '}[{channel['channel_name']:<25}]"
-            f" depth: {channel['depth']:<5} be-depth: {channel['backend_depth']:<5}"
-            f" inflt: {channel['in_flight_count']:<4} def: {channel['deferred_count']:<4}"
-            f" re-q: {channel['requeue_count']:<5} timeout: {channel['timeout_count']:<5}"
-            f" msgs: {channel['message_count']:<8} e2e%: {_latencies(channel)}"
-            + (f" dropped: {channel['dropped_count']}" if "dropped_count" in channel else "")
+            f"{columns(CHANNEL_METRICS, channel, are_extra=False)} e2e%: {_latencies(channel)}"
+            f"{columns(CHANNEL_METRICS, channel, are_extra=True)}"
         )
         for client in channel["clients"] or ():
             yield f"        {_client_text(client, now_ns)}"
-
-
-def _damage(topic: dict[str, Any]) -> str:
-    if "lost_count" not in topic:
-        return ""
-    return f" lost: {topic['lost_count']} damaged: {topic['damaged_count']} set-aside: {topic['set_aside_count']}"
 
 
 def _latencies(latencies: dict[str, Any]) -> str:

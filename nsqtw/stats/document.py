@@ -15,6 +15,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.latency import Measure, Sketch
 from nsqtw.core.topic import Topic
+from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS, numbers_of
 
 Named = TypeVar("Named", Topic, Channel)
 
@@ -97,16 +98,10 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
     numbers = {
         "topic_name": topic.name,
         "channels": channels,
-        "depth": topic.depth,
-        "backend_depth": topic.backend_depth,
-        "message_count": topic.message_count,
-        "message_bytes": topic.message_bytes,
+        **numbers_of(TOPIC_METRICS, topic),
         "paused": topic.paused,
         "e2e_processing_latency": latency,
     }
-    damage = topic.broker.damage.of_topic(topic.name)
-    if damage is not None:
-        numbers |= damage.shown()
     if topic.durability != "os":
         numbers["durability"] = topic.durability
     limits = topic.reader.retention_policy.limits
@@ -120,27 +115,14 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
 
 
 def _channel(channel: Channel, include_clients: bool, counted_topic: str, now: float) -> dict[str, Any]:
-    numbers: dict[str, Any] = {
-        "channel_name": channel.name,
-        "depth": channel.depth,
-        "backend_depth": channel.backend_depth,
-        "in_flight_count": channel.in_flight_count,
-        "deferred_count": channel.deferred_count,
-        "message_count": channel.message_count,
-    }
-    for name in ("zone_local_msg_count", "region_local_msg_count", "global_msg_count", "dropped_count"):
-        if count := getattr(channel, name):
-            numbers[name] = count
     clients = [_client(consumer.client, counted_topic) for consumer in channel.consumers] if include_clients else None
-    numbers |= {
-        "requeue_count": channel.requeue_count,
-        "timeout_count": channel.timeout_count,
-        "client_count": len(channel.consumers),
+    return {
+        "channel_name": channel.name,
+        **numbers_of(CHANNEL_METRICS, channel),
         "clients": clients,
         "paused": channel.paused,
         "e2e_processing_latency": _latency(channel.topic.broker.measure, [channel], now),
     }
-    return numbers
 
 
 def _producers(broker: Broker, topic: str) -> list[dict[str, Any]] | None:

@@ -11,42 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nsqtw.stats.document import Numbers
+from nsqtw.stats.metrics import (
+    CHANNEL_METRICS,
+    COUNTER,
+    GAUGE,
+    MEMORY_METRICS,
+    TOPIC_METRICS,
+    Metric,
+    in_statsd_order,
+)
 
-COUNTER, GAUGE = "c", "g"
-
-# Name here, name in /stats, kind.
-_TOPIC = (
-    ("message_count", "message_count", COUNTER),
-    ("message_bytes", "message_bytes", COUNTER),
-    ("depth", "depth", GAUGE),
-    ("backend_depth", "backend_depth", GAUGE),
-    ("lost_count", "lost_count", COUNTER),
-    ("damaged_count", "damaged_count", COUNTER),
-    ("set_aside_count", "set_aside_count", COUNTER),
-)
-_CHANNEL = (
-    ("message_count", "message_count", COUNTER),
-    ("depth", "depth", GAUGE),
-    ("backend_depth", "backend_depth", GAUGE),
-    ("in_flight_count", "in_flight_count", GAUGE),
-    ("deferred_count", "deferred_count", GAUGE),
-    ("requeue_count", "requeue_count", COUNTER),
-    ("timeout_count", "timeout_count", COUNTER),
-    ("clients", "client_count", GAUGE),
-    ("dropped_count", "dropped_count", COUNTER),
-)
-_MEMORY = (
-    ("heap_objects", "heap_objects", GAUGE),
-    ("heap_idle_bytes", "heap_idle_bytes", GAUGE),
-    ("heap_in_use_bytes", "heap_in_use_bytes", GAUGE),
-    ("heap_released_bytes", "heap_released_bytes", GAUGE),
-    ("gc_pause_usec_100", "gc_pause_usec_100", GAUGE),
-    ("gc_pause_usec_99", "gc_pause_usec_99", GAUGE),
-    ("gc_pause_usec_95", "gc_pause_usec_95", GAUGE),
-    ("next_gc_bytes", "next_gc_bytes", GAUGE),
-    ("gc_runs", "gc_total_runs", COUNTER),
-)
-_Table = tuple[tuple[str, str, str], ...]
+_TOPIC = in_statsd_order(TOPIC_METRICS)
+_CHANNEL = in_statsd_order(CHANNEL_METRICS)
+_MEMORY = in_statsd_order(MEMORY_METRICS)
+_Table = tuple[Metric[Any], ...]
 _Source = tuple[str, ...]
 """Whose counters they are: a topic, a channel, or () for the process. Names may have dots: a line does not tell."""
 
@@ -86,14 +64,14 @@ class Lines:
         """One line for each number of the table that /stats shows; it leaves out some that are 0."""
         last = iter(self._last.get(source, ()))
         current = self._current[source] = []
-        for here, there, kind in table:
-            value = numbers.get(there)
-            if kind == COUNTER:
+        for metric in table:
+            value = numbers.get(metric.name)
+            if metric.kind == COUNTER:
                 current.append(value or 0)
                 previous = next(last, 0)
                 value = None if value is None else value - previous
             if value is not None:
-                yield self._line(f"{name}.{here}", value, kind)
+                yield self._line(f"{name}.{metric.statsd_name}", value, metric.kind)
 
     def _line(self, name: str, value: int, kind: str) -> str:
         return f"{self._prefix}{name}:{value}|{kind}\n"
