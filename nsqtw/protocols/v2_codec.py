@@ -37,6 +37,7 @@ from nsqtw.protocols.mpub import (
     unpack_size,
 )
 from nsqtw.protocols.parameters import ID_BYTES
+from nsqtw.protocols.v2_command import MESSAGE, MESSAGES, NO_BODY, Commands
 from nsqtw.rights import MAX_SECRET_BYTES
 
 MAX_LINE_BYTES: Final = 16384
@@ -66,14 +67,11 @@ class Limits(Protocol):
     max_body_size: int
 
 
-FIN_IN_ORDER: Final = b"FIN\n"
-"""The verb of FINs that are those that were expected. No line has it, for its end is in it."""
-
-Command = tuple[bytes, Sequence[bytes], list[bytes]]
+Command = tuple[bytes, Sequence[bytes], list[bytes], int]
 """
-One command, or a run of FINs or PUBs: verb, parameters, payload. That is the body of IDENTIFY and AUTH alone in a list,
-the messages of PUB (one for each of a run), DPUB and MPUB, the ids of FIN, of FIN_IN_ORDER one text that `fin_count`
-counts.
+One command, or a run of FINs or PUBs: verb, parameters, payload, count. The payload is the body of IDENTIFY and AUTH
+alone in a list, the messages of PUB (one for each of a run), DPUB and MPUB, and the ids of FIN. The count is that of
+FINs for exactly the deliveries that were expected, which need no ids; of everything else 0.
 """
 
 
@@ -84,7 +82,7 @@ class V2Codec:
     or for an MPUB that takes the usual way.
     """
 
-    def __init__(self, limits: Limits, check: Callable[[bytes, Sequence[bytes]], None]) -> None:
+    def __init__(self, limits: Limits, check: Callable[[bytes, Sequence[bytes]], None], commands: Commands) -> None:
         self._max_msg_size = limits.max_msg_size
         self._max_body_size = limits.max_body_size
         self._check = check
@@ -105,13 +103,8 @@ class V2Codec:
         self._stage = ""
         self._mpub = PartialMpub()
         self._expected = 0
-        self._readers: dict[bytes, Callable[[], list[bytes] | None]] = {
-            b"IDENTIFY": self._read_document,
-            b"AUTH": self._read_document,
-            b"PUB": self._read_message,
-            b"DPUB": self._read_message,
-            b"MPUB": self._read_messages,
-        }
+        self._commands = commands
+        self._body = NO_BODY  # of the command whose body is being read
 
     def feed(self, chunk: bytes) -> None:
         """Take what was read."""
@@ -131,7 +124,6 @@ class V2Codec:
     def close(self) -> None:
         """The session has ended: nothing is read again. Leave no reference cycle."""
         self.forget()
-        self._readers.clear()
         self._check, self.expected_fins = _unchecked, _none_expected
 
     @property
@@ -161,20 +153,22 @@ class V2Codec:
                 verb, line = self._known_verb, self._known_line
                 bodies = self._take_pub_run(line) if verb == b"PUB" else self._take_whole_mpub(line)
                 if bodies:
-                    return verb, self._known_params, bodies
+                    return verb, self._known_params, bodies, 0
             if buffer[offset : offset + _FIN_HEAD_BYTES] == b"FIN ":
-                if not self.checks_each and (expected := self._take_expected_fins()):
-                    return FIN_IN_ORDER, (), [expected]
+                if not self.checks_each and (count := self._take_expected_fins()):
+                    return b"FIN", (), [], count
                 ids = self._take_fin_run()
                 if ids:
-                    return b"FIN", (), ids
+                    return b"FIN", (), ids, 0
             if not self._take_line():
                 return None
-            if self._params[0] not in self._readers:
+            spec = self._commands.get(self._params[0])
+            if spec is None or spec.body == NO_BODY:
                 params, self._params = self._params, []
-                return params[0], params[1:], []
+                return params[0], params[1:], [], 0
             self._check(self._params[0], self._params[1:])
-        payload = self._readers[self._params[0]]()
+            self._body = spec.body
+        payload = self._read_body()
         if payload is None:
             if self._offset > _MAX_USED_BYTES:
                 self._drop_used()
@@ -184,7 +178,7 @@ class V2Codec:
             self._known_line, self._known_verb, self._known_params = self._line, verb, params
         if verb == b"PUB":
             payload += self._take_pub_run(self._line)
-        return verb, params, payload
+        return verb, params, payload, 0
 
     def interrupted(self) -> ClientError | None:
         """The error for a body that will never be complete; None between commands and inside a line."""
@@ -244,15 +238,15 @@ class V2Codec:
         self._params = self._line[:-1].removesuffix(b"\r").split(b" ")
         return True
 
-    def _take_expected_fins(self) -> bytes:
+    def _take_expected_fins(self) -> int:
         """
-        The ids of the FINs from here on, as one text, as long as they are those that were expected. Two texts are equal
+        Take the FINs from here on as long as they are those that were expected; how many they are. Two texts are equal
         or not: of those that are not, half is tried, and half of it, and next time no more than what was equal.
         """
         buffer, start = self._buffer, self._offset + len(b"FIN ")
         limit = min((len(buffer) - self._offset) // _FIN_BYTES, self._fin_window)
         ids = self.expected_fins(limit, _BETWEEN_FINS)
-        count = fin_count(ids) if ids and buffer.startswith(ids[:ID_BYTES], start) else 0
+        count = (len(ids) + len(_BETWEEN_FINS)) // _FIN_BYTES if ids and buffer.startswith(ids[:ID_BYTES], start) else 0
         while count:
             ids = ids[: count * _FIN_BYTES - len(_BETWEEN_FINS)]
             stop = start + len(ids)
@@ -260,10 +254,10 @@ class V2Codec:
                 self._offset = stop + 1
                 if count == self._fin_window:
                     self._fin_window *= 4
-                return ids
+                return count
             count //= 2
             self._fin_window = max(count, _FIRST_WINDOW)
-        return b""
+        return 0
 
     def _take_fin_run(self) -> list[bytes]:
         """The ids of all complete FINs from here on, as long as they are plain: a parameter of 16 bytes and no more."""
@@ -282,6 +276,11 @@ class V2Codec:
             window *= 4
 
     # -- bodies
+
+    def _read_body(self) -> list[bytes] | None:
+        if self._body == MESSAGE:
+            return self._read_message()
+        return self._read_messages() if self._body == MESSAGES else self._read_document()
 
     def _read_document(self) -> list[bytes] | None:
         """IDENTIFY and AUTH."""
@@ -425,11 +424,6 @@ class V2Codec:
         messages += taken
         self._offset += taken_bytes
         return bool(taken)
-
-
-def fin_count(ids: bytes) -> int:
-    """Return how many FINs a text of FIN_IN_ORDER stands for."""
-    return (len(ids) + len(_BETWEEN_FINS)) // _FIN_BYTES
 
 
 def _none_expected(limit: int, separator: bytes) -> bytes:

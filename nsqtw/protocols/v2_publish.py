@@ -16,7 +16,7 @@ from nsqtw.protocols.parameters import checked_name, decimal, duration_ns, need_
 from nsqtw.protocols.replies import Replies, ReplySlot
 
 if TYPE_CHECKING:
-    from nsqtw.protocols.v2 import V2Session
+    from nsqtw.protocols.v2_session import V2Session
 
 
 class Publish(ReplySlot):

@@ -23,7 +23,6 @@ from nsqtw.protocols.parameters import (
     signed64,
     unparsed,
 )
-from nsqtw.protocols.v2_codec import FIN_IN_ORDER, fin_count
 
 
 class Subscriber(MessageAccess):
@@ -50,7 +49,7 @@ class Subscriber(MessageAccess):
         self.channel.set_ready(self.consumer, 0)
         self._is_closing = True
 
-    def ready(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+    def ready(self, params: Sequence[bytes]) -> None:
         """RDY. ClientError."""
         if self._is_closing:
             self._log("info", "PROTOCOL(V2): [{client}] ignoring RDY after CLS in state ClientStateV2Closing")
@@ -69,9 +68,9 @@ class Subscriber(MessageAccess):
         for error in self.finish_all(ids, now):
             self._refuse(error)
 
-    def finish_in_order(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        """FIN, or a run of them, for what `consumer.in_flight` said would be finished next."""
-        self.channel.finish_next(self.consumer, fin_count(payload[0]), now)
+    def finish_in_order(self, count: int, now: float) -> None:
+        """FIN for the `count` messages that `consumer.in_flight` said would be finished next."""
+        self.channel.finish_next(self.consumer, count, now)
 
     def requeue(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """REQ. ClientError."""
@@ -101,12 +100,3 @@ def subscribed_names(params: Sequence[bytes]) -> tuple[str, str]:
     need_names(b"SUB", params, 2)
     topic = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
     return topic, checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
-
-
-ABOUT_MESSAGES: dict[bytes, Callable[[Subscriber, bytes, Sequence[bytes], list[bytes], float], None]] = {
-    b"RDY": Subscriber.ready,
-    b"FIN": Subscriber.finish,
-    FIN_IN_ORDER: Subscriber.finish_in_order,
-    b"REQ": Subscriber.requeue,
-    b"TOUCH": Subscriber.touch,
-}

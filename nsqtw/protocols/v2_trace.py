@@ -16,13 +16,14 @@ Nothing of this is called unless somebody wants to read it: the session looks at
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nsqtw.core.client import Client
 from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT
 from nsqtw.interfaces import OperatorLog
-from nsqtw.protocols.parameters import hidden, shown_id, shown_name, shown_number
+from nsqtw.protocols.parameters import hidden
+from nsqtw.protocols.v2_command import Commands
 
 _HEAD = struct.Struct(">ii")  # size of what follows it, frame type
 _MAX_VALUE = 200
@@ -62,24 +63,25 @@ class Identified(dict[str, Any]):
 class Trace:
     """Writes the lines of one session, at level debug."""
 
-    def __init__(self, log: OperatorLog, client: Client) -> None:
+    def __init__(self, log: OperatorLog, client: Client, commands: Commands) -> None:
         self._log = log
+        self._commands = commands
         self._client = client
 
     def body_begins(self, verb: bytes, params: Sequence[bytes]) -> None:
         """The line of a command with a body, which comes before it is known whether the body is right."""
-        self._say(command_text(verb, params))
+        self._say(command_text(self._commands, verb, params))
 
     def command(self, verb: bytes, params: Sequence[bytes], payload: Sequence[bytes]) -> None:
         """A command, or a run of them, for which `body_begins` has said the first line of those with a body."""
         if verb == b"FIN" and payload:
             for message_id in payload:
-                self._say(command_text(verb, (message_id,)))
+                self._say(command_text(self._commands, verb, (message_id,)))
         elif payload:
             for _ in payload[1:] if verb == b"PUB" else ():
-                self._say(command_text(verb, params))
+                self._say(command_text(self._commands, verb, params))
         else:
-            self._say(command_text(verb, params))
+            self._say(command_text(self._commands, verb, params))
 
     def written(self, out: Iterable[bytes]) -> None:
         """The messages among frames that are written now."""
@@ -108,30 +110,15 @@ class Trace:
         self._log("debug", text, client=self._client.remote_address, command=command)
 
 
-def command_text(verb: bytes, params: Sequence[bytes]) -> str:
+def command_text(commands: Commands, verb: bytes, params: Sequence[bytes]) -> str:
     """A command line without what may be a body or a secret: the length of that."""
-    kinds = _PARAMETERS.get(verb)
-    if kinds is None:
+    spec = commands.get(verb)
+    if spec is None:
         return hidden(b" ".join((verb, *params)))
+    kinds = spec.shown
     words = [verb.decode(), *(show(raw) for show, raw in zip(kinds, params, strict=False))]
     rest = params[len(kinds) :]
     return " ".join([*words, hidden(b" ".join(rest))] if rest else words)
-
-
-_PARAMETERS: dict[bytes, tuple[Callable[[bytes], str], ...]] = {
-    b"IDENTIFY": (),
-    b"AUTH": (),
-    b"SUB": (shown_name, shown_name),
-    b"PUB": (shown_name,),
-    b"MPUB": (shown_name,),
-    b"DPUB": (shown_name, shown_number),
-    b"RDY": (shown_number,),
-    b"FIN": (shown_id,),
-    b"REQ": (shown_id, shown_number),
-    b"TOUCH": (shown_id,),
-    b"CLS": (),
-    b"NOP": (),
-}
 
 
 def _messages(frames: bytes) -> Iterator[tuple[str, int]]:

@@ -12,7 +12,7 @@ import pytest
 from nsqtw.core.broker import Broker
 from nsqtw.net.tcp import TURN_BYTES, BrokerConnection
 from nsqtw.protocols.compression import PIECE_BYTES, Deflate, Snappy
-from nsqtw.protocols.v2 import V2Session
+from nsqtw.protocols.v2_session import V2Session
 from nsqtw.upgrades import Compression
 from tests.http.broker_fixture import Log
 from tests.net.test_tcp import Edge, SpyTransport

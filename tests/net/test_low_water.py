@@ -188,13 +188,13 @@ def test_who_is_not_read_from_at_all_is_not_because_it_waits(
     consumer.gather()
     session = consumer.connection._session
     assert session is not None
-    monkeypatch.setattr(session, "_is_waiting", True)
+    monkeypatch.setattr(session, "_blocked", 1)
     consumer.pump.changed(consumer.connection)
     consumer.settle()
     consumer.connection.wait_on()
     consumer.connection.wait_on()
     assert consumer.mark == 1
-    monkeypatch.setattr(session, "_is_waiting", False)
+    monkeypatch.setattr(session, "_blocked", 0)
     resumed: list[bool] = []
     monkeypatch.setattr(consumer.transport, "resumeProducing", lambda: resumed.append(True))
     consumer.pump.changed(consumer.connection)

@@ -15,7 +15,7 @@ from nsqtw.interfaces import IProtocolFactory
 from nsqtw.net.tcp import BrokerConnection
 from nsqtw.protocols.compression import Deflate
 from nsqtw.protocols.session import STEP_BYTES
-from nsqtw.protocols.v2 import STEP_COMMANDS
+from nsqtw.protocols.v2_session import STEP_COMMANDS
 from tests.net.test_tcp import OK, Edge, SpyTransport, body
 from tests.protocols.test_v2_steps import Willing
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nsqtw.errors import ClientError, LineTooLong
+from nsqtw.protocols.v2 import COMMANDS
 from nsqtw.protocols.v2_codec import Command, V2Codec
 
 ID = b"0123456789abcdef"
@@ -40,7 +41,7 @@ def fin(message_id: bytes, *more: bytes) -> tuple[Any, ...]:
 
 def taken_apart(taken: Command) -> Iterator[tuple[Any, ...]]:
     """The commands that a run stands for."""
-    verb, params, payload = taken
+    verb, params, payload, _ = taken
     if verb == b"FIN" and payload:
         for message_id in payload:
             yield fin(message_id)
@@ -67,7 +68,7 @@ def drain(codec: V2Codec) -> Found:
 
 def fed(*pieces: bytes, limits: Any = Limits) -> tuple[Found, V2Codec]:
     """What these pieces are, looked at after each of them up to the first error; and the codec."""
-    codec = V2Codec(limits, accept)
+    codec = V2Codec(limits, accept, COMMANDS)
     found: Found = []
     for piece in pieces:
         codec.feed(piece)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nsqtw.errors import ClientError
 from nsqtw.options.broker import Options
 from nsqtw.protocols.mpub import equal_messages, messages_of
+from nsqtw.protocols.v2 import COMMANDS
 from nsqtw.protocols.v2_codec import V2Codec
 from tests.protocols.dialogue import int32, mpub, sized
 
@@ -21,7 +22,7 @@ CHUNK = 256 * 1024
 
 
 def codec() -> V2Codec:
-    return V2Codec(Options(node_id=1), lambda verb, params: None)
+    return V2Codec(Options(node_id=1), lambda verb, params: None, COMMANDS)
 
 
 def feed(reader: V2Codec, data: bytes, size: int = CHUNK) -> list[bytes]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nsqtw.protocols.v2 import COMMANDS
 from nsqtw.protocols.v2_codec import V2Codec
 from tests.protocols.dialogue import int32, mpub, pub, sized
 from tests.protocols.feeding import FIN, ID, TOO_LONG, Found, Limits, accept, command, drain, fed, fin
@@ -280,7 +281,7 @@ def test_fed_after_a_line_that_was_right_and_may_come_again(row: tuple[bytes, Fo
 @table(ROWS)
 def test_fed_in_pieces_that_are_looked_at_together(row: tuple[bytes, Found]) -> None:
     data, wanted = row
-    codec = V2Codec(Limits, accept)
+    codec = V2Codec(Limits, accept, COMMANDS)
     for at in range(0, len(data), 7):
         codec.feed(data[at : at + 7])
     assert wanted == drain(codec)

@@ -11,26 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqtw.errors import ClientError
-from nsqtw.protocols.v2_codec import FIN_IN_ORDER, V2Codec, check_count, check_size, equal_messages, fin_count
+from nsqtw.protocols.v2 import COMMANDS
+from nsqtw.protocols.v2_codec import V2Codec, check_count, check_size, equal_messages
 from tests.protocols.dialogue import int32, mpub, pub, sized
 from tests.protocols.feeding import FIN, ID, Generous, Limits, accept, drain
 
 
 def test_a_run_of_fins_is_one_command() -> None:
-    codec = V2Codec(Limits, accept)
+    codec = V2Codec(Limits, accept, COMMANDS)
     codec.feed(FIN * 100 + b"NOP\n" + FIN * 5 + FIN[:7])
-    assert codec.next_command() == (b"FIN", (), [ID] * 100)
-    assert codec.next_command() == (b"NOP", [], [])
-    assert codec.next_command() == (b"FIN", (), [ID] * 5)
+    assert codec.next_command() == (b"FIN", (), [ID] * 100, 0)
+    assert codec.next_command() == (b"NOP", [], [], 0)
+    assert codec.next_command() == (b"FIN", (), [ID] * 5, 0)
     assert codec.next_command() is None
     codec.feed(FIN[7:] + FIN)
-    assert codec.next_command() == (b"FIN", (), [ID] * 2)
+    assert codec.next_command() == (b"FIN", (), [ID] * 2, 0)
 
 
 def test_a_run_of_fins_that_may_fail_is_not_a_long_one() -> None:
-    codec = V2Codec(Limits, accept)
+    codec = V2Codec(Limits, accept, COMMANDS)
     codec.feed(FIN * 1000)
-    runs = [len(payload) for _, _, payload in iter(codec.next_command, None)]
+    runs = [len(payload) for _, _, payload, _ in iter(codec.next_command, None)]
     assert sum(runs) == 1000
     assert max(runs) <= 8 + 32 + 128
 
@@ -44,7 +45,7 @@ class Expecting:
 
     def __init__(self, *expected: bytes) -> None:
         self.expected = [*expected]
-        self.codec = V2Codec(Limits, accept)
+        self.codec = V2Codec(Limits, accept, COMMANDS)
         self.codec.expected_fins = lambda most, separator: separator.join(self.expected[:most])
         self.finished: list[bytes] = []
         self.in_order: list[int] = []
@@ -52,10 +53,9 @@ class Expecting:
     def feed(self, data: bytes) -> None:
         self.codec.feed(data)
         while (command := self.codec.next_command()) is not None:
-            verb, params, payload = command
-            if verb == FIN_IN_ORDER:
-                count = fin_count(payload[0])
-                assert payload == [b"\nFIN ".join(self.expected[:count])]
+            verb, params, payload, count = command
+            if count:
+                assert (verb, payload) == (b"FIN", [])
                 self.in_order.append(count)
                 self.finished += self.expected[:count]
             elif verb == b"FIN":
@@ -121,11 +121,11 @@ def test_who_wants_to_see_each_command_does() -> None:
 
 
 def test_a_run_of_pubs_to_one_topic_is_one_command() -> None:
-    codec = V2Codec(Limits, accept)
+    codec = V2Codec(Limits, accept, COMMANDS)
     codec.feed(pub(*[b"x"] * 1000) + pub(b"y", topic=b"u") + pub(b"z", b"z")[:-1])
-    assert codec.next_command() == (b"PUB", [b"t"], [b"x"] * 1000)
-    assert codec.next_command() == (b"PUB", [b"u"], [b"y"])
-    assert codec.next_command() == (b"PUB", [b"t"], [b"z"])
+    assert codec.next_command() == (b"PUB", [b"t"], [b"x"] * 1000, 0)
+    assert codec.next_command() == (b"PUB", [b"u"], [b"y"], 0)
+    assert codec.next_command() == (b"PUB", [b"t"], [b"z"], 0)
     assert codec.next_command() is None
 
 
@@ -146,7 +146,7 @@ class Picky:
 
 @pytest.mark.parametrize("line", [b"PUB bad\n", b"MPUB bad\n", b"DPUB bad 1\n", b"AUTH bad\n", b"IDENTIFY bad\n"])
 def test_a_command_is_refused_before_its_body_is_there(line: bytes) -> None:
-    codec = V2Codec(Limits, Picky())
+    codec = V2Codec(Limits, Picky(), COMMANDS)
     codec.feed(line)
     with pytest.raises(ClientError, match="E_BAD_TOPIC no"):
         codec.next_command()
@@ -154,7 +154,7 @@ def test_a_command_is_refused_before_its_body_is_there(line: bytes) -> None:
 
 def test_only_commands_with_a_body_are_checked_before_it() -> None:
     check = Picky()
-    codec = V2Codec(Limits, check)
+    codec = V2Codec(Limits, check, COMMANDS)
     codec.feed(b"SUB bad c\nRDY bad\nNOP\n" + FIN + mpub(b"a"))
     assert len(drain(codec)) == 5
     assert check.asked == [(b"MPUB", (b"t",))]
@@ -162,7 +162,7 @@ def test_only_commands_with_a_body_are_checked_before_it() -> None:
 
 def test_the_line_of_a_pub_is_checked_until_it_was_right() -> None:
     check = Picky()
-    codec = V2Codec(Limits, check)
+    codec = V2Codec(Limits, check, COMMANDS)
     for chunk in (pub(b"a"), pub(b"b") + b"NOP\n" + pub(b"c"), pub(b"d", topic=b"u"), pub(b"e", topic=b"u")):
         codec.feed(chunk)
         assert drain(codec)
@@ -178,22 +178,22 @@ def test_the_line_of_a_pub_is_checked_until_it_was_right() -> None:
 
 def test_the_line_of_an_mpub_is_checked_until_it_was_right() -> None:
     check = Picky()
-    codec = V2Codec(Limits, check)
+    codec = V2Codec(Limits, check, COMMANDS)
     for bodies in ([b"a", b"b"], [b"c"], [b"d", b"e"] * 3):
         codec.feed(mpub(*bodies))
-        assert codec.next_command() == (b"MPUB", [b"t"], bodies)
+        assert codec.next_command() == (b"MPUB", [b"t"], bodies, 0)
     assert check.asked == [(b"MPUB", (b"t",))]
     codec.feed(mpub(b"unlike", b"sizes"))  # it takes the usual way, and is asked about
-    assert codec.next_command() == (b"MPUB", [b"t"], [b"unlike", b"sizes"])
+    assert codec.next_command() == (b"MPUB", [b"t"], [b"unlike", b"sizes"], 0)
     codec.checks_each = True
     codec.feed(mpub(b"a"))
-    assert codec.next_command() == (b"MPUB", [b"t"], [b"a"])
+    assert codec.next_command() == (b"MPUB", [b"t"], [b"a"], 0)
     assert check.asked == [(b"MPUB", (b"t",))] * 3
 
 
 @pytest.mark.parametrize("size", [0, -1, Limits.max_msg_size + 1])
 def test_a_pub_with_a_line_that_was_right_may_still_be_wrong(size: int) -> None:
-    codec = V2Codec(Limits, accept)
+    codec = V2Codec(Limits, accept, COMMANDS)
     codec.feed(pub(b"a"))
     assert drain(codec)
     codec.feed(b"PUB t\n" + int32(size))
@@ -203,9 +203,9 @@ def test_a_pub_with_a_line_that_was_right_may_still_be_wrong(size: int) -> None:
 
 @pytest.mark.parametrize("behind", [b"", b"NOP\n", mpub(b"c")])
 def test_an_mpub_with_a_line_that_was_right_may_have_no_messages(behind: bytes) -> None:
-    codec = V2Codec(Limits, accept)
+    codec = V2Codec(Limits, accept, COMMANDS)
     codec.feed(mpub(b"a") + mpub() + behind)
-    assert codec.next_command() == (b"MPUB", [b"t"], [b"a"])
+    assert codec.next_command() == (b"MPUB", [b"t"], [b"a"], 0)
     with pytest.raises(ClientError, match="E_BAD_BODY MPUB invalid message count 0"):
         codec.next_command()
 
@@ -229,7 +229,7 @@ class Counted(bytes):
 @pytest.mark.parametrize("between", [b"NOP\n", b"REQ " + ID + b" 0\n", b"FIN " + ID + b"\r\n", b"FIN x\n"])
 def test_single_fins_among_other_commands_are_not_quadratic(between: bytes) -> None:
     data = Counted((FIN + between) * 2000)
-    codec = V2Codec(Generous, accept)
+    codec = V2Codec(Generous, accept, COMMANDS)
     codec.feed(data)
     assert len(drain(codec)) == 4000
     assert len(data) // 2 <= data.copied <= 30 * len(data)
@@ -253,7 +253,7 @@ def test_a_large_body_in_many_pieces_is_joined_a_few_times(data: bytes) -> None:
         if event == "c_call" and called.__name__ == "join" and isinstance(called.__self__, bytes):
             joins += 1
 
-    codec = V2Codec(Generous, accept)
+    codec = V2Codec(Generous, accept, COMMANDS)
     found: list[Any] = []
     sys.setprofile(count_joins)
     try:
@@ -276,7 +276,7 @@ def test_an_mpub_of_many_small_messages_in_many_pieces_looks_at_each_message_onc
         nonlocal calls
         calls += event in ("call", "c_call")
 
-    codec = V2Codec(Generous, accept)
+    codec = V2Codec(Generous, accept, COMMANDS)
     found: list[Any] = []
     sys.setprofile(count_calls)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsqtw.protocols.v2 import MAX_UNREAD_REPLIES
+from nsqtw.protocols.v2_session import MAX_UNREAD_REPLIES
 from tests.protocols.dialogue import (
     CLOSE_WAIT,
     END,

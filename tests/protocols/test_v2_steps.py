@@ -8,7 +8,7 @@ import pytest
 
 from nsqtw.protocols.idle_commands import BATCH, REST_SECONDS
 from nsqtw.protocols.session import STEP_BYTES, session_of
-from nsqtw.protocols.v2 import STEP_COMMANDS
+from nsqtw.protocols.v2_session import STEP_COMMANDS
 from tests.protocols.dialogue import END, HEARTBEAT, OK, UNKNOWN_ID, Peer, Stage, error, identify, message, pub
 from tests.protocols.test_session import Recorded
 

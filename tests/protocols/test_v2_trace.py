@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nsqtw.options.types import LEVELS
+from nsqtw.protocols.v2 import COMMANDS
 from nsqtw.protocols.v2_trace import command_text
 from tests.protocols.dialogue import OK, UNKNOWN_ID, Stage, dpub, identify, int32, message, mpub, pub, sized
 
@@ -141,7 +142,7 @@ def test_what_is_not_done_as_asked_is_said() -> None:
 )
 def test_of_a_line_only_what_belongs_there_is_shown(line: bytes, shown: str) -> None:
     verb, *params = line.split(b" ")
-    assert command_text(verb, params) == shown
+    assert command_text(COMMANDS, verb, params) == shown
 
 
 @pytest.mark.parametrize(

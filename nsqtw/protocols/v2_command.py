@@ -1,0 +1,63 @@
+"""
+Description of a V2 command: when it is allowed, what follows its line, how the log shows it, what carries it out.
+
+The table of all commands is in `protocols.v2`. The codec, the session and the trace read it.
+
+Performance: once per command or run of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from nsqtw.protocols.v2_session import V2Session
+    from nsqtw.protocols.v2_subscription import Subscriber
+
+# States, with the numbers that /stats shows.
+INIT: Final = 0
+SUBSCRIBED: Final = 3
+CLOSING: Final = 4
+ANY_STATE: Final = frozenset({INIT, SUBSCRIBED, CLOSING})
+CONSUMING: Final = frozenset({SUBSCRIBED, CLOSING})
+
+# Bodies.
+NO_BODY: Final = 0
+DOCUMENT: Final = 1
+"""int32 size and a JSON document or a secret."""
+MESSAGE: Final = 2
+"""int32 size and a message."""
+MESSAGES: Final = 3
+"""MPUB's body."""
+
+Arguments = tuple[bytes, Sequence[bytes], list[bytes], float]
+"""Verb, parameters, payload and the current time."""
+
+
+class CommandSpec:
+    """
+    One command. `states`: those of a session in which it is allowed; `shown`: for each parameter the function that
+    makes its text for the log. It is carried out by `handle`, or for a command of consumers by `consume`.
+    """
+
+    def __init__(
+        self,
+        states: frozenset[int],
+        handle: Callable[[V2Session, bytes, Sequence[bytes], list[bytes], float], None] | None = None,
+        *,
+        consume: Callable[[Subscriber, bytes, Sequence[bytes], list[bytes], float], None] | None = None,
+        body: int = NO_BODY,
+        shown: tuple[Callable[[bytes], str], ...] = (),
+        before_tls: bool = False,
+    ) -> None:
+        self.states = states
+        self.handle = handle
+        self.consume = consume
+        self.body = body
+        self.shown = shown
+        self.before_tls = before_tls
+        """Where TLS is required, whether the client may send it before it has TLS."""
+
+
+Commands = Mapping[bytes, CommandSpec]

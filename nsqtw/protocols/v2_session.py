@@ -1,0 +1,490 @@
+"""
+Session of NSQ's protocol V2: one for each connection.
+
+Theory of operation. The table of commands (`protocols.v2`) says in which states each is allowed. `Replies` keeps the
+order of the answers: a publish that is not committed yet has a slot there. A session is *blocked*, and carries out no
+further command, while a new channel is being saved, while the client's rights are asked for, after enough commands for
+one step, and while it rests after too many commands without effect. The reasons are bits of `_blocked`.
+
+A mistake of the client is raised as ClientError and becomes an error frame in one place; a fatal one ends the session
+once it is written. PUB, allowed in every state, is not looked up in the table.
+
+Performance: once per command or run of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Final
+
+from zope.interface import classImplements
+
+from nsqtw.core.broker import Broker
+from nsqtw.core.client import Client
+from nsqtw.core.topic import Topic
+from nsqtw.errors import ClientError, LineTooLong
+from nsqtw.interfaces import ICountedProtocol
+from nsqtw.options.types import DEBUG
+from nsqtw.protocols.access import ClientAccess
+from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
+from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
+from nsqtw.protocols.parameters import hidden, text_of
+from nsqtw.protocols.replies import Replies, ReplySlot
+from nsqtw.protocols.session import Session
+from nsqtw.protocols.v2_auth import ClientAuth
+from nsqtw.protocols.v2_codec import V2Codec
+from nsqtw.protocols.v2_command import ANY_STATE, CLOSING, DOCUMENT, INIT, SUBSCRIBED, Commands, CommandSpec
+from nsqtw.protocols.v2_identity import Identity
+from nsqtw.protocols.v2_publish import Publish, check_publish, delay_ms_of
+from nsqtw.protocols.v2_subscription import Subscriber, subscribed_names
+from nsqtw.protocols.v2_timeout import CommandTimeout
+from nsqtw.protocols.v2_trace import Trace
+from nsqtw.protocols.v2_upgrade import Upgrades
+from nsqtw.upgrades import Upgrade
+
+# Why a session carries out no further command.
+SAVES_CHANNEL: Final = 1
+"""A new channel is being saved."""
+ASKS_RIGHTS: Final = 2
+"""The client's rights are asked for."""
+IS_BEHIND: Final = 4
+"""It has done enough for one step."""
+RESTS: Final = 8
+"""It has had enough creations or idle commands, until `_rest_until`."""
+MAX_UNREAD_REPLIES: Final = 1000
+"""Replies a client may leave unread before it is not read from either."""
+STEP_COMMANDS: Final = 256
+"""Commands that are carried out at once; the others wait until the edge calls `receive_data` again."""
+FAILURE_COST: Final = 4
+"""An error that does not end the session, which is also a line in the log, costs as much as so many commands more."""
+
+
+class V2Session(Session):
+    """One connection. See IProtocol for who calls what."""
+
+    def __init__(
+        self, broker: Broker, remote_address: str, changed: Callable[[], None], now: float, commands: Commands
+    ) -> None:
+        super().__init__()
+        self._broker = broker
+        self._commands = commands
+        self._options = broker.options
+        self._changed = changed
+        self._codec = V2Codec(broker.options, self._check_body_command, commands)
+        host = remote_address.rpartition(":")[0].strip("[]")
+        self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
+        self.published = self.client.published
+        self._identity = Identity(self.client, broker.options, broker.log)
+        self._command_timeout = CommandTimeout(self._codec, self._identity.settings, broker.options)
+        self._has_no_heartbeat = False
+        self._state = INIT
+        self._subscriber: Subscriber | None = None
+        self._replies = Replies(changed, self._end)
+        self._ending = False
+        self._blocked = 0
+        """The reasons for which no further command is carried out."""
+        self._rest_until = 0.0
+        self._spent = 0
+        """What commands cost beyond the one that each counts as, since a step ended for it."""
+        self._idle = IdleCommands(broker.options.max_idle_commands, self._count_effects)
+        self.async_count = 0
+        """Publishes that take longer than a turn: until they are done the client is not read from."""
+        self._is_blocked = False
+        self._last_command = now
+        self._last_topic: Topic | None = None
+        """Who publishes does so to one topic, mostly."""
+        self._last_name = b""
+        self._beat = self._identity.settings.heartbeat_interval
+        self._next_heartbeat = now + self._beat
+        self._failure = ""
+        """The error this session ends with, for the log."""
+        self._trace = Trace(broker.log, self.client, commands)
+        self._is_traced = False
+        """As the log level was when the client sent something last."""
+        self._client_auth: ClientAuth | None = None
+        if broker.authorizations is not None:
+            self._client_auth = ClientAuth(
+                self.client, broker.authorizations, broker.log, self._refuse, self._await_rights, self._on_rights
+            )
+        self._upgrades = Upgrades(self.client, self._replies, broker.log, self._secured, self._fail)
+        self._needs_tls = bool(broker.options.tls_required)
+        """Until it has it, IDENTIFY is the one command there is."""
+        self._access = ClientAccess(broker, self.client)
+        broker.timers.schedule(self._next_heartbeat, self)
+
+    # -- IProtocol
+
+    @property
+    def closing(self) -> bool:
+        return self._ending and not self._replies.are_pending
+
+    @property
+    def wants_data(self) -> int:
+        if self._blocked or self.async_count or self._upgrades.is_pending:
+            return 0
+        if self._replies.unread_count >= MAX_UNREAD_REPLIES:
+            return 0
+        return 1 if self._subscriber is None else self._subscriber.fin_coalescing.min_read_bytes
+
+    def receive_data(self, chunk: bytes, now: float) -> None:
+        if not (self._ending or self._upgrades.is_pending):
+            if self._has_no_heartbeat:
+                self._await_rest(now)
+            self._replies.are_awaited = True
+            if chunk:
+                self._codec.feed(chunk)
+            else:
+                self._blocked &= ~IS_BEHIND
+            self._is_traced = self._codec.checks_each = self._options.log_level <= DEBUG
+            subscriber = self._subscriber
+            had = 0 if subscriber is None else subscriber.consumer.in_flight.count
+            self._run_commands(now)
+            if subscriber is not None:
+                in_flight = subscriber.consumer.in_flight.count
+                subscriber.fin_coalescing.note(had - in_flight, in_flight, now)
+            if self._is_traced and self._subscriber is not None:
+                self._trace.state()
+
+    @property
+    def unfinished_bytes(self) -> int:
+        return self._codec.pending_bytes
+
+    def receive_end(self, now: float) -> None:
+        error = self._codec.interrupted()
+        if error is not None and not self._ending:
+            self._refuse(error)
+        self._end()
+        self._codec.forget()
+
+    @property
+    def is_behind(self) -> bool:
+        return self._blocked & IS_BEHIND != 0
+
+    @property
+    def refused(self) -> str:
+        return OPTION if self._idle.is_exceeded else ""
+
+    def data_to_send(self) -> list[bytes | Upgrade]:
+        out = self._replies.take()
+        if self._upgrades.is_pending:
+            self._upgrades.taken()
+        if out and self._is_traced and self._subscriber is not None:
+            self._trace.written(item for item in out if isinstance(item, bytes))
+            self._trace.state()
+        return out
+
+    def pause_delivery(self) -> None:
+        self._is_blocked = True
+        self._replies.pause()
+        if self._subscriber is not None:
+            self._subscriber.consumer.is_blocked = True
+
+    def resume_delivery(self, now: float) -> None:
+        self._is_blocked = False
+        self._replies.resume()
+        if self._subscriber is not None and not self._ending:
+            self._subscriber.consumer.is_blocked = False
+            self._subscriber.channel.wake()
+
+    def connection_lost(self, now: float) -> None:
+        self._ending = True
+        self._blocked &= ~IS_BEHIND
+        self._replies.close()
+        self._codec.close()
+        self._idle.close()
+        self._upgrades.close()
+        self._broker.timers.cancel(self)
+        self._access.leave()
+        if self._client_auth is not None:
+            self._client_auth.detach()
+            self._client_auth = None
+        self._log("info", "PROTOCOL(V2): [{client}] exiting ioloop")
+        if self._failure:
+            self._log("error", "client({client}) - {error}", error=self._failure)
+        if self._subscriber is not None:
+            self._subscriber.channel.leave(self._subscriber.consumer)
+            self._subscriber = None
+        self._log("info", "PROTOCOL(V2): [{client}] exiting messagePump")
+
+    # -- time
+
+    def on_timer(self, now: float) -> float | None:
+        """Heartbeats, a client that is silent for too long, and commands that waited for a birth or for a rest."""
+        if self._blocked & RESTS and now >= self._rest_until:
+            self._blocked &= ~RESTS
+            self._changed()
+        if not self._blocked:
+            self._run_commands(now)
+        if self._replies.are_pending or not self.wants_data:
+            self._last_command = now  # it is us who take long, or it reads too slowly, which is for the edge to judge
+        deadline = self._command_timeout.deadline(self._last_command)
+        if now >= deadline and not (self._ending or self._command_timeout.still_comes(self._last_command, now)):
+            self._failure = "failed to read command - i/o timeout"
+            self.receive_end(now)
+        if self._ending:
+            return None
+        if now >= self._next_heartbeat:
+            if not self._upgrades.is_pending:
+                self._replies.push(HEARTBEAT)
+            self._next_heartbeat = now + self._beat
+        next_due = min(self._next_heartbeat, self._command_timeout.deadline(self._last_command))
+        if self._blocked & RESTS and self._rest_until > now:
+            next_due = min(next_due, self._rest_until)
+        return next_due if next_due < inf else None
+
+    def _await_rest(self, now: float) -> None:
+        """Without heartbeats nobody looks at a command that ends in the middle, unless it is on the agenda."""
+        if not self._codec.is_inside:
+            self._last_command = now
+        if self._options.body_timeout:
+            self._broker.timers.schedule(now + self._options.body_timeout, self)
+
+    # -- replies
+
+    def error_frame(self, error: ClientError) -> bytes:
+        """The one place where an error becomes a frame, and a line in the log."""
+        self._access.log_refusal(error)
+        if error.fatal:
+            self._failure = error.log_text
+        return frame(ERROR, error.frame_data)
+
+    def _fail(self, error: ClientError) -> bytes:
+        """The session ends with this error, whose frame the connection writes by itself."""
+        self._end()
+        return self.error_frame(error)
+
+    def _refuse(self, error: ClientError, slot: ReplySlot | None = None) -> None:
+        """Answer with an error, in `slot` or behind all replies; after a fatal one the session ends."""
+        if error.fatal:
+            self._end()
+        else:
+            self._spent += FAILURE_COST
+            self._count_idle(self._last_command)
+        (slot or self._replies.reserve()).set(self.error_frame(error), is_last=error.fatal)
+
+    def _await_rights(self) -> None:
+        self._blocked |= ASKS_RIGHTS
+
+    def _on_rights(self) -> None:
+        self._unblock(ASKS_RIGHTS)
+
+    def _unblock(self, reason: int) -> None:
+        """Look at the next command, unless there is another reason not to."""
+        self._blocked &= ~reason
+        self._broker.timers.schedule(self._last_command, self)
+        self._changed()  # it may come at any time, and nothing else looks at the agenda before it is due
+
+    def _end(self) -> None:
+        """Nothing more is read, done or delivered; what is owed is still written."""
+        self._ending = True
+        self._blocked &= ~IS_BEHIND
+        if self._subscriber is not None:
+            self._subscriber.consumer.is_blocked = True
+        self._changed()
+
+    # -- commands
+
+    def _run_commands(self, now: float) -> None:
+        """Carry out what has come, STEP_COMMANDS of it at most; then `is_behind` says that some may be left."""
+        try:
+            if (
+                self._client_auth is not None
+                and (parked := self._client_auth.take_parked()) is not None
+                and not self._ending
+            ):
+                verb, params, payload = parked
+                self._carry_out(self._commands[verb], verb, params, payload, now)
+            for _ in range(STEP_COMMANDS):
+                if self._ending or self._blocked:
+                    return
+                command = self._codec.next_command()
+                if command is None:
+                    return
+                self._last_command = now
+                verb, params, payload, count = command
+                if self._is_traced:
+                    self._trace.command(verb, params, payload)
+                if verb == b"PUB" and not self._needs_tls:  # it is looked up for no other, and costs a twentieth less
+                    self.on_pub(verb, params, payload, now)
+                    continue
+                if count and self._subscriber is not None:
+                    self._subscriber.finish_in_order(count, now)
+                    continue
+                spec = self._spec(verb)
+                if self._state not in spec.states:
+                    raise self._wrong_state(verb)
+                self._carry_out(spec, verb, params, payload, now)
+                if self._spent >= STEP_COMMANDS:
+                    self._spent = 0
+                    break
+            if not (self._ending or self._blocked):
+                self._blocked |= IS_BEHIND
+                self._changed()
+        except ClientError as error:
+            self._refuse(error)
+        except LineTooLong:
+            self._failure = "failed to read command - bufio: buffer full"
+            self._end()
+
+    def _carry_out(
+        self, spec: CommandSpec, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float
+    ) -> None:
+        if spec.consume is not None:
+            assert self._subscriber is not None, "the table lets only subscribed sessions here"
+            spec.consume(self._subscriber, verb, params, payload, now)
+        elif spec.handle is not None:
+            spec.handle(self, verb, params, payload, now)
+
+    def _check_body_command(self, verb: bytes, params: Sequence[bytes]) -> None:
+        """What has to be right before the body of a command is read."""
+        if self._is_traced:
+            self._trace.body_begins(verb, params)
+        spec = self._spec(verb)
+        if self._state not in spec.states:
+            raise self._wrong_state(verb)
+        if verb == b"AUTH" and params:
+            raise ClientError("E_INVALID", "AUTH invalid number of parameters")
+        if spec.body == DOCUMENT:
+            return
+        check_publish(verb, params, self._options)
+        if verb == b"MPUB" and (self._client_auth is None or self._client_auth.admits_now(verb, params[0])):
+            self._topic(verb, params[0])
+
+    def on_identify(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        fields, settings = self._identity.learn(payload[0]), self._identity.settings
+        if self._identity.count == 1:
+            self._beat = settings.heartbeat_interval or inf
+            self._next_heartbeat = now + self._beat
+        self._has_no_heartbeat = not settings.heartbeat_interval
+        self._broker.timers.schedule(min(self._next_heartbeat, self._command_timeout.deadline(now)), self)
+        if not fields["feature_negotiation"]:
+            self._replies.add(OK)
+            return
+        features, answer = self._identity.negotiate(fields, needs_auth=self._client_auth is not None)
+        self._replies.add(frame(RESPONSE, answer))
+        self._upgrades.begin(features)
+        if self._upgrades.is_pending:
+            self._codec.forget()
+
+    def _secured(self) -> None:
+        """The connection is TLS now."""
+        self._needs_tls = False
+
+    def on_auth(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        if self._client_auth is None:
+            raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
+        self._client_auth.show(payload[0], self._replies.reserve)
+
+    def on_sub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        if not self._identity.settings.heartbeat_interval:
+            raise ClientError("E_INVALID", "cannot SUB with heartbeats disabled")
+        topic, channel = subscribed_names(params)
+        if self._client_auth is not None and self._client_auth.must_wait(verb, params, payload, params[1], now):
+            return
+        consumer = self._identity.consumer(self._broker.timers, self._replies.push, self._end)
+        consumer.is_blocked = self._is_blocked
+        joined = self._access.join(topic, channel, consumer, now)
+        self._subscriber = Subscriber(consumer, joined, self._options, self._refuse, self._log)
+        self._codec.expected_fins = consumer.in_flight.next_ids
+        self._set_state(SUBSCRIBED)
+        if joined.is_saved:
+            self._replies.add(OK)
+        else:
+            self._blocked |= SAVES_CHANNEL
+            self._broker.checkpointer.ask(self._channel_saved)
+
+    def _channel_saved(self, error: Exception | None) -> None:
+        """The channel survives a crash from now on: only now SUB is answered, and the next command looked at."""
+        self._unblock(SAVES_CHANNEL)
+        if error is None:
+            self._replies.add(OK)
+        else:
+            self._refuse(ClientError("E_SUB_FAILED", f"SUB failed {error}"))
+
+    def on_pub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """PUB, a run of them, MPUB, or DPUB."""
+        if self._client_auth is not None and self._client_auth.must_wait(verb, params, payload, b"", now):
+            return
+        delay_ms = delay_ms_of(params[1], self._options) if verb == b"DPUB" else 0
+        topic = self._topic(verb, params[0])
+        publish = Publish(self, self._replies, verb, topic.name, len(payload))
+        self._replies.append(publish)
+        if topic.commits_async:
+            publish.commits_async = True
+            self.async_count += 1
+        topic.put(payload, delay_ms, publish.on_commit)
+
+    def on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """RDY"""
+        assert self._subscriber is not None, "the table lets only subscribed sessions here"
+        self._count_idle(now)
+        self._subscriber.ready(params)
+
+    def on_cls(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        assert self._subscriber is not None, "the table lets only subscribed sessions here"
+        self._subscriber.close()
+        self._set_state(CLOSING)
+        self._replies.add(CLOSE_WAIT)
+
+    def on_nop(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """A sign of life."""
+        self._count_idle(now)
+
+    # -- inside
+
+    def _count_idle(self, now: float) -> None:
+        """Count a command without effect, and rest after too many of them. ClientError."""
+        if self._idle.note(now):
+            self._blocked |= RESTS
+            self._rest_until = now + REST_SECONDS
+            self._broker.timers.schedule(self._rest_until, self)
+
+    def _count_effects(self) -> int:
+        """Return how many messages of the client were published, finished or requeued."""
+        client = self.client
+        return client.finish_count + client.requeue_count + sum(self.published.by_topic().values())
+
+    def _spec(self, verb: bytes) -> CommandSpec:
+        """Return the command of a verb; of one that is unknown, a command that fails."""
+        spec = self._commands.get(verb, _UNKNOWN)
+        return spec if spec.before_tls or not self._needs_tls else _REFUSED
+
+    def _wrong_state(self, verb: bytes) -> ClientError:
+        text, shown = "cannot {} in current state", verb.decode() if verb in self._commands else hidden(verb)
+        if self._needs_tls and not self._commands.get(verb, _UNKNOWN).before_tls:
+            text += " (TLS required)"
+        return ClientError("E_INVALID", text.format(text_of(verb)), logged=text.format(shown))
+
+    def _set_state(self, state: int) -> None:
+        self._state = self.client.state = state
+
+    def _topic(self, verb: bytes, name: bytes) -> Topic:
+        last = self._last_topic
+        if last is not None and not last.exiting and name == self._last_name:
+            return last
+        topic = self._broker.topics.get(name.decode())
+        if topic is None:
+            topic = self._access.new_topic(verb.decode(), name.decode())
+            if self._access.must_rest:
+                self._blocked |= RESTS
+                self._rest_until = self._last_command
+                self._broker.timers.schedule(self._last_command, self)
+        self._last_topic, self._last_name = topic, name
+        return topic
+
+    def _log(self, level: str, text: str, **fields: object) -> None:
+        self._broker.log(level, text, client=self.client.remote_address, **fields)
+
+
+# Not by a decorator: with one, mypyc does not make a native class of it.
+classImplements(V2Session, ICountedProtocol)
+
+
+def _fail_unknown(session: V2Session, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+    raise ClientError("E_INVALID", f"invalid command {text_of(verb)}", logged=f"invalid command {hidden(verb)}")
+
+
+_UNKNOWN: Final = CommandSpec(ANY_STATE, _fail_unknown)
+_REFUSED: Final = CommandSpec(frozenset())
+"""A command before TLS, where TLS is required."""
