@@ -98,7 +98,8 @@ COMPILED = """
     core/topic_listener core/wall_clock core/write_behind net/partial_input net/tcp protocols/access
     protocols/body_rate protocols/fin_coalescing protocols/frames protocols/idle_commands protocols/mpub
     protocols/replies protocols/session protocols/v2 protocols/v2_codec protocols/v2_command
-    protocols/v2_publish protocols/v2_session protocols/v2_subscription protocols/v2_timeout protocols/v2_upgrade runtime/events runtime/flushable
+    protocols/v2_publish protocols/v2_session protocols/v2_subscription protocols/v2_timeout
+    protocols/v2_upgrade runtime/events runtime/flushable
     runtime/pump
 """.split()
 
