@@ -60,7 +60,7 @@ def answers(received: list[tuple[int, bytes]], ledger: LedgerWriter) -> bytes:
             raise ConnectionError(data.decode("utf-8", "replace"))
         elif data == b"_heartbeat_":
             out.append(b"NOP\n")
-    ledger.note(noted)
+    ledger.record(noted)
     return b"".join(out)
 
 

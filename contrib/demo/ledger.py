@@ -29,7 +29,7 @@ class LedgerWriter:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def note(self, identities: Iterable[str]) -> None:
+    def record(self, identities: Iterable[str]) -> None:
         """Returns when they are with the operating system."""
         self._file.writelines(f"{json.dumps(one)}\n" for one in identities)
         self._file.flush()

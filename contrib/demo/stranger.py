@@ -24,7 +24,7 @@ def main() -> None:
 
         def note(consumer: gnsq.Consumer, message: gnsq.Message) -> None:
             """gnsq finishes the message when this returns."""
-            ledger.note([identity(message.body)])
+            ledger.record([identity(message.body)])
 
         consumer.on_message.connect(note)
         consumer.start()

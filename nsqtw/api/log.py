@@ -158,15 +158,15 @@ class _Poll:
             self._timer.cancel()
         elif ask.topic.exiting or _has_more(ask):
             self._timer.cancel()
-            self._tell()
+            self._notify()
         else:
             ask.topic.reader.watch(self._look)
 
     def _end(self) -> None:
         self._ask.topic.reader.unwatch(self._look)
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         try:
             answer = _TOPIC_NOT_FOUND if self._ask.topic.exiting else _answer(self._ask, _extract(self._ask))
         except Refused as refused:

@@ -204,14 +204,14 @@ def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     if len(messages) == count:
         return messages
     offset = SIZE_BYTES + bytes_of_equal(messages)
-    end, longest = len(body), limits.max_msg_size
+    end, max_size = len(body), limits.max_msg_size
     for index in range(len(messages), count):
         start = offset + SIZE_BYTES
         if start > end:
             raise _EndsEarly("E_BAD_MESSAGE", f"failed to read message({index}) body size")
         size = unpack_size(body, offset)[0]
-        if not 0 < size <= longest:
-            check_size(index, size, longest)
+        if not 0 < size <= max_size:
+            check_size(index, size, max_size)
         offset = start + size
         if offset > end:
             raise _EndsEarly("E_BAD_MESSAGE", "failed to read message body")

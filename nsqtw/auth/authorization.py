@@ -94,7 +94,7 @@ class PluginAuthorizations:
             question.resolve(AuthError("the broker stops"))
             return question.forget
         try:
-            reply = self._authorizer.authorize(credentials, question.tell)
+            reply = self._authorizer.authorize(credentials, question.answer)
         except AuthError as error:
             question.resolve(error)
         except Exception as unforeseen:
@@ -166,7 +166,7 @@ class _Question:
         if self._answer is not None:
             self._timeout = self._reactor.callLater(ANSWER_SECONDS, self._time_out)
 
-    def tell(self, outcome: Rights | AuthError) -> None:
+    def answer(self, outcome: Rights | AuthError) -> None:
         """From any thread: the answer."""
         if isInIOThread():  # type: ignore[no-untyped-call]
             self.resolve(outcome)
@@ -219,9 +219,9 @@ def _unforeseen(failure: Failure) -> AuthError:
     """What an authorizer failed with. The log gets no more than the kind of it: the text could hold anything."""
     if isinstance(failure.value, AuthError):
         return failure.value
-    return AuthError(f"the authorizer failed: {type(failure.value).__name__}{_place(failure)}")
+    return AuthError(f"the authorizer failed: {type(failure.value).__name__}{_location(failure)}")
 
 
-def _place(failure: Failure) -> str:
+def _location(failure: Failure) -> str:
     frames = failure.frames
     return f" in {frames[-1][1]}:{frames[-1][2]}" if frames else ""

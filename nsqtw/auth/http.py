@@ -109,7 +109,7 @@ class HttpAuthorizer:
     async def _ask(self, address: str, credentials: Credentials) -> Grants:
         """What one server says. AuthError."""
         asking = Deferred.fromCoroutine(self._exchange(first_request(address, self._method, credentials)))
-        asking.addTimeout(self._timeout, self._reactor, _too_late)
+        asking.addTimeout(self._timeout, self._reactor, _on_timeout)
         try:
             return grants_in(await asking)
         except (AuthError, CancelledError):
@@ -223,7 +223,7 @@ def reason_of(failure: Exception) -> str:
     return kind.__name__
 
 
-def _too_late(outcome: object, seconds: float) -> None:
+def _on_timeout(outcome: object, seconds: float) -> None:
     """Whatever a connection says when it is given up."""
     raise AuthError(f"no answer in {seconds:g} s")
 

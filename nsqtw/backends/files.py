@@ -70,19 +70,19 @@ class Files:
         finally:
             os.close(fd)
 
-    def open_volume(self, directory: str) -> int | None:
-        """A descriptor for `sync_volume`; None where that could fail and not say so."""
+    def open_filesystem(self, directory: str) -> int | None:
+        """A descriptor for `sync_filesystem`; None where that could fail and not say so."""
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if linux.tells_what_failed(fd):
             return fd
         os.close(fd)
         return None
 
-    def sync_volume(self, fd: int) -> None:
+    def sync_filesystem(self, fd: int) -> None:
         """Return when everything on this file system is on stable storage. It fails if that is so of any file."""
         linux.sync_file_system(fd)
 
-    def close_volume(self, fd: int) -> None:
+    def close_filesystem(self, fd: int) -> None:
         os.close(fd)
 
     def unwritten_bytes(self) -> float:

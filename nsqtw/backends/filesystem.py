@@ -8,7 +8,7 @@ what it knows of that file. To sync the file system takes 0.2 s for all of them.
   machine is not more than syncing the files one after the other would leave time for;
 - it does not say which file failed, and says it once: so after the first failure each file is asked, until the next
   start, for the failure may have been that of a file which is not to be synced now;
-- on some systems it does not say that one failed: there it is not done (`Files.open_volume`).
+- on some systems it does not say that one failed: there it is not done (`Files.open_filesystem`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Filesystem:
         self._fd: int | None = None
         self._device = -1
         with suppress(OSError):  # it will be said by who makes or reads the first file there
-            self._fd = files.open_volume(directory)
+            self._fd = files.open_filesystem(directory)
             self._device = files.device(directory)
 
     def sync(self, file_count: int) -> bool:
@@ -43,7 +43,7 @@ class Filesystem:
         if self._files.unwritten_bytes() > file_count * BYTES_A_FILE:
             return False
         try:
-            self._files.sync_volume(self._fd)
+            self._files.sync_filesystem(self._fd)
         except OSError:
             self.close()
             return False
@@ -60,7 +60,7 @@ class Filesystem:
         """It is not synced whole any more."""
         fd, self._fd = self._fd, None
         if fd is not None:
-            self._files.close_volume(fd)
+            self._files.close_filesystem(fd)
 
     def __del__(self) -> None:
         with suppress(OSError):

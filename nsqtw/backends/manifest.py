@@ -44,19 +44,19 @@ def read_manifest(directory: str) -> Manifest | None:
     path = os.path.join(directory, MANIFEST_FILE)
     try:
         with open(path, "rb") as file:
-            said = json.load(file)
+            document = json.load(file)
     except FileNotFoundError:
         return None
     except OSError as failure:
         raise backend_error(failure, f"read of {path}") from failure
     except ValueError as error:  # no JSON, or bytes that are no UTF-8
         raise BackendError(_not_understood(path, " ".join(str(error).split()))) from error
-    if not isinstance(said, dict) or not said.get("backend"):
+    if not isinstance(document, dict) or not document.get("backend"):
         raise BackendError(_not_understood(path, "backend is missing"))
-    unknown = sorted(key for key in said if key not in _KEYS or not isinstance(said[key], str))
+    unknown = sorted(key for key in document if key not in _KEYS or not isinstance(document[key], str))
     if unknown:
         raise BackendError(_not_understood(path, f"unknown key {unknown[0]}"))
-    return Manifest(**said)
+    return Manifest(**document)
 
 
 def write_manifest(directory: str, manifest: Manifest, files: Files | None = None) -> None:

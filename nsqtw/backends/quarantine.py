@@ -36,7 +36,7 @@ class Quarantine:
 
     def move(self, path: str) -> str:
         """Take a file away."""
-        target = self._place(path)
+        target = self._target(path)
         self._files.rename(path, target)
         self._files.sync_directory(os.path.dirname(target))
         self._files.sync_directory(os.path.dirname(path))
@@ -44,7 +44,7 @@ class Quarantine:
 
     def keep(self, path: str) -> str:
         """Let a file have a second name here: the first one is about to become another's."""
-        target = self._place(path)
+        target = self._target(path)
         try:
             self._files.link(path, target)
         except OSError:
@@ -56,7 +56,7 @@ class Quarantine:
 
     def keep_part(self, path: str, position: int, stop: int) -> str:
         """Copy the bytes of a file from `position` up to `stop`."""
-        target = self._place(f"{path}.from-{position}")
+        target = self._target(f"{path}.from-{position}")
         old = self._files.open(path)
         try:
             new = self._files.open(target, create=True)
@@ -80,7 +80,7 @@ class Quarantine:
         """The path of a kept file below the data path."""
         return os.path.relpath(target, self._data_path)
 
-    def _place(self, path: str) -> str:
+    def _target(self, path: str) -> str:
         target = base = os.path.join(self.directory, os.path.relpath(path, self._data_path))
         number = 1
         while os.path.lexists(target):  # a file may be damaged, and set aside, more than once in a run

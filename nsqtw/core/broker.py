@@ -171,7 +171,7 @@ class Broker:
     def follow_wall(self, offset_ns: int, now: float) -> None:
         """The wall clock is `offset_ns` ahead of the clock of `now`. What is saved says so (`pending_clock`)."""
         self.wall_offset_ns = offset_ns
-        jump_ms = self._wall.note(offset_ns, now)
+        jump_ms = self._wall.record(offset_ns, now)
         if jump_ms:
             text = "NSQ: the wall clock jumped by {seconds} s - what waits here goes by another clock"
             self.log("warn", text, seconds=round(jump_ms / 1000, 3))

@@ -70,7 +70,7 @@ class Cursor:
 
     @property
     def depth(self) -> int:
-        return max(0, self._topic.released_total - self.taken_total) + self._ready_again
+        return max(0, self._topic.released_total - self.taken_total) + self._redelivery_count
 
     @property
     def available(self) -> int:
@@ -79,11 +79,11 @@ class Cursor:
     @property
     def backend_depth(self) -> int:
         unread = self._topic.released_total - self.taken_total
-        if unread <= self._topic.released_in_memory and not self._ready_again:
+        if unread <= self._topic.released_in_memory and not self._redelivery_count:
             return 0
         in_memory = min(unread, self._topic.released_in_memory)
         room = self._topic.mem_queue_size - in_memory
-        in_memory += max(0, min(self._ready_again - self._restored_count, room))
+        in_memory += max(0, min(self._redelivery_count - self._restored_count, room))
         return max(0, self.depth - in_memory)
 
     @property
@@ -104,7 +104,7 @@ class Cursor:
         return self._pending.is_blocked and not self._requeued and self.next >= self._topic.released
 
     @property
-    def _ready_again(self) -> int:
+    def _redelivery_count(self) -> int:
         """Messages that are ready and are not unread ones."""
         return len(self._requeued) + self._pending.due_behind_count
 
@@ -141,10 +141,10 @@ class Cursor:
                 break
             if segment.first > self.next:
                 self.next = segment.first
-            dropped, kept_again = self._topic.dropped.at_or_above(self.next, released)
+            dropped, kept_from = self._topic.dropped.at_or_above(self.next, released)
             if dropped <= self.next:
-                self.next = max(self.next, kept_again)
-            elif segment.delay_ms and not self._is_due_again(segment, now):
+                self.next = max(self.next, kept_from)
+            elif segment.delay_ms and not self._is_due_for_replay(segment, now):
                 self.next = segment.end
                 if self.taken_total >= most_taken:
                     return None  # the rest in the next turn
@@ -210,7 +210,7 @@ class Cursor:
             return now + RETRY_READ_SECONDS
         if self._is_restored:
             self._is_restored = False
-            self._restored_count = self._ready_again
+            self._restored_count = self._redelivery_count
         return self._next_due(now)
 
     def detach(self) -> None:
@@ -311,7 +311,7 @@ class Cursor:
         self._ahead.reverse()
         return self._ahead[-1] if self._ahead else None
 
-    def _is_due_again(self, segment: Segment, now: float) -> bool:
+    def _is_due_for_replay(self, segment: Segment, now: float) -> bool:
         """
         Return whether deferred messages are to be taken from the log. Those of a replay that are not due yet are held
         from now on.

@@ -50,7 +50,7 @@ class DamageLedger:
         """A file was set aside. From any thread."""
         self.files.append(path)
 
-    def tell_lost(self, topic: str, first: int, end: int) -> None:
+    def add_lost(self, topic: str, first: int, end: int) -> None:
         """Let the broker know of messages that were counted and will not be delivered. In the reactor thread."""
         if self.on_lost is not None:
             self.on_lost(topic, first, end)

@@ -33,13 +33,13 @@ class EphemeralQueue:
         self._unread: deque[Span] = deque()
         self._unread_count = 0
         self._taken_total = 0
-        self._again: deque[tuple[int, Redelivery]] = deque()  # how many unread ones are taken first, in all
+        self._redeliveries: deque[tuple[int, Redelivery]] = deque()  # how many unread ones are taken first, in all
         self._deferred: list[tuple[float, int, Redelivery]] = []
         self._tie = count()
 
     @property
     def depth(self) -> int:
-        return self._unread_count + len(self._again)
+        return self._unread_count + len(self._redeliveries)
 
     @property
     def available(self) -> int:
@@ -67,8 +67,8 @@ class EphemeralQueue:
         if not self._unread:
             return None
         segment, start, stop = self._unread[0]
-        if self._again:
-            stop = min(stop, start + self._again[0][0] - self._taken_total)
+        if self._redeliveries:
+            stop = min(stop, start + self._redeliveries[0][0] - self._taken_total)
         return Span(segment, start, stop)
 
     def advance(self, count: int) -> None:
@@ -79,8 +79,8 @@ class EphemeralQueue:
         self._taken_total += count
 
     def next_redelivery(self) -> Redelivery | None:
-        if self._again and self._again[0][0] <= self._taken_total:
-            return self._again.popleft()[1]
+        if self._redeliveries and self._redeliveries[0][0] <= self._taken_total:
+            return self._redeliveries.popleft()[1]
         return None
 
     def redelivered(self, redelivery: Redelivery) -> None:
@@ -90,10 +90,10 @@ class EphemeralQueue:
         """Nothing is kept of what is in flight."""
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
-        self._requeue(_again(message_id, delivery))
+        self._requeue(_redeliveries(message_id, delivery))
 
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
-        self._defer(_again(message_id, delivery), due)
+        self._defer(_redeliveries(message_id, delivery), due)
 
     def on_timer(self, now: float) -> float | None:
         while self._deferred and self._deferred[0][0] <= now:
@@ -103,7 +103,7 @@ class EphemeralQueue:
     def empty(self) -> None:
         self._unread.clear()
         self._unread_count = 0
-        self._again.clear()
+        self._redeliveries.clear()
         self._deferred.clear()
 
     def detach(self) -> None:
@@ -114,7 +114,7 @@ class EphemeralQueue:
 
     def _requeue(self, redelivery: Redelivery) -> None:
         if self._free() > 0:
-            self._again.append((self._taken_total + self._unread_count, redelivery))
+            self._redeliveries.append((self._taken_total + self._unread_count, redelivery))
         else:
             self.dropped_count += 1
 
@@ -127,7 +127,7 @@ def _no_room() -> int:
     return 0
 
 
-def _again(message_id: bytes, delivery: Delivery) -> Redelivery:
+def _redeliveries(message_id: bytes, delivery: Delivery) -> Redelivery:
     segment = delivery.segment
     assert segment is not None, "a fleeting channel's deliveries name their segment"
     sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence

@@ -66,11 +66,11 @@ class Measure:
 class Latencies:
     """The latencies of one channel."""
 
-    __slots__ = ("_begun_at", "_measure", "_newer", "_older")
+    __slots__ = ("_started_at", "_measure", "_newer", "_older")
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
-        self._begun_at = -inf
+        self._started_at = -inf
         self._newer: Sketch | None = None
         self._older: Sketch | None = None
 
@@ -90,11 +90,11 @@ class Latencies:
 
     def _forget(self, now: float) -> None:
         half_window = self._measure.window / 2
-        age = now - self._begun_at
+        age = now - self._started_at
         if age <= half_window:
             return
         if age <= 2 * half_window:
-            self._older, self._begun_at = self._newer, self._begun_at + half_window
+            self._older, self._started_at = self._newer, self._started_at + half_window
         else:
-            self._older, self._begun_at = None, now
+            self._older, self._started_at = None, now
         self._newer = None

@@ -167,7 +167,7 @@ class LogReader:
             else:
                 low = segment.end
         segment = self._segment_at(low) if low < end else None
-        return end if segment is None else min(end, _place(segment, low, wall_ms))
+        return end if segment is None else min(end, _position_at(segment, low, wall_ms))
 
     # -- inside
 
@@ -216,7 +216,7 @@ def _last_ms(segment: Segment) -> int:
     return timestamp_ns_of(segment.frames, segment.offsets[segment.count - 1]) // 10**6
 
 
-def _place(segment: Segment, start: int, wall_ms: int) -> int:
+def _position_at(segment: Segment, start: int, wall_ms: int) -> int:
     """The first message of a segment, from `start` on, that was published then or later."""
     for index in range(max(0, start - segment.first), segment.count):
         if timestamp_ns_of(segment.frames, segment.offsets[index]) // 10**6 >= wall_ms:

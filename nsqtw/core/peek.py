@@ -135,11 +135,11 @@ def _frames(
             yield None
             return
         walked += len(segment.frames)
-        if segment.delay_ms and replays is not None and not _is_due_again(segment, replays, wall_ns):
+        if segment.delay_ms and replays is not None and not _is_due_for_replay(segment, replays, wall_ns):
             continue
         for index in islice(range(segment.count), limit + 1):
             yield Peeked(segment.slice(index, index + 1), 0)
 
 
-def _is_due_again(segment: Segment, replays: int, wall_ns: int) -> bool:
+def _is_due_for_replay(segment: Segment, replays: int, wall_ns: int) -> bool:
     return segment.first < replays and segment.timestamp_ns + segment.delay_ms * 10**6 <= wall_ns

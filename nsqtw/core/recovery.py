@@ -63,12 +63,12 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
             )
             state = _from_the_oldest(state, log)
         _add_channels(broker, state, asked)
-        owed, saved_end = _owed(state), state.end
+        backlog, saved_end = _backlog_of(state), state.end
         repair(state, log, broker.positions)
-        if saved_end > log.end and owed > _owed(state):
-            _tell_loss(broker, name, log, saved_end, owed - _owed(state))
-        elif name in saved_topics and ICountedQueue.providedBy(log.queue) and log.queue.check(_start(state), owed):
-            _count_again(state, log, broker.positions)
+        if saved_end > log.end and backlog > _backlog_of(state):
+            _report_loss(broker, name, log, saved_end, backlog - _backlog_of(state))
+        elif name in saved_topics and ICountedQueue.providedBy(log.queue) and log.queue.check(_start(state), backlog):
+            _recount(state, log, broker.positions)
         _count_beyond(state, log, broker.options)
         if not broker.options.keep_deferred:
             _forget_delays(state)
@@ -143,7 +143,7 @@ def repair(state: TopicState, log: Log, positions: IPositions) -> None:
     if is_damaged:
         _forget_lost_rows(state, log, positions)
     if log.end < state.end:
-        _count_again(state, log, positions)
+        _recount(state, log, positions)
     elif is_damaged:
         _count_unread(state, log)
 
@@ -153,13 +153,13 @@ def _start(state: TopicState) -> int:
     return min((cursor.next for cursor in state.cursors), default=state.released)
 
 
-def _owed(state: TopicState) -> int:
+def _backlog_of(state: TopicState) -> int:
     """Return how many messages the channel with the longest backlog should find in the log, without deferred ones."""
     unread = max((state.released_total - cursor.taken_total for cursor in state.cursors), default=0)
     return unread + state.put_total - state.released_total
 
 
-def _tell_loss(broker: Broker, topic: str, log: Log, saved_end: int, count: int) -> None:
+def _report_loss(broker: Broker, topic: str, log: Log, saved_end: int, count: int) -> None:
     """The log is shorter than it was when positions were saved."""
     # Class memory promises nothing else when the process is killed.
     level = "warn" if broker.options.durability_of(topic) == "memory" else "error"
@@ -189,7 +189,7 @@ def _forget_delays(state: TopicState) -> None:
     state.waiting = [evolve(waiting, delay_ms=0) for waiting in state.waiting]
 
 
-def _count_again(state: TopicState, log: Log, positions: IPositions) -> None:
+def _recount(state: TopicState, log: Log, positions: IPositions) -> None:
     """
     Take the counts from the log, up to the end that was saved. Where the log ends before that, what is gone is not
     counted, and nobody waits for it.

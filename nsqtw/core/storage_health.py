@@ -51,7 +51,7 @@ class StorageHealth(Timer):
         """How the last attempt to store messages went. The operator is told when that changes."""
         if error is None and self._commit_error is None:
             return
-        _tell(self._broker.log, "messages", self._commit_error, error)
+        _log_change(self._broker.log, "messages", self._commit_error, error)
         if isinstance(error, BackendFull) and not isinstance(self._commit_error, BackendFull):
             # Trim also looks at what it left alone while there was space.
             for topic in self._broker.topics.values():
@@ -63,7 +63,7 @@ class StorageHealth(Timer):
 
     def record_save(self, error: BackendError | None) -> None:
         """The same of positions."""
-        _tell(self._broker.log, "positions", self._save_error, error)
+        _log_change(self._broker.log, "positions", self._save_error, error)
         self._save_error = error
 
     def on_timer(self, now: float) -> float | None:
@@ -88,7 +88,7 @@ class StorageHealth(Timer):
         self._broker.timers.schedule(now + PROBE_SECONDS, self)
 
 
-def _tell(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:
+def _log_change(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:
     if now is not None and str(now) != str(before):
         log("error", "NSQ: {what} cannot be stored - {error}", what=what, error=now)
     elif now is None and before is not None:

@@ -24,7 +24,7 @@ class WallClock:
     def __init__(self) -> None:
         self._eras: list[tuple[float, int]] = []
 
-    def note(self, offset_ns: int, now: float) -> int:
+    def record(self, offset_ns: int, now: float) -> int:
         """The wall clock is `offset_ns` ahead now. Returns by how many ms it jumped since the last era began, or 0."""
         if not self._eras:
             self._eras.append((-inf, offset_ns))

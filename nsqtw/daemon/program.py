@@ -95,7 +95,7 @@ class Program:
             from nsqtw.daemon.process import cannot_start
 
             return cannot_start(error, program=self.name)
-        with self.lean(resolved.options):
+        with self.importing_lazily(resolved.options):
             from nsqtw.daemon.process import daemon_reactor, serve
 
             reactor, make = daemon_reactor(), self.load()
@@ -147,7 +147,7 @@ class Program:
 
         return usage(program, self.reader)
 
-    def lean(self, options: Any) -> AbstractContextManager[None]:
+    def importing_lazily(self, options: Any) -> AbstractContextManager[None]:
         """While what runs is imported."""
         return lazy_imports.without_tls(not self.needs_tls(options))
 

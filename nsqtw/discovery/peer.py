@@ -76,7 +76,7 @@ class LookupdPeer:
         self._timer: Any = None
         self._flush_is_due = False
         self._stopped = False
-        self._begun_at = 0.0
+        self._started_at = 0.0
         self._refused: dict[Name, float] = {}
 
     def start(self) -> None:
@@ -123,7 +123,7 @@ class LookupdPeer:
             return
         now = self._reactor.seconds()
         self._transport = transport
-        self._begun_at = now
+        self._started_at = now
         self._refused = {name: until for name, until in self._refused.items() if until > now}
         self._protocol = self._speak(self._not_refused(), now)
         self._go_on(now)
@@ -146,7 +146,7 @@ class LookupdPeer:
         if self._stopped or protocol is None:
             return
         now = self._reactor.seconds()
-        if now - self._begun_at >= PING_SECONDS:
+        if now - self._started_at >= PING_SECONDS:
             self._backoff.reset()
         why = "EOF" if isinstance(reason.value, ConnectionDone) else reason.getErrorMessage()
         self._try_later(protocol.failure or why)

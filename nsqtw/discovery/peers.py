@@ -122,13 +122,13 @@ class LookupdPeers:
 
     def on_new_topic(self, topic: Topic) -> None:
         """TopicListener API."""
-        self._tell(Name(topic.name))
+        self._notify(Name(topic.name))
         if self._addresses and not self._broker.stopping:
             self._new_topics.begin(topic)
 
     def on_created(self, topic: str, channel: str) -> None:
         """TopicListener API."""
-        self._tell(Name(topic, channel))
+        self._notify(Name(topic, channel))
 
     def on_deleted(self, topic: str, channel: str = "") -> None:
         """TopicListener API."""
@@ -137,7 +137,7 @@ class LookupdPeers:
 
     # -- the connections
 
-    def _tell(self, name: Name) -> None:
+    def _notify(self, name: Name) -> None:
         for peer in self._links.values():
             peer.on_created(name)
 

@@ -34,7 +34,7 @@ MAGIC = b"  V1"
 PING_SECONDS = 15.0
 LATEST_PING_SECONDS = 60.0
 """When the first PING is due at the latest; until then it waits for everything to be told, see `LookupdProtocol`."""
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 ANSWER_SECONDS = 1.0
 MAX_UNANSWERED = 500
 """Registrations that wait for their answers: less than 75 kB to be sent, however long the peer does not read."""
@@ -136,7 +136,7 @@ class LookupdProtocol:
         self._secret = identify_payload.secret
         self._log = log
         self._most_answer_bytes = most_answer_bytes
-        self._told: set[Name] = set()
+        self._registered: set[Name] = set()
         self._to_register: OrderedDict[Name, bool] = OrderedDict.fromkeys(names, False)
         """Each with whether it is news: that of what was there already is not said one by one."""
         self._to_unregister: OrderedDict[Name, None] = OrderedDict()
@@ -153,16 +153,16 @@ class LookupdProtocol:
 
     def on_created(self, name: Name) -> None:
         """There is a new topic or channel."""
-        if name not in self._told or name in self._to_unregister:
+        if name not in self._registered or name in self._to_unregister:
             self._to_register[name] = True
 
     def on_deleted(self, name: Name) -> None:
         """A topic or channel is no more."""
         is_untold = self._to_register.pop(name, None) is not None
-        if name in self._told:
+        if name in self._registered:
             self._to_unregister[name] = None
         topic = Name(name.topic)
-        if is_untold and name.channel and topic not in self._told:
+        if is_untold and name.channel and topic not in self._registered:
             self._to_register.setdefault(topic, False)
 
     # -- bytes
@@ -206,7 +206,7 @@ class LookupdProtocol:
         if now >= self._answer_due:
             self._fail("no answer in time")
         elif now >= self._ping_due and self._to_register and now < self._latest_ping:
-            self._ping_due = now + _AGAIN_SECONDS
+            self._ping_due = now + _RETRY_SECONDS
         elif now >= self._ping_due:
             self._latest_ping = -inf
             self._log("debug", "LOOKUPD({lookupd}): sending heartbeat", lookupd=self._address)
@@ -224,12 +224,12 @@ class LookupdProtocol:
         room = MAX_UNANSWERED - len(self._unanswered)
         while self._to_unregister and len(commands) < room:
             name, _ = self._to_unregister.popitem(last=False)
-            self._told.discard(name)
+            self._registered.discard(name)
             commands.append(_Command(_UNREGISTER, name))
             self._say(commands[-1])
         while self._to_register and len(commands) < room:
             name, is_news = self._to_register.popitem(last=False)
-            self._told.update((name, Name(name.topic)))
+            self._registered.update((name, Name(name.topic)))
             commands.append(_Command(_REGISTER, name))
             if is_news:
                 self._say(commands[-1])
@@ -255,9 +255,9 @@ class LookupdProtocol:
                 self._refuse(command.name)
 
     def _refuse(self, name: Name) -> None:
-        if name not in self._told or name in self._to_unregister:
+        if name not in self._registered or name in self._to_unregister:
             return
-        self._told.discard(name)
+        self._registered.discard(name)
         self.refused.append(name)
         if name.channel:
             self._to_register.setdefault(Name(name.topic), False)

@@ -38,7 +38,7 @@ _BAD_CREDENTIAL = failure(401, "CREDENTIAL_REFUSED", (_CHALLENGE[0], _CHALLENGE[
 _FORBIDDEN = failure(403, "FORBIDDEN")
 _CANNOT_TELL = failure(503, "AUTH_FAILED")
 
-_Told = Callable[["Rights | AuthError"], None]
+_RightsCallback = Callable[["Rights | AuthError"], None]
 
 _log = Logger()
 
@@ -50,7 +50,7 @@ class BearerAuth:
         self._authorizations = authorizations
         self._key = token_bytes(32)
         self._known: dict[bytes, tuple[Rights, float]] = {}
-        self._asked: dict[bytes, list[_Told]] = {}
+        self._asked: dict[bytes, list[_RightsCallback]] = {}
         authorizations.enter(self)
 
     def reconsider(self) -> None:
@@ -86,7 +86,7 @@ class BearerAuth:
 
     # -- inside
 
-    def _ask(self, digest: bytes, credentials: Credentials, callback: _Told) -> None:
+    def _ask(self, digest: bytes, credentials: Credentials, callback: _RightsCallback) -> None:
         outcomes, asked = self._known, self._asked
         waiting = asked[digest] = [callback]
 

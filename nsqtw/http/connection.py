@@ -202,14 +202,14 @@ class HttpConnection(HTTPChannel):
 
     def stop(self) -> None:
         """The broker stops: answer what was asked for, and read nothing more."""
-        if self._is_over or self._owes_response():
+        if self._is_over or self._has_pending_response():
             self.persistent = False
         else:
             self.leave()
 
     def evict(self) -> None:
         """PartialInput API"""
-        self.factory.limits.rejections.note("max-unfinished-size", self.remote)
+        self.factory.limits.rejections.record("max-unfinished-size", self.remote)
         self.refuse(TOO_MUCH_PARTIAL_INPUT)
 
     def refuse(self, answer: Answer) -> None:
@@ -233,7 +233,7 @@ class HttpConnection(HTTPChannel):
     def stage(self) -> tuple[int, int]:
         """What is waited for, and how many requests were served before."""
         request = self._last_request()
-        if self._is_over or self._unread or self._owes_response():
+        if self._is_over or self._unread or self._has_pending_response():
             part = ANSWER
         elif self.line_mode:
             part = HEAD if request is not None or self._buffer or not self._served_count else IDLE
@@ -487,7 +487,7 @@ class HttpConnection(HTTPChannel):
         if not self._maybeChooseTransferDecoder(name, value):  # type: ignore[no-untyped-call]
             return False
         if self.length is None:
-            self._transferDecoder = _Chunks(self.requests[-1].handleContentChunk, self._finishRequestBody)
+            self._transferDecoder = _ChunkedDecoder(self.requests[-1].handleContentChunk, self._finishRequestBody)
         return True
 
     def _account_memory(self) -> None:
@@ -511,7 +511,7 @@ class HttpConnection(HTTPChannel):
         """What `lineReceived` is on a connection whose lines end with LF. All others go without this step."""
         HTTPChannel.lineReceived(self, line.removesuffix(b"\r"))  # type: ignore[no-untyped-call]
 
-    def _owes_response(self) -> bool:
+    def _has_pending_response(self) -> bool:
         """Return whether a request waits for its answer, and not for more of what the client sends."""
         request = self._last_request()
         return request is not None and (request.is_complete or request.is_awaiting_rights)
@@ -536,7 +536,7 @@ class HttpConnection(HTTPChannel):
             self.loseConnection()  # type: ignore[no-untyped-call]
 
 
-class _Chunks(_ChunkedTransferDecoder):
+class _ChunkedDecoder(_ChunkedTransferDecoder):
     """Chunks; behind them nobody looks at the fields, but they must be some, or another reader may see another end."""
 
     def _dataReceived_TRAILER(self) -> bool:
@@ -549,7 +549,7 @@ class _Chunks(_ChunkedTransferDecoder):
 
 def _bytes_left(decoder: Any) -> int:
     """Return how many bytes of a body, or of a chunk that has begun, are still to come; 0 if that is not known."""
-    if isinstance(decoder, _Chunks):
+    if isinstance(decoder, _ChunkedDecoder):
         return decoder.length if decoder.state == "BODY" else 0
     remaining: int = decoder.contentLength or 0
     return remaining

@@ -117,12 +117,12 @@ class Debugging(Section):
             seconds = _integer(parameters(request.query).get("seconds", ""))
         except ValueError:
             seconds = 0
-        has_begun = self._profiler.start(
+        has_started = self._profiler.start(
             seconds if seconds > 0 else _DEFAULT_SECONDS,
             lambda: request.is_patient,
             lambda samples: request.answer_later(report(samples)),
         )
-        return None if has_begun else _IN_USE
+        return None if has_started else _IN_USE
 
     @endpoint(
         "PUT",

@@ -14,7 +14,7 @@ from nsqtw.net.descriptors import HTTP_RESERVE
 from nsqtw.net.limits import Limits
 from nsqtw.net.line_budget import LineBudget
 from nsqtw.rights import Credentials
-from nsqtw.runtime.chunks import keep_chunks_on_the_heap
+from nsqtw.runtime.chunks import keep_reads_on_the_heap
 from nsqtw.runtime.turns import Turns
 
 
@@ -57,7 +57,7 @@ class HttpFactory(HTTPFactory):
         self.refusals = LineBudget(pump.now)
         """For the lines of refused requests on routes that leave no line otherwise, as publishes."""
         self.connections: set[HttpConnection] = set()
-        keep_chunks_on_the_heap()
+        keep_reads_on_the_heap()
 
     def buildProtocol(self, addr: Any) -> Any:
         if not self.limits.connection_limiter.enter(addr, HTTP_RESERVE):

@@ -319,12 +319,12 @@ class HttpRequest:
         if factory.bearer_auth is None or route.needs == FREE:
             return None
         answers: list[Answer | None] = []
-        has_begun = False
+        has_started = False
 
         def decided(error: Answer | None, identity: str) -> None:
             self.is_awaiting_rights = False
             self._identity = identity
-            if not has_begun:
+            if not has_started:
                 answers.append(error)
                 return
             if self._connection is not None:
@@ -334,7 +334,7 @@ class HttpRequest:
 
         self.is_awaiting_rights = True
         factory.bearer_auth.authorize(self._credentials(connection), route.needs, *self._names(route), decided)
-        has_begun = True
+        has_started = True
         return answers[0] if answers else None
 
     def _admit(self, error: Answer | None) -> None:

@@ -41,7 +41,7 @@ class RequestTimeouts:
         """End the connection if something takes too long."""
         connection, options = self._connection, self._limits.options
         if options.write_timeout and self._stall_detector.lasts(connection.transport, now) >= options.write_timeout:
-            self._note("write-timeout")
+            self._record("write-timeout")
             connection.abort()
             return
         stage = connection.stage
@@ -64,8 +64,8 @@ class RequestTimeouts:
             self._end("body-timeout")
 
     def _end(self, limit: str) -> None:
-        self._note(limit)
+        self._record(limit)
         self._connection.refuse(TIMED_OUT)
 
-    def _note(self, limit: str) -> None:
-        self._limits.rejections.note(limit, self._connection.remote)
+    def _record(self, limit: str) -> None:
+        self._limits.rejections.record(limit, self._connection.remote)

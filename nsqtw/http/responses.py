@@ -27,7 +27,7 @@ from nsqtw.http.errors import DETAILS
 _TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
 _HTML = (b"Content-Type", b"text/html; charset=utf-8")
 _JSON = (b"Content-Type", b"application/json; charset=utf-8")
-_AS_SAID = (b"X-Content-Type-Options", b"nosniff")
+_NO_SNIFF = (b"X-Content-Type-Options", b"nosniff")
 _NSQ = (b"X-Nsq-Content-Type", b"nsq; version=1.0")
 
 _REASONS = {
@@ -156,12 +156,12 @@ def plain(status: int, message: str) -> Answer:
 
 def report(shown: str, status: int = 200) -> Answer:
     """A text about the process, which a browser shows as one."""
-    return Answer(status, shown.encode("utf-8", "replace"), _TEXT, _AS_SAID)
+    return Answer(status, shown.encode("utf-8", "replace"), _TEXT, _NO_SNIFF)
 
 
 def page(shown: str) -> Answer:
     """HTML about the process."""
-    return Answer(200, shown.encode(), _HTML, _AS_SAID)
+    return Answer(200, shown.encode(), _HTML, _NO_SNIFF)
 
 
 def tls_required(https_port: int) -> Answer:

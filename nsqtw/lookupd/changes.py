@@ -133,4 +133,4 @@ class StateComplete:
     """To a watcher only: you know all there is. From here on there are changes."""
 
 
-Told: TypeAlias = Change | StateFollows | StateComplete
+StreamItem: TypeAlias = Change | StateFollows | StateComplete

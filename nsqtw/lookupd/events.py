@@ -34,7 +34,7 @@ from nsqtw.lookupd.changes import (
     Registered,
     StateComplete,
     StateFollows,
-    Told,
+    StreamItem,
     Tombstoned,
     TombstoneEnded,
     TopicCreated,
@@ -46,7 +46,7 @@ CONTENT_TYPE = b"text/event-stream"
 KEEP_ALIVE = b":\n\n"
 """A comment, which says that the connection is good."""
 
-NAMES: dict[type[Told], str] = {
+NAMES: dict[type[StreamItem], str] = {
     StateFollows: "reset",
     StateComplete: "complete",
     ProducerAdded: "producer",
@@ -64,7 +64,7 @@ NAMES: dict[type[Told], str] = {
 }
 
 
-def events(changes: Iterable[Told], first: int) -> bytes:
+def events(changes: Iterable[StreamItem], first: int) -> bytes:
     """All of it, numbered from `first` on."""
     return "".join(
         [
@@ -74,7 +74,7 @@ def events(changes: Iterable[Told], first: int) -> bytes:
     ).encode()
 
 
-def _data(change: Told) -> str:
+def _data(change: StreamItem) -> str:
     """A JSON object. A valid name has nothing to escape, and the document of a producer has no line ends."""
     match change:
         case ProducerAdded(producer):

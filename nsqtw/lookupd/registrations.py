@@ -86,7 +86,7 @@ class Registrations(RegistrationQueries):
             peer.is_silent = False
             self._tell(ProducerBack, peer.producer)
         if peer.replaces is not None:
-            self.gone(peer.replaces.producer.peer_id)
+            self.remove_peer(peer.replaces.producer.peer_id)
 
     def register(self, peer_id: int, topic: str, channel: str | None = None) -> list[Key]:
         """
@@ -141,7 +141,7 @@ class Registrations(RegistrationQueries):
         self._forget_if_empty(topic_entry)
         return removed
 
-    def gone(self, peer_id: int) -> list[Key]:
+    def remove_peer(self, peer_id: int) -> list[Key]:
         """
         The connection ended; before IDENTIFY it means nothing. Keys stay. Returns those it was registered under.
         """
@@ -153,7 +153,7 @@ class Registrations(RegistrationQueries):
             removed += self._remove_from(peer, self._topics[topic])
         self._tell(ProducerRemoved, peer.producer)
         if peer.replaces is not None:
-            self.gone(peer.replaces.producer.peer_id)
+            self.remove_peer(peer.replaces.producer.peer_id)
         if peer.replaced_by is not None:
             peer.replaced_by.replaces = None
         elif not peer.is_connected:
@@ -241,7 +241,7 @@ class Registrations(RegistrationQueries):
                 peer.is_silent = True
                 self._tell(ProducerSilent, peer.producer)
             else:
-                self.gone(peer.producer.peer_id)
+                self.remove_peer(peer.producer.peer_id)
 
     def subscribe(self, watcher: Watcher, topic: str | None = None) -> Callable[[], None]:
         """

@@ -41,7 +41,7 @@ from nsqtw.options.lookupd import ALL, CHANGES, NSQLOOKUPD, OFF, LookupdOptions
 from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.rights import ADMIN
-from nsqtw.runtime.monotonic import keep_steady
+from nsqtw.runtime.monotonic import use_monotonic_clock
 from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.runtime.turns import PlainTurns
 from nsqtw.version import version_line
@@ -88,7 +88,7 @@ class LookupdService(Service):
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
-        keep_steady(self._reactor)
+        use_monotonic_clock(self._reactor)
         resolve_blocking(self._reactor)
         raise_limit()
         _log.info("{version}", version=version_line("nsqlookupd"))

@@ -30,9 +30,9 @@ from nsqtw.runtime.slices import Slices
 from nsqtw.runtime.turns import PlainTurns
 
 FILE = "registrations.snapshot"
-ASIDE = f"{FILE}.bad"
+BAD_FILE = f"{FILE}.bad"
 SECONDS = 1.0
-SETTLE_SECONDS = 0.05
+DELAY_SECONDS = 0.05
 """How long a change waits for others that come with it."""
 _PART_OF_TIME = 19
 
@@ -46,7 +46,7 @@ class SnapshotFile:
         self, directory: str, registrations: Registrations, turns: PlainTurns, files: Files | None = None
     ) -> None:
         self._path = os.path.join(directory, FILE)
-        self._aside = os.path.join(directory, ASIDE)
+        self._bad_path = os.path.join(directory, BAD_FILE)
         self._registrations = registrations
         self._turns = turns
         self._slices = Slices(turns.reactor, turns.now)
@@ -70,16 +70,16 @@ class SnapshotFile:
         except FileNotFoundError:
             return
         except OSError as failure:
-            self._move_aside(f"the snapshot cannot be read: {_why(failure)}")
+            self._quarantine(f"the snapshot cannot be read: {_why(failure)}")
         except SnapshotError as error:
-            self._move_aside(str(error))
+            self._quarantine(str(error))
         else:
             text = "DB: snapshot {path} has {producers} producers and {topics} topics"
             _log.info(text, path=self._path, producers=restored.producers, topics=restored.topics)
 
     def start(self) -> None:
         """Write it after changes from now on."""
-        self._registrations.subscribe(self._note)
+        self._registrations.subscribe(self._record)
 
     async def stop(self) -> None:
         """Write what there is now, and nothing any more."""
@@ -92,19 +92,19 @@ class SnapshotFile:
 
     # -- inside
 
-    def _move_aside(self, why: str) -> None:
+    def _quarantine(self, why: str) -> None:
         with suppress(OSError):
-            self._files.rename(self._path, self._aside)
-        text = "DB: {why}: {path} is moved to {aside}, nothing is known"
-        _log.warn(text, why=why, path=self._path, aside=self._aside)
+            self._files.rename(self._path, self._bad_path)
+        text = "DB: {why}: {path} is moved to {bad_path}, nothing is known"
+        _log.warn(text, why=why, path=self._path, bad_path=self._bad_path)
 
-    def _note(self, change: Change) -> None:
+    def _record(self, change: Change) -> None:
         self._is_changed = True
         if self._timer is None and not self._is_busy:
             self._arm()
 
     def _arm(self) -> None:
-        wait = max(SETTLE_SECONDS, self._not_before - self._turns.now())
+        wait = max(DELAY_SECONDS, self._not_before - self._turns.now())
         self._timer = self._turns.reactor.callLater(wait, self._begin)
 
     def _begin(self) -> None:

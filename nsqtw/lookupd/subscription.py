@@ -24,7 +24,7 @@ from nsqtw.lookupd.changes import (
     Registered,
     StateComplete,
     StateFollows,
-    Told,
+    StreamItem,
     TopicDeleted,
     Unregistered,
 )
@@ -46,23 +46,23 @@ class Subscription:
         self._wake = wake
         self._topic = topic
         self._limit = limit
-        self._line: deque[list[Told]] = deque()
+        self._line: deque[list[StreamItem]] = deque()
         self._walk: Iterator[list[Change]] | None = None
         self._starts_over = True
         self._is_waiting = False
         self._now = 0
-        self._told: set[int] = set()  # of one topic: who is registered for it as far as the watcher knows
-        self._end = registrations.subscribe(self._note, topic)
+        self._sent_peers: set[int] = set()  # of one topic: who is registered for it as far as the watcher knows
+        self._end = registrations.subscribe(self._record, topic)
 
-    def take(self, count: int, now: int) -> list[Told]:
+    def take(self, count: int, now: int) -> list[StreamItem]:
         """What is to be told next: `count` of them and the rest of a step, or fewer. [] until `wake` is called."""
         self._now = now
         if self._starts_over:
             self._starts_over = False
-            self._told.clear()
+            self._sent_peers.clear()
             self._line.append([StateFollows()])
             self._walk = self._registrations.state(lambda: self._now, self._topic)
-        changes: list[Told] = []
+        changes: list[StreamItem] = []
         while len(changes) < count:
             if self._line:
                 changes += self._line.popleft()
@@ -79,14 +79,14 @@ class Subscription:
         self._line.clear()
         self._walk = None
 
-    def _step(self, walk: Iterator[list[Change]]) -> list[Told]:
+    def _step(self, walk: Iterator[list[Change]]) -> list[StreamItem]:
         step = next(walk, None)
         if step is None:
             self._walk = None
             return [StateComplete()]
         return [change for change in step if self._concerns(change)]
 
-    def _note(self, change: Change) -> None:
+    def _record(self, change: Change) -> None:
         if self._starts_over or not self._concerns(change):
             return
         if len(self._line) >= self._limit:
@@ -105,14 +105,14 @@ class Subscription:
         if isinstance(change, ProducerAdded):
             return False
         if isinstance(change, ProducerRemoved | ProducerSilent | ProducerBack):
-            is_told = change.producer.peer_id in self._told
+            is_sent = change.producer.peer_id in self._sent_peers
             if isinstance(change, ProducerRemoved):
-                self._told.discard(change.producer.peer_id)
-            return is_told
+                self._sent_peers.discard(change.producer.peer_id)
+            return is_sent
         if isinstance(change, Registered):
-            self._told.add(change.producer.peer_id)
+            self._sent_peers.add(change.producer.peer_id)
         elif isinstance(change, Unregistered) and change.channel is None:
-            self._told.discard(change.producer.peer_id)
+            self._sent_peers.discard(change.producer.peer_id)
         elif isinstance(change, TopicDeleted):
-            self._told.clear()
+            self._sent_peers.clear()
         return True

@@ -142,14 +142,14 @@ class NsqdConnection(Protocol):
             self._command_count, self._since = session.command_count, now
         elapsed = now - self._since
         if session is None and 0 < options.magic_timeout <= elapsed:
-            self._limits.rejections.note("magic-timeout", self._remote)
+            self._limits.rejections.record("magic-timeout", self._remote)
             self._log_no_magic("i/o timeout")
             self.disconnect()
         elif session is not None and 0 < options.idle_timeout <= elapsed:
-            self._limits.rejections.note("idle-timeout", self._remote)
+            self._limits.rejections.record("idle-timeout", self._remote)
             self.disconnect()
         elif options.write_timeout and self._stall_detector.lasts(self.transport, now) >= options.write_timeout:
-            self._limits.rejections.note("write-timeout", self._remote)
+            self._limits.rejections.record("write-timeout", self._remote)
             self.abort()
         return True
 
@@ -171,7 +171,7 @@ class NsqdConnection(Protocol):
         piece, self._unread = self._unread[:PIECE_BYTES], self._unread[PIECE_BYTES:]
         session.receive_data(piece, self._factory.turns.unix_ns())
         if session.refused:
-            self._limits.rejections.note(session.refused, self._remote)
+            self._limits.rejections.record(session.refused, self._remote)
         self._write(session)
 
     def _do_end(self, session: V1Session) -> None:

@@ -124,9 +124,9 @@ class V1Session:
     def connection_lost(self) -> Iterator[None]:
         """It is gone, and what it had. Returns what says so in the log, a line at each step: there may be thousands."""
         self._context.log("info", "PROTOCOL(V1): [{client}] exiting ioloop", client=self._remote)
-        return self._log_gone(self._context.registrations.gone(self._peer_id))
+        return self._log_removed(self._context.registrations.remove_peer(self._peer_id))
 
-    def _log_gone(self, keys: list[Key]) -> Iterator[None]:
+    def _log_removed(self, keys: list[Key]) -> Iterator[None]:
         for key in keys:
             self._log_key(_UNREGISTERED, key)
             yield

@@ -65,7 +65,7 @@ class Watchers:
         if topic is not None and not is_valid_name(topic):
             return _INVALID_TOPIC
         if len(self._watchers) >= self._limit:
-            self._turned_away.note("max-watchers", request.client)
+            self._turned_away.record("max-watchers", request.client)
             return _TOO_MANY
         watcher = Watcher(self, request, topic)
         self._watchers.add(watcher)

@@ -64,7 +64,7 @@ class ConnectionLimiter:
         source = _source(address)
         limit = self._reached(source, reserve)
         if limit:
-            self._turned_away.note(limit, address_text(address))
+            self._turned_away.record(limit, address_text(address))
             return False
         self.count += 1
         if source:
@@ -158,14 +158,14 @@ class Rejections:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.counts: dict[str, int] = {}
-        self._said: dict[str, tuple[float, int]] = {}
+        self._logged: dict[str, tuple[float, int]] = {}
 
-    def note(self, limit: str, remote: str) -> None:
+    def record(self, limit: str, remote: str) -> None:
         """One more; `remote` is who it was."""
         count = self.counts[limit] = self.counts.get(limit, 0) + 1
         now = self._now()
-        said_at, said_count = self._said.get(limit, (-LINE_SECONDS, 0))
-        if now - said_at >= LINE_SECONDS:
-            self._said[limit] = (now, count)
+        logged_at, logged_count = self._logged.get(limit, (-LINE_SECONDS, 0))
+        if now - logged_at >= LINE_SECONDS:
+            self._logged[limit] = (now, count)
             text = "LIMIT: client({client}) is over --{limit}; {count} since the last such line"
-            _log.warn(text, client=remote, limit=limit, count=count - said_count)
+            _log.warn(text, client=remote, limit=limit, count=count - logged_count)

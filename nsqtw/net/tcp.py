@@ -222,7 +222,7 @@ class BrokerConnection(Flushable):
             self._write(out[0] if len(out) == 1 else b"".join(out))
         if session.closing:
             if session.refused and self._end is None:
-                self._limits.rejections.note(session.refused, self._remote)
+                self._limits.rejections.record(session.refused, self._remote)
             self.disconnect()
         elif self._holds_data and self._compression is not None:
             self._decompress(session, self._compression)
@@ -262,12 +262,12 @@ class BrokerConnection(Flushable):
         options = self._limits.options
         if self._session is None and self._end is None:
             if 0 < options.magic_timeout <= now - self._began:
-                self._limits.rejections.note("magic-timeout", self._remote)
+                self._limits.rejections.record("magic-timeout", self._remote)
                 self._log_no_magic("i/o timeout")
                 self.disconnect()
             return True
         if options.write_timeout and self._stall_detector.lasts(self.transport, now) >= options.write_timeout:
-            self._limits.rejections.note("write-timeout", self._remote)
+            self._limits.rejections.record("write-timeout", self._remote)
             self.abort()
         self._is_watched = self._stall_detector.is_possible or not self._is_plain
         return self._is_watched
@@ -276,7 +276,7 @@ class BrokerConnection(Flushable):
         """PartialInput API"""
         self._holds = False
         if self._session is not None:
-            self._limits.rejections.note("max-unfinished-size", self._remote)
+            self._limits.rejections.record("max-unfinished-size", self._remote)
             self._session.receive_end(self._pump.now())
             self._pump.changed(self)
 

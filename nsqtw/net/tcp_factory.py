@@ -13,7 +13,7 @@ from nsqtw.net.limits import Limits
 from nsqtw.net.low_water import LowWater
 from nsqtw.net.tcp import BrokerConnection
 from nsqtw.protocols.frames import ERROR, frame
-from nsqtw.runtime.chunks import keep_chunks_on_the_heap
+from nsqtw.runtime.chunks import keep_reads_on_the_heap
 from nsqtw.runtime.pump import Pump
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class BrokerFactory(Factory):
         self.needs_tls = bool(broker.options.tls_required)
         self.tls: TlsSettings | None = None
         """What connections turn to TLS with; None without a certificate."""
-        keep_chunks_on_the_heap()
+        keep_reads_on_the_heap()
 
     def buildProtocol(self, addr: Any) -> Any:
         """A BrokerConnection, a RejectedConnection of one too many, or None."""

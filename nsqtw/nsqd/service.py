@@ -28,7 +28,7 @@ from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, c
 from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.plugins import find_protocols
-from nsqtw.runtime.monotonic import keep_steady
+from nsqtw.runtime.monotonic import use_monotonic_clock
 from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.version import version_line
 
@@ -121,7 +121,7 @@ class BrokerService(Service):
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
-        keep_steady(self._reactor)
+        use_monotonic_clock(self._reactor)
         resolve_blocking(self._reactor)
         limit = raise_limit()
         if limit < LOW_LIMIT:

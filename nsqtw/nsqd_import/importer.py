@@ -63,7 +63,7 @@ def take_over(
     with _errors():
         sources = find_topics(directory, names, broker.log)
         with closing(Journal(directory)) as journal:
-            for name in journal.begun:
+            for name in journal.entries:
                 sources[0].setdefault(name, SourceTopic(name))
             for topics in filter(None, sources):
                 broker.log("info", f"IMPORT: taking over {len(topics)} topics that an nsqd left in {directory}")
@@ -97,7 +97,7 @@ class _Import:
 
     def _import_messages(self, topic: SourceTopic) -> bool:
         """All there is to do for a topic with messages. False for one without."""
-        entry = self._journal.begun.get(topic.name)
+        entry = self._journal.entries.get(topic.name)
         if entry is not None and self._is_saved(entry) and self._has_changed(topic, entry):
             text = f"TOPIC({topic.name}): an nsqd went on with what was imported; it is imported again, as it is now"
             self._broker.log("warn", text)
@@ -138,7 +138,7 @@ class _Import:
         repair(state, log, self._broker.positions)
         with closing(Bodies(self._directory, queues)) as bodies:
             topic_import = TopicImport(state, log.queue, entry.log_end, records, bodies)
-            for number in topic_import.wishes.forgiven:
+            for number in topic_import.deliveries.forgiven:
                 self._broker.log(
                     "warn",
                     f"TOPIC({name}): channel {state.cursors[number].name} has over {MAX_RETRIED} messages that were "

@@ -55,30 +55,30 @@ class Journal:
         self._connection.execute("PRAGMA synchronous = EXTRA")
         self._connection.execute(_SCHEMA)
         rows = self._connection.execute("SELECT * FROM begun").fetchall()
-        self.begun = {row[0]: JournalEntry(row[0], row[1], bool(row[2]), row[3], json.loads(row[4])) for row in rows}
+        self.entries = {row[0]: JournalEntry(row[0], row[1], bool(row[2]), row[3], json.loads(row[4])) for row in rows}
         """By topic."""
 
     def begin(self, topic: str, log_end: int, *, was_empty: bool) -> JournalEntry:
         """Note that messages of a topic are about to be written."""
         self._connection.execute("INSERT INTO begun VALUES (?, ?, ?, NULL, '{}')", (topic, log_end, was_empty))
-        begun = self.begun[topic] = JournalEntry(topic, log_end, was_empty)
-        return begun
+        entries = self.entries[topic] = JournalEntry(topic, log_end, was_empty)
+        return entries
 
     def record_written(self, topic: str, end: int, files: Mapping[str, str]) -> None:
         """Note that all messages of a topic are in its log, which ends there, and in which files they were."""
         row = (end, json.dumps(files), topic)
         self._connection.execute("UPDATE begun SET written = ?, files = ? WHERE topic = ?", row)
-        self.begun[topic] = evolve(self.begun[topic], written=end, files=files)
+        self.entries[topic] = evolve(self.entries[topic], written=end, files=files)
 
     def finish(self, topic: str) -> None:
         """Nothing is left to do for a topic."""
         self._connection.execute("DELETE FROM begun WHERE topic = ?", (topic,))
-        del self.begun[topic]
+        del self.entries[topic]
 
     def close(self) -> None:
         """Let go of it. It stays for the next start when something is left to do."""
         self._connection.close()
-        if not self.begun:
+        if not self.entries:
             for suffix in ("", "-journal"):
                 with suppress(FileNotFoundError):
                     os.unlink(self._path + suffix)

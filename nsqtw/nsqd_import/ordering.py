@@ -23,7 +23,7 @@ from attrs import frozen
 Kind = tuple[int, ...]
 """The numbers of the channels that want a message for the first time, ascending."""
 
-ODD: Kind = ()
+OTHER: Kind = ()
 """The kind of messages that nobody wants for the first time, and of those that do not matter."""
 
 MAX_KINDS = 256
@@ -33,7 +33,7 @@ _MAX_COUNTED = 65_536
 
 @frozen
 class Order:
-    """The `kinds` by rank, of which the first is ODD, and the rank from which on a channel wants everything."""
+    """The `kinds` by rank, of which the first is OTHER, and the rank from which on a channel wants everything."""
 
     kinds: Sequence[Kind]
     counts: Sequence[int]
@@ -52,15 +52,15 @@ class Order:
 
 
 def count(kinds: Iterable[Kind]) -> dict[Kind, int]:
-    """Return how often each kind comes. When there are very many, those seen last count as ODD."""
-    counts: dict[Kind, int] = {ODD: 0}
+    """Return how often each kind comes. When there are very many, those seen last count as OTHER."""
+    counts: dict[Kind, int] = {OTHER: 0}
     for kind in kinds:
         if kind in counts:
             counts[kind] += 1
         elif len(counts) < _MAX_COUNTED:
             counts[kind] = 1
         else:
-            counts[ODD] += 1
+            counts[OTHER] += 1
     return counts
 
 
@@ -69,7 +69,7 @@ def arrange(counts: Mapping[Kind, int], unread: Mapping[int, int]) -> Order:
     The order for kinds that come so often. `unread` has every channel, with the number of messages it has not read of
     what is in the log already, below all ranks.
     """
-    ranked = sorted((kind for kind in counts if kind != ODD), key=lambda kind: -counts[kind])[:MAX_KINDS]
+    ranked = sorted((kind for kind in counts if kind != OTHER), key=lambda kind: -counts[kind])[:MAX_KINDS]
     unmatched = sum(counts.values()) - sum(counts[kind] for kind in ranked)
     remaining = dict(unread)
     for kind in ranked:
@@ -88,7 +88,7 @@ def arrange(counts: Mapping[Kind, int], unread: Mapping[int, int]) -> Order:
         backwards.append(kind)
         for channel in kind:
             remaining[channel] -= counts[kind]
-    kinds = [ODD, *reversed(backwards)]
+    kinds = [OTHER, *reversed(backwards)]
     whole_from = {channel: len(kinds) - since for channel, since in whole_since.items()}
     for channel in alive:
         whole_from[channel] = 1 if unmatched else 0

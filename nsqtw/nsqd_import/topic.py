@@ -25,7 +25,7 @@ from nsqtw.interfaces import IBackendQueue
 from nsqtw.nsqd_import.bodies import Bodies
 from nsqtw.nsqd_import.diskqueue import HEAD
 from nsqtw.nsqd_import.log_copy import LogCopy
-from nsqtw.nsqd_import.ordering import ODD, Kind, Order, arrange, count
+from nsqtw.nsqd_import.ordering import OTHER, Kind, Order, arrange, count
 from nsqtw.nsqd_import.records import TOPIC, Message, Records
 
 MAX_RETRIED = 1_000_000
@@ -56,10 +56,10 @@ class Deliveries:
 
     def kind(self, counts: dict[int, int]) -> Kind:
         """The kind of a message that is wanted so."""
-        return tuple([channel for channel, attempts in counts.items() if not attempts]) or ODD
+        return tuple([channel for channel, attempts in counts.items() if not attempts]) or OTHER
 
 
-class Unreleased(NamedTuple):
+class BacklogMessage(NamedTuple):
     """A message of before that the topic had not released."""
 
     timestamp_ns: int
@@ -98,7 +98,7 @@ class TopicImport:
         self._unread = {
             number: max(0, state.released_total - cursor.taken_total) for number, cursor in enumerate(state.cursors)
         }
-        self.wishes = Deliveries(len(state.cursors), records.retried())
+        self.deliveries = Deliveries(len(state.cursors), records.retried())
 
     def write(self, copy: LogCopy) -> Counts:
         """Do it; the state is then the caller's to save. BackendError, OSError, sqlite3.Error."""
@@ -107,14 +107,14 @@ class TopicImport:
         unread_rows = {number: self._unread_rows(cursor) for number, cursor in self._moved(order)}
         handed = self._write_handed(copy, order)
         state.waiting.clear()
-        first_unreleased, unreleased = _first_and_count(self._write_unreleased(copy))
+        first_of_backlog, backlog = _first_and_count(self._write_backlog(copy))
         first_own, own = _first_and_count(self._write_own(copy))
         state.end = copy.end_of_log()
         if behind > state.released:
             state.dropped.append((state.released, behind))
-        state.released = next(first for first in (first_unreleased, first_own, state.end) if first is not None)
+        state.released = next(first for first in (first_of_backlog, first_own, state.end) if first is not None)
         state.released_total += handed.count
-        state.put_total = state.released_total + unreleased + own
+        state.put_total = state.released_total + backlog + own
         for number, cursor in self._moved(order):
             whole = [first for rank, first in handed.firsts.items() if rank >= order.whole_from[number]]
             cursor.next = min(whole, default=state.released)
@@ -133,9 +133,9 @@ class TopicImport:
     def _handed_out(self) -> Iterator[tuple[Kind, Message]]:
         """The messages that were given to channels, with their kinds."""
         for message in self._records.messages():
-            counts = self.wishes.of(message)
+            counts = self.deliveries.of(message)
             if counts is not None:
-                yield self.wishes.kind(counts), message
+                yield self.deliveries.kind(counts), message
 
     def _in_order(self, order: Order) -> Iterator[tuple[int, Message]]:
         """The same with their ranks, in the order in which they are to stand in the log."""
@@ -156,7 +156,7 @@ class TopicImport:
             sequence = self._copy(copy, message)
             handed.firsts.setdefault(rank, sequence)
             handed.count += 1
-            for number, attempts in (self.wishes.of(message) or {}).items():
+            for number, attempts in (self.deliveries.of(message) or {}).items():
                 if attempts or rank < order.whole_from[number]:
                     handed.rows[number].append(PendingRow(sequence, attempts, 0))
         return handed
@@ -168,21 +168,21 @@ class TopicImport:
     def _write_own(self, copy: LogCopy) -> Iterator[int]:
         """Write what no channel was given yet; the sequences."""
         messages = self._records.messages() if self._records.has_own else iter(())
-        return (self._copy(copy, message) for message in messages if self.wishes.of(message) is None)
+        return (self._copy(copy, message) for message in messages if self.deliveries.of(message) is None)
 
-    def _write_unreleased(self, copy: LogCopy) -> Iterator[int]:
+    def _write_backlog(self, copy: LogCopy) -> Iterator[int]:
         """Write again what the topic had not released; the sequences."""
-        for timestamp_ns, body, delay_ms in self._unreleased():
+        for timestamp_ns, body, delay_ms in self._backlog():
             sequence = copy.add(timestamp_ns, body, delay_ms)
             if delay_ms:
                 _extend(self._state.waiting, sequence, delay_ms)
             yield sequence
 
-    def _unreleased(self) -> Iterator[Unreleased]:
+    def _backlog(self) -> Iterator[BacklogMessage]:
         for segment, start, stop in _parts(self._queue, self._state.released, self._log_end):
             for index in range(start, stop):
                 frame = segment.slice(index, index + 1)
-                yield Unreleased(_timestamp_ns(frame), frame[BODY_AT:], segment.delay_ms)
+                yield BacklogMessage(_timestamp_ns(frame), frame[BODY_AT:], segment.delay_ms)
 
     def _unread_rows(self, cursor: CursorState) -> list[PendingRow]:
         """A row for each message that a cursor had still to read of what was there before."""

@@ -158,7 +158,7 @@ class OptionReader(Generic[O, L]):
                 position += 1
             else:
                 raise FlagError(f"flag needs an argument: -{flag}")
-            self._note(line, flag, kind, value)
+            self._record(line, flag, kind, value)
             previous = flag if kind.bare is not None and not equals else ""
         line.unread = tuple(words[position:])
         if line.unread:
@@ -250,7 +250,7 @@ class OptionReader(Generic[O, L]):
         hint = did_you_mean(f"--{flag.replace('_', '-')}", self._flags(), "--")
         raise FlagError(f"flag provided but not defined: -{flag}{hint}")
 
-    def _note(self, line: CommandLine, flag: str, kind: Kind, value: Any) -> None:
+    def _record(self, line: CommandLine, flag: str, kind: Kind, value: Any) -> None:
         if flag not in self.table.by_flag:
             setattr(line, flag.replace("-", "_"), value)
             return

@@ -11,11 +11,11 @@ from __future__ import annotations
 class BodyRate:
     """One body after the other on one connection; `rate` is bytes a second that are enough."""
 
-    __slots__ = ("_begun", "_looked_at", "_rate", "_received", "until")
+    __slots__ = ("_started_at", "_looked_at", "_rate", "_received", "until")
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
-        self._begun = self._looked_at = -1.0
+        self._started_at = self._looked_at = -1.0
         self._received = 0
         self.until = 0.0
         """When to look again."""
@@ -25,8 +25,8 @@ class BodyRate:
         Return whether enough of what has begun at `started` came since the last look; if so, look again `patience`
         seconds later. `received` is what came of it in all.
         """
-        if started != self._begun:
-            self._begun = self._looked_at = started
+        if started != self._started_at:
+            self._started_at = self._looked_at = started
             self._received = 0
         enough = received - self._received >= self._rate * (now - self._looked_at)
         self._looked_at, self._received = now, received

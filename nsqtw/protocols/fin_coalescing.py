@@ -42,7 +42,7 @@ _FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
 class FinCoalescing:
     """That of one consumer."""
 
-    __slots__ = ("_answers", "_most", "_reads", "_rest", "_rests_until", "_share", "_since", "min_read_bytes")
+    __slots__ = ("_answers", "_max_share", "_reads", "_rest", "_rests_until", "_share", "_since", "min_read_bytes")
 
     def __init__(self) -> None:
         self.min_read_bytes = 1
@@ -51,7 +51,7 @@ class FinCoalescing:
         self._rest = FLUSH_SECONDS
         """How long it is not tried when it was in vain."""
         self._rests_until = 0.0
-        self._most = _UNLIMITED
+        self._max_share = _UNLIMITED
         """What a share may have for this client's kernel."""
         self._reads = 0
         """How many in a row brought few."""
@@ -60,16 +60,16 @@ class FinCoalescing:
         self._since = 0.0
         """When the first of them was, or the last one at all while FINs gather."""
 
-    def note(self, answers: int, in_flight: int, now: float) -> None:
+    def record(self, answers: int, in_flight: int, now: float) -> None:
         """A read brought so many FINs (or REQs), and `in_flight` messages are still in flight."""
         if in_flight < MUCH:
             self._stop()
             return
-        share = min(1 << (in_flight.bit_length() - SHARE_BITS), int(self._most))
+        share = min(1 << (in_flight.bit_length() - SHARE_BITS), int(self._max_share))
         if self.min_read_bytes > 1:
             if answers >= self._share:
                 self._rest = FLUSH_SECONDS
-                self._most = min(self._most + WINDOW_GROWTH, _UNLIMITED)
+                self._max_share = min(self._max_share + WINDOW_GROWTH, _UNLIMITED)
             elif now - self._since > FLUSH_SECONDS:
                 self._shrink(answers, now)
                 return
@@ -94,9 +94,9 @@ class FinCoalescing:
     def _shrink(self, answers: int, now: float) -> None:
         """A share has not come, but only so many."""
         self._stop()
-        self._most = answers / 2
-        if self._most < MIN_IN_FLIGHT:
-            self._most = _UNLIMITED
+        self._max_share = answers / 2
+        if self._max_share < MIN_IN_FLIGHT:
+            self._max_share = _UNLIMITED
             self._rests_until = now + self._rest
             self._rest = min(2 * self._rest, MAX_REST_SECONDS)
 

@@ -212,12 +212,12 @@ class ClientBroker:
             is_new = topic_object is None
             if topic_object is None:
                 topic_object = self._access.new_topic(verb.decode(), topic)
-            topic_object.put(taken, int(delay * 1000), settled)
+            topic_object.put(taken, int(delay * 1000), done)
             if is_new and self._access.must_rest:
                 self._rest = _Rest(self._rested)
                 self._broker.timers.schedule(self._now, self._rest)
 
-        def settled(error: Exception | None) -> None:
+        def done(error: Exception | None) -> None:
             if error is None:
                 self._client.published.add(topic, len(taken))
                 answered(None)

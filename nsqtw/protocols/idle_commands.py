@@ -45,7 +45,7 @@ class IdleCommands:
         """The session has ended, and is not asked any more."""
         self._effects = _no_effects
 
-    def note(self, now: float) -> bool:
+    def record(self, now: float) -> bool:
         """Count one command at `now`, in seconds. Return True when the session must rest. ClientError."""
         if not self._count:
             self._since, self._seen_effects = now, self._effects()

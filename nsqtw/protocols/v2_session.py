@@ -142,7 +142,7 @@ class V2Session(Session):
             self._run_commands(now)
             if subscriber is not None:
                 in_flight = subscriber.consumer.in_flight.count
-                subscriber.fin_coalescing.note(had - in_flight, in_flight, now)
+                subscriber.fin_coalescing.record(had - in_flight, in_flight, now)
             if self._is_traced and self._subscriber is not None:
                 self._trace.state()
 
@@ -435,7 +435,7 @@ class V2Session(Session):
 
     def _count_idle(self, now: float) -> None:
         """Count a command without effect, and rest after too many of them. ClientError."""
-        if self._idle.note(now):
+        if self._idle.record(now):
             self._blocked |= RESTS
             self._rest_until = now + REST_SECONDS
             self._broker.timers.schedule(self._rest_until, self)

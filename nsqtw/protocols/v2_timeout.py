@@ -26,16 +26,16 @@ class CommandTimeout:
 
     def deadline(self, last_command: float) -> float:
         """When a client that has completed no command since `last_command` is silent for too long."""
-        timeout = self._patience
+        timeout = self._timeout
         return max(last_command + timeout, self._body_rate.until) if timeout else inf
 
     def still_comes(self, last_command: float, now: float) -> bool:
         """Return whether there is half a command, and the rest is on its way."""
         received = self._codec.pending_bytes
-        return received > 0 and self._body_rate.goes_on(last_command, received, now, self._patience)
+        return received > 0 and self._body_rate.goes_on(last_command, received, now, self._timeout)
 
     @property
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         """How long a command may take; 0 for any time."""
         interval = self._settings.heartbeat_interval
         if interval:

@@ -8,7 +8,7 @@ READ_BYTES: Final = 256 * 1024
 """Bytes asked for in one read: a chunk is the unit of work, so larger ones cost less a message."""
 
 
-def keep_chunks_on_the_heap() -> None:
+def keep_reads_on_the_heap() -> None:
     """
     glibc maps a block as large as a chunk anew for every read, and unmaps it, page faults included, until a larger
     one was freed once in the process. For a PUB that waits for its OK that is a third of what it costs.

@@ -54,7 +54,7 @@ class Garbage:
         gc.callbacks.append(_freeze_survivors)
         gc.freeze()
         _forget_size()
-        self._note()
+        self._record()
         gc.callbacks.append(self._collected)
         self._wait()
 
@@ -85,9 +85,9 @@ class Garbage:
         check_all()
         _forget_size()
         self._is_due = False
-        self._note()
+        self._record()
 
-    def _note(self) -> None:
+    def _record(self) -> None:
         self._left = gc.get_freeze_count()
         self._left_bytes = resident_bytes() or 0
 

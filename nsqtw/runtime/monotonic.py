@@ -14,7 +14,7 @@ from twisted.internet.base import ReactorBase
 from twisted.python import runtime
 
 
-def keep_steady(reactor: Any) -> None:
+def use_monotonic_clock(reactor: Any) -> None:
     """
     From now on `reactor` measures with the monotonic clock. What it has been asked for already keeps its time. A
     reactor of a test, with a clock of its own, is left alone.

@@ -102,7 +102,7 @@ class Pump:
     def changed(self, connection: Connection) -> None:
         """A connection may have something to write."""
         if isinstance(connection, Flushable):
-            self._note(connection)
+            self._record(connection)
         else:
             self._changed[connection] = None
         if not self._woken:
@@ -110,7 +110,7 @@ class Pump:
 
     def received(self, connection: Flushable, count: int) -> None:
         """A connection read so many bytes, gave them to its session, and may have something to write."""
-        self._note(connection)
+        self._record(connection)
         self.on_read(count)
 
     def on_read(self, count: int) -> None:
@@ -148,7 +148,7 @@ class Pump:
         self._broker.checkpointer.ask(lambda error: None)
         self._save(now)
 
-    def _note(self, connection: Flushable) -> None:
+    def _record(self, connection: Flushable) -> None:
         if not connection.is_queued:
             connection.is_queued = True
             self._queued.append(connection)
@@ -222,7 +222,7 @@ class Pump:
             return self._broker.serve(now)
         finally:
             for connection in answered:
-                self._note(connection)
+                self._record(connection)
 
     def _take_queued(self) -> list[Flushable]:
         """Those that are noted, and no longer are."""

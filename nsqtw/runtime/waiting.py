@@ -12,10 +12,10 @@ Result = TypeVar("Result")
 
 def in_time(awaited: Deferred[Result], seconds: float, reactor: Any) -> Deferred[Result]:
     """The same, but after so many seconds it is cancelled and fails with TimeoutError."""
-    return awaited.addTimeout(seconds, reactor, _too_late)
+    return awaited.addTimeout(seconds, reactor, _on_timeout)
 
 
-def _too_late(outcome: object, seconds: float) -> Any:
+def _on_timeout(outcome: object, seconds: float) -> Any:
     raise TimeoutError("i/o timeout")
 
 

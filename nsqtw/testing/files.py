@@ -113,7 +113,7 @@ class FaultyFiles(Files):
         self._meet("open")
         fd = super().open(path, create=create, mode=mode)
         if create:
-            self._note(Step("create", self._relative(path)))
+            self._record(Step("create", self._relative(path)))
         self._numbers[fd] = self._now.number_of(self._relative(path))
         return fd
 
@@ -134,13 +134,13 @@ class FaultyFiles(Files):
             data = data[: self.space]
             self.space -= len(data)
         written = super().write(fd, [data], position)
-        self._note(Step("write", file=self._numbers[fd], position=position, data=data[:written]))
+        self._record(Step("write", file=self._numbers[fd], position=position, data=data[:written]))
         return written
 
     def truncate(self, fd: int, size: int) -> None:
         self._meet("truncate")
         super().truncate(fd, size)
-        self._note(Step("truncate", file=self._numbers[fd], position=size))
+        self._record(Step("truncate", file=self._numbers[fd], position=size))
 
     def allocate(self, fd: int, position: int, size: int) -> None:
         self._meet("allocate")
@@ -148,20 +148,20 @@ class FaultyFiles(Files):
 
     def sync(self, fd: int) -> None:
         self._meet("sync")
-        self._note(Step("sync", file=self._numbers[fd]))
+        self._record(Step("sync", file=self._numbers[fd]))
 
     def sync_directory(self, path: str) -> None:
         self._meet("sync_directory")
         os.stat(path)
-        self._note(Step("sync_directory", self._relative(path)))
+        self._record(Step("sync_directory", self._relative(path)))
 
-    def open_volume(self, directory: str) -> int:
-        self._meet("open_volume")
+    def open_filesystem(self, directory: str) -> int:
+        self._meet("open_filesystem")
         return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    def sync_volume(self, fd: int) -> None:
-        self._meet("sync_volume")
-        self._note(Step("sync_volume"))
+    def sync_filesystem(self, fd: int) -> None:
+        self._meet("sync_filesystem")
+        self._record(Step("sync_filesystem"))
 
     def unwritten_bytes(self) -> float:
         return self.unwritten
@@ -180,32 +180,32 @@ class FaultyFiles(Files):
     def make_directory(self, path: str) -> None:
         self._meet("make_directory")
         super().make_directory(path)
-        self._note(Step("make_directory", self._relative(path)))
+        self._record(Step("make_directory", self._relative(path)))
 
     def rename(self, old: str, new: str) -> None:
         self._meet("rename")
         super().rename(old, new)
-        self._note(Step("rename", self._relative(old), new_path=self._relative(new)))
+        self._record(Step("rename", self._relative(old), new_path=self._relative(new)))
 
     def link(self, old: str, new: str) -> None:
         self._meet("link")
         super().link(old, new)
-        self._note(Step("link", self._relative(old), new_path=self._relative(new)))
+        self._record(Step("link", self._relative(old), new_path=self._relative(new)))
 
     def unlink(self, path: str) -> None:
         self._meet("unlink")
         super().unlink(path)
-        self._note(Step("unlink", self._relative(path)))
+        self._record(Step("unlink", self._relative(path)))
 
     def remove_directory(self, path: str) -> None:
         self._meet("remove_directory")
         super().remove_directory(path)
-        self._note(Step("unlink", self._relative(path)))
+        self._record(Step("unlink", self._relative(path)))
 
     def _relative(self, path: str) -> str:
         return os.path.relpath(path, self._root)
 
-    def _note(self, step: Step) -> None:
+    def _record(self, step: Step) -> None:
         self.trace.append(step)
         self._now.take(step)
 
@@ -226,7 +226,7 @@ class _File:
     number: int
     content: bytearray
     synced: bytes
-    unsynced: list[Step] = field(factory=list)
+    dirty: list[Step] = field(factory=list)
 
     def write(self, position: int, data: bytes) -> None:
         self.content.extend(bytes(max(0, position - len(self.content))))
@@ -238,11 +238,11 @@ class _File:
 
     def sync(self) -> None:
         self.synced = bytes(self.content)
-        self.unsynced.clear()
+        self.dirty.clear()
 
     def lose_power(self, chance: Random | None) -> None:
         self.content = bytearray(self.synced)
-        for step in self.unsynced if chance is not None else ():
+        for step in self.dirty if chance is not None else ():
             assert chance is not None
             if step.operation == "truncate":
                 if chance.random() < _SURVIVES:
@@ -261,7 +261,7 @@ class _File:
 class _Directory:
     names: dict[str, _File | _Directory] = field(factory=dict)
     synced: dict[str, _File | _Directory] = field(factory=dict)
-    unsynced: list[dict[str, _File | _Directory | None]] = field(factory=list)
+    dirty: list[dict[str, _File | _Directory | None]] = field(factory=list)
     """Each change of names since: what they became, None for a name that is gone."""
 
     def change(self, names: dict[str, _File | _Directory | None]) -> None:
@@ -274,14 +274,14 @@ class _Directory:
     def sync(self, *, deep: bool = False) -> None:
         """The names in it; `deep`: in all directories below, too."""
         self.synced = dict(self.names)
-        self.unsynced.clear()
+        self.dirty.clear()
         for entry in self.names.values() if deep else ():
             if isinstance(entry, _Directory):
                 entry.sync(deep=True)
 
     def lose_power(self, chance: Random | None) -> None:
         self.names = dict(self.synced)
-        for change in self.unsynced[: chance.randint(0, len(self.unsynced))] if chance is not None else ():
+        for change in self.dirty[: chance.randint(0, len(self.dirty))] if chance is not None else ():
             self.change(change)
         for entry in self.names.values():
             entry.lose_power(chance)
@@ -316,12 +316,12 @@ class _Image:
     def _write(self, step: Step) -> None:
         file = self._files[step.file]
         file.write(step.position, step.data)
-        file.unsynced.append(step)
+        file.dirty.append(step)
 
     def _truncate(self, step: Step) -> None:
         file = self._files[step.file]
         file.truncate(step.position)
-        file.unsynced.append(step)
+        file.dirty.append(step)
 
     def _sync(self, step: Step) -> None:
         self._files[step.file].sync()
@@ -329,7 +329,7 @@ class _Image:
     def _sync_directory(self, step: Step) -> None:
         self._directory(step.path).sync()
 
-    def _sync_volume(self, step: Step) -> None:
+    def _sync_filesystem(self, step: Step) -> None:
         for file in self._files.values():
             file.sync()
         self.root.sync(deep=True)
@@ -342,10 +342,10 @@ class _Image:
         entry = directory.names[name]
         new_directory, new_name = self._parent(step.new_path)
         if new_directory is directory:
-            self._note(directory, {name: None, new_name: entry})
+            self._record(directory, {name: None, new_name: entry})
         else:
-            self._note(new_directory, {new_name: entry})
-            self._note(directory, {name: None})
+            self._record(new_directory, {new_name: entry})
+            self._record(directory, {name: None})
 
     def _link(self, step: Step) -> None:
         directory, name = self._parent(step.path)
@@ -356,11 +356,11 @@ class _Image:
 
     def _change(self, path: str, entry: _File | _Directory | None) -> None:
         directory, name = self._parent(path)
-        self._note(directory, {name: entry})
+        self._record(directory, {name: entry})
 
-    def _note(self, directory: _Directory, names: dict[str, _File | _Directory | None]) -> None:
+    def _record(self, directory: _Directory, names: dict[str, _File | _Directory | None]) -> None:
         directory.change(names)
-        directory.unsynced.append(names)
+        directory.dirty.append(names)
 
     def _directory(self, path: str) -> _Directory:
         directory = self.root

@@ -43,7 +43,7 @@ class TestAuthorizations:
 
     __test__ = False
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: SessionHarness) -> None:
         self._stage = stage
         self.is_slow = False
         self.ttl: float | None = None
@@ -93,7 +93,7 @@ class TestAuthorizations:
         )
 
 
-class Stage:
+class SessionHarness:
     """A broker without an edge, for sessions of one protocol. A `turn` commits, delivers and writes."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Stage:
 class Connection:
     """One client's connection to `stage`."""
 
-    def __init__(self, stage: Stage, factory: Any, address: str = "10.0.0.1:5") -> None:
+    def __init__(self, stage: SessionHarness, factory: Any, address: str = "10.0.0.1:5") -> None:
         self._stage = stage
         self.written = b""
         """All that was written since it was taken."""
@@ -206,11 +206,11 @@ class ProtocolContract:
         raise NotImplementedError
 
     @pytest.fixture
-    def stage(self) -> Iterator[Stage]:
+    def stage(self) -> Iterator[SessionHarness]:
         """A broker without an authorizer."""
-        yield Stage()
+        yield SessionHarness()
 
-    def connect(self, stage: Stage) -> Connection:
+    def connect(self, stage: SessionHarness) -> Connection:
         """A new connection that has said hello."""
         connection = Connection(stage, self.factory)
         if hello := self.hello():
@@ -222,7 +222,7 @@ class ProtocolContract:
         written = connection.send(data)
         assert self.is_ok(written), written
 
-    def refused(self, stage: Stage, connection: Connection, data: bytes, code: str) -> None:
+    def refused(self, stage: SessionHarness, connection: Connection, data: bytes, code: str) -> None:
         """Send something that must be refused, stores nothing and leaves one line of V2's in the log."""
         before = stage.stored()
         del stage.lines[:]
@@ -232,11 +232,11 @@ class ProtocolContract:
         lines = [line for level, line in stage.lines if level == "error" and line.startswith("[10.0.0.1:5] - ")]
         assert len(lines) == 1 and code in lines[0], stage.lines
 
-    def test_it_is_one(self, stage: Stage) -> None:
+    def test_it_is_one(self, stage: SessionHarness) -> None:
         verifyObject(IProtocolFactory, self.factory)
         verifyObject(IProtocol, self.connect(stage).made)
 
-    def test_what_is_put_is_delivered_and_finished(self, stage: Stage) -> None:
+    def test_what_is_put_is_delivered_and_finished(self, stage: SessionHarness) -> None:
         connection = self.connect(stage)
         self.accepted(connection, self.put(b"t", b"hello"))
         assert stage.stored() == 1
@@ -249,39 +249,39 @@ class ProtocolContract:
         (client,) = stage.broker.clients.values()
         assert (client.finish_count, client.published.by_topic()) == (1, {"t": 2})
 
-    def test_pieces_of_any_size_mean_the_same(self, stage: Stage) -> None:
+    def test_pieces_of_any_size_mean_the_same(self, stage: SessionHarness) -> None:
         connection = self.connect(stage)
         written = b"".join(connection.send(bytes([byte])) for byte in self.put(b"t", b"hello"))
         assert self.is_ok(written), written
         assert stage.stored() == 1
 
-    def test_an_empty_body_is_refused(self, stage: Stage) -> None:
+    def test_an_empty_body_is_refused(self, stage: SessionHarness) -> None:
         self.refused(stage, self.connect(stage), self.put(b"t", b""), "E_BAD_MESSAGE")
 
-    def test_the_largest_body_is_stored_and_a_larger_one_refused(self, stage: Stage) -> None:
+    def test_the_largest_body_is_stored_and_a_larger_one_refused(self, stage: SessionHarness) -> None:
         connection = self.connect(stage)
         self.accepted(connection, self.put(b"t", b"x" * MAX_MSG_SIZE))
         self.refused(stage, connection, self.put(b"t", b"x" * (MAX_MSG_SIZE + 1)), "E_BAD_MESSAGE")
 
-    def test_a_bad_name_is_refused(self, stage: Stage) -> None:
+    def test_a_bad_name_is_refused(self, stage: SessionHarness) -> None:
         self.refused(stage, self.connect(stage), self.put(b"b@d", b"hello"), "E_BAD_TOPIC")
         self.refused(stage, self.connect(stage), self.get(b"t", b"b@d"), "E_BAD_CHANNEL")
         assert not stage.broker.topics
 
-    def test_the_cap_of_topics_holds(self, stage: Stage) -> None:
+    def test_the_cap_of_topics_holds(self, stage: SessionHarness) -> None:
         self.accepted(self.connect(stage), self.put(b"t", b"hello"))
         stage.options.max_topics = 1
         stage.broker.quotas.are_on = True
         self.refused(stage, self.connect(stage), self.put(b"other", b"hello"), "E_")
         assert list(stage.broker.topics) == ["t"]
 
-    def test_without_a_secret_nothing_may_be_done(self, stage: Stage) -> None:
+    def test_without_a_secret_nothing_may_be_done(self, stage: SessionHarness) -> None:
         stage.guard()
         self.refused(stage, self.connect(stage), self.put(b"t", b"hello"), "E_AUTH_FIRST")
         self.refused(stage, self.connect(stage), self.get(b"t", EPHEMERAL_CHANNEL), "E_AUTH_FIRST")
         assert not stage.broker.topics
 
-    def test_with_a_secret_only_what_was_granted_may_be_done(self, stage: Stage) -> None:
+    def test_with_a_secret_only_what_was_granted_may_be_done(self, stage: SessionHarness) -> None:
         stage.guard()
         connection = self.connect(stage)
         connection.send(self.auth(SECRET))
@@ -294,11 +294,11 @@ class ProtocolContract:
         self.refused(stage, other, self.get(b"other", EPHEMERAL_CHANNEL), "E_UNAUTHORIZED")
         assert list(stage.broker.topics) == ["t"]
 
-    def test_a_wrong_secret_is_refused(self, stage: Stage) -> None:
+    def test_a_wrong_secret_is_refused(self, stage: SessionHarness) -> None:
         stage.guard()
         self.refused(stage, self.connect(stage), self.auth(b"guess"), "E_AUTH_FAILED")
 
-    def test_what_comes_before_a_late_answer_keeps_its_order(self, stage: Stage) -> None:
+    def test_what_comes_before_a_late_answer_keeps_its_order(self, stage: SessionHarness) -> None:
         authorizations = stage.guard()
         authorizations.is_slow = True
         connection = self.connect(stage)
@@ -308,7 +308,7 @@ class ProtocolContract:
         connection.read()
         assert stage.stored() == 1 and connection.session.wants_data
 
-    def test_rights_that_have_ended_are_asked_for_again(self, stage: Stage) -> None:
+    def test_rights_that_have_ended_are_asked_for_again(self, stage: SessionHarness) -> None:
         authorizations = stage.guard()
         authorizations.ttl = 10.0
         connection = self.connect(stage)
@@ -321,7 +321,7 @@ class ProtocolContract:
         connection.read()
         assert stage.stored() == 2
 
-    def test_a_subscription_that_is_withdrawn_gets_nothing_more(self, stage: Stage) -> None:
+    def test_a_subscription_that_is_withdrawn_gets_nothing_more(self, stage: SessionHarness) -> None:
         authorizations = stage.guard()
         connection = self.connect(stage)
         connection.send(self.auth(SECRET))
@@ -333,7 +333,7 @@ class ProtocolContract:
         assert not self.messages(connection.read())
         assert connection.session.closing
 
-    def test_a_connection_that_is_gone_leaves_nothing(self, stage: Stage) -> None:
+    def test_a_connection_that_is_gone_leaves_nothing(self, stage: SessionHarness) -> None:
         authorizations = stage.guard()
         connection = self.connect(stage)
         connection.send(self.auth(SECRET))

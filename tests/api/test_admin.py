@@ -22,7 +22,7 @@ EXITING = (503, "EXITING")
 def with_channel() -> Web:
     """Topic t with channel c."""
     web = Web()
-    web.world.channel()
+    web.core.channel()
     web.turn()
     return web
 
@@ -97,7 +97,7 @@ def test_a_body_is_read_and_ignored() -> None:
 
 def test_deleting_a_topic_disconnects_its_consumers() -> None:
     web = Web()
-    reader = web.world.reader()
+    reader = web.core.reader()
     assert web.post("/topic/delete?topic=t").outcome == DONE
     assert reader.disconnected
     assert web.broker.topics == {}
@@ -106,7 +106,7 @@ def test_deleting_a_topic_disconnects_its_consumers() -> None:
 
 def test_deleting_a_channel_disconnects_its_consumers() -> None:
     web = Web()
-    reader = web.world.reader()
+    reader = web.core.reader()
     assert web.post("/channel/delete?topic=t&channel=c").outcome == DONE
     assert reader.disconnected
     assert web.post("/channel/delete?topic=t&channel=c").outcome == UNKNOWN_CHANNEL
@@ -124,7 +124,7 @@ def test_emptying_a_topic_leaves_its_channels_what_they_have() -> None:
 
 def test_emptying_a_channel_forgets_what_is_in_flight() -> None:
     web = Web()
-    reader = web.world.reader(ready=1)
+    reader = web.core.reader(ready=1)
     web.post("/mpub?topic=t", b"1\n2\n3")
     (first,) = reader.read()
     assert web.post("/channel/empty?topic=t&channel=c").outcome == DONE
@@ -135,7 +135,7 @@ def test_emptying_a_channel_forgets_what_is_in_flight() -> None:
 
 def test_a_paused_channel_delivers_again_when_it_is_unpaused() -> None:
     web = Web()
-    reader = web.world.reader()
+    reader = web.core.reader()
     web.post("/channel/pause?topic=t&channel=c")
     web.post("/pub?topic=t", b"x")
     assert reader.bodies() == []
@@ -214,14 +214,14 @@ def test_what_is_answered_survives_a_crash(
     assert browser.read() == []
     web.writer.is_held_back = False
     assert [reply.outcome for reply in browser.read()] == [DONE]
-    web.world.crash()
+    web.core.crash()
     assert look(web) == found
 
 
 @pytest.mark.parametrize("verb", TOPIC_VERBS)
 def test_what_cannot_be_saved_is_no_success_for_topics(verb: str) -> None:
     web = with_channel()
-    web.world.positions.failure = BackendError("disk full")
+    web.core.positions.failure = BackendError("disk full")
     assert web.post(f"/topic/{verb}?topic=t").outcome == (500, "INTERNAL_ERROR")
     assert web.get("/ping").body == b"NOK - disk full"
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_saved_is_no_success_for_topics(verb: str) -> None:
 @pytest.mark.parametrize("verb", CHANNEL_VERBS)
 def test_what_cannot_be_saved_is_no_success_for_channels(verb: str) -> None:
     web = with_channel()
-    web.world.positions.failure = BackendError("disk full")
+    web.core.positions.failure = BackendError("disk full")
     assert web.post(f"/channel/{verb}?topic=t&channel=c").outcome == (500, "INTERNAL_ERROR")
 
 
@@ -239,7 +239,7 @@ def test_a_topic_whose_storage_cannot_be_made() -> None:
     def queue(topic: str) -> None:
         raise BackendError("read-only file system")
 
-    web.world.backend.queue = queue
+    web.core.backend.queue = queue
     assert web.post("/topic/create?topic=t").outcome == (500, "INTERNAL_ERROR")
     assert web.post("/pub?topic=t", b"x").outcome == EXITING
 
@@ -258,11 +258,11 @@ def test_a_topic_whose_storage_cannot_be_made() -> None:
 )
 def test_what_is_ephemeral_is_answered_at_once(target: str) -> None:
     web = Web()
-    web.world.channel("c", "e#ephemeral")
-    web.world.channel("c#ephemeral", "t")
+    web.core.channel("c", "e#ephemeral")
+    web.core.channel("c#ephemeral", "t")
     web.turn()
     web.writer.is_held_back = True
-    web.world.channel("unsaved", "t")
+    web.core.channel("unsaved", "t")
     assert web.post(target).outcome == DONE
 
 

@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from nsqtw.api.log import CRC, LOST, MAGIC, MAX_BYTES, MESSAGES, SECTION
-from tests.core.world import Message, messages
+from tests.core.harness import Message, messages
 from tests.http.broker_fixture import DONE, Log, Reply, Web, request
 
 
@@ -79,7 +79,7 @@ def test_messages_are_as_a_consumer_gets_them() -> None:
     one = web()
     one.post("/pub?topic=t", b"a")
     ((_, first, _, _, _, (message,)),) = sections(one.get("/v2/topic/log?topic=t").body)
-    (given,) = one.world.reader().read()
+    (given,) = one.core.reader().read()
     assert (message.id, message.attempts, message.timestamp_ns) == (given.id, 1, given.timestamp_ns)
     assert int(message.id, 16) & ((1 << 53) - 1) == first, "its position is a part of its id"
 
@@ -98,7 +98,7 @@ def test_lost_messages_have_a_section_of_their_own() -> None:
     for body in (b"a", b"b", b"c"):
         one.post("/pub?topic=t", body)
     one.crash()
-    del one.world.backend.queue("t")._segments[1]
+    del one.core.backend.queue("t")._segments[1]
     reply = one.get("/v2/topic/log?topic=t")
     found = sections(reply.body)
     assert [(section.kind, section.count) for section in found] == [(MESSAGES, 1), (LOST, 1), (MESSAGES, 1)]
@@ -111,7 +111,7 @@ def test_positions_of_a_time() -> None:
     times = []
     for body in (b"a", b"b", b"c"):
         one.post("/pub?topic=t", body)
-        one.world.wait(10.0)
+        one.core.wait(10.0)
     for section in sections(one.get("/v2/topic/log?topic=t").body):
         times += [message.timestamp_ns // 10**6 for message in section.messages]
     earliest = numbers(one.get("/v2/topic/log?topic=t"))["earliest"]
@@ -183,7 +183,7 @@ def test_who_waits_for_class_memory_is_answered_when_it_is_stored() -> None:
     reader.send(request("GET", "/v2/topic/log?topic=t&wait=60000"))
     one.post("/pub?topic=t", b"a")
     assert reader.read() == []
-    one.world.wait(2.0)
+    one.core.wait(2.0)
     (reply,) = reader.read()
     assert bodies(reply) == [b"a"]
 

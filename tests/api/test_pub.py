@@ -117,22 +117,22 @@ def test_a_message_may_be_deferred_by_days() -> None:
 
 def test_a_deferred_message_comes_when_its_time_has_come() -> None:
     web = Web()
-    reader = web.world.reader()
+    reader = web.core.reader()
     assert web.post("/pub?topic=t&defer=5000", b"later").outcome == OK
     assert reader.channel.deferred_count == 1
-    web.world.wait(4.9)
+    web.core.wait(4.9)
     assert reader.bodies() == []
-    web.world.wait(0.2)
+    web.core.wait(0.2)
     assert reader.bodies() == [b"later"]
 
 
 def test_a_publish_that_cannot_be_stored_is_answered_exiting_and_never_delivered() -> None:
     web = Web()
     web.post("/pub?topic=t", b"before")
-    commit = web.world.backend.commit
+    commit = web.core.backend.commit
     web.fail_commits()
     assert web.post("/pub?topic=t", b"lost").outcome == (503, "EXITING")
-    web.world.backend.commit = commit
+    web.core.backend.commit = commit
     assert web.post("/pub?topic=t", b"after").outcome == OK
     assert web.bodies() == [b"before", b"after"]
 
@@ -206,7 +206,7 @@ def test_a_flood_of_refused_publishes_does_not_fill_the_log() -> None:
         for _ in range(LINES + 5):
             web.post("/pub", b"x")
     assert len(lines) == LINES
-    web.world.now += 2
+    web.core.now += 2
     with Log() as lines:
         web.post("/pub", b"x")
     assert lines == [

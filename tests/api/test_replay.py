@@ -28,7 +28,7 @@ def ids(one: Web) -> dict[str, str]:
 
 
 def consume(one: Web, *, finish: bool = True) -> list[bytes]:
-    reader = one.world.reader()
+    reader = one.core.reader()
     messages = reader.read()
     if finish:
         reader.finish(*(message.id for message in messages))
@@ -85,7 +85,7 @@ def test_a_channel_goes_on_at_a_message() -> None:
 def test_a_channel_goes_on_at_a_time() -> None:
     one = web()
     publish(one, b"a")
-    one.world.wait(10.0)
+    one.core.wait(10.0)
     one.clock.advance(0)
     publish(one, b"b")
     times = [m["timestamp"] for m in one.get("/v2/channel/messages?topic=t&channel=c").json["messages"]]
@@ -100,7 +100,7 @@ def test_a_channel_goes_on_at_a_time() -> None:
 def test_what_is_in_flight_beyond_the_target_comes_again_and_cannot_be_finished_before() -> None:
     one = web()
     publish(one, b"a", b"b")
-    reader = one.world.reader()
+    reader = one.core.reader()
     first, second = reader.read()
     reader.channel.set_ready(reader.consumer, 0)
     assert seek(one, second.id.decode()) == {"skipped": 0, "replayed": 0, "depth": 1}
@@ -115,16 +115,16 @@ def test_what_is_in_flight_beyond_the_target_comes_again_and_cannot_be_finished_
 def test_a_move_backwards_keeps_what_is_unfinished_before_the_target() -> None:
     one = web()
     publish(one, b"a", b"b", b"c", b"d")
-    reader = one.world.reader(ready=3)
+    reader = one.core.reader(ready=3)
     first, second, third = reader.read()
     reader.requeue(first.id, 60.0)
     reader.channel.set_ready(reader.consumer, 0)
     reader.requeue(second.id)
     assert seek(one, third.id.decode()) == {"skipped": 0, "replayed": 0, "depth": 3}
-    assert one.world.channel().deferred_count == 1
+    assert one.core.channel().deferred_count == 1
     reader.channel.set_ready(reader.consumer, 100)
     assert [(message.body, message.attempts) for message in reader.read()] == [(b"b", 2), (b"c", 1), (b"d", 1)]
-    one.world.wait(61.0)
+    one.core.wait(61.0)
     assert b"a" in reader.bodies()
 
 
@@ -134,8 +134,8 @@ def test_deferred_messages_of_a_replay_are_never_early() -> None:
     publish(one, b"a")
     assert seek(one, "earliest") == {"skipped": 0, "replayed": 0, "depth": 2}
     assert consume(one) == [b"a"]
-    assert (one.world.channel().depth, one.world.channel().deferred_count) == (0, 1)
-    one.world.wait(61.0)
+    assert (one.core.channel().depth, one.core.channel().deferred_count) == (0, 1)
+    one.core.wait(61.0)
     assert consume(one) == [b"late"]
 
 
@@ -144,8 +144,8 @@ def test_a_move_survives_a_crash() -> None:
     publish(one, b"a", b"b")
     consume(one)
     seek(one, "earliest")
-    one.world.crash()
-    assert one.world.reader().bodies() == [b"a", b"b"]
+    one.core.crash()
+    assert one.core.reader().bodies() == [b"a", b"b"]
 
 
 def test_it_is_answered_when_it_is_saved() -> None:
@@ -203,18 +203,18 @@ def test_a_new_channel_starts_at_the_oldest_message_kept() -> None:
     consume(one)
     assert one.post("/channel/create?topic=t&channel=d&start=earliest").outcome == DONE
     assert one.post("/channel/create?topic=t&channel=e&start=latest").outcome == DONE
-    one.world.crash()
-    assert one.world.reader("d").bodies() == [b"a", b"b"]
-    assert one.world.reader("e").bodies() == []
+    one.core.crash()
+    assert one.core.reader("d").bodies() == [b"a", b"b"]
+    assert one.core.reader("e").bodies() == []
 
 
 def test_the_options_say_where_a_channel_starts_that_sub_makes() -> None:
     one = web(channel_start="earliest")
     publish(one, b"a")
     consume(one)
-    assert one.world.reader("d").bodies() == [b"a"]
+    assert one.core.reader("d").bodies() == [b"a"]
     assert one.post("/channel/create?topic=t&channel=e&start=latest").outcome == DONE
-    assert one.world.reader("e").bodies() == []
+    assert one.core.reader("e").bodies() == []
 
 
 @pytest.mark.parametrize(
@@ -240,11 +240,11 @@ def test_looking_changes_nothing() -> None:
     one = web(max_req_timeout=600.0)
     one.post("/pub?topic=t&defer=60000", b"late")
     publish(one, b"a", b"b", b"c", b"\xff")
-    reader = one.world.reader(ready=2)
+    reader = one.core.reader(ready=2)
     first, second = reader.read()
     reader.channel.set_ready(reader.consumer, 0)
     reader.requeue(first.id)
-    before = (counts(one), one.world.channel().in_flight_count, one.world.channel().deferred_count)
+    before = (counts(one), one.core.channel().in_flight_count, one.core.channel().deferred_count)
     for _ in range(2):
         ready = [(found["body"], found["encoding"], found["attempts"]) for found in peek(one, "ready")]
         assert ready == [("a", "text", 1), ("c", "text", 0), ("/w==", "base64", 0)]
@@ -255,7 +255,7 @@ def test_looking_changes_nothing() -> None:
         assert (flying["id"], flying["body"], flying["attempts"]) == (second.id.decode(), "b", 1)
         assert flying["deadline"] > flying["timestamp"]
         assert flying["consumer"]["remote_address"] == "1.2.3.4:5"
-    assert before == (counts(one), one.world.channel().in_flight_count, one.world.channel().deferred_count)
+    assert before == (counts(one), one.core.channel().in_flight_count, one.core.channel().deferred_count)
 
 
 def test_an_answer_has_a_bound() -> None:

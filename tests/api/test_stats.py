@@ -35,13 +35,13 @@ def test_ping_is_plain() -> None:
 
 def test_ping_tells_why_nothing_can_be_stored_until_something_is() -> None:
     web = Web()
-    commit = web.world.backend.commit
+    commit = web.core.backend.commit
     web.fail_commits("no space left on device")
     web.post("/pub?topic=t", b"x")
     reply = web.get("/ping")
     assert (reply.status, reply.body) == (500, b"NOK - no space left on device")
     assert reply.headers["content-type"] == "text/plain; charset=utf-8"
-    web.world.backend.commit = commit
+    web.core.backend.commit = commit
     web.post("/pub?topic=t", b"x")
     assert web.get("/ping").outcome == (200, "OK")
 
@@ -113,7 +113,7 @@ def test_the_format_is_json_or_text(query: str, is_json: bool) -> None:
 )
 def test_clients_and_memory_are_left_out_when_asked_so(value: str, is_on: bool) -> None:
     web = Web()
-    web.world.reader()
+    web.core.reader()
     clients = web.get(f"/stats?format=json&include_clients{value}").json["topics"][0]["channels"][0]["clients"]
     assert (clients is not None) is is_on
     memory = web.get(f"/stats?format=json&include_mem{value}").json
@@ -124,10 +124,10 @@ def test_clients_and_memory_are_left_out_when_asked_so(value: str, is_on: bool) 
 
 def test_dropped_messages_are_shown_once_there_are_some() -> None:
     web = Web(mem_queue_size=1)
-    web.world.reader("c#ephemeral", ready=0)
+    web.core.reader("c#ephemeral", ready=0)
     assert "dropped" not in web.get("/stats?format=json").body.decode()
-    web.world.put(b"1", b"2")
-    web.world.turn()
+    web.core.put(b"1", b"2")
+    web.core.turn()
     (topic,) = web.get("/stats?format=json").json["topics"]
     assert topic["channels"][0]["dropped_count"] == 1
     assert " msgs: 2        e2e%:  dropped: 1\n" in web.get("/stats").body.decode()
@@ -135,9 +135,9 @@ def test_dropped_messages_are_shown_once_there_are_some() -> None:
 
 def test_the_filters_are_parameters() -> None:
     web = Web()
-    web.world.channel("x", "a")
-    web.world.channel("y", "a")
-    web.world.channel("y", "b")
+    web.core.channel("x", "a")
+    web.core.channel("y", "a")
+    web.core.channel("y", "b")
 
     def names(query: str) -> list[tuple[str, list[str]]] | None:
         topics = web.get(f"/stats?format=json&{query}").json["topics"]

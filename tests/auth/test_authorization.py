@@ -10,6 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
+from nsqtw.auth import authorization
 from nsqtw.auth.authorization import ANSWER_SECONDS, PluginAuthorizations
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
@@ -180,7 +181,8 @@ def test_guests_are_told_of_a_reload_that_changes_something() -> None:
     assert lines == ["info: AUTH: reloaded"]
 
 
-def test_what_a_thread_found_out_before_a_reload_is_asked_again() -> None:
+def test_what_a_thread_found_out_before_a_reload_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorization, "isInIOThread", lambda: False)
     answers: list[Answer] = []
     asked = Asked(lambda credentials, answer: answers.append(answer))
     answers[0](RIGHTS)  # from a thread: the reactor hears of it a moment later, and of the reload before

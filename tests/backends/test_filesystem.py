@@ -55,10 +55,10 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
 def test_many_files_and_the_directories_they_are_new_in_are_synced_at_once(harness: Harness) -> None:
     harness.commit(1)
     assert harness.sync() == {}
-    assert harness.syncs() == {"sync_volume": 1}
+    assert harness.syncs() == {"sync_filesystem": 1}
     harness.commit(2)
     assert harness.sync() == {}
-    assert harness.syncs() == {"sync_volume": 1}
+    assert harness.syncs() == {"sync_filesystem": 1}
     assert harness.sync() == {} and not harness.syncs(), "there is nothing left"
 
 
@@ -86,12 +86,12 @@ def test_what_other_programs_have_written_is_not_waited_for_when_it_is_much(harn
     harness.files.unwritten -= 1
     harness.commit(2)
     harness.sync()
-    assert harness.syncs() == {"sync_volume": 1}
+    assert harness.syncs() == {"sync_filesystem": 1}
 
 
 def test_when_it_fails_each_file_is_asked_and_the_one_that_failed_is_told(harness: Harness) -> None:
     harness.commit(1)
-    harness.files.fail("sync_volume", errno.EIO)
+    harness.files.fail("sync_filesystem", errno.EIO)
     harness.files.fail("sync", errno.EIO, after=2)
     failed = harness.sync()
     assert [*failed] == [TOPICS[2]] and "sync of topic" in str(failed[TOPICS[2]])
@@ -101,7 +101,7 @@ def test_when_it_fails_each_file_is_asked_and_the_one_that_failed_is_told(harnes
 def test_after_a_failure_each_file_is_asked_for_it_may_have_been_that_of_another(harness: Harness) -> None:
     """A flight meets the failure of a file of class os, which is told once."""
     harness.commit(1)
-    harness.files.fail("sync_volume", errno.EIO)
+    harness.files.fail("sync_filesystem", errno.EIO)
     flown = [(harness.backend.queue(f"flown{number}"), [make_segment(1)]) for number in range(MANY)]
     assert not harness.backend.commit(flown, True)
     harness.files.fail("sync", errno.EIO)
@@ -109,7 +109,7 @@ def test_after_a_failure_each_file_is_asked_for_it_may_have_been_that_of_another
     harness.commit(2)
     harness.syncs()
     harness.sync()
-    assert not harness.syncs()["sync_volume"]
+    assert not harness.syncs()["sync_filesystem"]
 
 
 def test_a_file_system_that_became_read_only_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,12 +126,12 @@ def test_what_is_on_another_file_system_is_synced_by_itself(harness: Harness) ->
     harness.files.elsewhere.add(str(harness.directory / TOPICS[0]))
     harness.commit(1)
     harness.sync()
-    assert harness.syncs() == {"sync_volume": 1, "sync": 1, "sync_directory": 1}
+    assert harness.syncs() == {"sync_filesystem": 1, "sync": 1, "sync_directory": 1}
 
 
 def test_a_file_system_that_tells_nothing_is_not_synced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(FaultyFiles):
-        def open_volume(self, directory: str) -> None:
+        def open_filesystem(self, directory: str) -> None:
             return None
 
     volume = Filesystem(Silent(str(tmp_path)), str(tmp_path))
@@ -141,24 +141,24 @@ def test_a_file_system_that_tells_nothing_is_not_synced_whole(tmp_path: Path, mo
 
 def test_a_data_path_that_cannot_be_opened_is_said_by_others(tmp_path: Path) -> None:
     files = FaultyFiles(str(tmp_path))
-    files.fail("open_volume", errno.EACCES)
+    files.fail("open_filesystem", errno.EACCES)
     assert not Filesystem(files, str(tmp_path)).sync(1000)
 
 
 def test_a_real_file_system(tmp_path: Path) -> None:
     """Whether this one tells what failed depends on where the tests run."""
     files = Files()
-    assert files.open_volume("/proc") is None, "one that is no disk"
+    assert files.open_filesystem("/proc") is None, "one that is no disk"
     fd = os.open(tmp_path, os.O_RDONLY)
-    files.sync_volume(fd)
+    files.sync_filesystem(fd)
     os.close(fd)
     with pytest.raises(OSError, match="descriptor"):
-        files.sync_volume(fd)
+        files.sync_filesystem(fd)
     assert 0 <= files.unwritten_bytes() < 1 << 50
     assert files.device(str(tmp_path)) == os.stat(tmp_path).st_dev
-    if (volume := files.open_volume(str(tmp_path))) is not None:
-        files.sync_volume(volume)
-        files.close_volume(volume)
+    if (volume := files.open_filesystem(str(tmp_path))) is not None:
+        files.sync_filesystem(volume)
+        files.close_filesystem(volume)
 
 
 @pytest.mark.parametrize(

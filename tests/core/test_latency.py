@@ -16,7 +16,7 @@ from nsqtw.core.latency import Latencies, Measure
 from nsqtw.nsqd.build import measure
 from nsqtw.options.broker import Options
 from nsqtw.stats.document import document
-from tests.core.world import START, World
+from tests.core.harness import START, BrokerHarness
 
 ROOT = Path(__file__).parent.parent.parent
 SECOND_NS = 10**9
@@ -25,21 +25,21 @@ NOTHING = {"count": 0, "percentiles": None}
 MEASURED = {"e2e_processing_latency_percentile": (1.0, 0.5), "e2e_processing_latency_window_time": WINDOW}
 
 
-def latency(world: World, channel: str | None = "c", topic: str = "t") -> dict[str, Any]:
+def latency(harness: BrokerHarness, channel: str | None = "c", topic: str = "t") -> dict[str, Any]:
     """What /stats tells of a channel, or for None of the topic."""
-    found = document(world.broker, "1.3.0", now=world.now, topic=topic)["topics"][0]
+    found = document(harness.broker, "1.3.0", now=harness.now, topic=topic)["topics"][0]
     if channel is not None:
         (found,) = (one for one in found["channels"] if one["channel_name"] == channel)
     told: dict[str, Any] = found["e2e_processing_latency"]
     return told
 
 
-def count(world: World, channel: str | None = "c") -> int:
-    return int(latency(world, channel)["count"])
+def count(harness: BrokerHarness, channel: str | None = "c") -> int:
+    return int(latency(harness, channel)["count"])
 
 
-def values(world: World, channel: str | None = "c") -> list[int]:
-    return [told["value"] for told in latency(world, channel)["percentiles"]]
+def values(harness: BrokerHarness, channel: str | None = "c") -> list[int]:
+    return [told["value"] for told in latency(harness, channel)["percentiles"]]
 
 
 def near(seconds: list[float]) -> Any:
@@ -51,22 +51,22 @@ def near(seconds: list[float]) -> Any:
 
 
 def test_nothing_is_told_when_nothing_is_configured() -> None:
-    world = World()
-    reader = world.reader()
-    world.put(b"x")
+    harness = BrokerHarness()
+    reader = harness.reader()
+    harness.put(b"x")
     reader.finish(*[message.id for message in reader.read()])
-    assert latency(world) == latency(world, None) == NOTHING
+    assert latency(harness) == latency(harness, None) == NOTHING
 
 
 def test_a_topic_without_a_channel_has_no_percentiles() -> None:
-    world = World(**MEASURED)
-    world.topic()
-    assert latency(world, None) == NOTHING
+    harness = BrokerHarness(**MEASURED)
+    harness.topic()
+    assert latency(harness, None) == NOTHING
 
 
 def test_percentiles_stand_as_configured_and_are_zero_when_nothing_was_finished() -> None:
-    world = World(e2e_processing_latency_percentile=(0.5, 1.0, 0.99))
-    world.channel()
+    harness = BrokerHarness(e2e_processing_latency_percentile=(0.5, 1.0, 0.99))
+    harness.channel()
     expected = {
         "count": 0,
         "percentiles": [
@@ -75,8 +75,8 @@ def test_percentiles_stand_as_configured_and_are_zero_when_nothing_was_finished(
             {"quantile": 0.99, "value": 0},
         ],
     }
-    assert latency(world) == latency(world, None) == expected
-    one = latency(world)["percentiles"][1]
+    assert latency(harness) == latency(harness, None) == expected
+    one = latency(harness)["percentiles"][1]
     assert list(one) == ["quantile", "value"]
     assert type(one["quantile"]) is int  # and so printed as 1
 
@@ -94,113 +94,113 @@ def test_no_library_is_loaded_for_a_broker_that_measures_nothing() -> None:
 
 
 def test_a_fin_takes_the_time_since_the_publish() -> None:
-    world = World(**MEASURED)
-    reader = world.reader()
-    world.put(b"x")
+    harness = BrokerHarness(**MEASURED)
+    reader = harness.reader()
+    harness.put(b"x")
     (message,) = reader.read()
-    world.wait(2.5)
+    harness.wait(2.5)
     assert reader.finish(message.id) == []
-    assert count(world) == 1
-    assert values(world) == near([2.5, 2.5])
-    assert all(type(value) is int for value in values(world))
+    assert count(harness) == 1
+    assert values(harness) == near([2.5, 2.5])
+    assert all(type(value) is int for value in values(harness))
 
 
 def test_the_time_counts_from_the_publish_and_not_from_the_delivery() -> None:
-    world = World(**MEASURED)
-    world.channel()
-    world.put(b"x")
-    world.turn()
-    world.wait(7)
-    reader = world.reader()
+    harness = BrokerHarness(**MEASURED)
+    harness.channel()
+    harness.put(b"x")
+    harness.turn()
+    harness.wait(7)
+    reader = harness.reader()
     reader.finish(*[message.id for message in reader.read()])
-    assert values(world) == near([7, 7])
+    assert values(harness) == near([7, 7])
 
 
 def test_a_run_of_fins_over_several_publishes() -> None:
     """Delivered together, as one segment even, and each counted from its own publish."""
-    world = World(e2e_processing_latency_percentile=(0.3, 0.4, 0.6, 0.7))
-    world.channel()
+    harness = BrokerHarness(e2e_processing_latency_percentile=(0.3, 0.4, 0.6, 0.7))
+    harness.channel()
     for bodies in ([b"a", b"b", b"c"], [b"d"], [b"e", b"f"]):
-        world.put(*bodies)
-        world.turn()
-        world.wait(1)
-    world.stop_and_start()
-    reader = world.reader()
+        harness.put(*bodies)
+        harness.turn()
+        harness.wait(1)
+    harness.stop_and_start()
+    reader = harness.reader()
     got = reader.read()
     assert len({message.timestamp_ns for message in got}) == 3
     reader.finish(*[message.id for message in got])
-    assert count(world) == 6
-    assert values(world) == near([1, 2, 3, 3])
+    assert count(harness) == 6
+    assert values(harness) == near([1, 2, 3, 3])
 
 
 def test_a_redelivered_message_counts_from_its_publish() -> None:
     """However often: requeued, deferred, touched, timed out."""
-    world = World(**MEASURED, msg_timeout=5.0)
-    reader = world.reader()
-    world.put(b"x")
+    harness = BrokerHarness(**MEASURED, msg_timeout=5.0)
+    reader = harness.reader()
+    harness.put(b"x")
     for again in (
         lambda message: reader.requeue(message.id),
         lambda message: reader.requeue(message.id, delay=1),
-        lambda message: world.wait(6),
+        lambda message: harness.wait(6),
     ):
         (message,) = reader.read()
         again(message)
-        world.wait(1)
+        harness.wait(1)
     (message,) = reader.read()
     reader.touch(message.id)
-    assert count(world) == 0
+    assert count(harness) == 0
     reader.finish(message.id)
-    assert count(world) == 1
-    assert values(world) == near([9, 9])
+    assert count(harness) == 1
+    assert values(harness) == near([9, 9])
 
 
 def test_an_ephemeral_channel_counts_alike() -> None:
-    world = World(**MEASURED)
-    reader = world.reader("c#ephemeral")
-    world.put(b"x", b"y")
+    harness = BrokerHarness(**MEASURED)
+    reader = harness.reader("c#ephemeral")
+    harness.put(b"x", b"y")
     first, second = reader.read()
     reader.requeue(second.id)
-    world.wait(3)
+    harness.wait(3)
     (second,) = reader.read()
     reader.finish(first.id, second.id)
-    assert count(world, "c#ephemeral") == 2
-    assert values(world, "c#ephemeral") == near([3, 3])
+    assert count(harness, "c#ephemeral") == 2
+    assert values(harness, "c#ephemeral") == near([3, 3])
 
 
 def test_a_sampled_consumer_counts_what_it_was_given() -> None:
-    world = World(**MEASURED)
-    reader = world.reader(sample_rate=50)
-    world.put(*[b"x"] * 50)
+    harness = BrokerHarness(**MEASURED)
+    reader = harness.reader(sample_rate=50)
+    harness.put(*[b"x"] * 50)
     got = reader.read()
     reader.finish(*[message.id for message in got])
-    assert count(world) == len(got)
+    assert count(harness) == len(got)
 
 
 def test_a_fin_that_fails_counts_nothing() -> None:
-    world = World(**MEASURED)
-    reader = world.reader()
-    world.put(b"x", b"y")
+    harness = BrokerHarness(**MEASURED)
+    reader = harness.reader()
+    harness.put(b"x", b"y")
     first, second = reader.read()
     reader.finish(first.id, first.id, b"0" * 16)
-    assert count(world) == 1
-    world.channel().empty()
+    assert count(harness) == 1
+    harness.channel().empty()
     reader.finish(second.id)
-    assert count(world) == 1
+    assert count(harness) == 1
 
 
 def test_each_channel_counts_for_itself_and_the_topic_for_all() -> None:
-    world = World(**MEASURED)
-    readers = [world.reader("a"), world.reader("b")]
-    world.put(b"x", b"y")
+    harness = BrokerHarness(**MEASURED)
+    readers = [harness.reader("a"), harness.reader("b")]
+    harness.put(b"x", b"y")
     for reader in readers:
         got = reader.read()
-        world.wait(2)
+        harness.wait(2)
         reader.finish(*[message.id for message in got])
-    assert (count(world, "a"), count(world, "b"), count(world, None)) == (2, 2, 4)
-    assert values(world, "a") == near([2, 2])
-    assert values(world, "b") == near([4, 4])
-    assert values(world, None) == near([4, 2])
-    only_one = document(world.broker, "1.3.0", now=world.now, channel="a")["topics"][0]
+    assert (count(harness, "a"), count(harness, "b"), count(harness, None)) == (2, 2, 4)
+    assert values(harness, "a") == near([2, 2])
+    assert values(harness, "b") == near([4, 4])
+    assert values(harness, None) == near([4, 2])
+    only_one = document(harness.broker, "1.3.0", now=harness.now, channel="a")["topics"][0]
     assert only_one["e2e_processing_latency"]["count"] == 4  # of the topic, whatever is asked for
 
 

@@ -8,35 +8,35 @@ import pytest
 
 from nsqtw.core.segment import SEGMENT_BYTES, Segment
 from nsqtw.errors import BackendError
-from tests.core.world import START, WALL_NS, World, messages
+from tests.core.harness import START, WALL_NS, BrokerHarness, messages
 
 HOUR = 3600.0
 ALL = 1 << 30
 
 
-def world(**options: Any) -> World:
+def harness(**options: Any) -> BrokerHarness:
     """A topic that retains for an hour."""
-    found = World(retention_time=HOUR, **options)
+    found = BrokerHarness(retention_time=HOUR, **options)
     found.topic()
     return found
 
 
-def bodies(world: World, start: int = 0, limit: int = ALL) -> list[bytes]:
+def bodies(harness: BrokerHarness, start: int = 0, limit: int = ALL) -> list[bytes]:
     """The messages that can be read from a position on."""
-    parts = world.topic().reader.read(start, limit).parts
+    parts = harness.topic().reader.read(start, limit).parts
     return [message.body for part in parts if isinstance(part, Segment) for message in messages(part.frames)]
 
 
-def publish(world: World, *bodies: bytes, **settings: Any) -> int:
+def publish(harness: BrokerHarness, *bodies: bytes, **settings: Any) -> int:
     """Publish; the position of the first one."""
-    world.put(*bodies, **settings)
-    world.turn()
-    reading = world.topic().reader
+    harness.put(*bodies, **settings)
+    harness.turn()
+    reading = harness.topic().reader
     return reading._runs.end - len(bodies)
 
 
 def test_reading_changes_nothing_and_needs_no_channel() -> None:
-    one = world()
+    one = harness()
     first = publish(one, b"a", b"b")
     publish(one, b"c")
     for _ in range(2):
@@ -49,7 +49,7 @@ def test_reading_changes_nothing_and_needs_no_channel() -> None:
 
 
 def test_without_retention_a_topic_without_a_channel_shows_nothing() -> None:
-    one = World()
+    one = BrokerHarness()
     publish(one, b"a")
     assert bodies(one) == []
     one.channel()
@@ -57,7 +57,7 @@ def test_without_retention_a_topic_without_a_channel_shows_nothing() -> None:
 
 
 def test_nothing_past_released_is_shown() -> None:
-    one = world()
+    one = harness()
     one.channel()
     publish(one, b"a")
     one.topic().pause()
@@ -68,7 +68,7 @@ def test_nothing_past_released_is_shown() -> None:
 
 
 def test_nothing_past_committed_is_shown() -> None:
-    one = world(durability="memory")
+    one = harness(durability="memory")
     one.channel()
     publish(one, b"a")
     assert bodies(one) == []
@@ -77,7 +77,7 @@ def test_nothing_past_committed_is_shown() -> None:
 
 
 def test_what_is_on_its_way_to_stable_storage_is_not_shown() -> None:
-    one = world(durability="fsync")
+    one = harness(durability="fsync")
     one.channel()
     one.lands_at_once = False
     publish(one, b"a")
@@ -88,7 +88,7 @@ def test_what_is_on_its_way_to_stable_storage_is_not_shown() -> None:
 
 
 def test_a_part_is_about_as_large_as_asked_for_and_says_where_to_go_on() -> None:
-    one = world()
+    one = harness()
     for number in range(10):
         publish(one, b"%d" % number)
     counts, position = [], 0
@@ -100,7 +100,7 @@ def test_a_part_is_about_as_large_as_asked_for_and_says_where_to_go_on() -> None
 
 
 def test_it_begins_at_the_oldest_message_kept() -> None:
-    one = world()
+    one = harness()
     publish(one, b"a")
     one.wait(HOUR / 2)
     second = publish(one, b"b")
@@ -112,7 +112,7 @@ def test_it_begins_at_the_oldest_message_kept() -> None:
 
 
 def test_gaps_are_passed_over() -> None:
-    one = world()
+    one = harness()
     publish(one, b"a")
     one.crash()
     publish(one, b"b")
@@ -122,7 +122,7 @@ def test_gaps_are_passed_over() -> None:
 
 
 def test_lost_messages_are_said() -> None:
-    one = world()
+    one = harness()
     first = publish(one, b"a")
     publish(one, b"b", b"c")
     publish(one, b"d")
@@ -138,7 +138,7 @@ def test_lost_messages_are_said() -> None:
 
 
 def test_what_was_emptied_is_gone_for_readers_too() -> None:
-    one = world()
+    one = harness()
     one.channel()
     publish(one, b"a")
     one.topic().pause()
@@ -155,7 +155,7 @@ def test_what_was_emptied_is_gone_for_readers_too() -> None:
 
 
 def test_deferred_messages_are_shown_when_they_are_released() -> None:
-    one = world()
+    one = harness()
     one.channel()
     publish(one, b"a", delay_ms=5000)
     (part,) = one.topic().reader.read(0, ALL).parts
@@ -163,7 +163,7 @@ def test_deferred_messages_are_shown_when_they_are_released() -> None:
 
 
 def test_what_memory_has_forgotten_is_read_from_the_backend() -> None:
-    one = world()
+    one = harness()
     one.broker._cache.limit = 3 * SEGMENT_BYTES
     body = b"x" * 100_000
     for number in range(30):
@@ -174,7 +174,7 @@ def test_what_memory_has_forgotten_is_read_from_the_backend() -> None:
 @pytest.mark.parametrize("spoiled", [0, 1])
 def test_a_medium_that_fails(spoiled: int) -> None:
     """Said when nothing could be read; else what could be read is shown."""
-    one = world()
+    one = harness()
     publish(one, b"a")
     publish(one, b"b")
     one.crash()
@@ -196,7 +196,7 @@ def test_a_medium_that_fails(spoiled: int) -> None:
 
 
 def test_positions_of_moments() -> None:
-    one = world()
+    one = harness()
     positions = []
     for number in range(40):
         positions.append(publish(one, b"a", b"b"))
@@ -214,7 +214,7 @@ def test_positions_of_moments() -> None:
 
 def test_a_moment_within_blocks_that_were_joined() -> None:
     """Single publishes that were read back as one segment still have their own times."""
-    one = world()
+    one = harness()
     positions = [publish(one, b"%d" % number) for number in range(3) if one.wait(1.0) is None]
     start_ms = (WALL_NS // 10**6) + int(START * 1000)
     one.crash()
@@ -224,7 +224,7 @@ def test_a_moment_within_blocks_that_were_joined() -> None:
 
 
 def test_watchers_are_told_once() -> None:
-    one = world()
+    one = harness()
     told: list[int] = []
     one.topic().reader.watch(lambda: told.append(1))
     publish(one, b"a")
@@ -234,7 +234,7 @@ def test_watchers_are_told_once() -> None:
 
 def test_messages_of_an_older_version_are_counted_by_reading_them() -> None:
     """Its state has no runs."""
-    one = world()
+    one = harness()
     first = publish(one, *[b"x"] * 5)
     one.channel().empty()
     one.save()

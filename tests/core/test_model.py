@@ -23,7 +23,7 @@ from nsqtw.core.checkpoint_job import CheckpointJob
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import ICountedQueue
-from tests.core.world import Message, Reader, World
+from tests.core.harness import BrokerHarness, Message, Reader
 
 READY, FLIGHT, DEFERRED = "ready", "in flight", "deferred"
 REPLAYED = "replayed"
@@ -97,8 +97,8 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(mem_queue_size=MEM_QUEUE_SIZE)
-        self.world.topic()
+        self.core = BrokerHarness(mem_queue_size=MEM_QUEUE_SIZE)
+        self.core.topic()
         self.model = ModelTopic()
         self.readers: dict[int, tuple[str, Reader, dict[bytes, Message]]] = {}
         self.serial = 0
@@ -107,7 +107,7 @@ class Histories(RuleBasedStateMachine):
         self.saved = deepcopy(self.model)
         self.refused: list[Segment] = []
         """What a sync failed for after it was written, since the last start."""
-        self.world.save()
+        self.core.save()
 
     @initialize(
         keep_deferred=st.booleans(),
@@ -117,11 +117,11 @@ class Histories(RuleBasedStateMachine):
     )
     def choose_options(self, keep_deferred: bool, requeue_on_disconnect: bool, page_rows: int, retains: bool) -> None:
         if retains:
-            self.world.options.retention_time = FOR_EVER
-            self.world.topic().reader.retention_policy.give((None, None), self.world.now)
-        self.world.page_rows = self.world.broker.page_rows = page_rows
-        self.world.options.keep_deferred = keep_deferred
-        self.world.options.requeue_on_disconnect = requeue_on_disconnect
+            self.core.options.retention_time = FOR_EVER
+            self.core.topic().reader.retention_policy.give((None, None), self.core.now)
+        self.core.page_rows = self.core.broker.page_rows = page_rows
+        self.core.options.keep_deferred = keep_deferred
+        self.core.options.requeue_on_disconnect = requeue_on_disconnect
 
     # -- publishing
 
@@ -136,17 +136,17 @@ class Histories(RuleBasedStateMachine):
     def _publish(self, count: int, size: int, delay: float) -> None:
         bodies = [b"%d:" % (self.serial + n) + b"x" * size for n in range(count)]
         self.serial += count
-        answers = self.world.put(*bodies, delay_ms=int(delay * 1000))
+        answers = self.core.put(*bodies, delay_ms=int(delay * 1000))
         self._step()
         assert answers == [None]
-        if not self.world.options.keep_deferred and self.model.is_awaiting_channels and self._topic_memory_is_full():
+        if not self.core.options.keep_deferred and self.model.is_awaiting_channels and self._topic_memory_is_full():
             delay = 0.0
         self.accepted += count
         for body in bodies:
             self.model.waiting[body] = delay
-            self.model.due[body] = self.world.now + delay if delay else 0.0
-            self.since_save.append((body, delay, self.world.now))
-        self.model.release(self.world.now)
+            self.model.due[body] = self.core.now + delay if delay else 0.0
+            self.since_save.append((body, delay, self.core.now))
+        self.model.release(self.core.now)
         self._deliveries()
 
     def _topic_memory_is_full(self) -> bool:
@@ -154,28 +154,28 @@ class Histories(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def publish_and_fail(self, count: int) -> None:
-        commit = self.world.backend.commit
-        self.world.backend.commit = lambda writes, durable: {queue: BackendError("full") for queue, _ in writes}
-        answers = self.world.put(*[b"never"] * count)
+        commit = self.core.backend.commit
+        self.core.backend.commit = lambda writes, durable: {queue: BackendError("full") for queue, _ in writes}
+        answers = self.core.put(*[b"never"] * count)
         self._step()
-        self.world.backend.commit = commit
+        self.core.backend.commit = commit
         assert [str(answer) for answer in answers] == ["full"]
 
-    @precondition(lambda self: not self.world.options.retention_time)
+    @precondition(lambda self: not self.core.options.retention_time)
     @rule(count=st.integers(1, 3))
     def publish_and_fail_to_sync(self, count: int) -> None:
         """The messages are refused, and lie in the log where only a restart finds them."""
-        commit = self.world.backend.commit
+        commit = self.core.backend.commit
 
         def fail(writes: list, durable: bool) -> dict:
             self.refused += [segment for _, segments in writes for segment in segments]
             return {queue: BackendError("EIO") for queue, _ in writes}
 
-        self.world.backend.commit = fail
-        answers = self.world.put(*[b"refused %d" % (self.serial + n) for n in range(count)])
+        self.core.backend.commit = fail
+        answers = self.core.put(*[b"refused %d" % (self.serial + n) for n in range(count)])
         self.serial += count
         self._step()
-        self.world.backend.commit = commit
+        self.core.backend.commit = commit
         assert [str(answer) for answer in answers] == ["EIO"]
 
     # -- channels and readers
@@ -187,26 +187,26 @@ class Histories(RuleBasedStateMachine):
     def _channel(self, name: str) -> None:
         if name in self.model.channels:
             return
-        self.world.channel(name)
+        self.core.channel(name)
         self.model.channels[name] = ModelChannel()
-        self.model.release(self.world.now)
+        self.model.release(self.core.now)
         self._save()
 
-    @precondition(lambda self: self.world.options.retention_time)
+    @precondition(lambda self: self.core.options.retention_time)
     @rule(name=st.sampled_from(CHANNELS))
     def create_channel_at_earliest(self, name: str) -> None:
         if name not in self.model.channels:
-            self.world.topic().channel(name, self.world.now, "earliest")
+            self.core.topic().channel(name, self.core.now, "earliest")
             self.model.channels[name] = ModelChannel(messages=self._replayed(0))
-            self.model.release(self.world.now)
+            self.model.release(self.core.now)
             self._save()
 
     @rule(name=st.sampled_from(CHANNELS))
     def seek_latest(self, name: str) -> None:
         if name in self.model.channels:
-            self._seek(name, self.world.topic().released, len(self.model.history))
+            self._seek(name, self.core.topic().released, len(self.model.history))
 
-    @precondition(lambda self: self.world.options.retention_time and self.model.history)
+    @precondition(lambda self: self.core.options.retention_time and self.model.history)
     @rule(name=st.sampled_from(CHANNELS), data=st.data())
     def seek(self, name: str, data: st.DataObject) -> None:
         if name in self.model.channels:
@@ -214,17 +214,17 @@ class Histories(RuleBasedStateMachine):
             body = list(self.model.history)[place]
             self._seek(name, self._sequences()[body], place)
 
-    @precondition(lambda self: self.world.options.retention_time and self.model.history)
+    @precondition(lambda self: self.core.options.retention_time and self.model.history)
     @rule(name=st.sampled_from(CHANNELS))
     def seek_earliest_and_crash(self, name: str) -> None:
         if name in self.model.channels:
-            self._seek(name, self.world.topic().reader.kept_from, 0)
+            self._seek(name, self.core.topic().reader.kept_from, 0)
             self.crash()
 
     def _seek(self, name: str, sequence: int, place: int) -> None:
         """Move a channel to a place in what was released. Nothing is forgotten but what is said to be skipped."""
         self._save()
-        channel, model = self.world.channel(name), self.model.channels[name]
+        channel, model = self.core.channel(name), self.model.channels[name]
         is_forwards = channel.cursor.next <= sequence
         before = len(model.messages)
         bodies = list(self.model.history)
@@ -239,11 +239,11 @@ class Histories(RuleBasedStateMachine):
         self._save()
 
     def _replayed(self, place: int) -> dict[bytes, ModelMessage]:
-        return self.model.replay(list(self.model.history)[place:], self.world.now)
+        return self.model.replay(list(self.model.history)[place:], self.core.now)
 
     def _sequences(self) -> dict[bytes, int]:
         """All that can be read of the log, which must be just what was released."""
-        reading = self.world.topic().reader
+        reading = self.core.topic().reader
         found = {m.body: m for part in reading.read(0, 1 << 40).parts for m in _messages_of([part])}
         published = [*self.model.history, *([] if self.model.channels or self.model.paused else self.model.waiting)]
         assert list(found) == published
@@ -252,7 +252,7 @@ class Histories(RuleBasedStateMachine):
     @rule(name=st.sampled_from(CHANNELS), ready=st.integers(0, 8))
     def subscribe(self, name: str, ready: int) -> None:
         self._channel(name)
-        reader = self.world.reader(name, ready=ready)
+        reader = self.core.reader(name, ready=ready)
         self.readers[max(self.readers, default=0) + 1] = (name, reader, {})
         self._deliveries()
 
@@ -269,14 +269,14 @@ class Histories(RuleBasedStateMachine):
         number, (name, reader, inbox) = self._pick(data)
         reader.leave()
         del self.readers[number]
-        if self.world.options.requeue_on_disconnect:
+        if self.core.options.requeue_on_disconnect:
             for body in inbox:
                 self.model.channels[name].messages[body].state = READY
 
     @rule(name=st.sampled_from(CHANNELS), paused=st.booleans())
     def pause_channel(self, name: str, paused: bool) -> None:
         if name in self.model.channels:
-            channel = self.world.channel(name)
+            channel = self.core.channel(name)
             channel.pause() if paused else channel.unpause()
             self.model.channels[name].paused = paused
             self._save()
@@ -285,7 +285,7 @@ class Histories(RuleBasedStateMachine):
     @rule(name=st.sampled_from(CHANNELS))
     def empty_channel(self, name: str) -> None:
         if name in self.model.channels:
-            self.world.channel(name).empty()
+            self.core.channel(name).empty()
             self.model.channels[name].messages.clear()
             for _, (of, _, inbox) in self.readers.items():
                 if of == name:
@@ -294,7 +294,7 @@ class Histories(RuleBasedStateMachine):
     @rule(name=st.sampled_from(CHANNELS))
     def delete_channel(self, name: str) -> None:
         if name in self.model.channels:
-            self.world.topic().delete_channel(name)
+            self.core.topic().delete_channel(name)
             del self.model.channels[name]
             self.readers = {n: entry for n, entry in self.readers.items() if entry[0] != name}
             self._save()
@@ -303,19 +303,19 @@ class Histories(RuleBasedStateMachine):
 
     @rule(paused=st.booleans())
     def pause_topic(self, paused: bool) -> None:
-        topic = self.world.topic()
+        topic = self.core.topic()
         if paused:
             topic.pause()
         else:
-            topic.unpause(self.world.now)
+            topic.unpause(self.core.now)
         self.model.paused = paused
-        self.model.release(self.world.now)
+        self.model.release(self.core.now)
         self._save()
         self._deliveries()
 
     @rule()
     def empty_topic(self) -> None:
-        self.world.topic().empty()
+        self.core.topic().empty()
         self.model.waiting.clear()
         self._save()
 
@@ -340,13 +340,13 @@ class Histories(RuleBasedStateMachine):
         else:
             assert reader.requeue(message.id, delay if action == "defer" else 0.0) is None
             state = DEFERRED if action == "defer" else READY
-            messages[message.body] = ModelMessage(state, message.attempts, self.world.now + delay)
+            messages[message.body] = ModelMessage(state, message.attempts, self.core.now + delay)
         del inbox[message.body]
         self._deliveries()
 
     @rule()
     def long_wait(self) -> None:
-        self.world.wait(LONGER_THAN_ANY_TIMEOUT)
+        self.core.wait(LONGER_THAN_ANY_TIMEOUT)
         self._look_again()
         for channel in self.model.channels.values():
             for message in channel.messages.values():
@@ -362,7 +362,7 @@ class Histories(RuleBasedStateMachine):
         """A slow disk: messages fall due while the rows they are in may be saved or not."""
         save = self._begin_save()
         self._shorter_wait(25.0)
-        self.world.broker.checkpointer.end(save, None)
+        self.core.broker.checkpointer.end(save, None)
         self.long_wait()
 
     @rule()
@@ -373,33 +373,33 @@ class Histories(RuleBasedStateMachine):
 
     def _begin_save(self) -> CheckpointJob:
         self._deliveries()
-        save = self.world.begin_save()
-        self.world.positions.save(save.checkpoint)
+        save = self.core.begin_save()
+        self.core.positions.save(save.checkpoint)
         self.saved = deepcopy(self.model)
         self.since_save = []
         return save
 
     @rule(seconds=st.sampled_from([10.0, 30.0]))
     def wait_while_nothing_can_be_read(self, seconds: float) -> None:
-        self.world.positions.read_failure = BackendError("EIO")
+        self.core.positions.read_failure = BackendError("EIO")
         self._shorter_wait(seconds)
-        self.world.positions.read_failure = None
+        self.core.positions.read_failure = None
         self.long_wait()
 
     def _shorter_wait(self, seconds: float) -> None:
         """Shorter than any timeout."""
-        self.world.wait(seconds)
+        self.core.wait(seconds)
         self._fall_due()
         self._deliveries()
 
     def _look_again(self) -> None:
         """A broker that had no room for what falls due looks ten times a second."""
-        self.world.wait(0.2)
+        self.core.wait(0.2)
 
     def _fall_due(self) -> None:
         for channel in self.model.channels.values():
             for message in channel.messages.values():
-                if message.state in (DEFERRED, REPLAYED) and message.due <= self.world.now:
+                if message.state in (DEFERRED, REPLAYED) and message.due <= self.core.now:
                     message.state = READY
 
     # -- saving and dying
@@ -410,22 +410,22 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def save_fails(self) -> None:
-        self.world.save(BackendError("full"))
+        self.core.save(BackendError("full"))
 
     @rule()
     def crash(self) -> None:
         found = self._find_refused()
-        self.world.crash()
+        self.core.crash()
         self._restored(self.since_save, found)
 
     def _find_refused(self) -> list[Found]:
         """The next start finds them in the log. Where that is, as the saved positions have it."""
-        queue, refused = self.world.backend.queue("t"), self.refused
+        queue, refused = self.core.backend.queue("t"), self.refused
         _insert(queue, refused)
         alsoProvides(queue, ICountedQueue)
         queue.check = lambda start, expected: bool(refused)
         self.refused = []
-        (saved,) = self.world.positions.saved.topics
+        (saved,) = self.core.positions.saved.topics
         found = []
         for message in _messages_of(refused):
             sequence = int(message.id, 16) & ((1 << 53) - 1)
@@ -436,27 +436,27 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def crash_while_saving(self) -> None:
-        self.world.begin_save()
+        self.core.begin_save()
         self.crash()
 
     @rule()
     def crash_while_nothing_can_be_read(self) -> None:
         """What was in flight is saved once more before other rows are read."""
-        self.world.positions.read_failure = BackendError("EIO")
+        self.core.positions.read_failure = BackendError("EIO")
         self.crash()
-        self.world.positions.read_failure = None
+        self.core.positions.read_failure = None
         self.long_wait()
 
     @rule(lost=st.integers(1, 3))
     def crash_with_a_lost_tail(self, lost: int) -> None:
         """The saved cut is ahead of the log, as after a power loss: what is lost is lost, and nothing else."""
-        queue = self.world.backend.queue("t")
+        queue = self.core.backend.queue("t")
         kept = queue.read(0, 1 << 30)[:-lost]
         end = kept[-1].end if kept else 0
         on_deleted = {m.body for m in _messages_of(queue.read(0, 1 << 30)) if int(m.id, 16) & ((1 << 53) - 1) >= end}
         _cut_tail(queue, end)
         self.refused = []
-        self.world.crash()
+        self.core.crash()
         self.saved.waiting = {b: d for b, d in self.saved.waiting.items() if b not in on_deleted}
         self.saved.history = {b: due for b, due in self.saved.history.items() if b not in on_deleted}
         for channel in self.saved.channels.values():
@@ -465,19 +465,19 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def stop_and_start(self) -> None:
-        self.world.turn()
-        self.world.broker.stop(self.world.now)
+        self.core.turn()
+        self.core.broker.stop(self.core.now)
         self._save()
         self.crash()
 
     # -- the model's side
 
     def _step(self) -> None:
-        self.world.wait(0.01)
+        self.core.wait(0.01)
 
     def _save(self) -> None:
         self._deliveries()
-        self.world.save()
+        self.core.save()
         self.saved = deepcopy(self.model)
         self.since_save = []
 
@@ -486,8 +486,8 @@ class Histories(RuleBasedStateMachine):
         self.readers = {}
         self.accepted = 0
         self.model = deepcopy(self.saved)
-        now = self.world.now
-        keeps = self.world.options.keep_deferred
+        now = self.core.now
+        keeps = self.core.options.keep_deferred
         for channel in self.model.channels.values():
             for message in channel.messages.values():
                 if message.state == FLIGHT or (message.state == DEFERRED and (message.due <= now or not keeps)):
@@ -514,7 +514,7 @@ class Histories(RuleBasedStateMachine):
 
     def _deliveries(self) -> None:
         """Do a turn and tell the model who got what; every delivery must be one it allows."""
-        self.world.turn()
+        self.core.turn()
         for number, (name, reader, inbox) in self.readers.items():
             channel = self.model.channels[name]
             for message in reader.read():
@@ -526,7 +526,7 @@ class Histories(RuleBasedStateMachine):
                 inbox[message.body] = message
 
     def _may_be_due(self, message: ModelMessage) -> bool:
-        return message.due <= self.world.now + 1e-3 or not self.world.options.keep_deferred
+        return message.due <= self.core.now + 1e-3 or not self.core.options.keep_deferred
 
     def _pick(self, data: st.DataObject) -> tuple[int, tuple[str, Reader, dict[bytes, Message]]]:
         number = data.draw(st.sampled_from(sorted(self.readers)))
@@ -535,7 +535,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def counts_are_right(self) -> None:
         self._deliveries()
-        topic = self.world.topic()
+        topic = self.core.topic()
         assert topic.depth == len(self.model.waiting)
         assert set(topic.channels) == set(self.model.channels)
         for name, model in self.model.channels.items():
@@ -551,7 +551,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def nobody_ready_waits_for_a_message_that_is_there(self) -> None:
         for name, reader, _ in self.readers.values():
-            channel = self.world.topic().channels[name]
+            channel = self.core.topic().channels[name]
             if not channel.paused and reader.consumer.room > 0:
                 assert channel.depth == 0
 
@@ -565,11 +565,11 @@ class Histories(RuleBasedStateMachine):
             self.long_wait()
         for name, channel in self.model.channels.items():
             assert channel.count(FLIGHT) == len(channel.messages), name
-            assert self.world.topic().channels[name].in_flight_count == len(channel.messages)
+            assert self.core.topic().channels[name].in_flight_count == len(channel.messages)
 
 
 def _messages_of(segments: list) -> list[Message]:
-    from tests.core.world import messages
+    from tests.core.harness import messages
 
     return [message for segment in segments for message in messages(segment.frames)]
 

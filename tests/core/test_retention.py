@@ -9,38 +9,38 @@ import pytest
 from nsqtw.core.retention import Ages, Mark
 from nsqtw.core.segment import encode
 from nsqtw.options.topics import Retention
-from tests.core.world import World
+from tests.core.harness import BrokerHarness
 
 HOUR = 3600.0
 FRAME = 134
 """Bytes of a message of 100 in the log."""
 
 
-def world(**options: Any) -> World:
+def harness(**options: Any) -> BrokerHarness:
     """A topic with a channel, all of which is finished at once."""
-    found = World(**options)
+    found = BrokerHarness(**options)
     found.topic()
     found.channel()
     return found
 
 
-def publish(world: World, count: int, *, finish: bool = True) -> None:
-    reader = world.reader(ready=2500)
+def publish(harness: BrokerHarness, count: int, *, finish: bool = True) -> None:
+    reader = harness.reader(ready=2500)
     for number in range(count):
-        world.put(b"%0100d" % number)
-        world.turn()
+        harness.put(b"%0100d" % number)
+        harness.turn()
         if finish:
             reader.finish(*(message.id for message in reader.read()))
     reader.leave()
 
 
-def kept(world: World) -> int:
+def kept(harness: BrokerHarness) -> int:
     """How many messages the backend has."""
-    return sum(segment.count for segment in world.backend.queue("t").read(0, 1 << 30))
+    return sum(segment.count for segment in harness.backend.queue("t").read(0, 1 << 30))
 
 
 def test_without_retention_nothing_finished_is_kept() -> None:
-    one = world()
+    one = harness()
     publish(one, 10)
     one.save()
     assert kept(one) == 0
@@ -48,7 +48,7 @@ def test_without_retention_nothing_finished_is_kept() -> None:
 
 
 def test_what_is_finished_is_kept_for_the_time() -> None:
-    one = world(retention_time=HOUR)
+    one = harness(retention_time=HOUR)
     for _ in range(4):
         publish(one, 10)
         one.wait(HOUR / 2 - 1)
@@ -61,7 +61,7 @@ def test_what_is_finished_is_kept_for_the_time() -> None:
 
 
 def test_what_is_finished_is_kept_up_to_the_size() -> None:
-    one = world(retention_bytes=10 * FRAME)
+    one = harness(retention_bytes=10 * FRAME)
     publish(one, 100)
     one.wait(1000 * HOUR)
     one.save()
@@ -69,7 +69,7 @@ def test_what_is_finished_is_kept_up_to_the_size() -> None:
 
 
 def test_with_both_limits_what_either_gives_up_goes() -> None:
-    one = world(retention_bytes=10 * FRAME, retention_time=HOUR)
+    one = harness(retention_bytes=10 * FRAME, retention_time=HOUR)
     publish(one, 20)
     one.save()
     assert 10 <= kept(one) <= 11
@@ -79,7 +79,7 @@ def test_with_both_limits_what_either_gives_up_goes() -> None:
 
 
 def test_what_is_not_finished_is_kept_however_old_it_is() -> None:
-    one = world(retention_time=HOUR)
+    one = harness(retention_time=HOUR)
     publish(one, 10)
     publish(one, 5, finish=False)
     one.wait(100 * HOUR)
@@ -90,7 +90,7 @@ def test_what_is_not_finished_is_kept_however_old_it_is() -> None:
 
 @pytest.mark.parametrize("ends", ["crash", "stop_and_start"])
 def test_a_restart_forgets_neither_what_is_kept_nor_its_age(ends: str) -> None:
-    one = world(retention_time=HOUR)
+    one = harness(retention_time=HOUR)
     publish(one, 10)
     one.wait(HOUR / 2)
     one.save()
@@ -106,7 +106,7 @@ def test_a_restart_forgets_neither_what_is_kept_nor_its_age(ends: str) -> None:
 
 
 def test_it_can_be_switched_on_and_off_while_the_broker_runs() -> None:
-    one = world()
+    one = harness()
     publish(one, 10)
     one.topic().reader.retention_policy.give((HOUR, None), one.now)
     publish(one, 10)
@@ -121,7 +121,7 @@ def test_it_can_be_switched_on_and_off_while_the_broker_runs() -> None:
 
 
 def test_what_was_there_when_it_was_switched_on_counts_as_of_that_moment() -> None:
-    one = world()
+    one = harness()
     one.put(*[b"x"] * 5)
     one.wait(10 * HOUR)
     one.topic().reader.retention_policy.give((HOUR, None), one.now)
@@ -134,7 +134,7 @@ def test_what_was_there_when_it_was_switched_on_counts_as_of_that_moment() -> No
 
 
 def test_options_that_no_longer_ask_for_it_let_go() -> None:
-    one = world(retention_time=HOUR)
+    one = harness(retention_time=HOUR)
     publish(one, 10)
     one.save()
     one.options.retention_time = 0.0
@@ -144,7 +144,7 @@ def test_options_that_no_longer_ask_for_it_let_go() -> None:
 
 
 def test_class_memory_leaves_out_nothing_that_is_retained() -> None:
-    one = world(retention_time=HOUR, durability="memory")
+    one = harness(retention_time=HOUR, durability="memory")
     publish(one, 10)
     one.wait(2.0)
     one.save()
@@ -152,7 +152,7 @@ def test_class_memory_leaves_out_nothing_that_is_retained() -> None:
 
 
 def test_a_clock_that_is_set_back_shortens_nothing() -> None:
-    one = world(retention_time=HOUR)
+    one = harness(retention_time=HOUR)
     publish(one, 1)
     one.broker.wall_offset_ns -= int(2 * HOUR * 1e9)
     publish(one, 1)

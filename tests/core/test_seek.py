@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from nsqtw.errors import BackendError
-from tests.core.world import World
+from tests.core.harness import BrokerHarness
 
 HOUR = 3600.0
 
 
-def world(**options: object) -> World:
-    found = World(retention_time=HOUR, **options)
+def harness(**options: object) -> BrokerHarness:
+    found = BrokerHarness(retention_time=HOUR, **options)
     found.topic()
     found.channel()
     return found
 
 
-def finish_all(world: World) -> list[bytes]:
-    reader = world.reader(ready=2500)
+def finish_all(harness: BrokerHarness) -> list[bytes]:
+    reader = harness.reader(ready=2500)
     messages = reader.read()
     reader.finish(*(message.id for message in messages))
     reader.leave()
     return [message.body for message in messages]
 
 
-def seek(world: World, place: int = 0) -> tuple[int, int]:
+def seek(harness: BrokerHarness, place: int = 0) -> tuple[int, int]:
     """Move it `place` messages behind the oldest one."""
-    world.save()
-    return tuple(world.channel().seek(world.topic().reader.kept_from + place))
+    harness.save()
+    return tuple(harness.channel().seek(harness.topic().reader.kept_from + place))
 
 
 def test_a_replay_of_deferred_messages_goes_on_after_a_crash() -> None:
-    one = world()
+    one = harness()
     one.put(b"late", delay_ms=60_000)
     one.put(b"a")
     one.turn()
@@ -47,7 +47,7 @@ def test_a_replay_of_deferred_messages_goes_on_after_a_crash() -> None:
 
 
 def test_a_save_that_fails_after_a_move_forgets_nothing() -> None:
-    one = world(mem_queue_size=10)
+    one = harness(mem_queue_size=10)
     one.page_rows = one.broker.page_rows = 2
     one.crash()
     reader = one.reader(ready=8)
@@ -67,7 +67,7 @@ def test_a_save_that_fails_after_a_move_forgets_nothing() -> None:
 
 
 def test_many_deferred_messages_of_a_replay_are_held_a_part_a_turn() -> None:
-    one = world()
+    one = harness()
     for number in range(2500):
         one.put(b"%d" % number, delay_ms=60_000 + number)
     one.turn()
@@ -82,7 +82,7 @@ def test_many_deferred_messages_of_a_replay_are_held_a_part_a_turn() -> None:
 
 def test_a_move_back_tells_what_is_ready_from_what_waits() -> None:
     """Of rows that only positions.db has too: a reader that comes for the ready ones is not served for ever."""
-    one = world(page_rows=2)
+    one = harness(page_rows=2)
     reader = one.reader(ready=12)
     late, again = [b"late %d" % number for number in range(8)], [b"again %d" % number for number in range(4)]
     one.put(*late, *again)
@@ -103,7 +103,7 @@ def test_a_move_back_tells_what_is_ready_from_what_waits() -> None:
 
 
 def test_a_move_within_a_replay() -> None:
-    one = world()
+    one = harness()
     one.put(b"a")
     one.put(b"late", delay_ms=60_000)
     one.put(b"b", b"c")
@@ -117,7 +117,7 @@ def test_a_move_within_a_replay() -> None:
 
 
 def test_a_paused_topic_keeps_what_is_not_released() -> None:
-    one = world()
+    one = harness()
     one.put(b"a")
     one.turn()
     one.topic().pause()

@@ -227,7 +227,7 @@ class Journal:
         self.events: list[Event] = []
         self.past = Past()
 
-    def note(self, *events: Event) -> None:
+    def record(self, *events: Event) -> None:
         """These happened, in this order."""
         self.events.extend(events)
 

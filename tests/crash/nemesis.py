@@ -88,7 +88,7 @@ class Nemesis:
                 self._house.calls.meet(self._chance.choice(self._faults))
         self._house.die(how)
         self._house.calls.heal()
-        self._journal.note(Died(life, how))
+        self._journal.record(Died(life, how))
 
     def spoil(self) -> bool:
         """Now and then damage what it left. Whether it did."""
@@ -96,7 +96,7 @@ class Nemesis:
             return False
         self.has_damaged = True
         bodies = self._damage(self._house.data_path, self._chance)
-        self._journal.note(Damaged(bodies))
+        self._journal.record(Damaged(bodies))
         return True
 
     def _pause(self) -> None:
@@ -109,7 +109,7 @@ class Nemesis:
         seconds = self._chance.choice((*_FORWARD_SECONDS, *_BACKWARD_SECONDS))
         began = len(self._journal.events)
         self._house.control.wall_offset_ns += int(seconds * 1e9)
-        self._journal.note(Jumped(seconds, began))
+        self._journal.record(Jumped(seconds, began))
 
     def _fill(self) -> None:
         """A full disk, as the layer of files sees it."""

@@ -90,7 +90,7 @@ class Reader(threading.Thread):
         """Whether it wants to come back."""
         self._connection = next(_connections)
         client.identify(**({"msg_timeout": NEVER_MS} if self._prompt else {}))
-        self._journal.note(Connected(self._channel, self._connection, self._prompt, self._life))
+        self._journal.record(Connected(self._channel, self._connection, self._prompt, self._life))
         settled = False
         try:
             client.sub(*self._channel, ready=READY)
@@ -106,14 +106,14 @@ class Reader(threading.Thread):
             with self._lock:
                 self._client = None
                 self._kept.clear()
-            self._journal.note(Left(self._channel, self._connection, settled, self._life))
+            self._journal.record(Left(self._channel, self._connection, settled, self._life))
 
     def _read(self, client: Client) -> bool:
         """One frame; whether it is the last one."""
         frame = client.frame()
         if frame.kind == MESSAGE:
             message = message_of(frame.data)
-            self._journal.note(
+            self._journal.record(
                 Delivered(
                     self._channel,
                     message.id,
@@ -129,7 +129,7 @@ class Reader(threading.Thread):
         elif frame.kind == ERROR:
             # E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
             _, verb, message_id, _ = frame.data.split(b" ", 3)
-            self._journal.note(Failed(self._channel, message_id, verb.decode(), self._connection, self._life))
+            self._journal.record(Failed(self._channel, message_id, verb.decode(), self._connection, self._life))
         else:
             assert frame.data == CLOSE_WAIT, frame
             return True
@@ -146,7 +146,7 @@ class Reader(threading.Thread):
                 self._send(b"TOUCH %s\n" % message.id)
         else:
             delay_ms = 0 if fate < 0.95 or not self._prompt else self._chance.randint(1, self._house.longest_delay_ms)
-            self._journal.note(
+            self._journal.record(
                 Requeued(
                     self._channel,
                     message.id,
@@ -165,7 +165,7 @@ class Reader(threading.Thread):
     def _finish(self, messages: list[Message]) -> None:
         fins = [Finished(self._channel, one.id, one.attempts, self._connection, self._life) for one in messages]
         self._send(b"".join(b"FIN %s\n" % one.id for one in messages))
-        self._journal.note(*fins)
+        self._journal.record(*fins)
         if messages is self._kept:
             messages.clear()
 

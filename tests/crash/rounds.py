@@ -125,7 +125,7 @@ class Campaign:
         self.tally.failed_calls = self.harness.calls.hits
         if not self._nemesis.spoil():
             found = self._stored_ids(self.harness.data_path)
-            self.journal.note(*[Found(topic, found.get(topic, frozenset())) for topic in CLASSES])
+            self.journal.record(*[Found(topic, found.get(topic, frozenset())) for topic in CLASSES])
         self._end = self._chance.choice(self._ends)
         self._launch()
         self._recount()
@@ -217,12 +217,12 @@ class Campaign:
 
     def _launch(self) -> None:
         self.harness.launch(volatile=self._end.how == POWER)
-        self.journal.note(Began(self.harness.life))
+        self.journal.record(Began(self.harness.life))
 
     def _store(self) -> None:
         covers = len(self.journal.events)
         self.harness.store()
-        self.journal.note(Stored(self.harness.life, covers))
+        self.journal.record(Stored(self.harness.life, covers))
 
     def _count(self, when: str, only: Channel | None = None, held: int = 0) -> list[Counted]:
         """Note what /stats says."""
@@ -242,7 +242,7 @@ class Campaign:
             for place, (channel, topic) in self.harness.channel_stats().items()
             if place in CHANNELS and only in (None, place)
         ]
-        self.journal.note(*counts)
+        self.journal.record(*counts)
         return counts
 
     def _recount(self) -> None:
@@ -257,7 +257,7 @@ class Campaign:
     def _hold(self, channel: Channel, number: int) -> None:
         """Take so many messages, look at the counters, finish them."""
         life, connection = self.harness.life, -self.harness.life
-        self.journal.note(Connected(channel, connection, True, life))
+        self.journal.record(Connected(channel, connection, True, life))
         with self.harness.client() as client:
             client.identify(msg_timeout=NEVER_MS)
             client.sub(*channel, ready=number)
@@ -265,13 +265,13 @@ class Campaign:
             for _ in range(number):
                 one = client.message()
                 messages.append(one)
-                self.journal.note(Delivered(channel, one.id, one.body, one.attempts, connection, life, moment()))
+                self.journal.record(Delivered(channel, one.id, one.body, one.attempts, connection, life, moment()))
             self._count(START, channel, number)
             client.rdy(0)
             client.fin(messages)
-            self.journal.note(*[Finished(channel, one.id, one.attempts, connection, life) for one in messages])
+            self.journal.record(*[Finished(channel, one.id, one.attempts, connection, life) for one in messages])
             client.cls()
-        self.journal.note(Left(channel, connection, True, life))
+        self.journal.record(Left(channel, connection, True, life))
 
     def _drain(self) -> None:
         """Consume everything there is, check all that happened, and begin a new page."""

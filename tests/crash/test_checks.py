@@ -62,58 +62,58 @@ class Story:
         self.journal = Journal([self.channel])
         self.life = 1
         self.connection = 1
-        self.note(Began(1))
+        self.record(Began(1))
         self.connect()
 
-    def note(self, *events: Event) -> Story:
-        self.journal.note(*events)
+    def record(self, *events: Event) -> Story:
+        self.journal.record(*events)
         return self
 
     def publish(self, body: bytes = BODY, delay_ms: int = 0, at: float = 0.0, *, good: bool | None = True) -> Story:
         """Answered with OK, refused, or (None) not answered."""
-        self.note(Sent(self.topic, body, delay_ms, self.life, at))
-        return self if good is None else self.note(Answered(body, good, self.life))
+        self.record(Sent(self.topic, body, delay_ms, self.life, at))
+        return self if good is None else self.record(Answered(body, good, self.life))
 
     def connect(self, *, prompt: bool = True) -> Story:
         self.connection += 1
-        return self.note(Connected(self.channel, self.connection, prompt, self.life))
+        return self.record(Connected(self.channel, self.connection, prompt, self.life))
 
     def deliver(self, tries: int = 1, at: float = 0.0, body: bytes = BODY, id: bytes = ID) -> Story:
-        return self.note(Delivered(self.channel, id, body, tries, self.connection, self.life, at))
+        return self.record(Delivered(self.channel, id, body, tries, self.connection, self.life, at))
 
     def finish(self, tries: int = 1, id: bytes = ID) -> Story:
-        return self.note(Finished(self.channel, id, tries, self.connection, self.life))
+        return self.record(Finished(self.channel, id, tries, self.connection, self.life))
 
     def fail(self, verb: str = "FIN") -> Story:
-        return self.note(Failed(self.channel, ID, verb, self.connection, self.life))
+        return self.record(Failed(self.channel, ID, verb, self.connection, self.life))
 
     def requeue(self, delay_ms: int, tries: int = 1, at: float = 0.0) -> Story:
-        return self.note(Requeued(self.channel, ID, tries, delay_ms, self.connection, self.life, at))
+        return self.record(Requeued(self.channel, ID, tries, delay_ms, self.connection, self.life, at))
 
     def leave(self, *, settled: bool = True) -> Story:
-        return self.note(Left(self.channel, self.connection, settled, self.life))
+        return self.record(Left(self.channel, self.connection, settled, self.life))
 
     def store(self) -> Story:
-        return self.note(Stored(self.life, len(self.journal.events)))
+        return self.record(Stored(self.life, len(self.journal.events)))
 
     def die(self, how: str = KILL) -> Story:
         """And start again, with a new connection."""
-        self.note(Died(self.life, how))
+        self.record(Died(self.life, how))
         self.life += 1
-        self.note(Began(self.life))
+        self.record(Began(self.life))
         return self.connect()
 
     def find(self, *ids: bytes) -> Story:
         """In the files, while the broker is down."""
-        return self.note(Found(self.topic, frozenset(ids)))
+        return self.record(Found(self.topic, frozenset(ids)))
 
     def jump(self, seconds: float) -> Story:
-        return self.note(Jumped(seconds, len(self.journal.events)))
+        return self.record(Jumped(seconds, len(self.journal.events)))
 
     def count(
         self, when: str, depth: int, *, in_flight: int = 0, held: int = 0, total: int = 0, topic: int = 0
     ) -> Story:
-        return self.note(Counted(when, self.channel, depth, in_flight, 0, topic, total, total, self.life, held))
+        return self.record(Counted(when, self.channel, depth, in_flight, 0, topic, total, total, self.life, held))
 
 
 def told(topic: str = OS) -> Story:
@@ -138,7 +138,7 @@ GOOD = {
     "refused, and found by a restart": told().publish(good=False).die().deliver().finish(),
     "memory, killed": told(MEMORY).publish().die(),
     "os, and the power fails": told(OS).publish().die(POWER),
-    "destroyed on the disk": told(FSYNC).publish().die().note(Damaged(frozenset([BODY]))),
+    "destroyed on the disk": told(FSYNC).publish().die().record(Damaged(frozenset([BODY]))),
     "in time": told().publish(delay_ms=500, at=1.0).deliver(at=1.495).finish(),
     "in time over a restart": told().publish(delay_ms=500, at=1.0).die().deliver(at=1.5).finish(),
     "early by a clock that was put forward before a restart": (
@@ -185,7 +185,7 @@ WRONG: dict[str, tuple[Callable[..., object], Story]] = {
     "fsync, and the power fails": (lost, told(FSYNC).publish().die(POWER)),
     "memory, and a clean stop": (lost, told(MEMORY).publish().die(STOP)),
     "memory, killed later than the stop that stored it": (lost, told(MEMORY).publish().die(STOP).die()),
-    "lost, and another one is damaged": (lost, told().publish().die().note(Damaged(frozenset([b"another"])))),
+    "lost, and another one is damaged": (lost, told().publish().die().record(Damaged(frozenset([b"another"])))),
     "refused, in the files, and not delivered": (stranded, told().publish(good=False).find(ID).die()),
     "in the files above all that was delivered": (
         stranded,
@@ -199,7 +199,7 @@ WRONG: dict[str, tuple[Callable[..., object], Story]] = {
     "sent afterwards": (invented, told().deliver().publish()),
     "changed on the way": (invented, told().publish().deliver(body=BODY[:-1] + b"+")),
     "refused and delivered": (invented, told().publish(good=False).deliver()),
-    "of another topic": (invented, told().publish().note(Delivered(Channel("other", "c"), ID, BODY, 1, 2, 1, 0.0))),
+    "of another topic": (invented, told().publish().record(Delivered(Channel("other", "c"), ID, BODY, 1, 2, 1, 0.0))),
     "two ids": (invented, told().publish().deliver().deliver(2, id=b"f" * 16)),
     "one id for two": (invented, told().publish().publish(b"2").deliver().deliver(body=b"2")),
     "too early": (early, told().publish(delay_ms=500, at=1.0).deliver(at=1.48)),

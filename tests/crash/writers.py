@@ -50,7 +50,7 @@ class Writer(threading.Thread):
             defers = command == self._dpub or (command == self._http and self._chance.random() < 0.3)
             delay_ms = self._chance.randint(1, self._house.longest_delay_ms) if defers else 0
             bodies = [self._body(number) for number in range(count)]
-            self._journal.note(*[Sent(topic, body, delay_ms, self._life, moment()) for body in bodies])
+            self._journal.record(*[Sent(topic, body, delay_ms, self._life, moment()) for body in bodies])
             try:
                 good = command(client, topic, bodies, delay_ms)
             except Refused:
@@ -59,7 +59,7 @@ class Writer(threading.Thread):
             self._answered(bodies, good=good)
 
     def _answered(self, bodies: list[bytes], *, good: bool) -> None:
-        self._journal.note(*[Answered(body, good, self._life) for body in bodies])
+        self._journal.record(*[Answered(body, good, self._life) for body in bodies])
         if good:
             self.acknowledged += len(bodies)
 

@@ -10,10 +10,10 @@ from twisted.internet.task import Clock
 
 from nsqtw.discovery.addresses import LookupdAddress
 from nsqtw.discovery.peers import LookupdPeers
-from tests.core.world import World
+from tests.core.harness import BrokerHarness
 from tests.discovery.test_peer import Attempt
 from tests.discovery.test_protocol import sized
-from tests.http.broker_fixture import Writer, world_pump
+from tests.http.broker_fixture import Writer, harness_pump
 
 TIMEOUT = 5.0
 
@@ -25,7 +25,7 @@ def quiet(level: str, text: str, /, **fields: object) -> None:
 class Harness:
     """A broker with nsqlookupds, and the network between them."""
 
-    def __init__(self, *addresses: str, world: World | None = None, **options: Any) -> None:
+    def __init__(self, *addresses: str, core: BrokerHarness | None = None, **options: Any) -> None:
         self.attempts: dict[str, Attempt] = {}
         """The newest to each place."""
         self.questions: dict[tuple[str, str], Deferred[list[str]]] = {}
@@ -33,9 +33,9 @@ class Harness:
         self.names: dict[str, list[LookupdAddress]] = {}
         self.clock = Clock()
         given = {"lookupd_tcp_address": addresses, "http_client_request_timeout": TIMEOUT}
-        self.world = world or World(**given, **options)
-        pump = world_pump(self.clock, self.world, Writer(self.world))
-        self.peers = LookupdPeers(self.clock, self.world.broker, pump, quiet, self)  # type: ignore[arg-type]
+        self.core = core or BrokerHarness(**given, **options)
+        pump = harness_pump(self.clock, self.core, Writer(self.core))
+        self.peers = LookupdPeers(self.clock, self.core.broker, pump, quiet, self)  # type: ignore[arg-type]
         self.peers.start()
 
     # -- LookupdConnector API
@@ -71,10 +71,10 @@ class Harness:
 
     def put(self, *bodies: bytes, topic: str = "t") -> None:
         """Publish, which is answered at once."""
-        answers = self.world.put(*bodies, topic=topic)
-        self.world.turn()
+        answers = self.core.put(*bodies, topic=topic)
+        self.core.turn()
         assert answers == [None]
 
     def channels(self, topic: str = "t") -> dict[str, int]:
         """Each with its depth."""
-        return {name: channel.depth for name, channel in self.world.topic(topic).channels.items()}
+        return {name: channel.depth for name, channel in self.core.topic(topic).channels.items()}

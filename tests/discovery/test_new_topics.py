@@ -14,7 +14,7 @@ FAILED = "warn: failed to query nsqlookupd for channels to pre-create for topic 
 def test_a_new_topic_gets_the_channels_it_has_elsewhere_before_its_first_message_goes_out() -> None:
     harness = Harness("a:1", "b:1")
     harness.meet("a:1", "b:1")
-    early = harness.world.reader("early")
+    early = harness.core.reader("early")
     harness.put(b"1")
     harness.answer("a", "one", "two")
     assert (harness.channels(), early.bodies()) == ({"early": 0}, [])
@@ -32,7 +32,7 @@ def test_an_old_topic_is_not_asked_about() -> None:
     harness.put(b"1")
     harness.answer("a")
     harness.put(b"2")
-    assert harness.world.reader().bodies() == [b"1", b"2"]
+    assert harness.core.reader().bodies() == [b"1", b"2"]
     assert list(harness.questions) == [("a", "t")]
 
 
@@ -74,7 +74,7 @@ def test_without_anybody_to_ask_the_topic_starts_at_once() -> None:
     harness = Harness("a:1")
     harness.attempts["a:1"].fail()
     with Log() as lines:
-        reader = harness.world.reader()
+        reader = harness.core.reader()
         harness.put(b"1")
     assert UNAVAILABLE in lines
     assert reader.bodies() == [b"1"]
@@ -83,7 +83,7 @@ def test_without_anybody_to_ask_the_topic_starts_at_once() -> None:
 def test_silence_before_the_first_connection_is_waited_for_so_long_and_no_longer() -> None:
     harness = Harness("a:1")
     harness.attempts["a:1"].succeed()
-    reader = harness.world.reader()
+    reader = harness.core.reader()
     harness.put(b"1")
     harness.clock.advance(TIMEOUT)
     assert reader.bodies() == [b"1"]
@@ -104,13 +104,13 @@ def test_one_that_does_not_say_where_it_is_is_not_asked() -> None:
     with Log() as lines:
         harness.put(b"1")
     assert UNAVAILABLE in lines
-    assert harness.world.reader().bodies() == [b"1"]
+    assert harness.core.reader().bodies() == [b"1"]
 
 
 def test_an_ephemeral_topic_is_not_held() -> None:
     harness = Harness("a:1")
     harness.meet("a:1")
-    reader = harness.world.reader("c#ephemeral", "t#ephemeral")
+    reader = harness.core.reader("c#ephemeral", "t#ephemeral")
     harness.put(b"1", topic="t#ephemeral")
     assert reader.bodies() == [b"1"]
     harness.answer("a", "durable", topic="t#ephemeral")
@@ -124,7 +124,7 @@ def test_what_an_ephemeral_topic_has_kept_goes_to_all_channels_it_has_elsewhere(
     harness.put(b"1", topic="t#ephemeral")
     harness.answer("a", "one", "two", topic="t#ephemeral")
     assert harness.channels("t#ephemeral") == {"one": 1, "two": 1}
-    assert not harness.world.topic("t#ephemeral").is_awaiting_channels
+    assert not harness.core.topic("t#ephemeral").is_awaiting_channels
 
 
 def test_who_does_not_answer_takes_the_turns_of_no_other() -> None:
@@ -153,8 +153,8 @@ def test_a_topic_that_is_deleted_meanwhile_is_left_alone() -> None:
     harness = Harness("a:1")
     harness.meet("a:1")
     harness.put(b"1")
-    topic = harness.world.topic()
-    harness.world.broker.delete_topic("t")
+    topic = harness.core.topic()
+    harness.core.broker.delete_topic("t")
     harness.answer("a", "one")
     assert (topic.channels, topic.is_awaiting_channels) == ({}, True)
 
@@ -163,21 +163,21 @@ def test_many_new_topics_are_asked_about_in_turns() -> None:
     harness = Harness("a:1")
     harness.meet("a:1")
     for number in range(MAX_QUERIES + 1):
-        harness.world.topic(f"t{number}")
+        harness.core.topic(f"t{number}")
     assert len(harness.questions) == MAX_QUERIES
     harness.answer("a", topic="t0")
     assert len(harness.questions) == MAX_QUERIES + 1
     harness.clock.advance(TIMEOUT)
-    assert not any(topic.is_awaiting_channels for topic in harness.world.broker.topics.values())
+    assert not any(topic.is_awaiting_channels for topic in harness.core.broker.topics.values())
 
 
 def test_after_a_crash_a_topic_that_was_held_is_asked_about_again() -> None:
     harness = Harness("a:1")
     harness.meet("a:1")
     harness.put(b"1")
-    harness.world.save()
-    harness.world.crash()
-    restarted = Harness("a:1", world=harness.world)
+    harness.core.save()
+    harness.core.crash()
+    restarted = Harness("a:1", core=harness.core)
     restarted.meet("a:1")
     restarted.answer("a", "one")
     assert restarted.channels() == {"one": 1}

@@ -14,14 +14,14 @@ from tests.http.broker_fixture import Log
 def test_each_is_told_what_comes_and_goes() -> None:
     harness = Harness("a:1", "b:1")
     harness.meet("a:1")
-    harness.world.channel("c")
+    harness.core.channel("c")
     assert harness.heard("a:1") == ["REGISTER t", "REGISTER t c"]
-    harness.world.channel("d")
-    harness.world.topic("u")
+    harness.core.channel("d")
+    harness.core.topic("u")
     harness.meet("b:1")
     assert harness.heard("b:1") == ["REGISTER t c", "REGISTER t d", "REGISTER u"]
     harness.heard("a:1")
-    harness.world.broker.delete_topic("t")
+    harness.core.broker.delete_topic("t")
     for address in ("a:1", "b:1"):
         assert harness.heard(address) == ["UNREGISTER t c", "UNREGISTER t d", "UNREGISTER t"]
 
@@ -30,7 +30,7 @@ def test_a_new_topic_is_registered_before_its_first_publish_is_answered() -> Non
     harness = Harness("a:1", "b:1")
     harness.meet("a:1")
     heard: list[list[str]] = []
-    harness.world.topic("new").put([b"x"], 0, lambda error: heard.append(harness.attempts["a:1"].heard()))
+    harness.core.topic("new").put([b"x"], 0, lambda error: heard.append(harness.attempts["a:1"].heard()))
     harness.clock.advance(0)
     assert heard == [["REGISTER new"]]  # though the link to b:1 is not up
 
@@ -38,7 +38,7 @@ def test_a_new_topic_is_registered_before_its_first_publish_is_answered() -> Non
 def test_addresses_change_while_it_runs() -> None:
     harness = Harness("a:1", "b:1", "b:1", "nonsense")
     harness.meet("a:1", "b:1")
-    harness.world.options.lookupd_tcp_address = ("b:1", "c:1")
+    harness.core.options.lookupd_tcp_address = ("b:1", "c:1")
     with Log() as lines:
         harness.peers.follow()
     assert lines == [
@@ -49,13 +49,13 @@ def test_addresses_change_while_it_runs() -> None:
     assert harness.attempts["a:1"].is_closed
     assert not harness.attempts["b:1"].is_closed
     harness.meet("c:1")
-    harness.world.topic()
+    harness.core.topic()
     assert harness.heard("b:1") == harness.heard("c:1") == ["REGISTER t"]
-    harness.world.options.lookupd_tcp_address = ()
+    harness.core.options.lookupd_tcp_address = ()
     harness.peers.follow()
     assert harness.attempts["b:1"].is_closed
     harness.put(b"1", topic="u")
-    assert harness.world.reader(topic="u").bodies() == [b"1"]
+    assert harness.core.reader(topic="u").bodies() == [b"1"]
 
 
 def test_an_address_that_is_none_is_said() -> None:
@@ -67,7 +67,7 @@ def test_an_address_that_is_none_is_said() -> None:
 def test_a_name_is_followed() -> None:
     harness = Harness()
     harness.names["dns://l:1"] = [LookupdAddress("10.0.0.1", 1, "l"), LookupdAddress("10.0.0.2", 1, "l")]
-    harness.world.options.lookupd_tcp_address = ("dns://l:1",)
+    harness.core.options.lookupd_tcp_address = ("dns://l:1",)
     harness.peers.follow()
     assert set(harness.attempts) == {"10.0.0.1:1", "10.0.0.2:1"}
     harness.meet("10.0.0.1:1", "10.0.0.2:1")
@@ -78,7 +78,7 @@ def test_a_name_is_followed() -> None:
             harness.attempts[address].say(sized(b"OK"))
     assert harness.attempts["10.0.0.1:1"].is_closed
     assert "10.0.0.3:1" in harness.attempts
-    harness.world.options.lookupd_tcp_address = ()
+    harness.core.options.lookupd_tcp_address = ()
     harness.peers.follow()
     assert harness.attempts["10.0.0.2:1"].is_closed
 
@@ -94,7 +94,7 @@ def test_the_stop_closes_all_and_a_topic_that_is_held_stays_so() -> None:
         harness.peers.stop()
     assert lines[-1] == "info: LOOKUP: closing"
     assert harness.attempts["a:1"].is_closed
-    assert harness.world.topic().is_awaiting_channels
+    assert harness.core.topic().is_awaiting_channels
     harness.attempts["a:1"].lose()
     harness.clock.advance(2 * RESOLVE_SECONDS)
     assert {type(call.func.__self__) for call in harness.clock.getDelayedCalls()} <= {Pump}

@@ -23,7 +23,7 @@ from nsqtw.errors import BackendError
 from nsqtw.http.connection import HttpConnection
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.storage_thread import perform
-from tests.core.world import World
+from tests.core.harness import BrokerHarness
 
 TCP_PORT, HTTP_PORT = 4150, 4151
 VERSION_LINE = "nsqd v1.3.0 (built w/test)"
@@ -76,8 +76,8 @@ def replies(data: bytes, *, headless: bool = False) -> Iterator[Reply]:
 class Writer:
     """The writer thread, without the thread: what it is given waits here until the test's turn, or longer."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, harness: BrokerHarness) -> None:
+        self._world = harness
         self._jobs: list[tuple[CheckpointJob, Callable[[CheckpointJob, BackendError | None], None]]] = []
         self.is_held_back = False
 
@@ -96,35 +96,35 @@ class Writer:
         return True
 
 
-def world_pump(clock: Clock, world: World, writer: Writer) -> Pump:
-    """A pump in the time of its world."""
-    return Pump(clock, world.broker, writer, lambda: world.now)
+def harness_pump(clock: Clock, harness: BrokerHarness, writer: Writer) -> Pump:
+    """A pump in the time of its harness."""
+    return Pump(clock, harness.broker, writer, lambda: harness.now)
 
 
 class Web:
     """A broker with options, and its HTTP edge."""
 
     def __init__(self, **options: Any) -> None:
-        self.world = World(**options)
+        self.core = BrokerHarness(**options)
         self._serve()
 
     def crash(self) -> None:
         """The process is gone, after everything was saved; another one starts."""
-        self.world.save()
-        self.world.crash()
+        self.core.save()
+        self.core.crash()
         self._serve()
 
     def _serve(self) -> None:
         self.clock = Clock()
-        self.writer = Writer(self.world)
-        self.pump = world_pump(self.clock, self.world, self.writer)
+        self.writer = Writer(self.core)
+        self.pump = harness_pump(self.clock, self.core, self.writer)
         self.site = broker_site(
             self.broker, self.pump, tcp_port=TCP_PORT, http_port=HTTP_PORT, version_line=VERSION_LINE
         )
 
     @property
     def broker(self) -> Broker:
-        return self.world.broker
+        return self.core.broker
 
     def turn(self) -> None:
         """Reactor turns until nothing is left to do."""
@@ -148,11 +148,11 @@ class Web:
 
     def bodies(self, topic: str = "t") -> list[bytes]:
         """What a new consumer of the topic is given."""
-        return self.world.reader(topic=topic).bodies()
+        return self.core.reader(topic=topic).bodies()
 
     def fail_commits(self, text: str = "no space") -> None:
         """From now on nothing can be stored."""
-        self.world.backend.commit = lambda writes, durable: {queue: BackendError(text) for queue, _ in writes}
+        self.core.backend.commit = lambda writes, durable: {queue: BackendError(text) for queue, _ in writes}
 
 
 class Browser:

@@ -35,7 +35,7 @@ class PluginAuthorizations:
         self.guests: list[RightsListener] = []
 
     def now(self) -> float:
-        return self._web.world.now
+        return self._web.core.now
 
     def ask(self, credentials: Credentials, answer: Answer) -> Callable[[], None]:
         self.asked.append(credentials)
@@ -80,7 +80,7 @@ class Knows:
 
 def wait(web: Web, seconds: int) -> None:
     for _ in range(seconds):
-        web.world.now += 1
+        web.core.now += 1
         web.clock.advance(1)
 
 
@@ -284,7 +284,7 @@ def test_the_door_is_asked_once_while_rights_last() -> None:
         for _ in range(3):
             assert web.bearing(secret, "POST", "/pub?topic=t", b"x").status == 200
         assert len(web.authorizations.asked) == 1
-        web.world.now += seconds
+        web.core.now += seconds
         web.bearing(secret, "POST", "/pub?topic=t", b"x")
         assert len(web.authorizations.asked) == 2
 

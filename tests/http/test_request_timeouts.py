@@ -21,7 +21,7 @@ class SlowWeb(Web):
     def wait(self, seconds: float) -> None:
         while seconds > 0:
             step = min(seconds, 0.5)
-            self.world.now += step
+            self.core.now += step
             self.clock.advance(step)
             seconds -= step
 

@@ -88,7 +88,7 @@ def test_a_step_ends_when_its_time_is_over(web: Tiring, monkeypatch: pytest.Monk
 
     @wraps(answer)
     def slow(inspection: Inspection, given: Any) -> Any:
-        web.world.now += 0.01
+        web.core.now += 0.01
         return answer(inspection, given)
 
     monkeypatch.setattr(Inspection, "ping", slow)
@@ -114,7 +114,7 @@ def test_publishes_among_them_are_answered_in_order(web: Tiring) -> None:
     browser.send((PING + request("POST", "/pub?topic=t", b"x") + chunked("POST", "/mpub?topic=t", b"a\n", b"b")) * 50)
     web.turns(browser)
     assert outcomes(web) == [OK] * 150
-    assert web.world.topic("t").message_count == 150
+    assert web.core.topic("t").message_count == 150
 
 
 def test_requests_that_wait_for_a_save_are_answered_in_order(web: Tiring) -> None:
@@ -231,8 +231,8 @@ def test_what_waits_is_counted_as_unfinished(web: Tiring) -> None:
 def test_no_deadline_holds_for_what_the_broker_has_not_read(web: Tiring) -> None:
     browser = web.open()
     browser.send(PING * MANY + b"GET /ping")
-    web.world.now += 1000
-    browser.connection.check(web.world.now)
+    web.core.now += 1000
+    browser.connection.check(web.core.now)
     assert not browser.is_closed
     web.turns(browser)
     assert outcomes(web) == [OK] * MANY

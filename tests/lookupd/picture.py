@@ -14,7 +14,7 @@ from nsqtw.lookupd.changes import (
     Registered,
     StateComplete,
     StateFollows,
-    Told,
+    StreamItem,
     Tombstoned,
     TombstoneEnded,
     TopicCreated,
@@ -41,7 +41,7 @@ class Picture:
             known.clear()
         self.is_complete = False
 
-    def apply(self, told: Told) -> None:
+    def apply(self, told: StreamItem) -> None:
         """The meaning of each change."""
         match told:
             case StateFollows():
@@ -63,7 +63,7 @@ class Picture:
             case _:
                 self._apply_to_topic(told)
 
-    def _apply_to_topic(self, told: Told) -> None:
+    def _apply_to_topic(self, told: StreamItem) -> None:
         match told:
             case TopicCreated(topic):
                 self.topics.setdefault(topic, set())

@@ -17,7 +17,7 @@ from nsqtw.lookupd.changes import (
     Registered,
     StateComplete,
     StateFollows,
-    Told,
+    StreamItem,
     Tombstoned,
     TombstoneEnded,
     TopicCreated,
@@ -25,7 +25,7 @@ from nsqtw.lookupd.changes import (
     Unregistered,
 )
 from nsqtw.lookupd.events import events
-from tests.lookupd.world import producer
+from tests.lookupd.harness import producer
 
 ONE = producer(7, 'a"<\n')
 SHOWN = json.loads(ONE.document)
@@ -52,7 +52,7 @@ SHOWN = json.loads(ONE.document)
         (TombstoneEnded("t", ONE), "tombstone_ended", {"id": 7, "topic": "t"}),
     ],
 )
-def test_every_change(told: Told, name: str, data: dict[str, Any]) -> None:
+def test_every_change(told: StreamItem, name: str, data: dict[str, Any]) -> None:
     lines = events([told], 5).decode().split("\n")
     assert lines[:2] == [f"event: {name}", "id: 5"]
     assert json.loads(lines[2].removeprefix("data: ")) == data

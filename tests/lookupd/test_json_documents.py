@@ -16,7 +16,7 @@ from nsqtw.lookupd.json_documents import (
     topic_pieces,
 )
 from nsqtw.lookupd.model import Producer
-from tests.lookupd.world import World
+from tests.lookupd.harness import LookupdHarness
 
 ODD = Producer(9, "[::1]:1", 'h"\\\n', "<&>\u2028é\ud800", 1, 2, "1.3.0", "z", "r")
 
@@ -48,13 +48,13 @@ def test_a_producer_in_the_order_of_nsqlookupd_with_its_escapes() -> None:
 
 
 def test_empty_lists_are_lists() -> None:
-    world = World()
+    harness = LookupdHarness()
     assert b"".join(topic_pieces([])) == b'{"topics":[]}'
     assert channels_document([]) == b'{"channels":[]}'
-    assert b"".join(node_pieces(world.registrations.walk_nodes(world.now))) == b'{"producers":[]}'
-    assert b"".join(debug_pieces(world.registrations.walk_debug())) == b"{}"
-    world.registrations.create_topic("t")
-    found = world.registrations.lookup("t", world.now)
+    assert b"".join(node_pieces(harness.registrations.walk_nodes(harness.now))) == b'{"producers":[]}'
+    assert b"".join(debug_pieces(harness.registrations.walk_debug())) == b"{}"
+    harness.registrations.create_topic("t")
+    found = harness.registrations.lookup("t", harness.now)
     assert found is not None
     assert lookup_document(found) == b'{"channels":[],"producers":[]}'
 
@@ -65,10 +65,10 @@ def test_names() -> None:
 
 
 def test_a_lookup() -> None:
-    world = World()
-    world.nsqd("t/c", "t/d", name="a")
-    world.nsqd("t", name="b")
-    found = world.registrations.lookup("t", world.now)
+    harness = LookupdHarness()
+    harness.nsqd("t/c", "t/d", name="a")
+    harness.nsqd("t", name="b")
+    found = harness.registrations.lookup("t", harness.now)
     assert found is not None
     assert json.loads(lookup_document(found)) == {
         "channels": ["c", "d"],
@@ -78,12 +78,12 @@ def test_a_lookup() -> None:
 
 def test_a_lookup_of_all_topics_and_their_names_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     steps_of(monkeypatch, 2)
-    world = World()
-    world.nsqd("t/c", "t/d", "u", "v/c", "w/e", name="a")
-    world.nsqd("x", "t/c", "y", "z", name="b")
-    registrations = world.registrations
-    pieces = list(lookup_pieces(registrations.walk_lookup("*", world.now)))
-    found = registrations.lookup("*", world.now)
+    harness = LookupdHarness()
+    harness.nsqd("t/c", "t/d", "u", "v/c", "w/e", name="a")
+    harness.nsqd("x", "t/c", "y", "z", name="b")
+    registrations = harness.registrations
+    pieces = list(lookup_pieces(registrations.walk_lookup("*", harness.now)))
+    found = registrations.lookup("*", harness.now)
     assert found is not None
     assert len(found.producers) == 2
     assert len(pieces) == 6
@@ -95,22 +95,25 @@ def test_a_lookup_of_all_topics_and_their_names_in_pieces(monkeypatch: pytest.Mo
 
 def test_a_lookup_of_all_topics_without_channels(monkeypatch: pytest.MonkeyPatch) -> None:
     steps_of(monkeypatch, 1)
-    world = World()
+    harness = LookupdHarness()
     for name in ("t", "u", "v"):
-        world.registrations.create_topic(name)
-    assert b"".join(lookup_pieces(world.registrations.walk_lookup("*", world.now))) == b'{"channels":[],"producers":[]}'
-    world.registrations.create_channel("u", "c")
-    assert b"".join(lookup_pieces(world.registrations.walk_lookup("*", world.now))) == (
+        harness.registrations.create_topic(name)
+    assert (
+        b"".join(lookup_pieces(harness.registrations.walk_lookup("*", harness.now)))
+        == b'{"channels":[],"producers":[]}'
+    )
+    harness.registrations.create_channel("u", "c")
+    assert b"".join(lookup_pieces(harness.registrations.walk_lookup("*", harness.now))) == (
         b'{"channels":["c"],"producers":[]}'
     )
 
 
 def test_topics_that_go_between_two_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     steps_of(monkeypatch, 1)
-    world = World()
-    world.nsqd("t/c", "u/d", "v/e", name="a")
-    registrations = world.registrations
-    lookup, names = lookup_pieces(registrations.walk_lookup("*", world.now)), topic_pieces(registrations.walk_names())
+    harness = LookupdHarness()
+    harness.nsqd("t/c", "u/d", "v/e", name="a")
+    registrations = harness.registrations
+    lookup, names = lookup_pieces(registrations.walk_lookup("*", harness.now)), topic_pieces(registrations.walk_names())
     pieces, some = [next(lookup)], [next(names)]
     registrations.delete_topic("u")
     assert json.loads(b"".join([*pieces, *lookup]))["channels"] == ["c", "e"]
@@ -118,13 +121,13 @@ def test_topics_that_go_between_two_pieces(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_nodes_a_piece_each() -> None:
-    world = World()
-    world.registrations.identify(ODD, world.now)
-    world.nsqd("t", "u/c", name="a")
-    world.registrations.tombstone("u", "a:4151", world.now)
-    pieces = list(node_pieces(world.registrations.walk_nodes(world.now)))
+    harness = LookupdHarness()
+    harness.registrations.identify(ODD, harness.now)
+    harness.nsqd("t", "u/c", name="a")
+    harness.registrations.tombstone("u", "a:4151", harness.now)
+    pieces = list(node_pieces(harness.registrations.walk_nodes(harness.now)))
     assert len(pieces) == 3
-    nodes = world.registrations.nodes(world.now)
+    nodes = harness.registrations.nodes(harness.now)
     document = json.loads(b"".join(pieces))
     escaped = {**shown(ODD), "broadcast_address": "<&>\u2028é?"}
     assert document == {
@@ -137,8 +140,8 @@ def test_nodes_a_piece_each() -> None:
 
 
 def test_debug_is_sorted_as_go_sorts_it() -> None:
-    world = World()
-    world.nsqd("a", "a-b/c", "a/d", "a/c")
-    document = json.loads(b"".join(debug_pieces(world.registrations.walk_debug())))
-    assert document == world.registrations.debug()
+    harness = LookupdHarness()
+    harness.nsqd("a", "a-b/c", "a/d", "a/c")
+    document = json.loads(b"".join(debug_pieces(harness.registrations.walk_debug())))
+    assert document == harness.registrations.debug()
     assert list(document) == sorted(document)

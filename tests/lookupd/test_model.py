@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from nsqtw.lookupd import snapshot
 from nsqtw.lookupd.subscription import Subscription
 from nsqtw.names import is_ephemeral
+from tests.lookupd.harness import INACTIVE_AFTER, SECOND, TOMBSTONE, LookupdHarness
 from tests.lookupd.picture import Picture
-from tests.lookupd.world import INACTIVE_AFTER, SECOND, TOMBSTONE, World
 
 TOPICS = ("t", "u", "e#ephemeral")
 CHANNELS = ("c", "d", "f#ephemeral")
@@ -53,7 +53,7 @@ class Mapping:
             if is_ephemeral(channel or topic) and not self.keys[key]:
                 del self.keys[key]
 
-    def gone(self, peer_id: int) -> None:
+    def remove_peer(self, peer_id: int) -> None:
         for members in self.keys.values():
             members.pop(peer_id, None)
         del self.names[peer_id]
@@ -76,10 +76,10 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.core = LookupdHarness()
         self.model = Mapping()
         self.watches = [
-            (Subscription(self.world.registrations, lambda: None, topic, limit=limit), topic, Picture())
+            (Subscription(self.core.registrations, lambda: None, topic, limit=limit), topic, Picture())
             for topic, limit in ((None, 3), (None, 1000), ("t", 3), ("e#ephemeral", 1000))
         ]
 
@@ -94,17 +94,17 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def identify(self, name: str) -> None:
-        peer_id = self.world.identify(name)
+        peer_id = self.core.identify(name)
         self.model.names[peer_id] = name
-        self.model.last_update[peer_id] = self.world.now
+        self.model.last_update[peer_id] = self.core.now
         self.model.keys[CLIENT][peer_id] = None
 
     @rule(pick=picks)
     def ping(self, pick: int) -> None:
         peer_id = self.peer(pick)
         if peer_id is not None:
-            self.world.registrations.touch(peer_id, self.world.now)
-            self.model.last_update[peer_id] = self.world.now
+            self.core.registrations.touch(peer_id, self.core.now)
+            self.model.last_update[peer_id] = self.core.now
 
     @rule(pick=picks, topic=topics, channel=channels)
     def register(self, pick: int, topic: str, channel: str) -> None:
@@ -112,7 +112,7 @@ class Histories(RuleBasedStateMachine):
         if peer_id is not None:
             before = self.entries()
             self.model.register(peer_id, topic, channel)
-            added = self.world.registrations.register(peer_id, topic, channel)
+            added = self.core.registrations.register(peer_id, topic, channel)
             assert {(*key, peer_id) for key in added} == self.entries() - before
 
     @rule(name=st.sampled_from(NAMES), topic=topics, channel=channels)
@@ -121,7 +121,7 @@ class Histories(RuleBasedStateMachine):
         self.identify(name)
         for peer_id in self.model.names:
             self.model.register(peer_id, topic, channel)
-            self.world.registrations.register(peer_id, topic, channel)
+            self.core.registrations.register(peer_id, topic, channel)
 
     @rule(pick=picks, topic=topics, channel=channels)
     def unregister(self, pick: int, topic: str, channel: str) -> None:
@@ -129,7 +129,7 @@ class Histories(RuleBasedStateMachine):
         if peer_id is not None:
             before = self.entries()
             self.model.unregister(peer_id, topic, channel)
-            removed = self.world.registrations.unregister(peer_id, topic, channel)
+            removed = self.core.registrations.unregister(peer_id, topic, channel)
             assert {(*key, peer_id) for key in removed} == before - self.entries()
 
     @rule(pick=picks)
@@ -137,8 +137,8 @@ class Histories(RuleBasedStateMachine):
         peer_id = self.peer(pick)
         if peer_id is not None:
             before = self.entries()
-            self.model.gone(peer_id)
-            removed = self.world.registrations.gone(peer_id)
+            self.model.remove_peer(peer_id)
+            removed = self.core.registrations.remove_peer(peer_id)
             assert {(*key, peer_id) for key in removed} == before - self.entries()
 
     @rule(topic=topics, channel=channels)
@@ -146,44 +146,44 @@ class Histories(RuleBasedStateMachine):
         self.model.keys.setdefault(("topic", topic, ""), {})
         if channel:
             self.model.keys.setdefault(("channel", topic, channel), {})
-            self.world.registrations.create_channel(topic, channel)
+            self.core.registrations.create_channel(topic, channel)
         else:
-            self.world.registrations.create_topic(topic)
+            self.core.registrations.create_topic(topic)
 
     @rule(topic=st.sampled_from((*TOPICS, "*")))
     def delete_topic(self, topic: str) -> None:
         keys = self.model.matching("channel", topic, "*") + self.model.matching("topic", topic, "")
         for key in keys:
             del self.model.keys[key]
-        assert sorted(self.world.registrations.delete_topic(topic)) == sorted(keys)
+        assert sorted(self.core.registrations.delete_topic(topic)) == sorted(keys)
 
     @rule(topic=topics, channel=st.sampled_from(CHANNELS))
     def delete_channel(self, topic: str, channel: str) -> None:
         known = self.model.keys.pop(("channel", topic, channel), None)
-        assert self.world.registrations.delete_channel(topic, channel) == (known is not None)
+        assert self.core.registrations.delete_channel(topic, channel) == (known is not None)
 
     @rule(topic=st.sampled_from((*TOPICS, "*")), name=st.sampled_from(NAMES))
     def tombstone(self, topic: str, name: str) -> None:
-        self.world.registrations.tombstone(topic, f"{name}:4151", self.world.now)
+        self.core.registrations.tombstone(topic, f"{name}:4151", self.core.now)
         for key in self.model.matching("topic", topic, ""):
             for peer_id in self.model.keys[key]:
                 if self.model.names[peer_id] == name:
-                    self.model.keys[key][peer_id] = self.world.now
+                    self.model.keys[key][peer_id] = self.core.now
 
     @rule(seconds=st.sampled_from((1, 44, 45, 150, 300)))
     def wait(self, seconds: int) -> None:
-        self.world.wait(seconds)
+        self.core.wait(seconds)
 
     @rule(pick=picks, count=st.integers(1, 20))
     def tell(self, pick: int, count: int) -> None:
         watch, _, picture = self.watches[pick % len(self.watches)]
-        for told in watch.take(count, self.world.now):
+        for told in watch.take(count, self.core.now):
             picture.apply(told)
 
     @rule()
     def everything_is_told(self) -> None:
         for watch, topic, picture in self.watches:
-            while told := watch.take(7, self.world.now):
+            while told := watch.take(7, self.core.now):
                 for one in told:
                     picture.apply(one)
             assert picture.is_complete
@@ -191,7 +191,7 @@ class Histories(RuleBasedStateMachine):
 
     def check_picture(self, picture: Picture, topic: str | None) -> None:
         wanted = topic or "*"
-        keys, now = self.model.keys, self.world.now
+        keys, now = self.model.keys, self.core.now
         topics = {key[1]: set(keys[key]) for key in self.model.matching("topic", wanted, "")}
         assert picture.topics == topics
         channels = self.model.matching("channel", wanted, "*")
@@ -211,18 +211,18 @@ class Histories(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((0, 44, 10_000)))
     def a_restart_knows_the_same(self, seconds: int) -> None:
-        again = World()
-        again.now = self.world.now + seconds * SECOND
-        snapshot.restore(again.registrations, self.world.snapshot(), again.now)
-        assert again.registrations.topics() == self.world.registrations.topics()
-        assert again.registrations.channels("*") == self.world.registrations.channels("*")
+        again = LookupdHarness()
+        again.now = self.core.now + seconds * SECOND
+        snapshot.restore(again.registrations, self.core.snapshot(), again.now)
+        assert again.registrations.topics() == self.core.registrations.topics()
+        assert again.registrations.channels("*") == self.core.registrations.channels("*")
         shown = [
             (key, one["broadcast_address"]) for key, entries in again.registrations.debug().items() for one in entries
         ]
         assert len(shown) == len(set(shown))
         assert set(shown) == {(":".join(key), self.model.names[peer_id]) for *key, peer_id in self.entries()}
         for topic in TOPICS if not seconds else ():
-            found = self.model.found(topic, self.world.now) or set()
+            found = self.model.found(topic, self.core.now) or set()
             assert {self.model.names[peer_id] for peer_id in found} <= set(again.found(topic) or ())
 
     def entries(self) -> set[tuple[Any, ...]]:
@@ -231,7 +231,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def answers_are_those_of_the_mapping(self) -> None:
-        now, registrations = self.world.now, self.world.registrations
+        now, registrations = self.core.now, self.core.registrations
         for topic in (*TOPICS, "*"):
             found = registrations.lookup(topic, now)
             shown = None if found is None else {producer.peer_id for producer in found.producers}
@@ -243,10 +243,10 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def nodes_are_those_of_the_mapping(self) -> None:
-        now = self.world.now
+        now = self.core.now
         shown = {
             node.producer.peer_id: dict(zip(node.topics, node.tombstones, strict=True))
-            for node in self.world.registrations.nodes(now)
+            for node in self.core.registrations.nodes(now)
         }
         assert shown == {
             peer_id: {
@@ -262,7 +262,7 @@ class Histories(RuleBasedStateMachine):
     def debug_is_the_mapping(self) -> None:
         shown = {
             (key, one["id"], one["last_update"], one["tombstoned_at"] if one["tombstoned"] else None)
-            for key, entries in self.world.registrations.debug().items()
+            for key, entries in self.core.registrations.debug().items()
             for one in entries
         }
         assert shown == {
@@ -273,7 +273,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def counts_are_right(self) -> None:
-        registrations = self.world.registrations
+        registrations = self.core.registrations
         assert registrations.registration_count == len(self.entries()) - len(self.model.names)
         assert registrations.channel_count == len(self.model.matching("channel", "*", "*"))
         assert registrations.producer_count == len(self.model.names)
@@ -292,30 +292,30 @@ SAID = st.lists(st.tuples(st.sampled_from(TOPICS), st.sampled_from(("", *CHANNEL
 @given(st.lists(st.tuples(SAID, SAID), min_size=1, max_size=3), st.data())
 def test_after_a_restart_nsqds_come_back_without_a_gap(nsqds: list[tuple[list[Said], list[Said]]], data: Data) -> None:
     """Each is found, once, for what it had before and has again; after its first PING for what it has."""
-    before, world = World(), World()
+    before, harness = LookupdHarness(), LookupdHarness()
     for number, (had, _) in enumerate(nsqds):
         before.nsqd(*["/".join(one) for one in had], name=f"n{number}")
-    snapshot.restore(world.registrations, before.snapshot(), world.now)
+    snapshot.restore(harness.registrations, before.snapshot(), harness.now)
     left = [[("IDENTIFY", "", ""), *[("REGISTER", *one) for one in has], ("PING", "", "")] for _, has in nsqds]
     ids: dict[int, int] = {}
     while any(left):
         number = data.draw(st.sampled_from([number for number, commands in enumerate(left) if commands]))
         command, topic, channel = left[number].pop(0)
         if command == "IDENTIFY":
-            ids[number] = world.identify(f"n{number}")
+            ids[number] = harness.identify(f"n{number}")
         elif command == "REGISTER":
-            world.registrations.register(ids[number], topic, channel)
+            harness.registrations.register(ids[number], topic, channel)
         else:
-            world.registrations.touch(ids[number], world.now)
-        nodes = world.topics_of()
-        assert len(nodes) == len(world.registrations.nodes(world.now)) == len(nsqds)
+            harness.registrations.touch(ids[number], harness.now)
+        nodes = harness.topics_of()
+        assert len(nodes) == len(harness.registrations.nodes(harness.now)) == len(nsqds)
         for name, topics in nodes.items():
             had, has = ({one[0] for one in said} for said in nsqds[int(name[1:])])
             is_back = not left[int(name[1:])]
             assert (has if is_back else had & has) <= set(topics) <= (has if is_back else had | has)
             for topic in TOPICS:
-                assert (world.found(topic) or []).count(name) == (topic in topics)
-    entries = [(key, one["broadcast_address"]) for key, them in world.registrations.debug().items() for one in them]
+                assert (harness.found(topic) or []).count(name) == (topic in topics)
+    entries = [(key, one["broadcast_address"]) for key, them in harness.registrations.debug().items() for one in them]
     wanted = {(f"{'channel' if c else 'topic'}:{t}:{c}", f"n{n}") for n, (_, has) in enumerate(nsqds) for t, c in has}
     assert wanted <= set(entries)
-    assert len(entries) == world.registrations.registration_count + len(nsqds)
+    assert len(entries) == harness.registrations.registration_count + len(nsqds)

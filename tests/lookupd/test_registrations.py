@@ -6,214 +6,214 @@ import pytest
 
 from nsqtw.errors import CapReached
 from nsqtw.lookupd.registrations import NEVER_TOMBSTONED, Key
-from tests.lookupd.world import INACTIVE_AFTER, SECOND, TOMBSTONE, World
+from tests.lookupd.harness import INACTIVE_AFTER, SECOND, TOMBSTONE, LookupdHarness
 
 
 def test_a_channel_is_registered_with_its_topic() -> None:
-    world = World()
-    nsqd = world.identify("a")
-    assert world.registrations.register(nsqd, "t", "c") == [Key("channel", "t", "c"), Key("topic", "t")]
-    assert world.registrations.register(nsqd, "t", "c") == []
-    assert world.registrations.register(nsqd, "t", "d") == [Key("channel", "t", "d")]
-    assert world.registrations.register(nsqd, "u", "") == [Key("topic", "u")]
-    assert world.registrations.topics() == ["t", "u"]
-    assert world.registrations.channels("t") == ["c", "d"]
-    assert world.registrations.channels("u") == world.registrations.channels("unknown") == []
-    assert world.found("t") == world.found("u") == ["a"]
-    assert world.found("unknown") is None
-    assert world.topics_of() == {"a": ["t", "u"]}
+    harness = LookupdHarness()
+    nsqd = harness.identify("a")
+    assert harness.registrations.register(nsqd, "t", "c") == [Key("channel", "t", "c"), Key("topic", "t")]
+    assert harness.registrations.register(nsqd, "t", "c") == []
+    assert harness.registrations.register(nsqd, "t", "d") == [Key("channel", "t", "d")]
+    assert harness.registrations.register(nsqd, "u", "") == [Key("topic", "u")]
+    assert harness.registrations.topics() == ["t", "u"]
+    assert harness.registrations.channels("t") == ["c", "d"]
+    assert harness.registrations.channels("u") == harness.registrations.channels("unknown") == []
+    assert harness.found("t") == harness.found("u") == ["a"]
+    assert harness.found("unknown") is None
+    assert harness.topics_of() == {"a": ["t", "u"]}
 
 
 def test_an_unregistered_channel_keeps_its_key_and_its_topic() -> None:
-    world = World()
-    nsqd = world.nsqd("t/c", "t/e#ephemeral")
-    assert world.registrations.unregister(nsqd, "t", "c") == [Key("channel", "t", "c")]
-    assert world.registrations.unregister(nsqd, "t", "c") == []
-    assert world.registrations.channels("t") == ["c", "e#ephemeral"]
-    world.registrations.unregister(nsqd, "t", "e#ephemeral")
-    assert world.registrations.channels("t") == ["c"]
-    assert world.found("t") == ["n1"]
+    harness = LookupdHarness()
+    nsqd = harness.nsqd("t/c", "t/e#ephemeral")
+    assert harness.registrations.unregister(nsqd, "t", "c") == [Key("channel", "t", "c")]
+    assert harness.registrations.unregister(nsqd, "t", "c") == []
+    assert harness.registrations.channels("t") == ["c", "e#ephemeral"]
+    harness.registrations.unregister(nsqd, "t", "e#ephemeral")
+    assert harness.registrations.channels("t") == ["c"]
+    assert harness.found("t") == ["n1"]
 
 
 def test_an_ephemeral_channel_stays_while_another_has_it() -> None:
-    world = World()
-    one, other = world.nsqd("t/e#ephemeral"), world.nsqd("t/e#ephemeral")
-    world.registrations.unregister(one, "t", "e#ephemeral")
-    assert world.registrations.channels("t") == ["e#ephemeral"]
-    world.registrations.unregister(other, "t", "e#ephemeral")
-    assert world.registrations.channels("t") == []
+    harness = LookupdHarness()
+    one, other = harness.nsqd("t/e#ephemeral"), harness.nsqd("t/e#ephemeral")
+    harness.registrations.unregister(one, "t", "e#ephemeral")
+    assert harness.registrations.channels("t") == ["e#ephemeral"]
+    harness.registrations.unregister(other, "t", "e#ephemeral")
+    assert harness.registrations.channels("t") == []
 
 
 def test_an_ephemeral_topic_stays_while_another_has_it() -> None:
-    world = World()
-    one, other = world.nsqd("t#ephemeral", name="a"), world.nsqd("t#ephemeral", name="b")
-    world.registrations.unregister(one, "t#ephemeral")
-    assert world.found("t#ephemeral") == ["b"]
-    world.registrations.unregister(other, "t#ephemeral")
-    assert world.found("t#ephemeral") is None
+    harness = LookupdHarness()
+    one, other = harness.nsqd("t#ephemeral", name="a"), harness.nsqd("t#ephemeral", name="b")
+    harness.registrations.unregister(one, "t#ephemeral")
+    assert harness.found("t#ephemeral") == ["b"]
+    harness.registrations.unregister(other, "t#ephemeral")
+    assert harness.found("t#ephemeral") is None
 
 
 def test_an_unregistered_topic_takes_its_channels_along_but_not_their_keys() -> None:
-    world = World()
-    nsqd = world.nsqd("t/c", "e#ephemeral/c#ephemeral")
+    harness = LookupdHarness()
+    nsqd = harness.nsqd("t/c", "e#ephemeral/c#ephemeral")
     keys = [Key("channel", "e#ephemeral", "c#ephemeral"), Key("topic", "e#ephemeral")]
-    assert world.registrations.unregister(nsqd, "e#ephemeral") == keys
-    assert world.registrations.topics() == ["t"]
-    assert world.registrations.channels("e#ephemeral") == ["c#ephemeral"]
-    assert world.found("e#ephemeral") is None
-    world.registrations.unregister(nsqd, "t")
-    assert world.registrations.topics() == ["t"]
-    assert world.registrations.channels("t") == ["c"]
-    assert world.found("t") == []
-    assert world.topics_of() == {"n1": []}
+    assert harness.registrations.unregister(nsqd, "e#ephemeral") == keys
+    assert harness.registrations.topics() == ["t"]
+    assert harness.registrations.channels("e#ephemeral") == ["c#ephemeral"]
+    assert harness.found("e#ephemeral") is None
+    harness.registrations.unregister(nsqd, "t")
+    assert harness.registrations.topics() == ["t"]
+    assert harness.registrations.channels("t") == ["c"]
+    assert harness.found("t") == []
+    assert harness.topics_of() == {"n1": []}
 
 
 def test_who_never_registered_can_end_what_is_ephemeral_and_empty() -> None:
     """nsqlookupd looks only at how many producers are left."""
-    world = World()
-    world.registrations.create_channel("t#ephemeral", "c#ephemeral")
-    nsqd = world.identify()
-    assert world.registrations.unregister(nsqd, "t#ephemeral", "c#ephemeral") == []
-    assert world.registrations.channels("t#ephemeral") == []
-    assert world.registrations.unregister(nsqd, "t#ephemeral") == []
-    assert world.registrations.topics() == []
-    assert world.registrations.topic_count == world.registrations.channel_count == 0
+    harness = LookupdHarness()
+    harness.registrations.create_channel("t#ephemeral", "c#ephemeral")
+    nsqd = harness.identify()
+    assert harness.registrations.unregister(nsqd, "t#ephemeral", "c#ephemeral") == []
+    assert harness.registrations.channels("t#ephemeral") == []
+    assert harness.registrations.unregister(nsqd, "t#ephemeral") == []
+    assert harness.registrations.topics() == []
+    assert harness.registrations.topic_count == harness.registrations.channel_count == 0
 
 
 def test_a_disconnected_producer_leaves_all_keys() -> None:
-    world = World()
-    nsqd = world.nsqd("t/c", "e#ephemeral/c#ephemeral")
-    assert world.registrations.gone(nsqd) == [
+    harness = LookupdHarness()
+    nsqd = harness.nsqd("t/c", "e#ephemeral/c#ephemeral")
+    assert harness.registrations.remove_peer(nsqd) == [
         Key("client"),
         Key("channel", "t", "c"),
         Key("topic", "t"),
         Key("channel", "e#ephemeral", "c#ephemeral"),
         Key("topic", "e#ephemeral"),
     ]
-    assert world.registrations.gone(nsqd) == []
-    assert world.registrations.topics() == ["t", "e#ephemeral"]
-    assert world.registrations.channels("*") == ["c", "c#ephemeral"]
-    assert world.found("t") == []
-    assert world.topics_of() == {}
-    assert world.registrations.debug() == {}
+    assert harness.registrations.remove_peer(nsqd) == []
+    assert harness.registrations.topics() == ["t", "e#ephemeral"]
+    assert harness.registrations.channels("*") == ["c", "c#ephemeral"]
+    assert harness.found("t") == []
+    assert harness.topics_of() == {}
+    assert harness.registrations.debug() == {}
 
 
 def test_who_is_silent_too_long_is_not_shown_until_it_pings() -> None:
-    world = World()
-    nsqd = world.nsqd("t")
-    world.wait(300)
-    assert world.found("t") == ["n1"]
-    world.wait(0.000000001)
-    assert world.found("t") == []
-    assert world.topics_of() == {}
-    assert list(world.registrations.debug()) == ["client::", "topic:t:"]
-    world.registrations.touch(nsqd, world.now)
-    assert world.found("t") == ["n1"]
-    assert world.topics_of() == {"n1": ["t"]}
+    harness = LookupdHarness()
+    nsqd = harness.nsqd("t")
+    harness.wait(300)
+    assert harness.found("t") == ["n1"]
+    harness.wait(0.000000001)
+    assert harness.found("t") == []
+    assert harness.topics_of() == {}
+    assert list(harness.registrations.debug()) == ["client::", "topic:t:"]
+    harness.registrations.touch(nsqd, harness.now)
+    assert harness.found("t") == ["n1"]
+    assert harness.topics_of() == {"n1": ["t"]}
 
 
 def test_a_ping_before_identify_means_nothing() -> None:
-    world = World()
-    world.registrations.touch(7, world.now)
-    assert world.registrations.nodes(world.now) == []
+    harness = LookupdHarness()
+    harness.registrations.touch(7, harness.now)
+    assert harness.registrations.nodes(harness.now) == []
 
 
 def test_a_tombstone_hides_from_lookups_of_one_topic_for_its_lifetime() -> None:
-    world = World()
-    world.nsqd("t/c", "u", name="a")
-    world.nsqd("t/c", name="b")
-    world.registrations.tombstone("t", "a:4151", world.now)
-    world.registrations.tombstone("t", "nobody:1", world.now)
-    assert (world.found("t"), world.found("u")) == (["b"], ["a"])
-    assert world.topics_of() == {"a": ["t +", "u"], "b": ["t"]}
-    world.wait(45)
-    assert world.found("t") == ["a", "b"]
-    assert world.topics_of() == {"a": ["t", "u"], "b": ["t"]}
+    harness = LookupdHarness()
+    harness.nsqd("t/c", "u", name="a")
+    harness.nsqd("t/c", name="b")
+    harness.registrations.tombstone("t", "a:4151", harness.now)
+    harness.registrations.tombstone("t", "nobody:1", harness.now)
+    assert (harness.found("t"), harness.found("u")) == (["b"], ["a"])
+    assert harness.topics_of() == {"a": ["t +", "u"], "b": ["t"]}
+    harness.wait(45)
+    assert harness.found("t") == ["a", "b"]
+    assert harness.topics_of() == {"a": ["t", "u"], "b": ["t"]}
 
 
 def test_a_tombstone_is_lifted_by_a_new_registration_not_by_a_repeated_one() -> None:
-    world = World()
-    nsqd = world.nsqd("t/c", name="a")
-    world.registrations.tombstone("t", "a:4151", world.now)
-    world.registrations.register(nsqd, "t", "c")
-    assert world.found("t") == []
-    world.registrations.unregister(nsqd, "t", "c")
-    world.registrations.register(nsqd, "t", "c")
-    assert world.found("t") == []
-    world.registrations.unregister(nsqd, "t")
-    world.registrations.register(nsqd, "t", "c")
-    assert world.found("t") == ["a"]
+    harness = LookupdHarness()
+    nsqd = harness.nsqd("t/c", name="a")
+    harness.registrations.tombstone("t", "a:4151", harness.now)
+    harness.registrations.register(nsqd, "t", "c")
+    assert harness.found("t") == []
+    harness.registrations.unregister(nsqd, "t", "c")
+    harness.registrations.register(nsqd, "t", "c")
+    assert harness.found("t") == []
+    harness.registrations.unregister(nsqd, "t")
+    harness.registrations.register(nsqd, "t", "c")
+    assert harness.found("t") == ["a"]
 
 
 def test_a_reconnect_lifts_a_tombstone() -> None:
-    world = World()
-    nsqd = world.nsqd("t", name="a")
-    world.registrations.tombstone("t", "a:4151", world.now)
-    again = world.nsqd("t", name="a")
-    assert world.found("t") == ["a"]
-    world.registrations.gone(nsqd)
-    assert world.found("t") == ["a"]
-    world.registrations.gone(again)
-    assert world.found("t") == []
+    harness = LookupdHarness()
+    nsqd = harness.nsqd("t", name="a")
+    harness.registrations.tombstone("t", "a:4151", harness.now)
+    again = harness.nsqd("t", name="a")
+    assert harness.found("t") == ["a"]
+    harness.registrations.remove_peer(nsqd)
+    assert harness.found("t") == ["a"]
+    harness.registrations.remove_peer(again)
+    assert harness.found("t") == []
 
 
 def test_created_topics_and_channels_have_no_producers() -> None:
-    world = World()
-    world.registrations.create_topic("t")
-    world.registrations.create_channel("u", "c")
-    world.registrations.create_channel("u", "c")
-    assert world.registrations.topics() == ["t", "u"]
-    assert (world.found("t"), world.found("u")) == ([], [])
-    assert world.registrations.channels("u") == ["c"]
-    assert world.registrations.debug() == {}
+    harness = LookupdHarness()
+    harness.registrations.create_topic("t")
+    harness.registrations.create_channel("u", "c")
+    harness.registrations.create_channel("u", "c")
+    assert harness.registrations.topics() == ["t", "u"]
+    assert (harness.found("t"), harness.found("u")) == ([], [])
+    assert harness.registrations.channels("u") == ["c"]
+    assert harness.registrations.debug() == {}
 
 
 def test_a_deleted_topic_takes_channels_and_registrations_along() -> None:
-    world = World()
-    nsqd = world.nsqd("t/c", "t/d", "u")
+    harness = LookupdHarness()
+    nsqd = harness.nsqd("t/c", "t/d", "u")
     keys = [Key("channel", "t", "c"), Key("channel", "t", "d"), Key("topic", "t")]
-    assert world.registrations.delete_topic("t") == keys
-    assert world.registrations.delete_topic("t") == []
-    assert world.registrations.topics() == ["u"]
-    assert world.topics_of() == {"n1": ["u"]}
-    assert world.registrations.registration_count == 1
-    assert world.registrations.register(nsqd, "t", "c") == [Key("channel", "t", "c"), Key("topic", "t")]
+    assert harness.registrations.delete_topic("t") == keys
+    assert harness.registrations.delete_topic("t") == []
+    assert harness.registrations.topics() == ["u"]
+    assert harness.topics_of() == {"n1": ["u"]}
+    assert harness.registrations.registration_count == 1
+    assert harness.registrations.register(nsqd, "t", "c") == [Key("channel", "t", "c"), Key("topic", "t")]
 
 
 def test_a_deleted_channel() -> None:
-    world = World()
-    world.nsqd("t/c", "t/d")
-    assert world.registrations.delete_channel("t", "c")
-    assert not world.registrations.delete_channel("t", "c")
-    assert not world.registrations.delete_channel("x", "c")
-    assert world.registrations.channels("t") == ["d"]
-    assert world.found("t") == ["n1"]
-    assert world.registrations.registration_count == 2
+    harness = LookupdHarness()
+    harness.nsqd("t/c", "t/d")
+    assert harness.registrations.delete_channel("t", "c")
+    assert not harness.registrations.delete_channel("t", "c")
+    assert not harness.registrations.delete_channel("x", "c")
+    assert harness.registrations.channels("t") == ["d"]
+    assert harness.found("t") == ["n1"]
+    assert harness.registrations.registration_count == 2
 
 
 def test_a_star_is_every_topic() -> None:
-    world = World()
-    assert world.found("*") is None
-    world.nsqd("t/c", "u/c", name="a")
-    world.nsqd("u/d", name="b")
-    assert world.found("*") == ["a", "b"]
-    assert world.registrations.channels("*") == ["c", "c", "d"]
-    world.registrations.tombstone("t", "a:4151", world.now)
-    assert world.found("*") == ["a", "b"]
-    world.registrations.tombstone("*", "a:4151", world.now)
-    assert world.found("*") == ["b"]
-    assert len(world.registrations.delete_topic("*")) == 5
-    assert world.registrations.topics() == []
-    assert world.found("*") is None
+    harness = LookupdHarness()
+    assert harness.found("*") is None
+    harness.nsqd("t/c", "u/c", name="a")
+    harness.nsqd("u/d", name="b")
+    assert harness.found("*") == ["a", "b"]
+    assert harness.registrations.channels("*") == ["c", "c", "d"]
+    harness.registrations.tombstone("t", "a:4151", harness.now)
+    assert harness.found("*") == ["a", "b"]
+    harness.registrations.tombstone("*", "a:4151", harness.now)
+    assert harness.found("*") == ["b"]
+    assert len(harness.registrations.delete_topic("*")) == 5
+    assert harness.registrations.topics() == []
+    assert harness.found("*") is None
 
 
 def test_debug_shows_every_entry_and_its_tombstone_after_its_end() -> None:
-    world = World()
-    world.nsqd("t/c", name="a")
-    world.registrations.tombstone("t", "a:4151", world.now)
-    tombstoned_at = world.now
-    world.wait(TOMBSTONE / SECOND)
-    debug = world.registrations.debug()
+    harness = LookupdHarness()
+    harness.nsqd("t/c", name="a")
+    harness.registrations.tombstone("t", "a:4151", harness.now)
+    tombstoned_at = harness.now
+    harness.wait(TOMBSTONE / SECOND)
+    debug = harness.registrations.debug()
     assert list(debug) == ["channel:t:c", "client::", "topic:t:"]
     plain = {
         "broadcast_address": "a",
@@ -233,41 +233,41 @@ def test_debug_shows_every_entry_and_its_tombstone_after_its_end() -> None:
 
 
 def test_no_more_topics_and_channels_than_there_may_be() -> None:
-    world = World(topics=2, channels=1)
-    nsqd = world.nsqd("t", "u")
+    harness = LookupdHarness(topics=2, channels=1)
+    nsqd = harness.nsqd("t", "u")
     with pytest.raises(CapReached, match="topics exceed limit of 2"):
-        world.registrations.register(nsqd, "v")
+        harness.registrations.register(nsqd, "v")
     with pytest.raises(CapReached):
-        world.registrations.create_topic("v")
-    world.registrations.create_channel("t", "c")
+        harness.registrations.create_topic("v")
+    harness.registrations.create_channel("t", "c")
     with pytest.raises(CapReached, match="channels exceed limit of 1"):
-        world.registrations.register(nsqd, "t", "d")
+        harness.registrations.register(nsqd, "t", "d")
     with pytest.raises(CapReached):
-        world.registrations.create_channel("v", "d")
-    assert world.registrations.topics() == ["t", "u"]
-    assert world.registrations.register(nsqd, "t", "c") == [Key("channel", "t", "c")]
-    world.registrations.delete_topic("t")
-    world.registrations.create_channel("v", "d")
+        harness.registrations.create_channel("v", "d")
+    assert harness.registrations.topics() == ["t", "u"]
+    assert harness.registrations.register(nsqd, "t", "c") == [Key("channel", "t", "c")]
+    harness.registrations.delete_topic("t")
+    harness.registrations.create_channel("v", "d")
 
 
 def test_one_producer_cannot_take_what_all_may_have() -> None:
-    world = World(registrations=5, producer_registrations=3)
-    one, other = world.nsqd("t/c"), world.nsqd("t/c")
+    harness = LookupdHarness(registrations=5, producer_registrations=3)
+    one, other = harness.nsqd("t/c"), harness.nsqd("t/c")
     with pytest.raises(CapReached, match="registrations of one producer exceed limit of 3"):
-        world.registrations.register(one, "u", "c")
-    assert world.registrations.topics() == ["t"]
-    world.registrations.register(one, "u")
+        harness.registrations.register(one, "u", "c")
+    assert harness.registrations.topics() == ["t"]
+    harness.registrations.register(one, "u")
     with pytest.raises(CapReached, match="registrations exceed limit of 5"):
-        world.registrations.register(other, "v")
-    world.registrations.gone(one)
-    world.registrations.register(other, "v")
-    assert world.registrations.registration_count == 3
+        harness.registrations.register(other, "v")
+    harness.registrations.remove_peer(one)
+    harness.registrations.register(other, "v")
+    assert harness.registrations.registration_count == 3
 
 
 def test_inactive_timeout_is_of_the_last_sign() -> None:
-    world = World()
-    nsqd = world.nsqd("t")
+    harness = LookupdHarness()
+    nsqd = harness.nsqd("t")
     for _ in range(3):
-        world.wait(INACTIVE_AFTER / SECOND)
-        world.registrations.touch(nsqd, world.now)
-    assert world.found("t") == ["n1"]
+        harness.wait(INACTIVE_AFTER / SECOND)
+        harness.registrations.touch(nsqd, harness.now)
+    assert harness.found("t") == ["n1"]

@@ -14,10 +14,10 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import eventAsText, globalLogPublisher
 
 from nsqtw.lookupd.snapshot import pieces
-from nsqtw.lookupd.snapshot_file import SECONDS, SETTLE_SECONDS, SnapshotFile
+from nsqtw.lookupd.snapshot_file import DELAY_SECONDS, SECONDS, SnapshotFile
 from nsqtw.runtime.turns import PlainTurns
 from nsqtw.testing.files import FaultyFiles
-from tests.lookupd.world import World
+from tests.lookupd.harness import LookupdHarness
 
 
 class _Threads:
@@ -59,14 +59,14 @@ class Harness:
     """One nsqlookupd with its file in `directory`."""
 
     def __init__(self, directory: Path) -> None:
-        self.world = World()
+        self.core = LookupdHarness()
         self.reactor = Reactor()
         turns = PlainTurns(self.reactor)
         turns.now = self.reactor.seconds  # type: ignore[method-assign]
         self.turns = turns
         self.files = FaultyFiles(str(directory))
         self.path = directory / "registrations.snapshot"
-        self.snapshot = SnapshotFile(str(directory), self.world.registrations, turns, self.files)
+        self.snapshot = SnapshotFile(str(directory), self.core.registrations, turns, self.files)
         self.snapshot.load()
         self.snapshot.start()
 
@@ -75,7 +75,7 @@ class Harness:
         self.reactor.threads.run()
 
     def create(self, topic: str) -> None:
-        self.world.registrations.create_topic(topic)
+        self.core.registrations.create_topic(topic)
 
     def has(self, topic: str) -> bool:
         """Whether the file knows the topic."""
@@ -107,7 +107,7 @@ def test_a_change_is_stored_at_once_and_the_next_a_second_later(tmp_path: Path) 
     harness.wait(100)
     assert not harness.path.exists()
     harness.create("a")
-    harness.wait(SETTLE_SECONDS)
+    harness.wait(DELAY_SECONDS)
     assert harness.has("a")
     harness.create("b")
     harness.wait(SECONDS / 2)
@@ -119,16 +119,16 @@ def test_a_change_is_stored_at_once_and_the_next_a_second_later(tmp_path: Path) 
 
 def test_a_ping_is_no_change(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
-    nsqd = harness.world.nsqd("t")
+    nsqd = harness.core.nsqd("t")
     harness.wait(SECONDS)
-    harness.world.registrations.touch(nsqd, harness.world.now)
+    harness.core.registrations.touch(nsqd, harness.core.now)
     assert not harness.reactor.getDelayedCalls()
 
 
 def test_what_changes_while_it_is_written_is_written_next(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     harness.create("a")
-    harness.reactor.advance(SETTLE_SECONDS)
+    harness.reactor.advance(DELAY_SECONDS)
     harness.create("b")
     harness.reactor.threads.run()
     assert not harness.has("b")
@@ -144,7 +144,7 @@ def test_a_large_one_lets_others_in_between_and_takes_its_time(tmp_path: Path) -
     harness.turns.now = lambda: next(slow) / 10  # type: ignore[method-assign]
     harness.snapshot._slices._now = harness.turns.now
     harness.reactor.turns = 0
-    harness.reactor.advance(SETTLE_SECONDS)
+    harness.reactor.advance(DELAY_SECONDS)
     assert harness.reactor.turns >= 20
     harness.reactor.threads.run()
     took = next(slow) / 10
@@ -164,7 +164,7 @@ def test_the_stop_stores_what_there_is(tmp_path: Path) -> None:
 def test_the_stop_waits_for_what_is_being_written(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     harness.create("a")
-    harness.reactor.advance(SETTLE_SECONDS)
+    harness.reactor.advance(DELAY_SECONDS)
     harness.create("b")
     harness.stop()
     assert harness.has("b")
@@ -192,24 +192,24 @@ def test_a_full_disk_is_said_once_and_tried_again(tmp_path: Path, said: list[str
 
 def test_a_restart_knows_what_was_known(tmp_path: Path, said: list[str]) -> None:
     harness = Harness(tmp_path)
-    harness.world.nsqd("t/c", name="a")
+    harness.core.nsqd("t/c", name="a")
     harness.stop()
     again = Harness(tmp_path)
-    assert again.world.registrations.channels("t") == ["c"]
+    assert again.core.registrations.channels("t") == ["c"]
     assert f"DB: snapshot {harness.path} has 1 producers and 1 topics" in said
 
 
 @pytest.mark.parametrize("damage", ["", "no snapshot\n", "cut", "directory"])
 def test_what_cannot_be_used_is_moved_aside(tmp_path: Path, said: list[str], damage: str) -> None:
-    path, world = tmp_path / "registrations.snapshot", World()
-    world.nsqd("t")
+    path, core = tmp_path / "registrations.snapshot", LookupdHarness()
+    core.nsqd("t")
     if damage == "directory":
         path.mkdir()
     else:
-        whole = b"".join(pieces(world.registrations, world.now))
+        whole = b"".join(pieces(core.registrations, core.now))
         path.write_bytes(whole[:-30] if damage == "cut" else damage.encode())
     harness = Harness(tmp_path)
-    assert harness.world.registrations.topics() == []
+    assert harness.core.registrations.topics() == []
     (line,) = [text for text in said if "is moved to" in text]
     assert line.endswith(f"{path} is moved to {path}.bad, nothing is known")
     assert not path.exists()

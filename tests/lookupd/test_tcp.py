@@ -18,8 +18,8 @@ from nsqtw.lookupd.v1 import V1Context
 from nsqtw.net.limits import Limits
 from nsqtw.options.lookupd import LookupdOptions
 from nsqtw.runtime.turns import PlainTurns
+from tests.lookupd.harness import INACTIVE_AFTER, TOMBSTONE
 from tests.lookupd.nsqd import identify, responses
-from tests.lookupd.world import INACTIVE_AFTER, TOMBSTONE
 
 ADDRESS = IPv4Address("TCP", "10.0.0.9", 50000)
 

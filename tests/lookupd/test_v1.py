@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from nsqtw.lookupd.registrations import RegistrationQuotas, Registrations
 from nsqtw.lookupd.v1 import MAX_BODY_BYTES, MAX_LINE_BYTES, V1Context, V1Session
+from tests.lookupd.harness import INACTIVE_AFTER, SECOND, START, TOMBSTONE
 from tests.lookupd.nsqd import identify, identity, responses
-from tests.lookupd.world import INACTIVE_AFTER, SECOND, START, TOMBSTONE
 
 IDENTITY = b'{"broadcast_address":"me"}'
 REMOTE = "10.0.0.9:50000"

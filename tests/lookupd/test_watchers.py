@@ -18,7 +18,7 @@ from nsqtw.lookupd.watchers import KEEP_ALIVE_SECONDS, MAX_WAITING, Watchers
 from nsqtw.net.limits import Limits
 from nsqtw.options.lookupd import LookupdOptions
 from nsqtw.runtime.turns import PlainTurns
-from tests.lookupd.world import World
+from tests.lookupd.harness import LookupdHarness
 
 ADDRESS = IPv4Address("TCP", "10.0.0.9", 50000)
 
@@ -61,13 +61,13 @@ class Harness:
     """An nsqlookupd without sockets."""
 
     def __init__(self, limit: int = 10) -> None:
-        self.world = World()
+        self.core = LookupdHarness()
         self.clock = Clock()
         turns = PlainTurns(self.clock)
         turns.now = self.clock.seconds  # type: ignore[method-assign]
         self.limits = Limits(LookupdOptions(), self.clock, turns.now)
-        self.watchers = Watchers(self.world.registrations, turns, limit, self.limits.rejections)
-        routes = [self.watchers.route(FREE), *LookupApi(self.world.registrations, turns).routes()]
+        self.watchers = Watchers(self.core.registrations, turns, limit, self.limits.rejections)
+        routes = [self.watchers.route(FREE), *LookupApi(self.core.registrations, turns).routes()]
         self.site = HttpFactory(Routes(routes), turns, self.limits, None, is_local=False)
 
     def turn(self) -> None:
@@ -78,16 +78,16 @@ class Harness:
 
 def test_a_watcher_is_told_everything_and_then_what_happens() -> None:
     harness = Harness()
-    harness.world.nsqd("t/c", name="a")
+    harness.core.nsqd("t/c", name="a")
     client = Client(harness, "/v2/watch")
     assert client.names() == ["reset", "producer", "topic", "registered", "channel", "registered", "complete"]
     assert client.head().startswith("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n")
-    nsqd = harness.world.nsqd("t", name="b")
+    nsqd = harness.core.nsqd("t", name="b")
     (came, who), (registered, what) = client.heard()
     assert (came, registered) == ("producer", "registered")
     assert who["producer"] == what["producer"]
     assert (what["id"], what["topic"], what["channel"]) == (nsqd, "t", None)
-    harness.world.registrations.gone(nsqd)
+    harness.core.registrations.remove_peer(nsqd)
     assert client.heard() == [("producer_gone", {"id": nsqd})]
     assert client.heard() == []
 
@@ -96,7 +96,7 @@ def test_events_are_numbered_without_a_gap() -> None:
     harness = Harness()
     client = Client(harness, "/v2/watch")
     harness.turn()
-    harness.world.nsqd("t/c")
+    harness.core.nsqd("t/c")
     harness.turn()
     text = client.transport.value().decode()
     numbers = [int(line.removeprefix("id: ")) for line in text.splitlines() if line.startswith("id: ")]
@@ -106,13 +106,13 @@ def test_events_are_numbered_without_a_gap() -> None:
 
 def test_a_watcher_of_one_topic_is_told_of_nothing_else() -> None:
     harness = Harness()
-    harness.world.nsqd("t", "u", name="a")
+    harness.core.nsqd("t", "u", name="a")
     client = Client(harness, "/v2/watch?topic=t")
     assert client.names() == ["reset", "topic", "registered", "complete"]
-    harness.world.nsqd("u", name="b")
-    harness.world.registrations.create_channel("u", "c")
+    harness.core.nsqd("u", name="b")
+    harness.core.registrations.create_channel("u", "c")
     assert client.heard() == []
-    harness.world.registrations.create_channel("t", "c")
+    harness.core.registrations.create_channel("t", "c")
     assert client.heard() == [("channel", {"topic": "t", "channel": "c"})]
 
 
@@ -120,7 +120,7 @@ def test_a_topic_need_not_be_known_yet() -> None:
     harness = Harness()
     client = Client(harness, "/v2/watch?topic=t%23ephemeral")
     assert client.names() == ["reset", "complete"]
-    harness.world.nsqd("t#ephemeral")
+    harness.core.nsqd("t#ephemeral")
     assert client.names() == ["topic", "registered"]
 
 
@@ -148,9 +148,9 @@ def test_who_is_gone_is_told_nothing() -> None:
     harness = Harness()
     client = Client(harness, "/v2/watch")
     client.heard()
-    harness.world.nsqd("t")
+    harness.core.nsqd("t")
     client.connection.connectionLost(Failure(ConnectionLost()))
-    harness.world.nsqd("u")
+    harness.core.nsqd("u")
     assert client.heard() == []
 
 
@@ -171,7 +171,7 @@ def test_silence_is_broken_by_a_comment() -> None:
     harness.clock.advance(KEEP_ALIVE_SECONDS)
     harness.clock.advance(KEEP_ALIVE_SECONDS)
     assert client.transport.value()[size:] == b":\n\n"
-    harness.world.nsqd("t")
+    harness.core.nsqd("t")
     client.heard()
     size = len(client.transport.value())
     harness.clock.advance(KEEP_ALIVE_SECONDS)
@@ -186,7 +186,7 @@ def test_who_does_not_read_is_told_later() -> None:
     client = Client(harness, "/v2/watch")
     assert client.names() == ["reset", "complete"]
     client.connection.pauseProducing()
-    harness.world.nsqd("t", name="a")
+    harness.core.nsqd("t", name="a")
     harness.clock.pump([KEEP_ALIVE_SECONDS] * 2)
     assert client.heard() == []
     client.connection.resumeProducing()
@@ -199,7 +199,7 @@ def test_who_does_not_keep_up_starts_over() -> None:
     client.heard()
     client.connection.pauseProducing()
     for number in range(MAX_WAITING + 1):
-        harness.world.registrations.create_topic(f"t{number}")
+        harness.core.registrations.create_topic(f"t{number}")
     client.connection.resumeProducing()
     told = client.names()
     assert (told[0], told[-1]) == ("reset", "complete")
@@ -218,7 +218,7 @@ def test_a_stop_ends_what_has_no_end() -> None:
 def test_a_large_answer_comes_whole_and_lets_others_in_between() -> None:
     harness = Harness()
     for number in range(30):
-        harness.world.nsqd(f"t{number}", name=f"n{number}")
+        harness.core.nsqd(f"t{number}", name=f"n{number}")
     times = iter(range(10**6))
     harness.watchers.turns.now = lambda: float(next(times))  # type: ignore[method-assign]
     client = Client(harness, "/debug")

@@ -74,10 +74,10 @@ def test_the_log_tells_of_a_flood_in_few_lines() -> None:
     rejections = Rejections(clock)
     with Log() as lines:
         for _ in range(1000):
-            rejections.note("max-connections", "1.2.3.4:5")
-        rejections.note("magic-timeout", "1.2.3.4:6")
+            rejections.record("max-connections", "1.2.3.4:5")
+        rejections.record("magic-timeout", "1.2.3.4:6")
         clock.now += LINE_SECONDS
-        rejections.note("max-connections", "1.2.3.4:7")
+        rejections.record("max-connections", "1.2.3.4:7")
     assert lines == [
         "warn: LIMIT: client(1.2.3.4:5) is over --max-connections; 1 since the last such line",
         "warn: LIMIT: client(1.2.3.4:6) is over --magic-timeout; 1 since the last such line",

@@ -244,7 +244,7 @@ class SharedWeb(SafeWeb):
 
     def pass_time(self, seconds: float) -> None:
         for _ in range(round(seconds / self.site.limits.sweeper.seconds)):
-            self.world.now += self.site.limits.sweeper.seconds
+            self.core.now += self.site.limits.sweeper.seconds
             self.clock.advance(self.site.limits.sweeper.seconds)
 
 

@@ -73,7 +73,7 @@ class Consumer(Pair):
     def __init__(self) -> None:
         super().__init__()
         self.publish(b"  V2SUB t c\nRDY 2500\n")
-        topic = self.world.topic()
+        topic = self.core.topic()
         topic.put([b"x"] * 2 * MUCH, 0, lambda error: None)
         self.pump.wake()
         self.settle()

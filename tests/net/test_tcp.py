@@ -93,7 +93,7 @@ def test_a_session_begins_after_four_bytes_however_they_come(edge: Edge) -> None
         connection.dataReceived(bytes([byte]))
     edge.settle()
     assert transport.value() == OK
-    assert edge.world.topic().message_count == 1
+    assert edge.core.topic().message_count == 1
     assert (transport.no_delay, transport.keep_alive) == (True, True)
 
 
@@ -125,7 +125,7 @@ def test_a_paused_transport_gets_no_messages_until_it_resumes(edge: Edge) -> Non
     edge.settle()
     transport.clear()
     connection.pauseProducing()
-    edge.world.topic().put([b"a"], 0, lambda error: None)
+    edge.core.topic().put([b"a"], 0, lambda error: None)
     edge.pump.wake()
     edge.settle()
     assert transport.value() == b""
@@ -154,7 +154,7 @@ def test_a_new_channel_holds_reading_back_until_it_is_saved(edge: Edge) -> None:
     assert (transport.value(), transport.reading) == (b"", False)
     edge.settle()
     assert (transport.value(), transport.reading) == (OK, True)
-    (consumer,) = edge.world.topic().channels["c"].consumers
+    (consumer,) = edge.core.topic().channels["c"].consumers
     assert consumer.ready_count == 1
 
 
@@ -204,7 +204,7 @@ def test_a_command_whose_rights_are_asked_for_again_goes_on_when_they_are_there(
     connection.dataReceived(b"  V2AUTH\n" + body(b"secret"))
     grant(ttl=1)
     transport.clear()
-    edge.world.now += 2
+    edge.core.now += 2
     connection.dataReceived(b"PUB t\n" + body(b"hello"))
     edge.settle()
     assert transport.value() == b""
@@ -218,7 +218,7 @@ def test_a_lost_connection_leaves_its_channel(edge: Edge) -> None:
     edge.settle()
     connection.connectionLost()
     edge.settle()
-    assert edge.world.topic().channels["c"].consumers == []
+    assert edge.core.topic().channels["c"].consumers == []
     assert edge.broker.clients == {}
     assert edge.factory.connections == set()
 

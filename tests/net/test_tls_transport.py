@@ -113,7 +113,7 @@ def test_a_client_publishes_through_tls(guard: Guard, certificates: Certificates
     client.send(pub(b"hello"))
     guard.settle()
     assert client.read() == OK
-    assert guard.world.topic().message_count == 1
+    assert guard.core.topic().message_count == 1
     assert guard.seen()["tls"] is True
     assert transport.reading
 
@@ -308,7 +308,7 @@ def test_a_client_that_goes_on_in_plain_text_is_told_so_in_plain_text(guard: Gua
     guard.settle()
     assert transport.value() == error(NOT_TLS)
     assert transport.disconnecting
-    assert ("error", f"[127.0.0.1:5] - {NOT_TLS.decode()}") in guard.world.lines
+    assert ("error", f"[127.0.0.1:5] - {NOT_TLS.decode()}") in guard.core.lines
     transport.protocol.dataReceived(pub(b"and again"))
     transport.lose()
     guard.settle()
@@ -362,7 +362,7 @@ def test_a_broker_that_stops_waits_for_no_handshake(guard: Guard) -> None:
     assert transport.disconnecting
     guard.reactor.advance(HANDSHAKE_SECONDS)
     assert transport.value() == b""
-    assert [line for line in guard.world.lines if line[0] == "error"] == []
+    assert [line for line in guard.core.lines if line[0] == "error"] == []
     transport.lose()
 
 

@@ -18,10 +18,10 @@ from nsqtw.nsqd import nsqd_dat
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.nsqd_import import is_due
 from nsqtw.nsqd_import.importer import take_over
-from tests.core.world import WALL_NS, Message, World
+from tests.core.harness import WALL_NS, BrokerHarness, Message
 
 
-class DataPath(World):
+class DataPath(BrokerHarness):
     """The broker on `directory`, started."""
 
     def __init__(self, directory: Path, **options: Any) -> None:

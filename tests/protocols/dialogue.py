@@ -31,7 +31,7 @@ from nsqtw.protocols.compression import Snappy
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.runtime.storage_thread import perform
 from nsqtw.upgrades import Secured, StartTls, Upgrade
-from tests.core.world import Message, World, goes_on
+from tests.core.harness import BrokerHarness, Message, goes_on
 
 RESPONSE, ERROR, MESSAGE = 0, 1, 2
 UNKNOWN_ID = b"0123456789abcdef"
@@ -253,7 +253,7 @@ class Stage:
     """A broker and its clients. `options` are the broker's."""
 
     def __init__(self, **options: Any) -> None:
-        self.world = World(**options)
+        self.core = BrokerHarness(**options)
         self.commits_held = False
         """Publishes stay owed: no turn commits."""
         self.saves_held = False
@@ -264,11 +264,11 @@ class Stage:
 
     @property
     def broker(self) -> Broker:
-        return self.world.broker
+        return self.core.broker
 
     @property
     def now(self) -> float:
-        return self.world.now
+        return self.core.now
 
     @property
     def seen(self) -> Client:
@@ -292,13 +292,13 @@ class Stage:
         raise AssertionError("the broker does not come to rest")
 
     def wait(self, seconds: float) -> None:
-        self.world.now += seconds
+        self.core.now += seconds
         self.turn()
 
     @contextmanager
     def failing_commits(self, text: str, *topics: str) -> Iterator[None]:
         """Commits fail for these topics, with this text."""
-        backend: Any = self.world.backend
+        backend: Any = self.core.backend
         bad = [backend.queue(topic) for topic in topics]
         commit = backend.commit
 
@@ -318,11 +318,11 @@ class Stage:
             self.broker.tick(self.now)
             self.broker.serve(self.now)
         else:
-            self.world.turn()
+            self.core.turn()
 
     def _save(self) -> bool:
         if self.saves_held or not goes_on(self.broker.checkpointer):
             return False
         save = self.broker.checkpointer.begin(self.now)
-        self.broker.checkpointer.end(save, self.save_error or perform(save, self.world.positions, self.world.log))
+        self.broker.checkpointer.end(save, self.save_error or perform(save, self.core.positions, self.core.log))
         return True

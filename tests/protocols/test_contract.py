@@ -14,7 +14,7 @@ from nsqtw.errors import AuthRefused, ClientError
 from nsqtw.interfaces import IBroker, IChannel, IConsumer, IProtocol, IProtocolFactory
 from nsqtw.protocols.guarded import MAX_WAITING, ClientBroker
 from nsqtw.protocols.v2 import V2Factory
-from nsqtw.testing.protocols import IDENTITY, SECRET, Connection, ProtocolContract, Stage
+from nsqtw.testing.protocols import IDENTITY, SECRET, Connection, ProtocolContract, SessionHarness
 from tests.protocols.dialogue import cut_frames, pub, sized
 
 
@@ -108,7 +108,7 @@ class CarelessContract(ProtocolContract):
 )
 def test_a_careless_protocol_fails(duty: str) -> None:
     with pytest.raises(AssertionError):
-        getattr(CarelessContract(), duty)(Stage())
+        getattr(CarelessContract(), duty)(SessionHarness())
 
 
 # -- the guarded broker
@@ -117,7 +117,7 @@ def test_a_careless_protocol_fails(duty: str) -> None:
 class Guarded:
     """One connection's IBroker, with what was answered."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: SessionHarness) -> None:
         self.stage = stage
         self.answers: list[str] = []
         self.messages: list[Any] = []
@@ -147,7 +147,7 @@ class Guarded:
 
 @pytest.fixture
 def guarded() -> Guarded:
-    return Guarded(Stage())
+    return Guarded(SessionHarness())
 
 
 def test_it_provides_what_the_interfaces_promise(guarded: Guarded) -> None:
@@ -280,7 +280,7 @@ def test_a_connection_that_is_gone_is_freed_at_once() -> None:
     gc.collect()
     gc.disable()
     try:
-        stage = Stage()
+        stage = SessionHarness()
         stage.guard()
         guarded = Guarded(stage)
         guarded.broker.authorize(SECRET, guarded.answered, stage.now)

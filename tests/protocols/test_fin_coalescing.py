@@ -34,7 +34,7 @@ class Reads:
     def bring(self, answers: int, seconds: float = FAST) -> int:
         """One, so long after the last. How many bytes are worth the next."""
         self.now += seconds
-        self.fin_coalescing.note(answers, self.in_flight, self.now)
+        self.fin_coalescing.record(answers, self.in_flight, self.now)
         return self.fin_coalescing.min_read_bytes
 
     def single(self, count: int, seconds: float = FAST) -> list[int]:
@@ -129,7 +129,7 @@ def test_never_more_than_a_32nd_of_what_is_in_flight(reads: list[tuple[int, int,
     fin_coalescing, now = FinCoalescing(), 0.0
     for answers, left, seconds in reads:
         now += seconds
-        fin_coalescing.note(answers, left, now)
+        fin_coalescing.record(answers, left, now)
         assert fin_coalescing.min_read_bytes <= max(1, left // 32 * len(FIN))
 
 

@@ -64,7 +64,7 @@ def test_frames_byte_for_byte() -> None:
     stage = Stage()
     session = V2Factory.session(stage.broker, "1.2.3.4:5", lambda: None, stage.now)
     session.receive_data(identify() + b"SUB t c\nCLS\nnop\n", stage.now)
-    stage.world.save()
+    stage.core.save()
     stage.turn()
     assert b"".join(session.data_to_send()) == (
         b"\0\0\0\6\0\0\0\0OK"
@@ -78,7 +78,7 @@ def test_a_message_byte_for_byte() -> None:
     stage = Stage()
     session = V2Factory.session(stage.broker, "1.2.3.4:5", lambda: None, stage.now)
     session.receive_data(b"SUB t c\nRDY 1\n", stage.now)
-    stage.world.save()
+    stage.core.save()
     stage.turn()
     session.data_to_send()
     stage.connect().send(pub(b"hello"))

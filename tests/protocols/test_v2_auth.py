@@ -158,7 +158,7 @@ def test_a_failure_says_no_more_than_that(failure: AuthError) -> None:
     client.send(AUTH + pub(b"x"))
     stage.authorizations.answer(failure)
     client.expect(error(b"E_AUTH_FAILED AUTH failed"), END)
-    assert ("warn", f"PROTOCOL(V2): [1.2.3.4:5] AUTH failed {failure}") in stage.world.lines
+    assert ("warn", f"PROTOCOL(V2): [1.2.3.4:5] AUTH failed {failure}") in stage.core.lines
     assert stage.broker.topics == {}
 
 
@@ -247,7 +247,7 @@ def test_the_log_tells_who_was_refused() -> None:
     client.send(pub(b"x", topic=b"forbidden"))
     client.read()
     text = 'E_UNAUTHORIZED AUTH failed for PUB on "forbidden" ""'
-    assert ("error", f"[1.2.3.4:5] - {text} (identity ann)") in stage.world.lines
+    assert ("error", f"[1.2.3.4:5] - {text} (identity ann)") in stage.core.lines
 
 
 def test_the_log_tells_whose_publish_was_not_stored() -> None:
@@ -256,7 +256,7 @@ def test_the_log_tells_whose_publish_was_not_stored() -> None:
     client.send(pub(b"x"))
     with stage.failing_commits("no space", "t"):
         client.send(pub(b"x"))
-    assert ("error", "[1.2.3.4:5] - E_PUB_FAILED PUB failed no space (identity ann)") in stage.world.lines
+    assert ("error", "[1.2.3.4:5] - E_PUB_FAILED PUB failed no space (identity ann)") in stage.core.lines
 
 
 def let_in_as(stage: Guarded, identity: str) -> Any:
@@ -436,5 +436,5 @@ def test_no_line_of_the_log_has_the_secret() -> None:
     client.send(pub(b"x"))
     if stage.authorizations.questions:
         stage.authorizations.answer(AuthRefused("no"))
-    assert not [line for line in stage.world.lines if "hunter" in line[1]]
+    assert not [line for line in stage.core.lines if "hunter" in line[1]]
     assert "hunter" not in repr(Credentials(b"hunter2"))

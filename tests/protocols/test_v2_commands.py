@@ -29,7 +29,7 @@ def test_one_declaration_makes_a_command(monkeypatch: pytest.MonkeyPatch) -> Non
     client = stage.connect()
     client.send(b"ECHO word\n" + sized(b"hello"))
     client.expect(response(b"hello"))
-    assert any("[ECHO word]" in line for _, line in stage.world.lines)
+    assert any("[ECHO word]" in line for _, line in stage.core.lines)
     client.subscribe()
     client.send(b"ECHO word\n" + sized(b"hello"))
     (refused, *_) = client.read()

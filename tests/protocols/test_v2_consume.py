@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.core.world import Message
+from tests.core.harness import Message
 from tests.protocols.dialogue import (
     CLOSE_WAIT,
     END,

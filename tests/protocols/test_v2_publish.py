@@ -447,7 +447,7 @@ def test_a_client_that_reads_may_be_owed_any_number_of_replies() -> None:
 
 def fsync_stage() -> Stage:
     stage = Stage(durability="fsync")
-    stage.world.lands_at_once = False
+    stage.core.lands_at_once = False
     return stage
 
 
@@ -459,11 +459,11 @@ def test_a_client_whose_publish_waits_for_the_medium_is_not_read_from() -> None:
     stage.turn()
     assert not client.session.wants_data
     client.expect()
-    stage.world.land()
+    stage.core.land()
     stage.turn()
     client.expect(OK, OK)
     other.expect(message(b"a"), message(b"b"))
-    stage.world.land()
+    stage.core.land()
     stage.turn()
     client.expect(OK)
     assert client.session.wants_data
@@ -478,7 +478,7 @@ def test_heartbeats_pass_and_the_client_does_not_count_as_silent_meanwhile() -> 
     for _ in range(5):
         stage.wait(1.0)
         client.expect(HEARTBEAT)
-    stage.world.land()
+    stage.core.land()
     stage.turn()
     client.expect(OK)
 
@@ -488,7 +488,7 @@ def test_a_flight_that_fails_ends_the_session_with_the_error() -> None:
     client = stage.connect()
     client.send(pub(b"a"))
     with stage.failing_commits("no space", "t"):
-        stage.world.land()
+        stage.core.land()
         stage.turn()
     client.expect(error(b"E_PUB_FAILED PUB failed no space"), END)
 
@@ -498,6 +498,6 @@ def test_a_client_that_left_is_not_missed_when_its_flight_lands() -> None:
     client, other = stage.connect(), stage.connect()
     client.send(pub(b"a"))
     client.vanish()
-    stage.world.land()
+    stage.core.land()
     other.subscribe(ready=1)
     other.expect(message(b"a"))

@@ -35,7 +35,7 @@ def test_a_slow_link_has_all_the_time_it_needs() -> None:
     client.send(HALF)
     drip(stage, client, b"x" * 1000, 100, 3)
     assert frames_but_heartbeats(client) == [OK]
-    assert stage.world.topic().message_bytes == 100_000
+    assert stage.core.topic().message_bytes == 100_000
 
 
 def test_a_slow_mpub_too() -> None:

@@ -42,7 +42,7 @@ def test_commands_are_carried_out_in_steps_and_in_order() -> None:
     stage.turn()
     client.expect(*[OK] * 600)
     for topic in range(10):
-        assert stage.world.reader(topic=f"t{topic}").bodies() == [b"%d" % index for index in range(topic, 600, 10)]
+        assert stage.core.reader(topic=f"t{topic}").bodies() == [b"%d" % index for index in range(topic, 600, 10)]
 
 
 def test_runs_of_publishes_are_one_command() -> None:

@@ -45,7 +45,7 @@ def test_sub_is_answered_when_the_birth_is_saved_and_what_follows_waits_for_it()
     stage.turn()
     assert client.session.wants_data
     client.expect(OK, OK, CLOSE_WAIT)
-    (saved, *_) = stage.world.positions.load().topics
+    (saved, *_) = stage.core.positions.load().topics
     assert [cursor.name for cursor in saved.cursors] == ["c"]
 
 
@@ -219,7 +219,7 @@ def test_the_experiment_prefers_who_is_near(experiments: tuple[str, ...]) -> Non
         stage.connect().send(pub(b"x"))
         got += [name for name, client in clients.items() if client.read()]
     assert sorted(got) == sorted(["far", "region", "zone", "zone"])
-    channel = stage.world.channel()
+    channel = stage.core.channel()
     counts = (channel.zone_local_msg_count, channel.region_local_msg_count, channel.global_msg_count)
     if experiments:
         assert (got, counts) == (["zone", "zone", "region", "far"], (2, 1, 1))

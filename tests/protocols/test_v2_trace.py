@@ -21,8 +21,8 @@ def stage_at(level: str, **options: Any) -> Stage:
 
 def said(stage: Stage, *parts: str) -> list[str]:
     """What was said since the last time: the lines that contain one of `parts`, or all."""
-    lines = [f"{level}: {text}" for level, text in stage.world.lines]
-    stage.world.lines.clear()
+    lines = [f"{level}: {text}" for level, text in stage.core.lines]
+    stage.core.lines.clear()
     return [line for line in lines if not parts or any(part in line for part in parts)]
 
 

@@ -109,7 +109,7 @@ def test_what_was_sent_before_the_upgrade_is_dropped(asked: dict[str, bool]) -> 
     assert END not in client.read()
     client.send(pub(b"meant"))
     client.expect(OK)
-    assert stage.world.topic().message_count == 1
+    assert stage.core.topic().message_count == 1
 
 
 def test_nothing_is_said_during_a_handshake() -> None:

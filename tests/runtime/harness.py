@@ -10,7 +10,7 @@ from nsqtw.core.checkpoint_job import CheckpointJob
 from nsqtw.core.group_commit import CommitBatch
 from nsqtw.errors import BackendError
 from nsqtw.runtime.pump import Pump
-from tests.core.world import World
+from tests.core.harness import BrokerHarness
 
 
 class MemoryWriter:
@@ -41,14 +41,14 @@ class Harness:
 
     def __init__(self) -> None:
         self.reactor = MemoryReactorClock()
-        self.world = World()
-        self.broker = self.world.broker
-        self.world.save()
+        self.core = BrokerHarness()
+        self.broker = self.core.broker
+        self.core.save()
         self.writer = MemoryWriter()
         self.pump = Pump(self.reactor, self.broker, self.writer, self._now)
 
     def _now(self) -> float:
-        return self.world.now + self.reactor.seconds()
+        return self.core.now + self.reactor.seconds()
 
     def turn(self) -> None:
         self.reactor.advance(0)

@@ -64,7 +64,7 @@ class Harness:
         self.reactor.doPoll(0.0)
         return sorted(self.notes[:2]) + self.notes[2:]
 
-    def note(self, text: str) -> Callable[[], None]:
+    def record(self, text: str) -> Callable[[], None]:
         return lambda: self.notes.append(text)
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ def harness() -> Iterator[Harness]:
 
 def test_a_turn_ends_when_everything_was_read(harness: Harness) -> None:
     at_end = end_of_turn(harness.reactor)
-    harness.one.then = lambda: at_end(harness.note("end"))
+    harness.one.then = lambda: at_end(harness.record("end"))
     harness.one.other.send(b"1")
     harness.two.other.send(b"2")
     assert harness.turn() == ["one reads 1", "two reads 2", "end"]
@@ -95,7 +95,7 @@ def test_a_turn_in_which_several_were_read_takes_what_came_meanwhile_once_more(h
 
     def read() -> None:
         if len(harness.notes) == 1:
-            at_end(harness.note("end"))
+            at_end(harness.record("end"))
         harness.one.other.send(b"m")
 
     harness.one.then = harness.two.then = read
@@ -111,7 +111,7 @@ def test_what_an_end_asks_for_waits_for_the_next_turn_which_reads_first(harness:
 
     def end() -> None:
         harness.notes.append("end")
-        at_end(harness.note("next end"))
+        at_end(harness.record("next end"))
         harness.one.other.send(b"1")
         harness.two.other.send(b"2")
 
@@ -121,7 +121,7 @@ def test_what_an_end_asks_for_waits_for_the_next_turn_which_reads_first(harness:
 
 
 def test_a_timed_call_may_ask_for_an_end(harness: Harness) -> None:
-    harness.reactor.callLater(0, lambda: harness.reactor.at_end(harness.note("end")))
+    harness.reactor.callLater(0, lambda: harness.reactor.at_end(harness.record("end")))
     assert harness.turn() == ["end"]
 
 
@@ -133,7 +133,7 @@ def test_an_end_that_fails_is_logged_and_the_others_are_done(
         raise error
 
     harness.reactor.at_end(fail)
-    harness.reactor.at_end(harness.note("end"))
+    harness.reactor.at_end(harness.record("end"))
     assert harness.turn() == ["end"]
     assert [event["log_failure"].type for event in logged_failures] == [error]
     logged_failures.clear()
@@ -156,7 +156,7 @@ def test_a_descriptor_whose_end_fails_ends_alone(harness: Harness, logged_failur
     for end in (harness.one, harness.two):
         end.then = end.connectionLost = fail  # type: ignore[method-assign]
         end.other.send(b"1")
-    harness.reactor.at_end(harness.note("end"))
+    harness.reactor.at_end(harness.record("end"))
     assert harness.turn() == ["one reads 1", "two reads 1", "end"]
     assert len(logged_failures) == 4
     logged_failures.clear()
@@ -177,7 +177,7 @@ def test_one_that_was_ended_by_another_in_the_same_turn_is_not_read_any_more(har
     harness.one.then, harness.two.then = end(harness.two), end(harness.one)
     harness.one.other.send(b"1")
     harness.two.other.send(b"1")
-    assert len([note for note in harness.turn() if "reads" in note]) == 1
+    assert len([record for record in harness.turn() if "reads" in record]) == 1
     assert harness.turn() == []
 
 

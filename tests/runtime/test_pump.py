@@ -55,8 +55,8 @@ def test_what_changes_often_writes_once_a_turn_and_what_is_noted_first(harness: 
 def test_what_is_given_messages_writes_before_what_was_answered(harness: Harness) -> None:
     events: list[str] = []
     answered, served = NotedRecorder(events, "answered"), NotedRecorder(events, "served")
-    harness.world.reader().consumer.deliver = lambda frames: harness.pump.changed(served)
-    harness.world.topic().put([b"a"], 0, lambda error: harness.pump.changed(answered))
+    harness.core.reader().consumer.deliver = lambda frames: harness.pump.changed(served)
+    harness.core.topic().put([b"a"], 0, lambda error: harness.pump.changed(answered))
     harness.pump.wake()
     harness.turn()
     assert events == ["served", "answered"]
@@ -90,9 +90,9 @@ def test_what_changes_while_it_writes_writes_again(harness: Harness) -> None:
 
 def test_many_wakes_are_one_turn_in_the_order_commit_release_serve_write(harness: Harness) -> None:
     events: list[str] = []
-    reader = harness.world.reader()
+    reader = harness.core.reader()
     reader.consumer.deliver = lambda frames: events.append("serve")
-    harness.world.topic().put([b"a"], 0, lambda error: events.append("answer"))
+    harness.core.topic().put([b"a"], 0, lambda error: events.append("answer"))
     for _ in range(10):
         harness.pump.wake()
     harness.pump.changed(Recorder(events))
@@ -110,7 +110,7 @@ def test_calls_before_answers_run_once_before_the_commit_of_their_turn(
 
     for call in (fail, lambda: events.append("call")):
         harness.pump.before_answers(call)
-    harness.world.topic().put([b"a"], 0, lambda error: events.append("answer"))
+    harness.core.topic().put([b"a"], 0, lambda error: events.append("answer"))
     harness.turn()
     harness.turn()
     assert events == ["call", "answer"]
@@ -121,7 +121,7 @@ def test_calls_before_answers_run_once_before_the_commit_of_their_turn(
 def test_calls_before_answers_run_before_a_commit_within_a_turn(harness: Harness) -> None:
     events: list[str] = []
     harness.pump.before_answers(lambda: events.append("call"))
-    harness.world.topic().put([b"a"], 0, lambda error: events.append("answer"))
+    harness.core.topic().put([b"a"], 0, lambda error: events.append("answer"))
     harness.pump.on_read(COMMIT_BYTES + 1)
     assert events == ["call", "answer"]
 
@@ -196,8 +196,8 @@ def test_who_was_answered_before_a_turn_broke_is_written_to_in_the_next(
     def fail(broker: Broker, now: float) -> bool:
         raise ZeroDivisionError
 
-    harness.world.reader()
-    harness.world.topic().put([b"a"], 0, lambda error: harness.pump.changed(Recorder(events)))
+    harness.core.reader()
+    harness.core.topic().put([b"a"], 0, lambda error: harness.pump.changed(Recorder(events)))
     harness.pump.wake()
     with monkeypatch.context() as broken:
         broken.setattr(Broker, "serve", fail)
@@ -211,7 +211,7 @@ def test_who_was_answered_before_a_turn_broke_is_written_to_in_the_next(
 
 def test_a_turn_that_reads_much_commits_in_between(harness: Harness) -> None:
     answers: list[Exception | None] = []
-    harness.world.topic().put([b"a"], 0, answers.append)
+    harness.core.topic().put([b"a"], 0, answers.append)
     harness.pump.on_read(COMMIT_BYTES)
     assert answers == []
     harness.pump.on_read(1)
@@ -219,8 +219,8 @@ def test_a_turn_that_reads_much_commits_in_between(harness: Harness) -> None:
 
 
 def test_the_timer_is_set_to_what_is_due_next(harness: Harness) -> None:
-    reader = harness.world.reader()
-    harness.world.put(b"a")
+    reader = harness.core.reader()
+    harness.core.put(b"a")
     harness.pump.wake()
     harness.turn()
     reader.channel.requeue(reader.consumer, next(reader.consumer.in_flight.items())[0], 5.0, harness.pump.now())
@@ -234,7 +234,7 @@ def test_the_timer_is_set_to_what_is_due_next(harness: Harness) -> None:
 
 
 def test_stopping_waits_for_the_last_save(harness: Harness) -> None:
-    harness.world.reader()
+    harness.core.reader()
     harness.pump.wake()
     harness.turn()
     stopped: list[None] = []
@@ -257,8 +257,8 @@ def test_stopping_ends_when_saving_fails(harness: Harness) -> None:
 
 
 def test_stopping_tries_again_when_saving_fails_once(harness: Harness) -> None:
-    reader = harness.world.reader(ready=1)
-    harness.world.put(b"a")
+    reader = harness.core.reader(ready=1)
+    harness.core.put(b"a")
     harness.pump.wake()
     harness.turn()
     while harness.writer.checkpointer:
@@ -276,10 +276,10 @@ def test_stopping_tries_again_when_saving_fails_once(harness: Harness) -> None:
 
 
 def test_one_flight_is_out_at_a_time_and_its_messages_come_when_it_lands(harness: Harness) -> None:
-    harness.world.topic().durability = "fsync"
+    harness.core.topic().durability = "fsync"
     answers: list[Exception | None] = []
     for body in (b"a", b"b"):
-        harness.world.topic().put([body], 0, answers.append)
+        harness.core.topic().put([body], 0, answers.append)
         harness.pump.wake()
         harness.turn()
     assert (len(harness.writer.group_commit), answers) == (1, [])
@@ -292,14 +292,14 @@ def test_one_flight_is_out_at_a_time_and_its_messages_come_when_it_lands(harness
 
 
 def test_stopping_waits_for_flights(harness: Harness) -> None:
-    harness.world.topic().durability = "fsync"
+    harness.core.topic().durability = "fsync"
     answers: list[Exception | None] = []
-    harness.world.topic().put([b"a"], 0, answers.append)
+    harness.core.topic().put([b"a"], 0, answers.append)
     harness.pump.wake()
     harness.turn()
     while harness.writer.checkpointer:
         harness.writer.finish()
-    harness.world.topic().put([b"b"], 0, answers.append)
+    harness.core.topic().put([b"b"], 0, answers.append)
     stopped: list[None] = []
     harness.pump.stop().addCallback(stopped.append)
     harness.writer.land()
@@ -326,7 +326,7 @@ def test_a_save_that_cannot_be_given_away_has_failed_and_is_tried_again(
     without_threads: Harness, monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]
 ) -> None:
     harness, answers = without_threads, list[Exception | None]()
-    harness.world.topic()
+    harness.core.topic()
     harness.broker.checkpointer.ask(answers.append)
     harness.pump.wake()
     for _ in range(5):
@@ -335,7 +335,7 @@ def test_a_save_that_cannot_be_given_away_has_failed_and_is_tried_again(
     assert len(logged_failures) == 1
     logged_failures.clear()
     monkeypatch.undo()
-    monkeypatch.setattr(harness.pump, "now", lambda: harness.world.now + harness.reactor.seconds())
+    monkeypatch.setattr(harness.pump, "now", lambda: harness.core.now + harness.reactor.seconds())
     harness.reactor.advance(SAVE_SECONDS)
     assert len(harness.writer.checkpointer) == 1
 
@@ -344,9 +344,9 @@ def test_a_batch_that_cannot_be_given_away_has_failed(
     without_threads: Harness, logged_failures: list[LogEvent]
 ) -> None:
     harness, answers = without_threads, list[Exception | None]()
-    harness.world.topic().durability = "fsync"
+    harness.core.topic().durability = "fsync"
     for _ in range(2):
-        harness.world.topic().put([b"a"], 0, answers.append)
+        harness.core.topic().put([b"a"], 0, answers.append)
         harness.pump.wake()
         harness.turn()
         harness.turn()
@@ -358,7 +358,7 @@ def test_a_stop_ends_without_a_writer_or_where_the_end_of_a_save_breaks(
     without_threads: Harness, monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]
 ) -> None:
     harness = without_threads
-    harness.world.topic()
+    harness.core.topic()
 
     def fail(*given: object) -> None:
         raise ZeroDivisionError
@@ -375,8 +375,8 @@ def test_a_stop_whose_flight_cannot_be_given_away_says_once_that_it_closes(
     without_threads: Harness, monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]
 ) -> None:
     harness, answers, stops = without_threads, list[Exception | None](), list[float]()
-    harness.world.topic().durability = "fsync"
-    harness.world.topic().put([b"a"], 0, answers.append)
+    harness.core.topic().durability = "fsync"
+    harness.core.topic().put([b"a"], 0, answers.append)
     stop = type(harness.broker).stop
 
     def noted(self: Broker, now: float) -> None:
@@ -394,10 +394,10 @@ def test_a_stop_whose_flight_cannot_be_given_away_says_once_that_it_closes(
 def test_a_save_that_was_on_its_way_does_not_end_a_stop_that_waits_for_a_flight(harness: Harness) -> None:
     """Else what class memory owes would never be stored."""
     answers: list[Exception | None] = []
-    harness.world.topic("m").durability = "memory"
-    harness.world.topic("m").put([b"late"], 0, answers.append)
-    harness.world.topic().durability = "fsync"
-    harness.world.topic().put([b"a"], 0, answers.append)
+    harness.core.topic("m").durability = "memory"
+    harness.core.topic("m").put([b"late"], 0, answers.append)
+    harness.core.topic().durability = "fsync"
+    harness.core.topic().put([b"a"], 0, answers.append)
     harness.pump.wake()
     harness.turn()
     assert (len(harness.writer.checkpointer), len(harness.writer.group_commit)) == (1, 1)
@@ -411,4 +411,4 @@ def test_a_save_that_was_on_its_way_does_not_end_a_stop_that_waits_for_a_flight(
         harness.writer.finish()
         harness.turn()
     assert (answers, stopped) == ([None, None], [None])
-    assert [segment.count for segment in harness.world.backend.queue("m").read(0, 1)] == [1]
+    assert [segment.count for segment in harness.core.backend.queue("m").read(0, 1)] == [1]

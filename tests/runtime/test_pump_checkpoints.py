@@ -25,13 +25,13 @@ def harness() -> Harness:
 
 def test_an_idle_topic_is_saved_again_while_its_queue_has_more_to_free(harness: Harness) -> None:
     @implementer(IFreeingQueue)
-    class Freeing(type(harness.world.topic().log.queue)):  # type: ignore[misc]
+    class Freeing(type(harness.core.topic().log.queue)):  # type: ignore[misc]
         may_free = True
         may_free_later = True
 
-    queue = harness.world.topic().log.queue
+    queue = harness.core.topic().log.queue
     queue.__class__ = Freeing
-    harness.world.topic().touch()
+    harness.core.topic().touch()
     durable = []
     for is_last in (False, False, True):
         queue.may_free_later = not is_last
@@ -49,15 +49,15 @@ def test_the_save_before_a_log_is_freed_is_synced_whatever_part_comes_first(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @implementer(IFreeingQueue)
-    class Freeing(type(harness.world.topic("a").log.queue)):  # type: ignore[misc]
+    class Freeing(type(harness.core.topic("a").log.queue)):  # type: ignore[misc]
         may_free = True
         may_free_later = True
 
     monkeypatch.setattr("nsqtw.core.checkpointer.SAVED_AT_ONCE", 1)
-    queue = harness.world.topic("a").log.queue
+    queue = harness.core.topic("a").log.queue
     queue.__class__ = Freeing
-    harness.world.topic("a").touch()
-    harness.world.topic("b").touch()
+    harness.core.topic("a").touch()
+    harness.core.topic("b").touch()
     checkpointer = []
     for _ in range(12):
         harness.pump.wake()
@@ -74,11 +74,11 @@ def test_the_save_before_a_log_is_freed_is_synced_whatever_part_comes_first(
 
 
 def test_changes_are_saved_about_once_a_second_and_one_save_at_a_time(harness: Harness) -> None:
-    harness.world.reader()
+    harness.core.reader()
     harness.pump.wake()
     harness.turn()
     assert len(harness.writer.checkpointer) == 1, "the first change is saved at once"
-    harness.world.put(b"a")
+    harness.core.put(b"a")
     harness.pump.wake()
     harness.turn()
     harness.reactor.advance(5)
@@ -87,7 +87,7 @@ def test_changes_are_saved_about_once_a_second_and_one_save_at_a_time(harness: H
     harness.turn()
     assert len(harness.writer.checkpointer) == 1
     harness.writer.finish()
-    harness.world.put(b"b")
+    harness.core.put(b"b")
     harness.pump.wake()
     harness.turn()
     assert harness.writer.checkpointer == []
@@ -103,7 +103,7 @@ def publish_to_three(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
             harness.writer.finish()
             harness.reactor.advance(SAVE_SECONDS)
         for name in "abc":
-            harness.world.put(b"x", topic=name)
+            harness.core.put(b"x", topic=name)
         harness.pump.wake()
         harness.turn()
 
@@ -115,7 +115,7 @@ def test_a_cut_that_nobody_waits_for_leaves_time_between_its_parts(
     saved = []
     for wait in (PART_SECONDS, PART_SECONDS, SAVE_SECONDS):
         saved += [topic.name for topic in harness.writer.finish().checkpoint.topics]
-        harness.world.put(b"later", topic="a")
+        harness.core.put(b"later", topic="a")
         harness.pump.wake()
         harness.turn()
         harness.reactor.advance(wait * 0.9)
@@ -142,7 +142,7 @@ def test_the_parts_of_a_cut_that_somebody_waits_for_follow_at_once(
 
 
 def test_who_waits_for_a_save_gets_it_at_once_and_the_error_if_it_fails(harness: Harness) -> None:
-    harness.world.topic()
+    harness.core.topic()
     harness.pump.wake()
     harness.turn()
     harness.writer.finish()
@@ -189,7 +189,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]) -
 def test_a_save_that_breaks_before_it_has_begun_is_tried_again_when_it_is_time(
     harness: Harness, breaking: Breaking
 ) -> None:
-    harness.world.topic()
+    harness.core.topic()
     answers: list[Exception | None] = []
     with breaking.times(1):
         harness.broker.checkpointer.ask(answers.append)
@@ -212,7 +212,7 @@ def test_a_save_that_breaks_before_it_has_begun_is_tried_again_when_it_is_time(
 
 @pytest.mark.plain  # breaks what the pump calls
 def test_one_that_goes_on_breaking_is_tried_each_second(harness: Harness, breaking: Breaking) -> None:
-    harness.world.topic()
+    harness.core.topic()
     with breaking.times(3):
         harness.pump.wake()
         harness.turn()
@@ -222,7 +222,7 @@ def test_one_that_goes_on_breaking_is_tried_each_second(harness: Harness, breaki
 @pytest.mark.plain  # breaks what the pump calls
 def test_stopping_ends_when_a_save_breaks_before_it_has_begun(harness: Harness, breaking: Breaking) -> None:
     stopped: list[None] = []
-    harness.world.topic()
+    harness.core.topic()
     with breaking.times(2):
         harness.pump.wake()
         harness.turn()

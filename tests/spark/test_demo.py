@@ -78,7 +78,7 @@ def test_a_ledger_takes_in_whole_lines_only(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     ledger = Ledger(path)
     with LedgerWriter(path) as writer:
-        writer.note(["a", "line\nbreak"])
+        writer.record(["a", "line\nbreak"])
     with path.open("a") as file:
         file.write('"b')
     ledger.poll()

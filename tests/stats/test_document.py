@@ -9,37 +9,37 @@ import pytest
 from nsqtw.core.client import Client
 from nsqtw.errors import BackendError
 from nsqtw.stats.document import document, walk
-from tests.core.world import World
+from tests.core.harness import BrokerHarness
 
 LATENCY = {"count": 0, "percentiles": None}
 
 
-def stats(world: World, **filters: Any) -> dict[str, Any]:
-    return document(world.broker, "1.3.0", now=world.now, **filters)
+def stats(harness: BrokerHarness, **filters: Any) -> dict[str, Any]:
+    return document(harness.broker, "1.3.0", now=harness.now, **filters)
 
 
-def producer(world: World, **counts: int) -> Client:
+def producer(harness: BrokerHarness, **counts: int) -> Client:
     """A connected client that has published."""
     client = Client("10.0.0.1:2000", 77, client_id="p", hostname="host", user_agent="agent/1")
     for topic, count in counts.items():
         client.published.add(topic, count)
-    world.broker.clients[id(client)] = client
+    harness.broker.clients[id(client)] = client
     return client
 
 
-def two_topics() -> World:
+def two_topics() -> BrokerHarness:
     """Topic a with channels x and y, topic b with y, topic bare with none; a consumer on each y."""
-    world = World()
-    world.topic("bare")
-    world.reader("y", "b")
-    world.reader("y", "a")
-    world.channel("x", "a")
-    producer(world, a=3)
-    return world
+    harness = BrokerHarness()
+    harness.topic("bare")
+    harness.reader("y", "b")
+    harness.reader("y", "a")
+    harness.channel("x", "a")
+    producer(harness, a=3)
+    return harness
 
 
 def test_a_broker_with_nothing_in_it() -> None:
-    assert stats(World()) == {
+    assert stats(BrokerHarness()) == {
         "version": "1.3.0",
         "health": "OK",
         "start_time": 1,
@@ -49,8 +49,8 @@ def test_a_broker_with_nothing_in_it() -> None:
 
 
 def test_the_keys_stand_in_nsqds_order() -> None:
-    world = two_topics()
-    found = stats(world, memory={"heap_objects": 1})
+    harness = two_topics()
+    found = stats(harness, memory={"heap_objects": 1})
     assert list(found) == ["version", "health", "start_time", "topics", "memory", "producers"]
     topic = found["topics"][0]
     assert list(topic) == [
@@ -136,19 +136,19 @@ def test_filters(filters: dict[str, Any], names: dict[str, list[str]] | None, ha
 
 
 def test_clients_are_an_empty_list_when_there_are_none_and_null_when_not_asked_for() -> None:
-    world = two_topics()
-    x, y = stats(world, topic="a")["topics"][0]["channels"]
+    harness = two_topics()
+    x, y = stats(harness, topic="a")["topics"][0]["channels"]
     assert (x["clients"], x["client_count"], len(y["clients"]), y["client_count"]) == ([], 0, 1, 1)
-    x, y = stats(world, topic="a", include_clients=False)["topics"][0]["channels"]
+    x, y = stats(harness, topic="a", include_clients=False)["topics"][0]["channels"]
     assert (x["clients"], x["client_count"], y["clients"], y["client_count"]) == (None, 0, None, 1)
 
 
 def test_names_are_sorted_as_bytes() -> None:
-    world = World()
+    harness = BrokerHarness()
     for name in ("b", "a-", "Z", "a.", "a"):
-        world.channel(name, name)
-        world.channel("B", name)
-    found = shape(stats(world))
+        harness.channel(name, name)
+        harness.channel("B", name)
+    found = shape(stats(harness))
     assert found is not None
     assert list(found) == ["Z", "a", "a-", "a.", "b"]
     assert found["b"] == ["B", "b"]
@@ -156,16 +156,16 @@ def test_names_are_sorted_as_bytes() -> None:
 
 
 def test_the_counts_of_a_topic_and_its_channel() -> None:
-    world = World()
-    reader = world.reader(ready=3)
-    world.put(b"one", b"two", b"three", b"four")
+    harness = BrokerHarness()
+    reader = harness.reader(ready=3)
+    harness.put(b"one", b"two", b"three", b"four")
     message, again, _ = reader.read()
     reader.finish(message.id)
     reader.requeue(again.id, delay=60)
-    world.put(b"later", delay_ms=60_000)
-    world.channel().pause()
-    world.turn()
-    (topic,) = stats(world)["topics"]
+    harness.put(b"later", delay_ms=60_000)
+    harness.channel().pause()
+    harness.turn()
+    (topic,) = stats(harness)["topics"]
     (channel,) = topic.pop("channels")
     assert topic == {
         "topic_name": "t",
@@ -202,10 +202,10 @@ def test_the_counts_of_a_topic_and_its_channel() -> None:
 
 
 def test_a_client_is_shown_with_what_it_said_of_itself() -> None:
-    world = World()
-    client = producer(world, t=7)
+    harness = BrokerHarness()
+    client = producer(harness, t=7)
     client.sample_rate, client.topology_zone, client.topology_region = 10, "zone", "region"
-    (found,) = stats(world)["producers"]
+    (found,) = stats(harness)["producers"]
     assert found == {
         "client_id": "p",
         "hostname": "host",
@@ -234,13 +234,13 @@ def test_a_client_is_shown_with_what_it_said_of_itself() -> None:
 
 
 def test_a_producer_shows_one_topic_under_a_filter_that_one() -> None:
-    world = World()
+    harness = BrokerHarness()
     for name in ("first", "second", "third"):
-        world.topic(name)
-    producer(world, first=1, second=2)
+        harness.topic(name)
+    producer(harness, first=1, second=2)
 
     def published(topic: str) -> Any:
-        (found,) = stats(world, topic=topic)["producers"]
+        (found,) = stats(harness, topic=topic)["producers"]
         return found.get("pub_counts")
 
     assert published("") == [{"topic": "first", "count": 1}]
@@ -249,44 +249,44 @@ def test_a_producer_shows_one_topic_under_a_filter_that_one() -> None:
 
 
 def test_a_client_that_never_published_is_no_producer() -> None:
-    world = World()
-    producer(world)
-    assert stats(world)["producers"] is None
+    harness = BrokerHarness()
+    producer(harness)
+    assert stats(harness)["producers"] is None
 
 
 def test_a_consumer_that_publishes_stands_in_both_places() -> None:
-    world = World()
-    reader = world.reader()
+    harness = BrokerHarness()
+    reader = harness.reader()
     reader.client.published.add("t", 1)
-    world.broker.clients[1] = reader.client
-    found = stats(world)
+    harness.broker.clients[1] = reader.client
+    found = stats(harness)
     (channel,) = found["topics"][0]["channels"]
     assert channel["clients"] == found["producers"]
 
 
 def test_health_tells_why_nothing_can_be_stored() -> None:
-    world = World()
-    world.save(BackendError("disk full"))
-    assert stats(world)["health"] == "NOK - disk full"
+    harness = BrokerHarness()
+    harness.save(BackendError("disk full"))
+    assert stats(harness)["health"] == "NOK - disk full"
 
 
 def test_a_walk_tells_the_same_one_at_a_time() -> None:
-    world = two_topics()
-    topics = stats(world, include_clients=False)["topics"]
+    harness = two_topics()
+    topics = stats(harness, include_clients=False)["topics"]
     expected = []
     for topic in topics:
         expected.append((topic["topic_name"], None, {**topic, "channels": []}))
         expected += [(topic["topic_name"], channel["channel_name"], channel) for channel in topic["channels"]]
-    assert list(walk(world.broker, world.now)) == expected
+    assert list(walk(harness.broker, harness.now)) == expected
 
 
 def test_a_walk_has_a_step_for_each_channel_whose_latencies_it_merges() -> None:
-    world = World(e2e_processing_latency_percentile=(1.0,))
-    readers = [world.reader(name) for name in ("a", "b")]
-    world.put(b"x")
+    harness = BrokerHarness(e2e_processing_latency_percentile=(1.0,))
+    readers = [harness.reader(name) for name in ("a", "b")]
+    harness.put(b"x")
     for reader in readers:
         reader.finish(*[message.id for message in reader.read()])
-    steps = list(walk(world.broker, world.now))
+    steps = list(walk(harness.broker, harness.now))
     assert steps[:2] == [None, None]
     assert [(found.topic, found.channel) for found in steps[2:] if found] == [("t", None), ("t", "a"), ("t", "b")]
     counts = [found.numbers["e2e_processing_latency"]["count"] for found in steps[2:] if found]
@@ -294,12 +294,12 @@ def test_a_walk_has_a_step_for_each_channel_whose_latencies_it_merges() -> None:
 
 
 def test_a_walk_passes_over_what_was_deleted_since_its_last_step() -> None:
-    world = World()
+    harness = BrokerHarness()
     for channel in ("a", "b"):
-        world.channel(channel)
-    world.topic("u")
-    steps = walk(world.broker, world.now)
+        harness.channel(channel)
+    harness.topic("u")
+    steps = walk(harness.broker, harness.now)
     next(steps)
-    world.topic().delete_channel("b")
-    world.broker.delete_topic("u")
+    harness.topic().delete_channel("b")
+    harness.broker.delete_topic("u")
     assert [(found.topic, found.channel) for found in steps if found] == [("t", "a")]

@@ -8,7 +8,7 @@ from nsqtw.api import stats
 from nsqtw.stats import document, metrics, statsd_lines
 from nsqtw.stats.metrics import CHANNEL_METRICS, COUNTER, Metric
 from nsqtw.stats.statsd_lines import Lines
-from tests.core.world import World
+from tests.core.harness import BrokerHarness
 from tests.http.broker_fixture import Web
 
 LENGTH = Metric("name_length", COUNTER, lambda channel: len(channel.name), label="name", width=3, is_extra=True)
@@ -36,8 +36,8 @@ def test_names_are_unique() -> None:
 
 
 def test_a_count_of_nothing_is_left_out() -> None:
-    world = World()
-    channel = world.reader("c#ephemeral", ready=0).channel
+    harness = BrokerHarness()
+    channel = harness.reader("c#ephemeral", ready=0).channel
     assert "dropped_count" not in metrics.numbers_of(CHANNEL_METRICS, channel)
     channel.position.dropped_count = 2
     assert metrics.numbers_of(CHANNEL_METRICS, channel)["dropped_count"] == 2

@@ -17,7 +17,7 @@ from twisted.logger import LogEvent, eventAsText, globalLogPublisher
 
 from nsqtw.stats import statsd
 from nsqtw.stats.statsd import Statsd
-from tests.core.world import World
+from tests.core.harness import BrokerHarness
 from tests.process import NsqdProcess, wait_until
 
 INTERVAL = 11.0
@@ -94,13 +94,13 @@ class Reactor(Clock):
 
 
 class Harness:
-    """A pusher, and the world it tells of."""
+    """A pusher, and the core it tells of."""
 
     def __init__(self, **options: Any) -> None:
         given = {"statsd_address": "stats.example:8125", "statsd_interval": INTERVAL, "statsd_prefix": ""}
-        self.world = World(**{**given, **options})
+        self.core = BrokerHarness(**{**given, **options})
         self.reactor = Reactor()
-        self.statsd = Statsd(self.reactor, self.world.broker, lambda: self.world.now)
+        self.statsd = Statsd(self.reactor, self.core.broker, lambda: self.core.now)
         self.statsd.start()
         self.is_stopped = False
 
@@ -172,8 +172,8 @@ def test_the_first_push_comes_after_one_interval_and_then_every_interval(build: 
 
 def test_packets_are_spread_evenly_over_the_interval_less_a_second(build: Build) -> None:
     harness = build(statsd_udp_packet_size=1, statsd_mem_stats=False)
-    harness.world.topic("t")
-    harness.world.topic("u")
+    harness.core.topic("t")
+    harness.core.topic("u")
     harness.wait(2 * INTERVAL - 0.1)
     expected = [INTERVAL + n * SPREAD / 8 for n in range(8)]
     assert harness.times() == pytest.approx(expected, abs=0.02)
@@ -188,7 +188,7 @@ def test_very_many_packets_go_several_at_a_time(build: Build) -> None:
     """A timer for each would cost more than they do."""
     harness = build(statsd_udp_packet_size=1, statsd_interval=1.5, statsd_mem_stats=False)
     for n in range(100):
-        harness.world.topic(f"t{n}")
+        harness.core.topic(f"t{n}")
     harness.wait(2.9)
     times = harness.times()
     assert len(times) == 400
@@ -210,8 +210,8 @@ def test_ephemeral_ones_are_left_out_when_asked_for(build: Build) -> None:
         build(statsd_exclude_ephemeral=exclude, statsd_mem_stats=False, statsd_prefix="p.") for exclude in (False, True)
     )
     for harness in (kept, left_out):
-        harness.world.channel("c#ephemeral", "t")
-        harness.world.channel("c#ephemeral", "u#ephemeral")
+        harness.core.channel("c#ephemeral", "t")
+        harness.core.channel("c#ephemeral", "u#ephemeral")
         harness.wait(2 * INTERVAL - 0.1)
     assert len(kept.lines()) == 2 * 4 + 2 * 8
     assert [line for line in kept.lines() if "#ephemeral" not in line] == left_out.lines()
@@ -228,13 +228,13 @@ def test_memory_is_told_unless_it_is_not_to_be(build: Build) -> None:
 def test_counters_cover_a_push_that_could_not_be(build: Build, said: list[str]) -> None:
     harness = build(statsd_mem_stats=False)
     harness.reactor.addresses = []
-    harness.world.put(b"x")
-    harness.world.turn()
+    harness.core.put(b"x")
+    harness.core.turn()
     harness.wait(INTERVAL + 0.1)
     assert said == [FAILED]
     harness.reactor.addresses = [V4]
-    harness.world.put(b"y")
-    harness.world.turn()
+    harness.core.put(b"y")
+    harness.core.turn()
     harness.wait(INTERVAL)
     assert said == [FAILED, PUSHING]
     assert harness.lines()[0] == "topic.t.message_count:2|c"
@@ -327,10 +327,10 @@ def test_the_reactor_has_its_turn_between_slices(build: Build, monkeypatch: pyte
     monkeypatch.setattr(statsd, "SLICE_SECONDS", -1.0)
     harness = build(statsd_mem_stats=False)
     for n in range(50):
-        harness.world.channel(f"c{n}")
+        harness.core.channel(f"c{n}")
     harness.wait(INTERVAL + 50 * statsd.PAUSE_SECONDS, step=0.001)
     assert harness.times() == []
-    harness.world.channel("c10").pause()  # others are served meanwhile
+    harness.core.channel("c10").pause()  # others are served meanwhile
     harness.wait(1.0)
     assert harness.times()
     harness.wait(SPREAD)
@@ -343,7 +343,7 @@ def test_what_took_long_to_build_is_sent_in_the_time_that_is_left(
     monkeypatch.setattr(statsd, "SLICE_SECONDS", -1.0)
     monkeypatch.setattr(statsd, "PAUSE_SECONDS", SPREAD)
     harness = build(statsd_udp_packet_size=1, statsd_mem_stats=False)
-    harness.world.topic("t")
+    harness.core.topic("t")
     harness.wait(2 * INTERVAL - 0.5)
     assert harness.times() == pytest.approx([INTERVAL + SPREAD] * 4, abs=0.02)
 
@@ -364,7 +364,7 @@ def test_at_the_end_a_push_is_built_to_its_end(build: Build, monkeypatch: pytest
     monkeypatch.setattr(statsd, "SLICE_SECONDS", -1.0)
     harness = build(statsd_mem_stats=False)
     for n in range(50):
-        harness.world.topic(f"t{n}")
+        harness.core.topic(f"t{n}")
     harness.wait(INTERVAL + 0.02)
     assert harness.times() == []
     assert harness.stop().called

@@ -7,34 +7,34 @@ from hypothesis import strategies as st
 
 from nsqtw.stats.document import Numbers, walk
 from nsqtw.stats.statsd_lines import Lines, Packets
-from tests.core.world import World
+from tests.core.harness import BrokerHarness
 
 LATENCY = {"e2e_processing_latency": {"count": 0, "percentiles": None}}
 
 
-def lines_of(world: World, lines: Lines) -> list[str]:
+def lines_of(harness: BrokerHarness, lines: Lines) -> list[str]:
     """One push, without memory."""
-    told = [line for found in walk(world.broker, world.now) if found is not None for line in lines.of(found)]
+    told = [line for found in walk(harness.broker, harness.now) if found is not None for line in lines.of(found)]
     lines.end_push()
     return told
 
 
-def busy_world(**options: object) -> World:
+def busy_harness(**options: object) -> BrokerHarness:
     """Topic t with channel c: of 4 messages 3 timed out once; now 1 is deferred, 1 in flight, and 2 wait."""
-    world = World(msg_timeout=10.0, **options)
-    reader = world.reader(ready=3)
-    world.put(b"one", b"two", b"three", b"four")
+    harness = BrokerHarness(msg_timeout=10.0, **options)
+    reader = harness.reader(ready=3)
+    harness.put(b"one", b"two", b"three", b"four")
     reader.read()
     reader.channel.set_ready(reader.consumer, 1)
-    world.wait(11)
+    harness.wait(11)
     (message,) = reader.read()
     reader.requeue(message.id, delay=60)
     reader.read()
-    return world
+    return harness
 
 
 def test_the_lines_of_a_topic_and_its_channel_in_nsqds_order() -> None:
-    assert lines_of(busy_world(), Lines("nsq.host_4151.")) == [
+    assert lines_of(busy_harness(), Lines("nsq.host_4151.")) == [
         "nsq.host_4151.topic.t.message_count:4|c\n",
         "nsq.host_4151.topic.t.message_bytes:15|c\n",
         "nsq.host_4151.topic.t.depth:0|g\n",
@@ -51,47 +51,47 @@ def test_the_lines_of_a_topic_and_its_channel_in_nsqds_order() -> None:
 
 
 def test_dropped_messages_are_counted_once_there_are_some() -> None:
-    world, lines = World(mem_queue_size=1), Lines("")
-    world.reader("c#ephemeral", ready=0)
+    harness, lines = BrokerHarness(mem_queue_size=1), Lines("")
+    harness.reader("c#ephemeral", ready=0)
     told = []
     for bodies in ([b"1"], [b"2"], [b"3", b"4"], []):
         if bodies:
-            world.put(*bodies)
-            world.turn()
-        told.append([line for line in lines_of(world, lines) if "dropped" in line])
+            harness.put(*bodies)
+            harness.turn()
+        told.append([line for line in lines_of(harness, lines) if "dropped" in line])
     name = "topic.t.channel.c#ephemeral.dropped_count"
     assert told == [[], [f"{name}:1|c\n"], [f"{name}:2|c\n"], [f"{name}:0|c\n"]]
 
 
 def test_damage_of_a_topic_is_told_once_there_was_some() -> None:
-    world, lines = busy_world(), Lines("")
-    assert not [line for line in lines_of(world, lines) if "lost_count" in line]
-    world.broker.damage.add("t", lost=2, damaged=3)
+    harness, lines = busy_harness(), Lines("")
+    assert not [line for line in lines_of(harness, lines) if "lost_count" in line]
+    harness.broker.damage.add("t", lost=2, damaged=3)
     names = ["lost_count:2|c", "damaged_count:3|c", "set_aside_count:0|c"]
-    told = [line for line in lines_of(world, lines) if any(name.split(":")[0] in line for name in names)]
+    told = [line for line in lines_of(harness, lines) if any(name.split(":")[0] in line for name in names)]
     assert told == [f"topic.t.{name}\n" for name in names]
 
 
 def test_counters_tell_what_came_since_the_last_push_and_gauges_what_is() -> None:
-    world, lines = busy_world(), Lines("")
-    lines_of(world, lines)
-    world.put(b"x" * 100)
-    world.turn()
-    again = lines_of(world, lines)
+    harness, lines = busy_harness(), Lines("")
+    lines_of(harness, lines)
+    harness.put(b"x" * 100)
+    harness.turn()
+    again = lines_of(harness, lines)
     assert again[:3] == ["topic.t.message_count:1|c\n", "topic.t.message_bytes:100|c\n", "topic.t.depth:0|g\n"]
     assert again[4:6] == ["topic.t.channel.c.message_count:1|c\n", "topic.t.channel.c.depth:3|g\n"]
     assert again[9:11] == ["topic.t.channel.c.requeue_count:0|c\n", "topic.t.channel.c.timeout_count:0|c\n"]
 
 
 def test_a_topic_that_was_made_anew_counts_backwards_once() -> None:
-    world, lines = busy_world(), Lines("")
-    lines_of(world, lines)
-    world.broker.delete_topic("t")
-    world.save()
-    world.put(b"x")
-    world.turn()
-    assert lines_of(world, lines)[0] == "topic.t.message_count:-3|c\n"
-    assert lines_of(world, lines)[0] == "topic.t.message_count:0|c\n"
+    harness, lines = busy_harness(), Lines("")
+    lines_of(harness, lines)
+    harness.broker.delete_topic("t")
+    harness.save()
+    harness.put(b"x")
+    harness.turn()
+    assert lines_of(harness, lines)[0] == "topic.t.message_count:-3|c\n"
+    assert lines_of(harness, lines)[0] == "topic.t.message_count:0|c\n"
 
 
 def test_names_with_dots_do_not_share_a_counter() -> None:
@@ -108,12 +108,12 @@ def test_names_with_dots_do_not_share_a_counter() -> None:
 
 def test_latencies_stand_behind_the_rest_with_their_percents() -> None:
     """0.999 and 1 have the same name, as in nsqd."""
-    world = World(e2e_processing_latency_percentile=(1.0, 0.999, 0.95, 0.005))
-    reader = world.reader()
-    world.topic("bare")
-    world.put(b"x")
+    harness = BrokerHarness(e2e_processing_latency_percentile=(1.0, 0.999, 0.95, 0.005))
+    reader = harness.reader()
+    harness.topic("bare")
+    harness.put(b"x")
     reader.finish(*[message.id for message in reader.read()])
-    told = lines_of(world, Lines(""))
+    told = lines_of(harness, Lines(""))
     names = [line.partition(":")[0] for line in told if "latency" in line]
     percents = ["100", "100", "95", "0"]
     assert names == [f"topic.t.e2e_processing_latency_{percent}" for percent in percents] + [

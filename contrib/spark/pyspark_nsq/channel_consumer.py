@@ -118,10 +118,12 @@ class ChannelConsumer:
             clock=self._reactor,
         )
         self._services[address] = service
-        service.whenConnected(failAfterFailures=1).addErrback(lambda failure: self._note(address, str(failure.value)))
+        service.whenConnected(failAfterFailures=1).addErrback(
+            lambda failure: self._record_failure(address, str(failure.value))
+        )
         service.startService()
 
-    def _note(self, address: Address, why: str) -> None:
+    def _record_failure(self, address: Address, why: str) -> None:
         if address in self._services:
             self.trouble = f"nsqd {address[0]}:{address[1]}: {why}"
             _log.warning("%s; trying again", self.trouble)

@@ -96,7 +96,7 @@ class DiskBackend:
         self._known_ends: dict[str, int] = {}
         self.damage = DamageLedger()
         try:
-            self._aside = Quarantine(directory, self.files)
+            self._quarantine = Quarantine(directory, self.files)
             self.damage.files = kept_in(directory, self.files)
             self._finish_deletions()
             with suppress(OSError):  # a broker was killed while it probed a full disk
@@ -126,7 +126,7 @@ class DiskBackend:
                 directory = os.path.join(self.directory, directory_name(topic))
             except ValueError as error:
                 raise BackendError(str(error)) from error
-            log = Log(topic, directory, self.files, self.open_files, self.report, self.damage, self._aside)
+            log = Log(topic, directory, self.files, self.open_files, self.report, self.damage, self._quarantine)
             open_log(log, self._known_ends.get(topic, 0))
             queue = self._queues[topic] = DiskQueue(self, log)
         return queue

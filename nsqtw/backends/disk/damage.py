@@ -65,7 +65,7 @@ def examine(descriptor: Descriptor, scan: Scan, index: Sequence[Entry]) -> Damag
     head is damaged the inside of its record is searched, and a client may have written anything there. OSError.
     """
     position, first = scan.position, scan.above
-    start = scan.place()
+    start = scan.entry_at()
     salvaged = _salvaged(descriptor, scan, position)
     if salvaged is not None:
         head = salvaged.head
@@ -102,13 +102,13 @@ def is_torn_write(damage: Damage, known_end: int) -> bool:
     return damage.first >= known_end and (damage.is_torn or not damage.segments)
 
 
-def tell(log: Log, file: LogFile, damage: Damage) -> None:
+def report(log: Log, file: LogFile, damage: Damage) -> None:
     """Report damage that a read came by, and count it."""
     where = f"{file.path} at {damage.position}"
     for first, end in damage.lost:
         log.report(log.topic, where, first, end - 1, damage.why)
         if damage.head is not None and not damage.head.delay_ms:
-            log.ledger.tell_lost(log.topic, first, end)
+            log.ledger.add_lost(log.topic, first, end)
     if not damage.lost and damage.touched:
         log.report(log.topic, where, damage.first, damage.first - 1, f"{damage.why}; no message is lost")
     log.ledger.add(log.topic, lost=damage.lost_count, damaged=damage.touched)

@@ -92,7 +92,7 @@ def _end_of(log: Log, file: LogFile, below: int) -> tuple[int, int] | None:
     if descriptor is None or before is None:
         return None
     log.load_index(file)
-    scan = Scan(descriptor, file.place(HIGHEST), file.size, below)
+    scan = Scan(descriptor, file.entry_at(HIGHEST), file.size, below)
     if scan.position == HEADER_BYTES:
         scan.put_total = before
     while scan.position < scan.size:

@@ -66,10 +66,10 @@ class Log:
         open_files: OpenFiles,
         report: Report,
         ledger: DamageLedger,
-        aside: Quarantine,
+        quarantine: Quarantine,
     ) -> None:
         self.ledger = ledger
-        self.aside = aside
+        self.quarantine = quarantine
         self.needs_repair = False
         """A file of it is."""
         self.is_damaged = False
@@ -103,7 +103,7 @@ class Log:
         descriptor = self.open_files.find(file)
         if descriptor is None:
             with self.lock:
-                if file.gone:
+                if file.is_removed:
                     return None
                 descriptor = self.open_files.open(file)
         return descriptor
@@ -112,7 +112,7 @@ class Log:
         """Let the rewritten file at the path `temporary` take the place and name of `old`. OSError if it cannot."""
         with self.lock:
             self.files.rename(temporary, old.path)
-            old.gone = True
+            old.is_removed = True
             self.log_files = [new if file is old else file for file in self.log_files]
         self.open_files.forget(old)
 
@@ -135,8 +135,8 @@ class Log:
         """Let files be no part of the log any more; what they have on disk is the caller's."""
         with self.lock:
             for file in dropped:
-                file.gone = True
-            self.log_files = [file for file in self.log_files if not file.gone]
+                file.is_removed = True
+            self.log_files = [file for file in self.log_files if not file.is_removed]
         for file in dropped:
             self.open_files.forget(file)
 

@@ -4,8 +4,8 @@ One log file as the running broker knows it, and those of all log files that are
 A file is read in the reactor thread while the writer thread may replace or unlink it. Two rules keep that right:
 
 - a descriptor is closed when nobody uses it any more, not when it falls out of the list of open files;
-- a file that was replaced, unlinked or put aside for reuse is marked `gone` before its name means something
-  else. Who finds damage, or fails to open a file, looks at `gone` first: it then asks the log again.
+- a file that was replaced, unlinked or put aside for reuse is marked `is_removed` before its name means something
+  else. Who finds damage, or fails to open a file, looks at `is_removed` first: it then asks the log again.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class LogFile:
         "damaged",
         "examined",
         "first",
-        "gone",
+        "is_removed",
         "index",
         "needs_repair",
         "path",
@@ -123,7 +123,7 @@ class LogFile:
         """Never to be written again: an fsync failed, or what a failed write left could not be cut off."""
         self.closed = False
         """The log writes on in another file, though this one is not full: trim can free it now."""
-        self.gone = False
+        self.is_removed = False
         """No longer part of the log: the path may mean another file."""
         self.examined: int | None = None
         """How many sequences were wanted when the file was last found not worth rewriting."""
@@ -133,7 +133,7 @@ class LogFile:
         """Whether it has more on disk than readers look at: older content, or space that was kept ahead."""
         return self.recycled or self.ahead_to > AHEAD_FROM
 
-    def place(self, sequence: int) -> Entry:
+    def entry_at(self, sequence: int) -> Entry:
         """The last known record that does not start above `sequence`, or the start of the file."""
         index = self.index or ()
         index_after = bisect_right(index, sequence, key=_sequence)

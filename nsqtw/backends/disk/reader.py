@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nsqtw.backends.disk.damage import examine, tell
+from nsqtw.backends.disk.damage import examine, report
 from nsqtw.backends.disk.format import HEADER_BYTES, Entry, Head
 from nsqtw.backends.disk.log import Log, Snapshot
 from nsqtw.backends.disk.open_files import INDEX_BYTES, LogFile
@@ -32,7 +32,7 @@ class RecordReader:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._places: dict[int, tuple[LogFile, Entry]] = {}
+        self._entries: dict[int, tuple[LogFile, Entry]] = {}
 
     def read(self, start: int, limit: int) -> list[Segment]:
         """See `IBackendQueue.read`."""
@@ -54,7 +54,7 @@ class RecordReader:
             file = snapshot.log_files[number]
             if scan is not None:
                 room = self._collect(file, scan, start, room, segments)
-            if file.gone:
+            if file.is_removed:
                 return bool(segments)
             if room <= 0:
                 break
@@ -78,11 +78,11 @@ class RecordReader:
                 segments.append(Segment(head.first, head.messages, head.delay_ms, frames))
                 room -= head.length
                 self._pass(file, scan, head)
-            elif file.gone:
+            elif file.is_removed:
                 return 0
             else:
                 room -= self._pass_damage(file, scan, start, segments)
-        self._remember(file, scan.place())
+        self._remember(file, scan.entry_at())
         return room
 
     def _scan(self, snapshot: Snapshot, number: int, start: int, limit: int) -> Scan | None:
@@ -97,14 +97,14 @@ class RecordReader:
             return None
         block = min(max(limit, BLOCK_BYTES), _LARGEST_BLOCK)
         size, below = snapshot.size_of(number), snapshot.below(number)
-        scan_at, entry = self._places.get(start, (None, None))
+        scan_at, entry = self._entries.get(start, (None, None))
         if scan_at is file and entry is not None:
             return Scan(descriptor, entry, size, below, block)
         self._log.load_index(file)
-        entry = file.place(start)
+        entry = file.entry_at(start)
         scan = Scan(descriptor, entry, size, below, block)
         while entry.position > HEADER_BYTES and not self._is_record(scan, entry):
-            entry = file.place(entry.sequence - 1)
+            entry = file.entry_at(entry.sequence - 1)
             scan.jump(entry)
         return scan
 
@@ -119,10 +119,10 @@ class RecordReader:
             index.append(Entry(head.first, scan.position, scan.put_total))
         scan.skip(head)
 
-    def _remember(self, file: LogFile, place: Entry) -> None:
-        self._places[place.sequence] = (file, place)
-        if len(self._places) > MAX_PLACES:
-            del self._places[next(iter(self._places))]
+    def _remember(self, file: LogFile, entry: Entry) -> None:
+        self._entries[entry.sequence] = (file, entry)
+        if len(self._entries) > MAX_PLACES:
+            del self._entries[next(iter(self._entries))]
 
     def _pass_damage(self, file: LogFile, scan: Scan, start: int, segments: list[Segment]) -> int:
         """Go past what is no good record here, adding what can be kept of it. How many bytes of frames that is."""
@@ -146,7 +146,7 @@ class RecordReader:
                 self._log.needs_repair = file.needs_repair = True
                 if file is self._log.log_files[-1]:
                     file.sealed = True  # the next commit begins another one, and then this one can be rewritten
-                tell(self._log, file, damage)
+                report(self._log, file, damage)
         return sum([len(segment.frames) for segment in kept])
 
     def _pass_missing(self, file: LogFile, below: int) -> None:

@@ -54,8 +54,8 @@ def _remove_last(log: Log, file: LogFile, known_end: int) -> None:
     """Take a last file out of the log in which no record is whole."""
     if file.first < known_end:
         try:
-            kept = log.aside.move(file.path)
-            log.ledger.add_file(log.aside.name_of(kept))
+            kept = log.quarantine.move(file.path)
+            log.ledger.add_file(log.quarantine.name_of(kept))
             what = f"no record is whole in the last file, which is set aside as {kept}"
         except OSError as error:
             why = (error.strerror or str(error)).lower()
@@ -85,7 +85,7 @@ def _recover(log: Log, file: LogFile, known_end: int) -> bool:
     file.put_total = _put_total_of_header(log, file, descriptor)
     log.load_index(file)
     file.index = _believable(log, file, descriptor)
-    scan = Scan(descriptor, file.place(HIGHEST), file.size, HIGHEST, _BLOCK_BYTES)
+    scan = Scan(descriptor, file.entry_at(HIGHEST), file.size, HIGHEST, _BLOCK_BYTES)
     is_damaged = _walk(file, scan, descriptor, known_end)
     if scan.position == HEADER_BYTES:
         return False
@@ -129,12 +129,12 @@ def _truncate(log: Log, file: LogFile, scan: Scan, descriptor: Descriptor, known
     try:
         # A record of full length may have been acknowledged since positions.db was saved last.
         if head is not None or (scan.above < known_end and not is_older):
-            kept = log.aside.keep_part(file.path, scan.position, file_size)
-            log.ledger.add_file(log.aside.name_of(kept))
+            kept = log.quarantine.keep_part(file.path, scan.position, file_size)
+            log.ledger.add_file(log.quarantine.name_of(kept))
             # What is lost is counted by whoever knows how many there were (core/recovery).
-            most = (file_size - scan.position) // BODY_AT + 1
+            max_count = (file_size - scan.position) // BODY_AT + 1
             expected = head.messages if head is not None else known_end - scan.above
-            log.ledger.add(log.topic, set_aside=min(expected, most))
+            log.ledger.add(log.topic, set_aside=min(expected, max_count))
             why = f"{why}, and kept as {kept}"
         descriptor.truncate(file.size)
     except OSError:
@@ -159,10 +159,10 @@ def _walk(file: LogFile, scan: Scan, descriptor: Descriptor, known_end: int) -> 
             continue
         if scan.position >= scan.size:
             return is_damaged
-        place = scan.place()
+        entry = scan.entry_at()
         damage = examine(descriptor, scan, index)
         if damage.is_end and is_torn_write(damage, known_end):
-            scan.jump(place)
+            scan.jump(entry)
             return is_damaged
         is_damaged = True
 

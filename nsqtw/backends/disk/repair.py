@@ -88,7 +88,7 @@ def repair_file(log: Log, file: LogFile, stop: int, below: int) -> tuple[LogFile
     temporary = file.path + TEMPORARY
     repaired = write_repaired(log.files, descriptor, file, stop, below, temporary)
     try:
-        kept = log.aside.keep(file.path)
+        kept = log.quarantine.keep(file.path)
         # Its places mean other bytes in the new file.
         log.remove_index(file)
         new = LogFile(file.path, file.first, repaired.size, file.put_total)
@@ -99,7 +99,7 @@ def repair_file(log: Log, file: LogFile, stop: int, below: int) -> tuple[LogFile
             log.files.unlink(temporary)
         raise
     log.files.sync_directory(log.directory)
-    log.ledger.add_file(log.aside.name_of(kept))
+    log.ledger.add_file(log.quarantine.name_of(kept))
     log.ledger.add(log.topic, set_aside=repaired.lost_count)
     return new, repaired, kept
 
@@ -113,9 +113,9 @@ def repair_closed(log: Log, forget: Callable[[LogFile], None]) -> None:
     for number, file in enumerate(snapshot.log_files):
         if file is snapshot.log_files[-1] and not file.closed:
             break
-        if file.needs_repair and not file.gone:
+        if file.needs_repair and not file.is_removed:
             _repair_if_possible(log, file, snapshot.size_of(number), snapshot.below(number))
-            if file.gone:
+            if file.is_removed:
                 forget(file)
     log.needs_repair = any(file.needs_repair for file in log.log_files)
 
@@ -124,7 +124,7 @@ def repair_all(log: Log) -> None:
     """Rewrite all damaged files, when nothing is written any more."""
     snapshot = log.snapshot()
     for number, file in enumerate(snapshot.log_files):
-        if file.needs_repair and not file.gone:
+        if file.needs_repair and not file.is_removed:
             _repair_if_possible(log, file, snapshot.size_of(number), snapshot.below(number))
 
 
@@ -145,18 +145,18 @@ class _Rewrite:
         self._new = new
         self._index = file.index or []
         self._scan = Scan(old, Entry(file.first, HEADER_BYTES, file.put_total), stop, below, _BLOCK_BYTES)
-        self._found = Repaired(put_total=file.put_total, end=file.first)
+        self._repaired = Repaired(put_total=file.put_total, end=file.first)
         self._header = encode_header(file.first, file.put_total)
 
     def run(self) -> Repaired:
-        scan, damages = self._scan, self._found
+        scan, damages = self._scan, self._repaired
         self._new.write([self._header], 0)
         start = scan.position
         while scan.position < scan.size:
             head = scan.head()
             if head is not None and scan.frames(head) is not None:
                 at = damages.size + scan.position - start
-                self._note(head.first, at, scan.put_total)
+                self._record(head.first, at, scan.put_total)
                 scan.skip(head)
                 continue
             self._copy(start)
@@ -178,12 +178,12 @@ class _Rewrite:
             data = self._old.read(min(_BLOCK_BYTES, self._scan.position - position), position)
             if not data:
                 raise OSError("the file ends too early")
-            self._found.size = self._new.write([data], self._found.size)
+            self._repaired.size = self._new.write([data], self._repaired.size)
             position += len(data)
 
     def _take(self, damage: Damage) -> None:
         """Write what is left of damage."""
-        damages = self._found
+        damages = self._repaired
         damages.damages.append(damage)
         records: list[tuple[int, list[bytes]]] = [
             (segment.first, [encode_head(segment), segment.frames]) for segment in damage.segments
@@ -199,7 +199,7 @@ class _Rewrite:
         for _, buffers in sorted(records, key=lambda record: record[0]):
             damages.size = self._new.write(buffers, damages.size)
 
-    def _note(self, sequence: int, position: int, put_total: int) -> None:
-        index = self._found.index
+    def _record(self, sequence: int, position: int, put_total: int) -> None:
+        index = self._repaired.index
         if position - (index[-1].position if index else 0) >= INDEX_BYTES:
             index.append(Entry(sequence, position, put_total))

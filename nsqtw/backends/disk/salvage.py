@@ -199,22 +199,22 @@ def _whole_runs(head: Head, frames: bytearray, bad: list[tuple[int, int]]) -> It
             yield head.first + first, head.first + index, begin, offset
         if bad_end >= len(frames):
             return
-        place = _next_frame(frames, bad_end, head, index, bad)
-        if place is None:
+        following = _next_frame(frames, bad_end, head, index, bad)
+        if following is None:
             return
-        index, offset = place
+        index, offset = following
 
 
 def _next_frame(
-    frames: bytearray, start: int, head: Head, least: int, bad: list[tuple[int, int]]
+    frames: bytearray, start: int, head: Head, lowest: int, bad: list[tuple[int, int]]
 ) -> tuple[int, int] | None:
-    """The index of the first whole frame from `start` on, at least `least`, and where it is."""
+    """The index of the first whole frame from `start` on, at least `lowest`, and where it is."""
     stop = min([begin for begin, _ in bad if begin >= start], default=len(frames))
     at = frames.find(_TYPE, start + _TYPE_AT, stop)
     while at >= 0:
         offset = at - _TYPE_AT
         index = _index_at(frames, offset, head)
-        if index is not None and index >= least and _leads_to(frames, offset, head, index, stop):
+        if index is not None and index >= lowest and _leads_to(frames, offset, head, index, stop):
             return index, offset
         at = frames.find(_TYPE, at + 1, stop)
     return None
@@ -258,13 +258,13 @@ def _is_well_formed(frames: bytearray, head: Head) -> bool:
     return _leads_to(frames, 0, head, 0, len(frames))
 
 
-def _message_at(frames: bytearray, place: int) -> int:
+def _message_at(frames: bytearray, position: int) -> int:
     """The index of the message that has this byte of well-formed frames."""
     index = offset = 0
     while offset + _FRAME.size <= len(frames):
         size: int = _FRAME.unpack_from(frames, offset)[0]
         offset += _SIZE_BYTES + size
-        if place < offset:
+        if position < offset:
             break
         index += 1
     return index

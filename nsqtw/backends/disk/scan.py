@@ -40,20 +40,20 @@ class Scan:
         "size",
     )
 
-    def __init__(self, descriptor: Descriptor, place: Entry, size: int, below: int, block: int = BLOCK_BYTES) -> None:
+    def __init__(self, descriptor: Descriptor, entry: Entry, size: int, below: int, block: int = BLOCK_BYTES) -> None:
         self._descriptor = descriptor
         self.size = size
         self.below = below
         self._block_bytes = block
         self._block = b""
         self._base = 0
-        self.jump(place)
+        self.jump(entry)
 
-    def jump(self, place: Entry) -> None:
+    def jump(self, entry: Entry) -> None:
         """Go where a record is known to be."""
-        self.above = place.sequence
-        self.position = place.position
-        self.put_total = place.put_total
+        self.above = entry.sequence
+        self.position = entry.position
+        self.put_total = entry.put_total
 
     def head(self) -> Head | None:
         """The head of the record here; None when there is none that belongs here."""
@@ -115,7 +115,7 @@ class Scan:
         self.above, self.position = above, self._base + offset
         return room
 
-    def place(self) -> Entry:
+    def entry_at(self) -> Entry:
         """Where this stands."""
         return Entry(self.above, self.position, self.put_total)
 

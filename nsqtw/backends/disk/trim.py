@@ -78,8 +78,8 @@ class CloseLast:
         log_files = self._log.log_files
         if not log_files:
             return self._log.has_spare
-        least = HEADER_BYTES if self._is_short() else CLOSE_BYTES
-        return log_files[-1].size > least or self._log.has_spare
+        min_size = HEADER_BYTES if self._is_short() else CLOSE_BYTES
+        return log_files[-1].size > min_size or self._log.has_spare
 
     def look(self, below: int) -> LogFile | None:
         """The last file, if it is closed now or has been: nothing in it or behind it is unread from `below` on."""
@@ -247,12 +247,12 @@ class LogTrim:
         if descriptor is None:
             raise FileNotFoundError(file.path)
         log.load_index(file)
-        scan = Scan(descriptor, file.place(file.first - 1), file.size, end)
+        scan = Scan(descriptor, file.entry_at(file.first - 1), file.size, end)
         number = 0
         while number < len(keep_sequences) and scan.position < scan.size:
-            place = file.place(keep_sequences[number])
-            if place.position > scan.position:
-                scan.jump(place)
+            entry = file.entry_at(keep_sequences[number])
+            if entry.position > scan.position:
+                scan.jump(entry)
             if scan.position in file.salvaged:
                 raise _DamagedError
             if scan.position in file.damaged:
@@ -262,7 +262,7 @@ class LogTrim:
             if head is not None and head.is_tombstone:
                 scan.skip(head)
                 continue
-            if head is None or scan.position == place.position > HEADER_BYTES and head.first != place.sequence:
+            if head is None or scan.position == entry.position > HEADER_BYTES and head.first != entry.sequence:
                 raise _DamagedError
             number = bisect_left(keep_sequences, head.first, number)
             stop = bisect_left(keep_sequences, head.end, number)

@@ -231,7 +231,7 @@ class LogWriter:
         file.ahead_to = max(size, AHEAD_FROM)
 
     def _remove(self, file: LogFile) -> None:
-        file.gone = True
+        file.is_removed = True
         self._log.open_files.forget(file)
         with suppress(FileNotFoundError):
             self._log.files.unlink(file.path)

@@ -119,11 +119,11 @@ class Positions:
     def _load(self) -> SavedState:
         with self._lock:
             try:
-                lost = _finish_setting_aside(self._path)
+                lost = _finish_quarantine(self._path)
                 try:
                     saved = self._open(self._path)
                 except _DamagedError as damage:
-                    quarantined = self._set_aside()
+                    quarantined = self._quarantine()
                     saved = self._open(self._path)
                     saved.lost_how = f"{damage}; it is set aside as {quarantined}"
                     lost = True
@@ -252,7 +252,7 @@ class Positions:
             raise
         return saved
 
-    def _set_aside(self) -> str:
+    def _quarantine(self) -> str:
         """
         Put a fresh database in the place of the damaged one, which gets another name: that is returned. The fresh one
         is complete before the first file is touched: on a full disk all stays as it is.
@@ -426,7 +426,7 @@ def _finite(bounds: tuple[float, float]) -> tuple[int, int]:
     return due_ms, sequence
 
 
-def _finish_setting_aside(path: str) -> bool:
+def _finish_quarantine(path: str) -> bool:
     """Return whether the last start was interrupted between renaming the damaged database and the fresh one."""
     interrupted = not os.path.exists(path) and os.path.exists(path + _FRESH)
     if interrupted:

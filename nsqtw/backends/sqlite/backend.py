@@ -32,9 +32,9 @@ from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.quarantine import kept_in
 from nsqtw.backends.spare_space import SpareSpace
 from nsqtw.backends.sqlite.rows import COLUMNS, Row
-from nsqtw.backends.sqlite.salvage import finish_setting_aside, set_aside
+from nsqtw.backends.sqlite.salvage import finish_quarantine, quarantine_file
 from nsqtw.backends.sqlite.schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
-from nsqtw.backends.sqlite.survey import FoundTopic, find_topic, first_of, is_corrupt, is_failed_sync, survey
+from nsqtw.backends.sqlite.survey import SurveyedTopic, find_topic, first_of, is_corrupt, is_failed_sync, survey
 from nsqtw.backends.sqlite.trim import ROWS_AT_ONCE, Trim
 from nsqtw.core.damage import DamageLedger
 from nsqtw.core.segment import Segment, only
@@ -91,7 +91,7 @@ class SqliteBackend:
     in_thread = True
 
     def __init__(self, directory: str, report: Report, files: Files | None = None) -> None:
-        self._report_found = report
+        self._report_damage = report
         self.damage = DamageLedger()
         self._directory = directory
         self._path = os.path.join(directory, FILE)
@@ -107,12 +107,12 @@ class SqliteBackend:
         """The log of changes could not be synced: what is in it may not be on the medium, whatever a next sync says."""
         try:
             try:
-                self._open_or_set_aside()
+                self._open_or_quarantine()
             except sqlite3.Error as error:
                 # Opening writes as well: the file of its shared memory, at least.
                 if not isinstance(sqlite_error(error), BackendFull) or not self._spare.give_back():
                     raise
-                self._open_or_set_aside()
+                self._open_or_quarantine()
         except sqlite3.Error as error:
             raise sqlite_error(error) from error
         except OSError as error:
@@ -127,9 +127,9 @@ class SqliteBackend:
         lost = last + 1 - first if topic and first <= last else 0
         if lost:
             self.damage.add(topic, lost=lost, damaged=lost)
-        self._report_found(topic, where, first, last, why)
+        self._report_damage(topic, where, first, last, why)
 
-    def _report_set_aside(self, topic: str, where: str, first: int, last: int, why: str) -> None:
+    def _report_quarantine(self, topic: str, where: str, first: int, last: int, why: str) -> None:
         """The same for what a database had that is set aside."""
         self.report(topic, where, first, last, why)
         if topic and first <= last:
@@ -137,7 +137,7 @@ class SqliteBackend:
 
     def topics(self) -> list[str]:
         """IBackend API"""
-        return sorted(topic.name for topic in self._found.values() if topic.first < topic.end)
+        return sorted(topic.name for topic in self._surveyed.values() if topic.first < topic.end)
 
     def queue(self, topic: str) -> IBackendQueue:
         """IBackend API. A row is only made when something is committed."""
@@ -145,7 +145,7 @@ class SqliteBackend:
         if queue is None:
             topic_row = self._find(topic)
             if topic_row is None:
-                topic_row = FoundTopic(self._next_id, topic, 0, 0, 0)
+                topic_row = SurveyedTopic(self._next_id, topic, 0, 0, 0)
                 self._next_id += 1
             queue = self._queues[topic] = SqliteQueue(self, topic_row)
         return queue
@@ -298,26 +298,26 @@ class SqliteBackend:
                 with self._lock:
                     self._writer.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
 
-    def _open_or_set_aside(self) -> None:
+    def _open_or_quarantine(self) -> None:
         """sqlite3.Error, BackendError, OSError."""
         try:
             self._open()
         except sqlite3.DatabaseError as error:
             if not is_corrupt(error):
                 raise
-            set_aside(self._path, self._report_set_aside)
+            quarantine_file(self._path, self._report_quarantine)
             self._open()
 
     def _open(self) -> None:
         """sqlite3.Error, BackendError, OSError."""
-        finish_setting_aside(self._path)
+        finish_quarantine(self._path)
         with ExitStack() as rollback:
             self._writer = connect(self._path)
             rollback.callback(self._writer.close)
             migrate(self._writer)
             self._remove_nameless()
-            self._found = survey(self._writer, self._report_found)
-            for topic in self._found.values():
+            self._surveyed = survey(self._writer, self._report_damage)
+            for topic in self._surveyed.values():
                 if topic.is_invalid:
                     self._writer.execute(_SET_TOPIC, (topic.end, topic.bytes, topic.topic_id))
             self.free_pages = self._free_pages()
@@ -328,9 +328,9 @@ class SqliteBackend:
     def _free_pages(self) -> int:
         return int(self._writer.execute("PRAGMA freelist_count").fetchone()[0])
 
-    def _find(self, topic: str) -> FoundTopic | None:
+    def _find(self, topic: str) -> SurveyedTopic | None:
         """What is stored of a topic, as it was at the open, or is now when that is over."""
-        topic_row = self._found.pop(topic, None)
+        topic_row = self._surveyed.pop(topic, None)
         if topic_row is None:
             with self.reading() as connection:
                 topic_row = find_topic(connection, topic)
@@ -345,7 +345,7 @@ class SqliteBackend:
 class SqliteQueue:
     """The rows of one topic."""
 
-    def __init__(self, backend: SqliteBackend, topic_row: FoundTopic) -> None:
+    def __init__(self, backend: SqliteBackend, topic_row: SurveyedTopic) -> None:
         self._backend = backend
         self.topic = topic_row.name
         self.topic_id = topic_row.topic_id
@@ -382,7 +382,7 @@ class SqliteQueue:
                     for row in map(Row._make, connection.execute(_FOLLOWING, (self.topic_id, start, self.end))):
                         why = row.fault()
                         if why and (repaired := row.with_bit_put_right()) is not None:
-                            self._note(row)
+                            self._record(row)
                             row, why = repaired, ""
                         if why:
                             self._report(row.row_id, *row.bounds(start, self.end - 1), why)
@@ -473,7 +473,7 @@ class SqliteQueue:
         self._report(row_id, start, last, "the database is damaged there")
         return int(last) + 1
 
-    def _note(self, row: Row) -> None:
+    def _record(self, row: Row) -> None:
         """One bit of a row is flipped, and is put right at each read."""
         if row.row_id not in self._reported:
             self._reported.add(row.row_id)

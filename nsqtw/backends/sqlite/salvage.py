@@ -36,7 +36,7 @@ _TOPICS = "SELECT id, name, end_sequence FROM topic NOT INDEXED ORDER BY id {ord
 
 
 @define
-class FoundRow:
+class SalvagedRow:
     """One row of the table of segments."""
 
     row_id: int
@@ -77,7 +77,7 @@ class Salvage:
             else:
                 self.topics[topic_id] = (name, end)
 
-    def rows(self) -> Iterator[FoundRow]:
+    def rows(self) -> Iterator[SalvagedRow]:
         """Every row, those that can be placed in the order of topics and sequences."""
         placed: list[tuple[int, int, int]] = []
         for row_id in sorted(self._row_ids()):
@@ -113,7 +113,7 @@ class Salvage:
         except sqlite3.DatabaseError:
             return False
 
-    def _fetch(self, row_id: int) -> FoundRow:
+    def _fetch(self, row_id: int) -> SalvagedRow:
         try:
             values = self.connection.execute(self.query, (row_id,)).fetchone()
         except sqlite3.DatabaseError as error:
@@ -128,14 +128,14 @@ class Salvage:
             why = why if repaired is None else ONE_BIT
         topic_id = row.topic if type(row.topic) is int and row.topic in self.topics else None
         if repaired is not None and topic_id is not None:
-            return FoundRow(row_id, topic_id, repaired.segment(), why)
+            return SalvagedRow(row_id, topic_id, repaired.segment(), why)
         if topic_id is None and row.topic in self.nameless:
-            return FoundRow(row_id, None, None)
+            return SalvagedRow(row_id, None, None)
         is_valid = type(row.first) is int and type(row.last) is int and 0 <= row.first <= row.last < _HIGHEST
         lost = (row.first, row.last) if is_valid else None
-        return FoundRow(row_id, topic_id, None, why or "it belongs to no topic", lost)
+        return SalvagedRow(row_id, topic_id, None, why or "it belongs to no topic", lost)
 
-    def _unreadable(self, row_id: int, why: str) -> FoundRow:
+    def _unreadable(self, row_id: int, why: str) -> SalvagedRow:
         position = None
         with suppress(sqlite3.DatabaseError):
             query = "SELECT topic, last FROM segment INDEXED BY place WHERE id = ?"
@@ -146,8 +146,8 @@ class Salvage:
             or type(position[1]) is not int
             or position[0] not in self.topics
         ):
-            return FoundRow(row_id, None, None, why)
-        return FoundRow(row_id, position[0], None, why, (position[1], position[1]))
+            return SalvagedRow(row_id, None, None, why)
+        return SalvagedRow(row_id, position[0], None, why, (position[1], position[1]))
 
 
 def salvage(connection: sqlite3.Connection) -> Salvage:
@@ -190,7 +190,7 @@ def rebuild(old: str, new: str, report: Report) -> None:
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def set_aside(path: str, report: Report) -> None:
+def quarantine_file(path: str, report: Report) -> None:
     """
     Let what can be read of the database at `path` be all there is, and keep the damaged one beside it under another
     name. Complete before the first file is touched. sqlite3.Error, OSError.
@@ -213,9 +213,9 @@ def set_aside(path: str, report: Report) -> None:
     )
 
 
-def finish_setting_aside(path: str) -> None:
+def finish_quarantine(path: str) -> None:
     """
-    After `set_aside` was interrupted: the fresh database is whole once the damaged one has another name. A log of
+    After `quarantine_file` was interrupted: the fresh database is whole once the damaged one has another name. A log of
     changes that is still there is the old one's. OSError.
     """
     if os.path.exists(path + FRESH) and not os.path.exists(path):
@@ -242,12 +242,12 @@ def _both_ways(connection: sqlite3.Connection, query: str) -> tuple[dict[int, An
     return rows, False
 
 
-def _above(row: FoundRow, above: int) -> FoundRow:
+def _above(row: SalvagedRow, above: int) -> SalvagedRow:
     """Without what rows before it have."""
     segment = row.segment
     assert segment is not None
     rest = only(segment, range(above, segment.end))
     why = "another row has them too"
     if not rest:
-        return FoundRow(row.row_id, row.topic_id, None, why)
-    return FoundRow(row.row_id, row.topic_id, rest[0], why)
+        return SalvagedRow(row.row_id, row.topic_id, None, why)
+    return SalvagedRow(row.row_id, row.topic_id, rest[0], why)

@@ -37,7 +37,7 @@ SELECT id FROM segment WHERE topic < 0 UNION ALL SELECT id FROM segment WHERE to
 
 
 @define
-class FoundTopic:
+class SurveyedTopic:
     """One topic."""
 
     topic_id: int
@@ -49,9 +49,9 @@ class FoundTopic:
     """What the database says of it is not so."""
 
 
-def survey(connection: sqlite3.Connection, report: Report) -> dict[str, FoundTopic]:
+def survey(connection: sqlite3.Connection, report: Report) -> dict[str, SurveyedTopic]:
     """All topics with a name, by name."""
-    topics: dict[str, FoundTopic] = {}
+    topics: dict[str, SurveyedTopic] = {}
     highest = 0
     for topic_id, name, end, size in connection.execute(_TOPICS).fetchall():
         highest = max(highest, topic_id)
@@ -66,7 +66,7 @@ def survey(connection: sqlite3.Connection, report: Report) -> dict[str, FoundTop
     return topics
 
 
-def find_topic(connection: sqlite3.Connection, name: str) -> FoundTopic | None:
+def find_topic(connection: sqlite3.Connection, name: str) -> SurveyedTopic | None:
     """One topic, if there is such a one."""
     row = connection.execute("SELECT id, end_sequence, bytes FROM topic WHERE name = ?", (name,)).fetchone()
     return _topic(connection, row[0], name, row[1], row[2]) if row is not None else None
@@ -104,7 +104,7 @@ def is_failed_sync(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
 
 
-def _topic(connection: sqlite3.Connection, topic_id: int, name: str, end: object, size: object) -> FoundTopic:
+def _topic(connection: sqlite3.Connection, topic_id: int, name: str, end: object, size: object) -> SurveyedTopic:
     rows_end = newest_end(connection, topic_id)
     known_end = end if type(end) is int and rows_end <= end < HIGHEST else None
     known_size = size if type(size) is int and size >= 0 else None
@@ -112,7 +112,7 @@ def _topic(connection: sqlite3.Connection, topic_id: int, name: str, end: object
     if known_size is None:
         known_size = connection.execute(_BYTES, (topic_id,)).fetchone()[0]
     found_end = rows_end if known_end is None else known_end
-    return FoundTopic(topic_id, name, first_of(connection, topic_id, found_end), found_end, known_size, is_invalid)
+    return SurveyedTopic(topic_id, name, first_of(connection, topic_id, found_end), found_end, known_size, is_invalid)
 
 
 def _ids(connection: sqlite3.Connection, query: str, *values: int) -> Iterator[int]:

@@ -13,7 +13,7 @@ from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.repair import repair
 
 CLEAN = 0
-FOUND = 1
+FINDINGS = 1
 NO_DATA_PATH = 2
 REPAIRED = 3
 
@@ -38,7 +38,7 @@ def run(directory: str, must_repair: bool) -> int:
             os.close(lock)
     except NsqtwError as error:
         sys.stderr.write(f"nsqtw fsck: {error}\n")
-        return FOUND
+        return FINDINGS
 
 
 def _run(directory: str, must_repair: bool) -> int:
@@ -47,7 +47,7 @@ def _run(directory: str, must_repair: bool) -> int:
     _print(findings)
     if not (must_repair and findings):
         print(f"{_counts(check)}; {_number(len(findings), 'finding')}")
-        return FOUND if findings else CLEAN
+        return FINDINGS if findings else CLEAN
     quarantine, failures = repair(check)
     for failure in failures:
         print(f"not mended: {failure}")
@@ -59,7 +59,7 @@ def _run(directory: str, must_repair: bool) -> int:
         print("left:")
         _print(remaining)
     print(f"{_counts(second_check)}; {_number(len(findings), 'finding')}, {len(remaining)} left")
-    return FOUND if remaining else REPAIRED
+    return FINDINGS if remaining else REPAIRED
 
 
 def _print(findings: Sequence[Finding]) -> None:

@@ -141,11 +141,11 @@ def check_data_path(directory: str) -> DataPathCheck:
 def _check_names(directory: str) -> NamesCheck:
     names = NamesCheck(os.path.join(directory, nsqd_dat.METADATA_FILE))
 
-    def note(level: str, text: str, /, **fields: object) -> None:
+    def record(level: str, text: str, /, **fields: object) -> None:
         names.invalid.append(text.format(**fields) if fields else text)
 
     try:
-        names.topics = nsqd_dat.read(names.path, note)
+        names.topics = nsqd_dat.read(names.path, record)
     except MetadataError as error:
         names.problem = str(error)
     return names

@@ -15,7 +15,7 @@ import os
 
 from attrs import define, field
 
-from nsqtw.backends.disk.damage import Damage as FoundDamage
+from nsqtw.backends.disk.damage import Damage as LogDamage
 from nsqtw.backends.disk.damage import examine, is_torn_write
 from nsqtw.backends.disk.format import (
     ENTRY_BYTES,
@@ -150,11 +150,11 @@ def _take(check: LogFileCheck, scan: Scan, head: Head, sequence_at: dict[int, in
 
 def _pass_damage(descriptor: Descriptor, scan: Scan, check: LogFileCheck, known_end: int) -> bool:
     """Note what is no good record here and go to the next one. False when nothing that can be kept follows."""
-    entry = scan.place()
+    entry = scan.entry_at()
     foreign = scan.is_foreign()
     damage = examine(descriptor, scan, check.index)
     if check.is_last and damage.is_end and is_torn_write(damage, known_end):
-        head = _begun(descriptor, damage.position, entry.sequence)
+        head = _partial_head(descriptor, damage.position, entry.sequence)
         messages = _messages(head.first, head.end) if head is not None else None
         check.tail = Damage(damage.position, check.size, messages, head is None)
         return False
@@ -173,14 +173,14 @@ def _pass_damage(descriptor: Descriptor, scan: Scan, check: LogFileCheck, known_
     return not damage.is_end or scan.position < scan.size
 
 
-def _messages_of(damage: FoundDamage) -> tuple[int, int] | None:
+def _messages_of(damage: LogDamage) -> tuple[int, int] | None:
     """The first and the last sequence that are lost; those of the record when none is."""
     if damage.lost:
         return damage.lost[0][0], damage.lost[-1][1] - 1
     return _messages(damage.head.first, damage.head.end) if damage.head is not None else None
 
 
-def _begun(descriptor: Descriptor, position: int, above: int) -> Head | None:
+def _partial_head(descriptor: Descriptor, position: int, above: int) -> Head | None:
     """The head of a record of which the rest was not written."""
     head = decode_head(descriptor.read(RECORD_BYTES, position))
     return head if head is not None and above <= head.first < head.end else None

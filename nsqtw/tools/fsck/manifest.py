@@ -84,7 +84,7 @@ def check_manifest(directory: str, on_disk: Logs, in_sqlite: Logs) -> ManifestCh
     return check
 
 
-def set_foreign_aside(check: ManifestCheck, files: Files, quarantine: Quarantine) -> None:
+def quarantine_foreign(check: ManifestCheck, files: Files, quarantine: Quarantine) -> None:
     """Move the files of backends that the manifest does not know, and a manifest that cannot be read. OSError."""
     if check.problem:
         quarantine.move(check.path)

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from attrs import define, field
 
 from nsqtw.backends.disk.salvage import ONE_BIT
-from nsqtw.backends.sqlite.salvage import FRESH, FoundRow, Salvage, salvage
+from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, salvage
 from nsqtw.backends.sqlite.schema import FILE, connect_read_only, version_of
 from nsqtw.errors import BackendError
 from nsqtw.tools.fsck.finding import Finding
@@ -92,7 +92,7 @@ def _check_rows(check: MessagesCheck, content: Salvage) -> None:
         _take(check, content, row)
 
 
-def _take(check: MessagesCheck, content: Salvage, row: FoundRow) -> None:
+def _take(check: MessagesCheck, content: Salvage, row: SalvagedRow) -> None:
     name = content.topics[row.topic_id][0] if row.topic_id is not None else None
     segment = row.segment
     if segment is not None and name is not None:

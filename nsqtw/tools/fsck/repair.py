@@ -35,7 +35,7 @@ from nsqtw.core.checkpoint import Checkpoint, SavedState
 from nsqtw.errors import BackendError, NsqtwError
 from nsqtw.tools.fsck.data_path import DataPathCheck
 from nsqtw.tools.fsck.log_file import LogFileCheck
-from nsqtw.tools.fsck.manifest import set_foreign_aside
+from nsqtw.tools.fsck.manifest import quarantine_foreign
 from nsqtw.tools.fsck.positions import FRESH_FILE
 from nsqtw.tools.fsck.topic_log import TopicLog
 
@@ -57,7 +57,7 @@ def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
         except NsqtwError as failure:
             failures.append(f"{doing}: {failure}")
 
-    attempt("repair of the manifest", lambda: set_foreign_aside(check.manifest, files, quarantine))
+    attempt("repair of the manifest", lambda: quarantine_foreign(check.manifest, files, quarantine))
     on_disk = {} if "disk" in check.manifest.foreign else check.logs
     for log in on_disk.values():
         if log.is_known:

@@ -154,16 +154,16 @@ def check(whole: Whole, directory: Path, number: int, may_be_lost: set[int]) -> 
 places = st.tuples(st.integers(0, 3), st.floats(0, 1, exclude_max=True))
 
 
-@given(place=places, bit=st.integers(0, 7))
+@given(entry_at=places, bit=st.integers(0, 7))
 def test_one_flipped_bit_costs_no_message(
-    whole: Whole, tmp_path_factory: pytest.TempPathFactory, place: tuple[int, float], bit: int
+    whole: Whole, tmp_path_factory: pytest.TempPathFactory, entry_at: tuple[int, float], bit: int
 ) -> None:
     directory = tmp_path_factory.mktemp("flipped") / "data"
     shutil.copytree(whole.directory, directory)
-    number = place[0] % len(whole.logs)
+    number = entry_at[0] % len(whole.logs)
     log = directory / "t" / whole.logs[number].name
     data = bytearray(log.read_bytes())
-    data[int(place[1] * len(data))] ^= 1 << bit
+    data[int(entry_at[1] * len(data))] ^= 1 << bit
     log.write_bytes(data)
     assert check(whole, directory, number, set()) == 0
     shutil.rmtree(directory)
@@ -197,16 +197,16 @@ def in_pages(whole: Whole, number: int, start: int, stop: int) -> set[int]:
     return lost
 
 
-@given(place=places, content=st.sampled_from(["zeros", "ones", "noise"]), size=st.sampled_from([1, 2, 512, PAGE]))
+@given(entry_at=places, content=st.sampled_from(["zeros", "ones", "noise"]), size=st.sampled_from([1, 2, 512, PAGE]))
 def test_a_bad_page_costs_the_messages_of_its_block(
-    whole: Whole, tmp_path_factory: pytest.TempPathFactory, place: tuple[int, float], content: str, size: int
+    whole: Whole, tmp_path_factory: pytest.TempPathFactory, entry_at: tuple[int, float], content: str, size: int
 ) -> None:
     directory = tmp_path_factory.mktemp("page") / "data"
     shutil.copytree(whole.directory, directory)
-    number = place[0] % len(whole.logs)
+    number = entry_at[0] % len(whole.logs)
     log = directory / "t" / whole.logs[number].name
     data = bytearray(log.read_bytes())
-    start = int(place[1] * len(data)) // size * size
+    start = int(entry_at[1] * len(data)) // size * size
     stop = min(start + size, len(data))
     noise = random.Random(start).randbytes(size)
     data[start:stop] = {"zeros": bytes(size), "ones": b"\xff" * size, "noise": noise}[content][: stop - start]
@@ -302,8 +302,8 @@ def test_damage_met_by_a_read_is_mended_while_the_broker_runs(tmp_path: Path) ->
     path.commit_each(*[encode([b"%d" % first * 20] * 9, first, 1, 7) for first in range(0, 90, 9)])
     log = path.logs()[0]
     data = bytearray(log.read_bytes())
-    place = HEADER_BYTES + 4 * (len(data) - HEADER_BYTES) // 10 + RECORD_BYTES + 100
-    data[place] ^= 0x81
+    entry_at = HEADER_BYTES + 4 * (len(data) - HEADER_BYTES) // 10 + RECORD_BYTES + 100
+    data[entry_at] ^= 0x81
     log.write_bytes(data)
     lost = {*range(90)} - {*path.sequences()}
     assert path.damaged() == [(min(lost), max(lost))]

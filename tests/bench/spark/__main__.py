@@ -32,7 +32,7 @@ from pyspark_nsq.session import local_session
 from .. import report
 from ..errors import BenchError
 from ..server import Broker, default_executable, running
-from . import cpu_quota, sink, sources
+from . import cpus, sink, sources
 
 _PROJECT = Path(__file__).resolve().parent.parent.parent.parent
 _WAYS = ("apart", "shared")
@@ -56,10 +56,10 @@ class Bench:
 
     def measure(self, name: str, rows: int, work: Callable[[], None], *, keep: bool = True) -> None:
         """`keep` is false while things warm up."""
-        before, ours, start = self._cpu_seconds(), cpu_quota.cpu_seconds([self.broker.pid]), time.perf_counter()
+        before, ours, start = self._cpu_seconds(), cpus.cpu_seconds([self.broker.pid]), time.perf_counter()
         work()
         seconds = time.perf_counter() - start
-        spark_seconds, broker_seconds = self._cpu_seconds() - before, cpu_quota.cpu_seconds([self.broker.pid]) - ours
+        spark_seconds, broker_seconds = self._cpu_seconds() - before, cpus.cpu_seconds([self.broker.pid]) - ours
         if keep:
             self.samples[name].append(Sample(rows / seconds, spark_seconds / rows * 1e6, broker_seconds / rows * 1e6))
 
@@ -67,14 +67,14 @@ class Bench:
         """Who may run where; see the module."""
         everything = set(range(os.cpu_count() or 1))
         apart = way == "apart"
-        cpu_quota.pin(self._sparks(), {0} if apart else everything)
-        cpu_quota.pin([self.broker.pid], {1} if apart else everything)
+        cpus.pin(self._sparks(), {0} if apart else everything)
+        cpus.pin([self.broker.pid], {1} if apart else everything)
 
     def _sparks(self) -> list[int]:
-        return cpu_quota.processes(os.getpid(), without=self.broker.pid)
+        return cpus.processes(os.getpid(), without=self.broker.pid)
 
     def _cpu_seconds(self) -> float:
-        return cpu_quota.cpu_seconds(self._sparks())
+        return cpus.cpu_seconds(self._sparks())
 
     def table(self) -> str:
         rows = [["", "rows/s", "± %", "Spark, us of CPU a row", "broker, us of CPU a row"], ["---"] * 5]

@@ -12,7 +12,7 @@ from tests.fuzz.oddities import NAMES, json_text, json_value, mostly, respelled
 from tests.fuzz.target import Bound, Target, chance_of
 from tests.fuzz.targets.codec import pieces
 from tests.fuzz.targets.commands import sized
-from tests.lookupd.world import World
+from tests.lookupd.harness import LookupdHarness
 
 _FIELDS: dict[str, Any] = {
     "broadcast_address": ("a", "b"),
@@ -54,13 +54,13 @@ class _Nsqd:
     """A connection, and its nsqlookupd."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.core = LookupdHarness()
         self.answered = b""
-        self._session = V1Session(V1Context(self.world.registrations, _log, b"{}", b""), 0, "10.0.0.1:1")
+        self._session = V1Session(V1Context(self.core.registrations, _log, b"{}", b""), 0, "10.0.0.1:1")
 
     def send(self, data: bytes) -> None:
         if not self._session.closing:
-            self._session.receive_data(data, self.world.now)
+            self._session.receive_data(data, self.core.now)
             self.answered += self._session.data_to_send()
 
     def end(self) -> None:
@@ -68,7 +68,7 @@ class _Nsqd:
         self._session.receive_end()
         self._session.data_to_send()
         list(self._session.connection_lost())
-        if self.world.registrations.producer_count or self.world.registrations.registration_count:
+        if self.core.registrations.producer_count or self.core.registrations.registration_count:
             raise Broken("somebody is left")
 
     def outcome(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nsqtw.errors import MetadataError
 from nsqtw.nsqd import nsqd_dat
-from tests.core.world import World
+from tests.core.harness import BrokerHarness
 from tests.fuzz.meter import Broken
 from tests.fuzz.oddities import NAMES, json_text, json_value, mostly, respelled
 from tests.fuzz.target import Bound, Target
@@ -32,20 +32,20 @@ class Names(Target):
         return json_text(chance, document if chance.random() < 0.95 else json_value(chance))
 
     def run(self, data: bytes) -> str:
-        world = World()
+        harness = BrokerHarness()
         with directory() as path:
             file = str(path / nsqd_dat.METADATA_FILE)
             (path / nsqd_dat.METADATA_FILE).write_bytes(data)
             try:
-                named = nsqd_dat.read(file, world.log) or []
+                named = nsqd_dat.read(file, harness.log) or []
             except MetadataError as refused:
                 if "\n" in str(refused) and b"\n" not in data:
                     raise Broken(f"more than one line: {refused}") from refused
                 return "refused with one line"
-            world.crash(named=named)
-            written = world.broker.metadata_sync.names()
+            harness.crash(named=named)
+            written = harness.broker.metadata_sync.names()
             nsqd_dat.write(file, written)
-            read = nsqd_dat.read(file, world.log)
+            read = nsqd_dat.read(file, harness.log)
         if sorted(topic.name for topic in read or ()) != sorted(topic.name for topic in written):
             raise Broken(f"wrote {written}, read {read}")
         return "started, topics found" if named else "started, no topics"

@@ -33,27 +33,27 @@ class Import(Target):
             damage(_template(), edits, path)
             sizes = sum(len(content) for content in read(path).values())
             try:
-                world = DataPath(path)
+                harness = DataPath(path)
             except NsqtwError as refused:
                 if "\n" in str(refused):
                     raise Broken(f"no single line: {refused}") from refused
                 return "refused with one line"
             try:
-                delivered = _read_all(world)
+                delivered = _read_all(harness)
             finally:
-                world.close()
+                harness.close()
             if delivered > 4 * sizes:
                 raise Broken(f"{delivered} bytes delivered of {sizes} in files")
-            return "imported, damage reported" if world.said("warn") else "imported"
+            return "imported, damage reported" if harness.said("warn") else "imported"
 
 
-def _read_all(world: DataPath) -> int:
+def _read_all(harness: DataPath) -> int:
     """How many bytes the channels of all topics deliver."""
     total = 0
-    for topic in sorted(world.broker.topics):
-        world.topic(topic).unpause(world.now)
-        for channel in sorted(world.topic(topic).channels) or ["c"]:
-            reader = world.reader(channel, topic)
+    for topic in sorted(harness.broker.topics):
+        harness.topic(topic).unpause(harness.now)
+        for channel in sorted(harness.topic(topic).channels) or ["c"]:
+            reader = harness.reader(channel, topic)
             reader.channel.unpause()
             for _ in range(_MOST_READ):
                 read = reader.read()
@@ -62,7 +62,7 @@ def _read_all(world: DataPath) -> int:
                 reader.finish(*(message.id for message in read))
                 total += sum(len(message.body) for message in read)
             reader.leave()
-    world.save()
+    harness.save()
     return total
 
 

@@ -12,7 +12,7 @@ from nsqtw.lookupd.json_documents import debug_pieces, node_pieces
 from tests.fuzz.meter import Broken
 from tests.fuzz.oddities import NAMES, NUMBERS, json_text, json_value, mostly, plain_json
 from tests.fuzz.target import Bound, Target, chance_of
-from tests.lookupd.world import World
+from tests.lookupd.harness import LookupdHarness
 
 _TEXTS = ("remote_address", "hostname", "broadcast_address", "version", "topology_zone", "topology_region")
 _HEAD = b"NSQTW REGISTRATIONS 1\n"
@@ -38,36 +38,36 @@ class Snapshot(Target):
     def run(self, data: bytes) -> str:
         if chance_of(data).random() < 0.9:
             data += b"CRC %08x\n" % crc32(data)
-        world = World()
+        harness = LookupdHarness()
         try:
-            snapshot.restore(world.registrations, data, world.now)
+            snapshot.restore(harness.registrations, data, harness.now)
         except SnapshotError as refused:
-            if world.registrations.producer_count or world.registrations.topic_count:
+            if harness.registrations.producer_count or harness.registrations.topic_count:
                 raise Broken(f"refused, and taken in: {data!r}") from refused
             return "refused"
-        self._look(world)
-        again = World()
-        snapshot.restore(again.registrations, world.snapshot(), world.now)
-        if _known(again) != _known(world):
-            raise Broken(f"restored {_known(world)}, written and read {_known(again)}")
+        self._look(harness)
+        again = LookupdHarness()
+        snapshot.restore(again.registrations, harness.snapshot(), harness.now)
+        if _known(again) != _known(harness):
+            raise Broken(f"restored {_known(harness)}, written and read {_known(again)}")
         return "restored"
 
-    def _look(self, world: World) -> None:
+    def _look(self, harness: LookupdHarness) -> None:
         """Whatever came of it can be shown, and ends."""
         for _ in [
-            *node_pieces(world.registrations.walk_nodes(world.now)),
-            *debug_pieces(world.registrations.walk_debug()),
+            *node_pieces(harness.registrations.walk_nodes(harness.now)),
+            *debug_pieces(harness.registrations.walk_debug()),
         ]:
             continue
         for topic in ("t", "*"):
-            world.registrations.lookup(topic, world.now)
-        nsqd = world.nsqd("t/c", name="a")
-        world.registrations.touch(nsqd, world.now)
+            harness.registrations.lookup(topic, harness.now)
+        nsqd = harness.nsqd("t/c", name="a")
+        harness.registrations.touch(nsqd, harness.now)
 
 
-def _known(world: World) -> Any:
-    debug = world.registrations.debug()
-    return world.registrations.topics(), {key: len(entries) for key, entries in debug.items() if entries}
+def _known(harness: LookupdHarness) -> Any:
+    debug = harness.registrations.debug()
+    return harness.registrations.topics(), {key: len(entries) for key, entries in debug.items() if entries}
 
 
 def _number(chance: Random) -> Any:

@@ -44,33 +44,33 @@ class DiskStart(Target):
     memory = Bound(8 << 20, 0)
     of_rows = 0.4
     database = POSITIONS_FILE
-    world: type[Stored] = Stored
+    harness: type[Stored] = Stored
 
     def make(self, chance: Random) -> bytes:
         return bytes([chance.randrange(2)]) + made(chance, of_rows=self.of_rows)
 
     def run(self, data: bytes) -> str:
         with directory() as path:
-            damage(_template(self.world, bool(data[:1] > b"\0")), list(edits_of(data[1:])), path, self.database)
+            damage(_template(self.core, bool(data[:1] > b"\0")), list(edits_of(data[1:])), path, self.database)
             if chance_of(data).random() < 0.25:
                 _look(path)
             return self._start(path)
 
     def _start(self, path: Path) -> str:
         try:
-            world = self.world(path, max_bytes_per_file=_ROLL_BYTES)
+            harness = self.core(path, max_bytes_per_file=_ROLL_BYTES)
         except NsqtwError as refused:
             if "\n" in str(refused):
                 raise Broken(f"no single line: {refused}") from refused
             return "refused with one line"
         try:
-            world.wait(LONG_AFTER)
-            found = _read_all(world)
+            harness.wait(LONG_AFTER)
+            found = _read_all(harness)
         finally:
-            world.close()
+            harness.close()
         if not found <= _SENT:
             raise Broken(f"delivered {sorted(found - _SENT)[:3]}, which nobody sent")
-        return "started, damage reported" if world.damage or world.said("error") else "started"
+        return "started, damage reported" if harness.damage or harness.said("error") else "started"
 
 
 class SqliteStart(DiskStart):
@@ -79,7 +79,7 @@ class SqliteStart(DiskStart):
     examples = 120
     of_rows = 0.6
     database = MESSAGES_FILE
-    world = StoredInSqlite
+    harness = StoredInSqlite
 
 
 def _look(path: Path) -> None:
@@ -91,18 +91,18 @@ def _look(path: Path) -> None:
             raise Broken(f"no single line: {refused}") from refused
 
 
-def _read_all(world: Stored) -> set[bytes]:
+def _read_all(harness: Stored) -> set[bytes]:
     """All that the channels have, and what is published now."""
     found: set[bytes] = set()
-    topic = world.topic("t")
-    topic.unpause(world.now)
+    topic = harness.topic("t")
+    topic.unpause(harness.now)
     channels = sorted(topic.channels) or ["c"]
-    world.put(b"new")
-    world.turn()
+    harness.put(b"new")
+    harness.turn()
     for name in channels:
-        channel = world.channel(name)
+        channel = harness.channel(name)
         channel.unpause()
-        reader = world.reader(name)
+        reader = harness.reader(name)
         for _ in range(_MOST_READ):
             read = reader.read()
             if not read:
@@ -110,7 +110,7 @@ def _read_all(world: Stored) -> set[bytes]:
             reader.finish(*(message.id for message in read))
             found.update(message.body for message in read)
         reader.leave()
-    world.save()
+    harness.save()
     return found
 
 
@@ -118,29 +118,29 @@ def _read_all(world: Stored) -> set[bytes]:
 def _template(kind: type[Stored], is_clean: bool) -> dict[str, bytes]:
     """The files of a broker that ended well, or did not."""
     with directory() as path:
-        world = kind(path, max_bytes_per_file=_ROLL_BYTES)
-        world.channel("c")
-        world.channel("d").pause()
-        world.channel("c", topic="u")
-        world.topic("u").pause()
-        world.put(b"of another topic", topic="u")
+        harness = kind(path, max_bytes_per_file=_ROLL_BYTES)
+        harness.channel("c")
+        harness.channel("d").pause()
+        harness.channel("c", topic="u")
+        harness.topic("u").pause()
+        harness.put(b"of another topic", topic="u")
         for number in range(0, 60, 3):
-            world.put(
+            harness.put(
                 *(b"message %d" % at for at in range(number, number + 3)), delay_ms=60_000 if number % 15 == 0 else 0
             )
-            world.turn()
-        reader = world.reader("c", ready=30)
+            harness.turn()
+        reader = harness.reader("c", ready=30)
         ids = [message.id for message in reader.read()]
         reader.finish(*ids[:10])
         reader.requeue(ids[11])
         reader.requeue(ids[12], 100.0)
-        world.save()
+        harness.save()
         reader.finish(*ids[15:20])
         if is_clean:
-            world.stop()
+            harness.stop()
         files = read(path)
         if not is_clean:
-            world.close()
+            harness.close()
     return files | _indexes(files)
 
 

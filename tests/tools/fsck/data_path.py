@@ -16,7 +16,7 @@ from nsqtw.nsqd import nsqd_dat
 from nsqtw.tools.fsck.data_path import check_data_path
 from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.repair import repair
-from tests.core.world import WALL_NS
+from tests.core.harness import WALL_NS
 from tests.nsqd_import.data_path import DataPath
 
 LONG_AFTER = 10_000_000.0

@@ -18,7 +18,7 @@ def producer(peer_id: int, name: str = "") -> Producer:
     return Producer(peer_id, f"10.0.0.1:{40000 + peer_id}", f"{name}.host", name, 4150, 4151, "1.3.0")
 
 
-class World:
+class LookupdHarness:
     """One nsqlookupd. `now` moves by hand."""
 
     def __init__(self, **quotas: int) -> None:

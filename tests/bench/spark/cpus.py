@@ -1,4 +1,4 @@
-"""Which cores a process and all it has started may run on, and how long they ran. Linux only."""
+"""CPU affinity and CPU time of a process and of everything it has started. Linux only."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def cpu_seconds(pids: list[int]) -> float:
     return ticks / _TICKS
 
 
-def pin(pids: list[int], cpu_quota: set[int]) -> None:
+def pin(pids: list[int], cores: set[int]) -> None:
     """All threads there are; those that come inherit it."""
     for pid in pids:
         with suppress(OSError):
             for thread in _numbers(f"/proc/{pid}/task"):
                 with suppress(OSError):
-                    os.sched_setaffinity(thread, cpu_quota)
+                    os.sched_setaffinity(thread, cores)
 
 
 def _numbers(directory: str) -> Iterator[int]:

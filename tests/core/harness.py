@@ -55,15 +55,15 @@ def messages(frames: bytes) -> list[Message]:
 class Reader:
     """A consumer with its inbox."""
 
-    def __init__(self, world: World, channel: Channel, ready: int = 100, **settings: Any) -> None:
-        self.world = world
+    def __init__(self, harness: BrokerHarness, channel: Channel, ready: int = 100, **settings: Any) -> None:
+        self.core = harness
         self.channel = channel
         self.client = Client("1.2.3.4:5", 0)
         self.frames: list[bytes] = []
         self.disconnected = False
-        options = world.options
+        options = harness.options
         self.consumer = Consumer(
-            self.client, world.broker.timers, self.frames.append, self._disconnect, options.msg_timeout
+            self.client, harness.broker.timers, self.frames.append, self._disconnect, options.msg_timeout
         )
         for name, value in settings.items():
             setattr(self.consumer, name, value)
@@ -75,7 +75,7 @@ class Reader:
 
     def read(self) -> list[Message]:
         """What arrived since the last time, after a turn."""
-        self.world.turn()
+        self.core.turn()
         frames, self.frames[:] = b"".join(self.frames), []
         return messages(frames)
 
@@ -85,15 +85,15 @@ class Reader:
     def finish(self, *ids: bytes) -> list[tuple[bytes, str]]:
         """As a session does it: what comes in order is not looked up."""
         if ids and b"".join(ids) == self.consumer.in_flight.next_ids(len(ids), b""):
-            self.channel.finish_next(self.consumer, len(ids), self.world.now)
+            self.channel.finish_next(self.consumer, len(ids), self.core.now)
             return []
-        return self.channel.finish(self.consumer, list(ids), self.world.now)
+        return self.channel.finish(self.consumer, list(ids), self.core.now)
 
     def requeue(self, message_id: bytes, delay: float = 0.0) -> str | None:
-        return self.channel.requeue(self.consumer, message_id, delay, self.world.now)
+        return self.channel.requeue(self.consumer, message_id, delay, self.core.now)
 
     def touch(self, message_id: bytes) -> str | None:
-        return self.channel.touch(self.consumer, message_id, self.world.now)
+        return self.channel.touch(self.consumer, message_id, self.core.now)
 
     def leave(self) -> None:
         self.channel.leave(self.consumer)
@@ -104,7 +104,7 @@ def goes_on(checkpointer: Checkpointer) -> bool:
     return checkpointer.are_waited_for or checkpointer.are_in_parts
 
 
-class World:
+class BrokerHarness:
     """One broker and what survives its crashes."""
 
     def __init__(self, page_rows: int = PAGE_ROWS, **options: Any) -> None:
