@@ -325,7 +325,7 @@ class Channel(Timer):
                 if self._redeliver(consumer, now):
                     remaining -= 1
                     continue
-                span = self.position.peek(now)
+                span = self.position.next_span(now)
                 if span is None:
                     break
                 segment, start, stop = span

@@ -97,7 +97,7 @@ class Cursor:
 
     @property
     def holds(self) -> bool:
-        return bool(self._pending)
+        return self._pending.has_rows_in_memory
 
     @property
     def is_being_saved(self) -> bool:
@@ -125,14 +125,14 @@ class Cursor:
         self.taken_total += count
         self._touch()
 
-    def peek(self, now: float) -> Span | None:
+    def next_span(self, now: float) -> Span | None:
         before = self.next
-        span = self._peek(now)
+        span = self._skip_to_span(now)
         if self.next != before:
             self._touch()  # a dropped range that is behind all cursors is forgotten: they must be saved with it
         return span
 
-    def _peek(self, now: float) -> Span | None:
+    def _skip_to_span(self, now: float) -> Span | None:
         released, most_taken = self._topic.released, self.taken_total + _MAX_DEFERRED_AT_ONCE
         while self.next < released:
             segment = self._segment()

@@ -63,7 +63,7 @@ class EphemeralQueue:
                 self.dropped_count += segment.count - fitting
         return self._deferred[0][0] if self._deferred else None
 
-    def peek(self, now: float) -> Span | None:
+    def next_span(self, now: float) -> Span | None:
         if not self._unread:
             return None
         segment, start, stop = self._unread[0]

@@ -105,8 +105,9 @@ class PendingStore:
         self._forgotten_from: int | None = None
         """What is saved from this sequence on is void, and removed by the next cut."""
 
-    def __bool__(self) -> bool:
-        """Return whether a row is in memory: one that may be in flight."""
+    @property
+    def has_rows_in_memory(self) -> bool:
+        """True if a row is in memory, which may be in flight. `count` also counts runs and rows that are not."""
         return bool(self._rows)
 
     @property

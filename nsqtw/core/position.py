@@ -62,11 +62,15 @@ class Position(Protocol):
         The topic released these; when some of them are deferred, the earliest moment one becomes due.
         """
 
-    def peek(self, now: float) -> Span | None:
-        """The unread messages that come next, as far as they lie in one segment. BackendError."""
+    def next_span(self, now: float) -> Span | None:
+        """
+        Move past gaps, dropped and deferred messages, and return the unread messages that follow, within one segment.
+
+        The messages themselves stay unread until `advance`. None if nothing is left. BackendError.
+        """
 
     def advance(self, count: int) -> None:
-        """That many of what `peek` returned were taken."""
+        """Mark the first `count` messages of the last `next_span` as read."""
 
     def next_redelivery(self) -> Redelivery | None:
         """Take the requeued message whose turn has come, if any. BackendError."""

@@ -101,6 +101,15 @@ def test_a_large_run_that_is_far_ahead_is_never_spread_into_rows() -> None:
     assert harness.channel().deferred_count == 1000
 
 
+def test_a_store_whose_rows_are_all_on_disk_is_not_falsy() -> None:
+    harness = paged_harness()
+    assert pending(harness).count == 0 and not pending(harness).has_rows_in_memory
+    harness.put(*[b"x"] * 1000, delay_ms=HOUR_MS)
+    harness.turn()
+    assert pending(harness).count == 1000 and not pending(harness).has_rows_in_memory
+    assert pending(harness), "whether there are rows is asked by name: the store itself is always true"
+
+
 def test_what_is_due_earlier_than_what_is_in_memory_comes_first() -> None:
     harness = paged_harness()
     reader = harness.reader()

@@ -29,6 +29,20 @@ def seek(harness: BrokerHarness, place: int = 0) -> tuple[int, int]:
     return tuple(harness.channel().seek(harness.topic().reader.kept_from + place))
 
 
+def test_the_next_span_lies_behind_what_was_dropped_and_stays_unread() -> None:
+    one = harness()
+    one.put(b"a", b"b")
+    one.turn()
+    cursor = one.channel().cursor
+    assert cursor is not None
+    both = cursor.next_span(one.now)
+    assert both is not None and both == cursor.next_span(one.now), "nothing is read before advance"
+    first = both.segment.first
+    cursor._topic.dropped.add(first, first + 1)
+    assert cursor.next_span(one.now) == (both.segment, 1, 2)
+    assert cursor.next == first + 1, "the dropped message is behind the cursor"
+
+
 def test_a_replay_of_deferred_messages_goes_on_after_a_crash() -> None:
     one = harness()
     one.put(b"late", delay_ms=60_000)

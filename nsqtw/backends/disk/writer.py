@@ -91,7 +91,7 @@ class LogWriter:
         self._appends: list[FileAppend] = []
         self._end = 0
 
-    def stage(self, segments: Sequence[Segment]) -> list[FileAppend]:
+    def stage(self, segments: Sequence[Segment]) -> tuple[FileAppend, ...]:
         """Write segments behind what readers look at. OSError when that fails: then `rollback` must follow."""
         log, appends, limit = self._log, self._appends, self._limit
         end = log.end
@@ -114,7 +114,7 @@ class LogWriter:
         self._end = end
         if file_append is not None:
             self._write(file_append)
-        return appends
+        return tuple(appends)
 
     def commit(self) -> None:
         """Let readers see what was staged."""

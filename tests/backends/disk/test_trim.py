@@ -418,6 +418,13 @@ def test_a_commit_meanwhile_keeps_the_last_file(tmp_path: Path) -> None:
     assert path.sequences() == list(range(11))
 
 
+def test_what_was_staged_is_still_there_after_the_commit(tmp_path: Path) -> None:
+    path = grown(tmp_path)
+    staged = path.queue.writer.stage([make_segment(10)])
+    path.queue.writer.commit()
+    assert [append.size for append in staged] == [path.queue.log.log_files[-1].size]
+
+
 def test_an_idle_log_keeps_no_spare_file(tmp_path: Path) -> None:
     path = filled(tmp_path)
     path.queue.trim(1000, [])
