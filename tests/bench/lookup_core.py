@@ -73,7 +73,7 @@ def measure(shape: Shape) -> CoreFigures:
         median(sum(times) for times in nodes_times),
         median(max(times) for times in nodes_times),
         len(b"".join(pieces)) // len(nodes_times),
-        _seconds(lambda: registrations.gone(0)),
+        _seconds(lambda: registrations.remove_peer(0)),
         _seconds(lambda: snapshot.encode(registrations, now)),
         len(data),
         _seconds(lambda: snapshot.restore(_empty(), data, now)),

@@ -140,14 +140,14 @@ def miscount() -> None:
 
 def garble() -> None:
     """Now and then the last byte of what is delivered is another."""
-    checkpoint = Segment.checkpoint
-    cuts = count(1)
+    slice_ = Segment.slice
+    slices = count(1)
 
     def wrong(self: Segment, start: int, stop: int) -> bytes:
-        frames = checkpoint(self, start, stop)
-        return frames[:-1] + struct.pack("B", frames[-1] ^ 1) if next(cuts) % _EVERY == 0 else frames
+        frames = slice_(self, start, stop)
+        return frames[:-1] + struct.pack("B", frames[-1] ^ 1) if next(slices) % _EVERY == 0 else frames
 
-    Segment.checkpoint = wrong  # type: ignore[method-assign]
+    Segment.slice = wrong  # type: ignore[method-assign]
 
 
 def deliver_by_counts() -> None:
@@ -159,7 +159,7 @@ def deliver_by_counts() -> None:
     def leave(self: LogWriter, file: Any, size: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    LogWriter._cut = leave  # type: ignore[method-assign]
+    LogWriter._truncate = leave  # type: ignore[method-assign]
     DiskQueue.check = lambda self, start, expected: False  # type: ignore[method-assign]
     Cursor.available = property(lambda self: self.depth)  # type: ignore[method-assign, assignment]
 

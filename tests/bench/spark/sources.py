@@ -15,7 +15,7 @@ TOPIC, CHANNEL = "read", "spark"
 
 def prepare(broker: Broker) -> None:
     """A topic that keeps what it has, and a channel of it: to be filled."""
-    broker.create(TOPIC, [CHANNEL])
+    broker.create(TOPIC, (CHANNEL,))
     broker.ask("POST", f"/v2/topic/retention?topic={TOPIC}&time=24h")
 
 

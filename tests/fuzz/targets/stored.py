@@ -51,14 +51,14 @@ class DiskStart(Target):
 
     def run(self, data: bytes) -> str:
         with directory() as path:
-            damage(_template(self.core, bool(data[:1] > b"\0")), list(edits_of(data[1:])), path, self.database)
+            damage(_template(self.harness, bool(data[:1] > b"\0")), list(edits_of(data[1:])), path, self.database)
             if chance_of(data).random() < 0.25:
                 _look(path)
             return self._start(path)
 
     def _start(self, path: Path) -> str:
         try:
-            harness = self.core(path, max_bytes_per_file=_ROLL_BYTES)
+            harness = self.harness(path, max_bytes_per_file=_ROLL_BYTES)
         except NsqtwError as refused:
             if "\n" in str(refused):
                 raise Broken(f"no single line: {refused}") from refused
