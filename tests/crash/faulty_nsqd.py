@@ -127,7 +127,7 @@ def break_files() -> None:
         return disk.DiskBackend(directory, options.max_bytes_per_file, report, FaultyFiles())
 
     disk.DiskFactory.open = open_disk
-    nsqd_dat.Files = sqlite.Files = importer.Files = FaultyFiles
+    nsqd_dat.Files = sqlite.Files = importer.Files = FaultyFiles  # type: ignore[attr-defined, misc]
 
 
 def path_of(fd: int) -> str:
@@ -136,7 +136,7 @@ def path_of(fd: int) -> str:
 
 time.time = lambda: real_time() + control()["wall"]
 time.time_ns = lambda: real_time_ns() + int(control()["wall"] * 1e9)
-sqlite3.connect = connect
+sqlite3.connect = connect  # type: ignore[assignment]
 
 if __name__ == "__main__":
     from nsqtw.tap import main_nsqd

@@ -49,7 +49,7 @@ def inject(control: Control, layer: str) -> None:
     sqlite.SqliteFactory.open = open_sqlite
     with lazy_imports.without_tls(True):
         from nsqtw.runtime import pump
-    pump.time_ns = lambda: WALL_START_NS + time.monotonic_ns() + control.wall_offset_ns
+    pump.time_ns = lambda: WALL_START_NS + time.monotonic_ns() + control.wall_offset_ns  # type: ignore[attr-defined]
 
 
 def main(words: list[str]) -> int:

@@ -179,7 +179,7 @@ class Campaign:
         while count() < wanted and time.monotonic() < deadline:
             if self._nemesis.harm():
                 before = count()
-                wait_until(lambda before=before: count() > before, "publishing goes on after a full disk")
+                wait_until(lambda before=before: count() > before, "publishing goes on after a full disk")  # type: ignore[misc]
 
     def _quiet(self, writers: list[Writer], readers: list[Reader], *, drain: bool) -> None:
         """No more traffic. All that consumers said is done and saved; with `drain` they finish everything first."""

@@ -114,7 +114,7 @@ def test_nothing_is_stranded_whatever_call_fails_once(nsqd: Broker, dies: str) -
         if dies == "kill":
             if fault.path != "nsqd.dat":  # this is written a moment later
                 nsqd.calls.heal()
-            wait_until(lambda before=hits: nsqd.calls.hits > before, f"{fault} is met")
+            wait_until(lambda before=hits: nsqd.calls.hits > before, f"{fault} is met")  # type: ignore[misc]
             nsqd.calls.heal()
             nsqd.store()
             nsqd.kill()

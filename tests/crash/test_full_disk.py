@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.crash.disks import Disk, FaultyDisk, MountedDisk, can_mount
 from tests.process import NOTHING, Answer, NsqdProcess, wait_until
 from tests.wire import Refused
 
-KINDS: dict[str, Callable[..., Disk]] = {
+KINDS: dict[str, Callable[..., Any]] = {
     "full": lambda path, *flags: FaultyDisk(path, "ENOSPC", *flags),
     "quota": lambda path, *flags: FaultyDisk(path, "EDQUOT", *flags),
 }

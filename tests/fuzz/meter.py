@@ -19,7 +19,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from twisted.logger import LogEvent, LogLevel, globalLogPublisher
+from twisted.logger import ILogObserver, LogEvent, LogLevel, globalLogPublisher
+from zope.interface import implementer
 
 import nsqtw
 from nsqtw.daemon.logs import log_format
@@ -92,6 +93,7 @@ class Meter:
         return self._stepped
 
 
+@implementer(ILogObserver)
 class _Log:
     """Looks at what is logged: no error that nobody foresaw, and lines of plain text."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from random import Random
 
+from nsqtw.http.routes import Routes
 from tests.fuzz.meter import Broken
 from tests.fuzz.target import Bound, Target, chance_of
 from tests.fuzz.targets.codec import pieces
@@ -36,8 +37,10 @@ class Http(Target):
     def run(self, data: bytes) -> str:
         chance = chance_of(data)
         web = Web(**LIMITS)
+        routes = web.site.routes
+        assert isinstance(routes, Routes)
         for path in _SLOW:
-            web.site.routes._routes.pop((b"GET", path))
+            routes._routes.pop((b"GET", path))
         browser = web.connect()
         cuts = [chance.randrange(len(data) + 1) for _ in range(chance.choice((0, 0, 1, 5)))]
         for piece in pieces(data, cuts):

@@ -26,7 +26,8 @@ class Names(Target):
 
     def make(self, chance: Random) -> bytes:
         topics = [_named(chance, "channels") for _ in range(chance.randrange(4))]
-        document = [(respelled(chance, "topics"), topics or chance.choice(([], None)))]
+        listed = topics or (None if chance.random() < 0.5 else [])
+        document: list[tuple[str, Any]] = [(respelled(chance, "topics"), listed)]
         if chance.random() < 0.5:
             document.append((respelled(chance, "version"), "1.3.0" if chance.random() < 0.8 else json_value(chance)))
         return json_text(chance, document if chance.random() < 0.95 else json_value(chance))

@@ -51,7 +51,8 @@ class DiskStart(Target):
 
     def run(self, data: bytes) -> str:
         with directory() as path:
-            damage(_template(self.harness, bool(data[:1] > b"\0")), list(edits_of(data[1:])), path, self.database)
+            files = _template(self.harness, bool(data[:1] > b"\0"))  # type: ignore[arg-type]  # the class has a hash
+            damage(files, list(edits_of(data[1:])), path, self.database)
             if chance_of(data).random() < 0.25:
                 _look(path)
             return self._start(path)
