@@ -14,6 +14,7 @@
 # make bench-spark  rows a second through the connector for Spark, in both directions
 # make bench-lookupd   nsqlookupd with 100,000 registrations; PEER=/path/to/nsqlookupd to compare
 # make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
+# make docs       the documentation as a site, in docs/_build; a warning or a broken link is an error
 # make wheels       what a release uploads, into dist/; PYTHONS='python3.11 python3.13' compiles for these
 # make venv         only .venv with everything in it
 #
@@ -39,7 +40,7 @@ AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --l
 SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
 .PHONY: help run demo test test-compiled fuzz conformance clients crash bench bench-plots bench-shapes bench-pauses \
-    bench-connections bench-durability bench-lookupd bench-spark wheels venv
+    bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
 
 # The list at the top of this file.
 help:
@@ -64,6 +65,10 @@ test: $(EVERYTHING)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@$(PYTEST) || $(AGAIN)
+
+docs: $(EVERYTHING)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build
+	@echo "docs/_build/index.html"
 
 test-compiled: $(EVERYTHING)
 	@$(BIN)/python -m tests.compiled --hypothesis-profile=same $(ONLY)

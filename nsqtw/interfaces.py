@@ -45,7 +45,7 @@ class OperatorLog(Protocol):
     From any thread.
 
     `text` names the fields in braces, as in twisted.logger; without fields it is taken as it stands. Fields are named
-    as in docs/operations-logs.md. Neither they nor the text ever hold a message body or a secret.
+    as in docs/how-to/logs.md. Neither they nor the text ever hold a message body or a secret.
     """
 
     def __call__(self, level: str, text: str, /, **fields: object) -> None: ...

@@ -82,7 +82,7 @@ class ProtocolPlugin:
         if made_for != BROKER_API and self.dotted != _V2:
             raise PluginError(
                 f"{_PROTOCOL} {self.name!r} ({self.dotted}) is not made for this nsqtw: its factory needs "
-                f"broker_api = {BROKER_API} and sessions that use IBroker, see docs/plugins.md"
+                f"broker_api = {BROKER_API} and sessions that use IBroker, see docs/how-to/plugins.md"
             )
 
     @cached_property

@@ -15,6 +15,6 @@ def version_line(program: str = "nsqd") -> str:
 
 
 def is_compiled() -> bool:
-    """Return whether the hot modules here are those that mypyc compiled (docs/performance.md). Loads none of them."""
+    """Return whether mypyc compiled the hot modules (docs/explanation/performance.md). Loads none of them."""
     spec = find_spec("nsqtw.core.broker")
     return spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES))

@@ -1,4 +1,4 @@
-"""The certificate authority of docs/clients.md: its commands, and a broker and a client with what they make."""
+"""The certificate authority of docs/start/clients.md: its commands, and a broker and a client with what they make."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.process import NsqdProcess, wait_until
 from tests.wire import ANSWER_SECONDS, HOST
 
-PAGE = (Path(__file__).parent.parent / "docs" / "clients.md").read_text("utf-8")
+PAGE = (Path(__file__).parent.parent / "docs/start/clients.md").read_text("utf-8")
 SECTION = PAGE[PAGE.index("## A certificate authority for trials") : PAGE.index("## Compression")]
 MAKING, USING = re.findall(r"^```\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""Everything docs/nsqlookupd.md tells people to type does what it says, with an nsqlookupd as they run it."""
+"""Everything docs/reference/nsqlookupd.md tells people to type does what it says, with an nsqlookupd as they run it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nsqtw.options.lookupd import NSQLOOKUPD, NSQLOOKUPD_READER
 from tests.lookupd.nsqd import FakeNsqd
 from tests.process import LookupdProcess
 
-PAGE = (Path(__file__).parent.parent / "docs" / "nsqlookupd.md").read_text("utf-8")
+PAGE = (Path(__file__).parent.parent / "docs/reference/nsqlookupd.md").read_text("utf-8")
 HTTP = "http://127.0.0.1:4161"
 OF_NSQD = {"--lookupd-tls", "--lookupd-secret-file", "--lookupd-tcp-address"}
 

@@ -49,7 +49,9 @@ from distutils.core import run_setup
 print(run_setup("setup.py", stop_after="init").data_files)
 """
     done = run("-c", "import setuptools" + script, cwd=ROOT)
-    assert done.stdout == "[('share/man/man1', ['docs/nsqd.1', 'docs/nsqlookupd.1'])]\n", done.stderr
+    assert done.stdout == "[('share/man/man1', ['docs/reference/nsqd.1', 'docs/reference/nsqlookupd.1'])]\n", (
+        done.stderr
+    )
 
 
 def test_a_wheel_has_every_module_the_plugin_and_the_marker_for_type_checkers() -> None:

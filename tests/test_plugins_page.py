@@ -1,4 +1,4 @@
-"""The backend and the protocol that docs/plugins.md shows do what the page says: their code is taken from there."""
+"""The backend and the protocol shown in docs/how-to/plugins.md: their code is taken from the page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BODIES = [b"%05d" % number for number in range(100)]
 def project(tmp_path: Path) -> Path:
     """A distribution of what the page shows, file by file."""
     directory = tmp_path / "project"
-    for name, code in CODE.findall((ROOT / "docs/plugins.md").read_text("utf-8")):
+    for name, code in CODE.findall((ROOT / "docs/how-to/plugins.md").read_text("utf-8")):
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(code, "utf-8")
@@ -139,9 +139,9 @@ def refused_lines(nsqd: NsqdProcess) -> list[str]:
 
 
 def test_auth_and_limits_hold_for_it(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The grants are those of docs/auth.md: the shop may publish to orders, the operator may do everything."""
+    """The grants are those of docs/how-to/auth.md: the shop may publish to orders, the operator may do everything."""
     (grants,) = re.findall(
-        r"^```toml\n# grants.toml\n(.*?)^```$", (ROOT / "docs/auth.md").read_text("utf-8"), re.M | re.S
+        r"^```toml\n# grants.toml\n(.*?)^```$", (ROOT / "docs/how-to/auth.md").read_text("utf-8"), re.M | re.S
     )
     path = tmp_path / "grants.toml"
     path.write_text(grants, "utf-8")

@@ -1,4 +1,4 @@
-"""The commands and programs of docs/quickstart.md, run against a broker."""
+"""The commands and programs of docs/start/quickstart.md, run against a broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from nsqtw.options.command_line import read_command_line
 from tests.process import NsqdProcess, starting, wait_until
 
-PAGE = (Path(__file__).parent.parent / "docs" / "quickstart.md").read_text("utf-8")
+PAGE = (Path(__file__).parent.parent / "docs/start/quickstart.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PROGRAMS = [text for language, text in BLOCKS if language == "python"]
 COMMANDS = [line for language, text in BLOCKS if not language for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""Everything docs/retention.md tells people to type does what it says, with a broker as they run it."""
+"""Everything docs/how-to/retention.md tells people to type does what it says, with a broker as they run it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nsqtw.options.command_line import read_command_line, resolve
 from nsqtw.options.topics import Retention
 from tests.process import NsqdProcess
 
-PAGE = (Path(__file__).parent.parent / "docs" / "retention.md").read_text("utf-8")
+PAGE = (Path(__file__).parent.parent / "docs/how-to/retention.md").read_text("utf-8")
 ADDRESS = "127.0.0.1:4151"
 ID = "0a1b2c3d4e5f6071"
 

@@ -1,4 +1,4 @@
-"""docs/security.md: its config makes a broker as the page says, its commands can be run, its options exist."""
+"""docs/how-to/security.md: its config makes a broker as the page says, its commands can be run, its options exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.certificates import Certificates
 from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS, HOST, Client, Closed, Refused, sized
 
-PAGE = (Path(__file__).parent.parent / "docs" / "security.md").read_text("utf-8")
+PAGE = (Path(__file__).parent.parent / "docs/how-to/security.md").read_text("utf-8")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PRIVATE_ADDRESS = re.compile(r"\b10\.0\.0\.5:\d+")
 LISTENS = re.compile(r" (TCP|HTTP|HTTPS): listening on [\d.]+:(\d+)\n")

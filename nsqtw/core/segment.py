@@ -15,7 +15,7 @@ One frame, big-endian (nsqd specification 1.2):
 
 One number makes an id: node id (10 bits) . sequence (53 bits), printed as 16 hex digits.
 
-This module is hot: see docs/performance.md before and after a change.
+This module is hot: see docs/explanation/performance.md before and after a change.
 """
 
 from __future__ import annotations

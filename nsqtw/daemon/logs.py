@@ -113,7 +113,7 @@ def is_of_twisted(event: LogEvent) -> bool:
 
 class JsonFormat:
     """
-    Log lines as JSON objects, one a line, for programs that collect them. docs/operations-logs.md has the shape.
+    Log lines as JSON objects, one a line, for programs that collect them. docs/how-to/logs.md has the shape.
 
     `time`, `level` and `text` are always there. Then come the fields that the event was logged with, under their names;
     `error` and `traceback` when it is a failure. Twisted's own events and those of libraries that use its older log

@@ -1,7 +1,7 @@
 """
-The options as people read them: what --help prints, the tables of docs/configuration.md and docs/nsqlookupd.md, and
-the man pages docs/nsqd.1 and docs/nsqlookupd.1. `python -m nsqtw.options.help` brings the pages of a checkout up
-to date.
+Documentation of the options: --help, the tables of configuration.md and nsqlookupd.md, and the man pages.
+
+`python -m nsqtw.options.help` updates the pages in docs/reference of a checkout.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from nsqtw.options.fields import Option
 from nsqtw.options.lookupd import NSQLOOKUPD_READER
 from nsqtw.options.types import BOOLEAN, TEXT, Kind
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/reference"
 _OPTION_PAGES = {"nsqd": "configuration.md", "nsqlookupd": "nsqlookupd.md"}
 _ZEROS = ("", "0", "0s", "false")
 
 
 def usage(program: str, reader: OptionReader[Any, Any] = NSQD_READER) -> str:
-    """What --help prints: every flag, its kind, meaning and default, laid out as nsqd does."""
+    """Return the text of --help: every flag, its type, meaning and default, in the layout of nsqd."""
     lines = {flag: (kind, text, "") for flag, (kind, text) in reader.other_flags.items()}
     lines |= {option.flag: (option.kind, _meaning(option), _default(option)) for option in reader.table}
     shown = [f"Usage of {program}:"]
@@ -37,7 +37,7 @@ def usage(program: str, reader: OptionReader[Any, Any] = NSQD_READER) -> str:
 
 
 def options_table(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
-    """The table of the options in docs/configuration.md or the page of another program."""
+    """Return the table of the options, in Markdown."""
     rows = []
     for option in reader.table:
         default = "" if option.default == "" else f"`{option.default}`"
@@ -46,19 +46,19 @@ def options_table(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
 
 
 def flags_table(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
-    """The table of the flags that are no options."""
+    """Return the table of the command-line only flags, in Markdown."""
     rows = [(f"`--{_form(flag, kind)}`", text) for flag, (kind, text) in reader.other_flags.items()]
     return _markdown(("flag", "does"), rows)
 
 
 def configuration_page(page: str, reader: OptionReader[Any, Any] = NSQD_READER) -> str:
-    """`page`, docs/configuration.md or the like, with the tables between its markers as they are now."""
+    """Return `page` with current tables between its markers."""
     page = _replaced(page, "flags", flags_table(reader))
     return _replaced(page, "options", options_table(reader))
 
 
 def man_page(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
-    """docs/nsqd.1 or that of another program, in roff."""
+    """Return the man page of a program, in roff."""
     program = reader.table.program
     flags = [(_form(flag, kind), [_sentence(text)]) for flag, (kind, text) in reader.other_flags.items()]
     options = [(_form(option.flag, option.kind), _paragraph(option)) for option in reader.table]
@@ -68,7 +68,7 @@ def man_page(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """The pages as they should be, by their paths."""
+    """Return the current text of every page, by path."""
     made = {}
     for reader in (NSQD_READER, NSQLOOKUPD_READER):
         program = reader.table.program

@@ -9,7 +9,7 @@ Contract of storage backends, as tests. Run them like this, with pytest:
 
 `FailingCommitContract` is for those that can be made to fail; `positions_contract` is for `IPositions`. For
 readable failures put `pytest.register_assert_rewrite("nsqtw.testing.contracts")` into a conftest.py.
-docs/plugins.md shows a backend with its tests.
+docs/how-to/plugins.md shows a backend with its tests.
 """
 
 from __future__ import annotations

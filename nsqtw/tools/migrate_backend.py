@@ -92,7 +92,8 @@ class _Migration:
                 names = " and ".join(map(repr, present))
                 raise OptionError(
                     f"{self._directory} has messages of the backends {names}, and no manifest says which are the"
-                    " broker's: start a broker once with the right --backend, or write the manifest (docs/recovery.md)"
+                    " broker's: start a broker once with the right --backend, or write the manifest"
+                    " (docs/how-to/recovery.md)"
                 )
             manifest = Manifest(present[0] if present else self._source)
         if manifest.backend == self._target:

@@ -17,7 +17,7 @@ from nsqtw.http.responses import Answer, failure, text
 from nsqtw.rights import SUBSCRIBE
 from tests.http.broker_fixture import Web
 
-PAGE = Path(__file__).parent.parent.parent / "docs/http.md"
+PAGE = Path(__file__).parent.parent.parent / "docs/reference/http.md"
 
 
 class Echo(Section):
@@ -65,7 +65,7 @@ def test_the_broker_serves_it() -> None:
 
 
 def test_every_word_and_parameter_of_it_is_known_to_the_page_about_the_api() -> None:
-    """docs/http.md is for people, and says the same."""
+    """docs/reference/http.md is for people, and says the same."""
     text = PAGE.read_text("utf-8")
     words = {word for declared in endpoints() for words in words_of(declared).values() for word in words}
     named = {one.name for declared in endpoints() for one in (*declared.required, *declared.optional)}

@@ -58,12 +58,12 @@ def http_status(nsqd: NsqdProcess, method: str, path: str, secret: str = "", bod
         connection.close()
 
 
-# -- docs/auth.md
+# -- docs/how-to/auth.md
 
 
 def test_the_file_on_the_page_does_what_the_page_says(start: Start, tmp_path: Path) -> None:
     grants = tmp_path / "grants.toml"
-    grants.write_text(blocks("auth.md")["grants.toml"])
+    grants.write_text(blocks("how-to/auth.md")["grants.toml"])
     nsqd = start(f"--auth=static:{grants}", "--log-level=debug")
     with nsqd.client() as mail, nsqd.client() as shop, nsqd.client() as stranger:
         assert auth(shop, "shop-secret") == {
@@ -95,7 +95,9 @@ def test_the_file_on_the_page_does_what_the_page_says(start: Start, tmp_path: Pa
         shop_again = nsqd.client()
         auth(shop_again, "shop-secret")
 
-        grants.write_text(blocks("auth.md")["grants.toml"].replace('channels = ["^mail$"]', 'channels = ["^post$"]'))
+        grants.write_text(
+            blocks("how-to/auth.md")["grants.toml"].replace('channels = ["^mail$"]', 'channels = ["^post$"]')
+        )
         os.kill(nsqd.pid, signal.SIGHUP)
         with pytest.raises(Refused, match='^E_UNAUTHORIZED AUTH failed for SUB on "orders" "mail"$'):
             mail.message()
@@ -128,13 +130,13 @@ def test_hashing_holds_nobody_up(start: Start, tmp_path: Path) -> None:
         client.close()
 
 
-# -- docs/plugins.md
+# -- docs/how-to/plugins.md
 
 
 @pytest.fixture
 def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The distribution on the page, where Python and Twisted find it."""
-    for name, text in blocks("plugins.md", "## An authorizer").items():
+    for name, text in blocks("how-to/plugins.md", "## An authorizer").items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "nsq.key").write_bytes(b"a key")

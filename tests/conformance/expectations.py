@@ -58,7 +58,7 @@ ON_PURPOSE = (
     Row("upgrades/policy_requires", "an unknown --tls-client-auth-policy is refused"),
 )
 """
-At nsqd's default options: better or stricter than nsqd, see docs/compatibility.md. With --nsq-compat they have to pass.
+At nsqd's default options: better or stricter than nsqd (docs/reference/compatibility.md). With --nsq-compat they pass.
 """
 
 SAFER = (
@@ -66,7 +66,7 @@ SAFER = (
     Row("http_routes/body_ends_early", "a body that is cut off is answered with 400"),
     Row("http_routes/bad_chunks", "a body whose chunks are none is answered with 400"),
 )
-"""At any options: what nsqd takes and we refuse, see docs/security.md."""
+"""At any options: what nsqd takes and we refuse, see docs/how-to/security.md."""
 
 
 def expected(scenario: str, rows: Iterable[Row]) -> Row | None:

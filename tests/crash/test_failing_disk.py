@@ -1,6 +1,6 @@
 """
-EIO: the disk fails at reading, writing and syncing, for every class and both backends. docs/recovery.md says what comes
-of it; here it is done to a broker. A refused publish may or may not be there after a restart; all else is as promised.
+EIO: the disk fails at reading, writing and syncing, for every class and both backends (docs/how-to/recovery.md).
+A refused publish may or may not be there after a restart; all else is as promised.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.parametrize("page", ["configuration.md", "nsqd.1"])
 def test_the_pages_in_the_docs_are_up_to_date(page: str) -> None:
     """Brought up to date by: python -m nsqtw.options.help"""
-    path = ROOT / "docs" / page
+    path = ROOT / "docs/reference" / page
     assert pages()[path] == path.read_text("utf-8")
 
 

@@ -1,6 +1,6 @@
 """
 A standalone cluster of Spark on this machine: a master and two workers as processes, started with the commands of
-contrib/spark/CLUSTERS.md. Linux only.
+docs/how-to/spark-clusters.md. Linux only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.process import wait_until
 from tests.wire import HOST
 
 LONG = 240
-_PAGE = (Path(__file__).parents[2] / "contrib/spark/CLUSTERS.md").read_text("utf-8")
+_PAGE = (Path(__file__).parents[2] / "docs/how-to/spark-clusters.md").read_text("utf-8")
 _BLOCKS = re.findall(r"^```sh\n(.*?)^```$", _PAGE, re.DOTALL | re.MULTILINE)
 _COMMANDS = "".join(_BLOCKS).replace("\\\n", "").splitlines()
 _MASTER = "spark://10.0.0.5:7077"

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PAGE = (HERE.parent.parent / "contrib/spark/GUARANTEES.md").read_text("utf-8")
+PAGE = (HERE.parent.parent / "docs/reference/spark-guarantees.md").read_text("utf-8")
 NAMED = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
 
 

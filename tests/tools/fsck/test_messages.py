@@ -1,6 +1,6 @@
 """
 Damage to messages.db, met by a real broker with the backend sqlite: it starts, says what is wrong, delivers the rest
-and takes more; and the same after a repair. docs/recovery.md has this in words.
+and takes more; and the same after a repair. docs/how-to/recovery.md has this in words.
 
 All odd values are in one database, each in a topic of its own: a row costs that row.
 """

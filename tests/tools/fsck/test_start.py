@@ -1,6 +1,6 @@
 """
 Every kind of damage, met by a real broker: what fsck says, what a start makes of it, what is delivered and logged; and
-the same after a repair. docs/recovery.md is this table in words.
+the same after a repair. docs/how-to/recovery.md is this table in words.
 """
 
 from __future__ import annotations
