@@ -15,7 +15,7 @@ twisted.web's HTTP connection, where NSQ's clients expect another behaviour.
   A request whose lines end with a bare LF is the last one of its connection.
 - The next request waits until the client has read most of the answers before it.
 - Requests that came together, and chunks of a body, are read a piece at a time, for STEP_SECONDS in a turn; other
-  connections follow, in turn with them (nsqtw.runtime.slices). Meanwhile the connection is not read from.
+  connections follow, in turn with them (nsqtw.runtime.long_work). Meanwhile the connection is not read from.
 - The head of a request has at most MAX_HEAD_BYTES.
 - A whole request whose head was read before is served without reading it again (head_cache).
 
@@ -424,7 +424,7 @@ class HttpConnection(HTTPChannel):
         self._networkProducer.pauseProducing()
         if not self._is_behind:
             self._is_behind = True
-            self.factory.limits.slices.add(self._steps())
+            self.factory.limits.long_work.add(self._steps())
 
     def _steps(self) -> Iterator[None]:
         while self._unread and not self._handlingRequest:

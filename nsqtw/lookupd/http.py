@@ -37,7 +37,7 @@ from nsqtw.lookupd.json_documents import (
 )
 from nsqtw.lookupd.registrations import ANY, Registrations
 from nsqtw.names import is_valid_name
-from nsqtw.runtime.slices import Slices
+from nsqtw.runtime.long_work import LongWork
 from nsqtw.runtime.turns import PlainTurns
 
 _PONG = plain(200, "OK")
@@ -59,7 +59,7 @@ class LookupApi:
     def __init__(self, registrations: Registrations, turns: PlainTurns, needs: str = FREE) -> None:
         self._registrations = registrations
         self._turns = turns
-        self._slices = Slices(turns.reactor, turns.now)
+        self._long_work = LongWork(turns.reactor, turns.now)
         self._needs = needs
 
     def routes(self) -> list[Route]:
@@ -90,7 +90,7 @@ class LookupApi:
     # -- questions
 
     def _topics(self, request: HttpRequest) -> None:
-        self._slices.add(_gather(request, topic_pieces(self._registrations.walk_names())))
+        self._long_work.add(_gather(request, topic_pieces(self._registrations.walk_names())))
 
     def _channels(self, request: HttpRequest) -> Answer:
         return written(channels_document(self._registrations.channels(topic_name(parameters(request.query)))))
@@ -98,16 +98,16 @@ class LookupApi:
     def _lookup(self, request: HttpRequest) -> Answer | None:
         topic, now = topic_name(parameters(request.query)), self._turns.unix_ns()
         if topic == ANY and self._registrations.is_topic(ANY):
-            self._slices.add(_gather(request, lookup_pieces(self._registrations.walk_lookup(ANY, now))))
+            self._long_work.add(_gather(request, lookup_pieces(self._registrations.walk_lookup(ANY, now))))
             return None
         result = self._registrations.lookup(topic, now)
         return _TOPIC_NOT_FOUND if result is None else written(lookup_document(result))
 
     def _nodes(self, request: HttpRequest) -> None:
-        self._slices.add(_gather(request, node_pieces(self._registrations.walk_nodes(self._turns.unix_ns()))))
+        self._long_work.add(_gather(request, node_pieces(self._registrations.walk_nodes(self._turns.unix_ns()))))
 
     def _debug(self, request: HttpRequest) -> None:
-        self._slices.add(_gather(request, debug_pieces(self._registrations.walk_debug())))
+        self._long_work.add(_gather(request, debug_pieces(self._registrations.walk_debug())))
 
     # -- changes
 

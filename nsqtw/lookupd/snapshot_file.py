@@ -26,7 +26,7 @@ from nsqtw.errors import SnapshotError
 from nsqtw.lookupd.changes import Change
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.snapshot import encode, pieces, restore
-from nsqtw.runtime.slices import Slices
+from nsqtw.runtime.long_work import LongWork
 from nsqtw.runtime.turns import PlainTurns
 
 FILE = "registrations.snapshot"
@@ -49,7 +49,7 @@ class SnapshotFile:
         self._bad_path = os.path.join(directory, BAD_FILE)
         self._registrations = registrations
         self._turns = turns
-        self._slices = Slices(turns.reactor, turns.now)
+        self._long_work = LongWork(turns.reactor, turns.now)
         self._files = files or Files()
         self._is_changed = False
         self._is_busy = False
@@ -111,7 +111,7 @@ class SnapshotFile:
         self._timer = None
         self._is_changed, self._is_busy = False, True
         self._began = self._turns.now()
-        self._slices.add(self._put_together())
+        self._long_work.add(self._put_together())
 
     def _put_together(self) -> Iterator[None]:
         """Gather the pieces, one at each step, and have them written."""

@@ -25,7 +25,7 @@ from nsqtw.net.admission import RejectedConnection
 from nsqtw.net.limits import Limits
 from nsqtw.net.stalls import StallDetector
 from nsqtw.options.lookupd import LookupdOptions
-from nsqtw.runtime.slices import Slices
+from nsqtw.runtime.long_work import LongWork
 from nsqtw.runtime.turns import PlainTurns
 
 MAGIC = b"  V1"
@@ -93,7 +93,7 @@ class NsqdConnection(Protocol):
         if self._unread:
             self._is_behind = True
             self.transport.pauseProducing()
-            self._factory.slices.add(self._catch_up(session))
+            self._factory.long_work.add(self._catch_up(session))
 
     def readConnectionLost(self) -> None:
         self._has_ended = True
@@ -114,7 +114,7 @@ class NsqdConnection(Protocol):
         self._limits.sweeper.leave(self)
         self._limits.connection_limiter.leave(self._address)
         if self._session is not None:
-            self._factory.slices.add(self._session.connection_lost())
+            self._factory.long_work.add(self._session.connection_lost())
         if self._end is None and isinstance(reason.value, ConnectionLost):
             _log.error("client({client}) - {error}", client=self._remote, error=reason.getErrorMessage())
 
@@ -229,7 +229,7 @@ class NsqdFactory(Factory):
         self.context = context
         self.options = options
         self.turns = turns
-        self.slices = Slices(turns.reactor, turns.now)
+        self.long_work = LongWork(turns.reactor, turns.now)
         self.limits = limits
         self.connections: set[NsqdConnection] = set()
         self.next_peer_id = count().__next__

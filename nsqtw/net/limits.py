@@ -9,7 +9,7 @@ from nsqtw.net.admission import ConnectionLimiter, ConnectionLimiterOptions, Rej
 from nsqtw.net.deadlines import DeadlineOptions, DeadlineSweeper
 from nsqtw.net.descriptors import Descriptors
 from nsqtw.net.partial_input import PartialInput
-from nsqtw.runtime.slices import Slices
+from nsqtw.runtime.long_work import LongWork
 
 
 class LimitOptions(ConnectionLimiterOptions, DeadlineOptions, Protocol):
@@ -21,9 +21,12 @@ class LimitOptions(ConnectionLimiterOptions, DeadlineOptions, Protocol):
 
 class Limits:
     """
-    Connections that may come in (`connection_limiter`), how long they may take (`sweeper`), what they may keep
-    (`partial_input`), their part of each turn for work that does not fit into one (`slices`), and who was over a limit
-    (`rejections`). `now` is the clock of it all. Descriptors are counted where `descriptors` are given.
+    The limits of one server on its connections.
+
+    `connection_limiter` bounds the number of connections, `sweeper` the time they may take, `partial_input` the memory
+    of unfinished input, `long_work` the part of a turn for work that does not fit into one. `rejections` logs the
+    addresses that were over a limit. `now` is the clock of all of them, in seconds. Descriptors are counted where
+    `descriptors` are given.
     """
 
     def __init__(
@@ -33,7 +36,7 @@ class Limits:
         self.options = options
         self.rejections = Rejections(now)
         self.connection_limiter = ConnectionLimiter(options, self.rejections, descriptors)
-        self.slices = Slices(reactor, now)
+        self.long_work = LongWork(reactor, now)
         self.sweeper = DeadlineSweeper(reactor, options, now)
         self.partial_input = PartialInput(options.max_unfinished_size)
 

@@ -4,7 +4,7 @@ TCP (and unix socket) connections: the first four bytes choose the protocol, eve
 An upgrade that the session asks for (nsqtw.upgrades) is done here: TLS becomes the transport, and a compression stands
 between that and the session. A compressed chunk is given to the session in pieces, each when it wants data, TURN_BYTES
 of them in a turn. A session carries out so many commands of a chunk at once; the rest follows in steps, in turn with
-those of other connections (nsqtw.runtime.slices).
+those of other connections (nsqtw.runtime.long_work).
 
 Back-pressure runs both ways. When the transport has enough to write the session is told to deliver nothing; when
 the session does not want data the transport is not read from. Where it wants so many bytes at least, the kernel waits
@@ -462,7 +462,7 @@ class BrokerConnection(Flushable):
             wants = 1
         if not wants and session.is_behind and not self._is_stepping:
             self._is_stepping = True
-            self._limits.slices.add(self._steps(session))
+            self._limits.long_work.add(self._steps(session))
         if wants == self._reading:
             return
         if not wants:

@@ -56,7 +56,7 @@ class Transport(StringTransport):
 
 @pytest.fixture
 def web(monkeypatch: pytest.MonkeyPatch) -> Tiring:
-    monkeypatch.setattr("nsqtw.runtime.slices.SLICE_SECONDS", -1.0)
+    monkeypatch.setattr("nsqtw.runtime.long_work.SLICE_SECONDS", -1.0)
     return Tiring()
 
 

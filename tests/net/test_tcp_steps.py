@@ -25,7 +25,7 @@ NOPS = b"NOP\n" * STEP_COMMANDS
 @pytest.fixture
 def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
     """An edge whose turns have time for one step."""
-    monkeypatch.setattr("nsqtw.runtime.slices.SLICE_SECONDS", -1.0)
+    monkeypatch.setattr("nsqtw.runtime.long_work.SLICE_SECONDS", -1.0)
     edge = Edge()
     edge.broker.options.max_idle_commands = 0
     return edge
