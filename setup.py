@@ -28,7 +28,7 @@ INSTALL = [
     "mypy_extensions>=1",
     "pyopenssl>=24.3",
     "treq>=24.9",
-    "twisted[tls]>=24.7",
+    "twisted[tls]>=24.7,<27",
     "zope.interface>=6",
 ]
 # Checksums in a tenth of the time (nsqtw/backends/checksum.py): for the machines for which there are builds. Others get

@@ -1,47 +1,44 @@
 """
-twisted.web's HTTP connection, where NSQ's clients expect another behaviour.
+An HTTP/1.x connection of a server.
 
-- `Expect: 100-continue` is answered only when there is a body and it is wanted; when the request is refused at once
-  the connection is closed, because nobody can say whether a body follows. Nothing else can be expected.
-- A line may end with a bare LF, as people's own health checks send it, and header fields may be long and many.
-- HTTP/1.1 needs a Host.
+    dataReceived ─▶ head_cache ─ whole request with a known head ─────────────▶ request ─▶ route ─▶ handler
+                 └▶ parser ─▶ RequestHead, body parts, END ─ for STEP_SECONDS ─▶ request          │
+                                                                send ◀─ answer ◀──────────────────┘
+
+- A request is served when the one before it is answered and the client has read most of the answers.
+- Requests that arrived together, and chunks of a body, are read for STEP_SECONDS a turn; other connections are served
+  in between (runtime.long_work). Meanwhile the connection is not read from.
+- `Expect: 100-continue` is answered only when there is a body and it is wanted. When the request is refused at once the
+  connection is closed, because the server cannot know whether a body follows. Nothing else can be expected.
 - HTTP/1.0 with `Connection: keep-alive` is kept.
-- A client that ends its side of the connection after its request still gets the answer, if that has an end.
-- How long a client may take for what is in `request_timeouts`. The time between two requests is long: publishers keep
-  connections open, and one that is closed while the next publish is on its way makes the client guess whether it
-  arrived.
-- What two readers of HTTP could understand in different ways is refused, for one of them may be a proxy that decides
-  who may ask what: trailers that are no header fields, other transfer codings, chunks in HTTP/1.0 or behind bare LFs.
-  A request whose lines end with a bare LF is the last one of its connection.
-- The next request waits until the client has read most of the answers before it.
-- Requests that came together, and chunks of a body, are read a piece at a time, for STEP_SECONDS in a turn; other
-  connections follow, in turn with them (nsqtw.runtime.long_work). Meanwhile the connection is not read from.
-- The head of a request has at most MAX_HEAD_BYTES.
-- A whole request whose head was read before is served without reading it again (head_cache).
+- A client that ends its side of the connection after its request still gets the answer, unless that is a stream.
+- The time limits are in `request_timeouts`. The time between two requests is long: publishers keep connections open,
+  and a connection that is closed while the next publish is under way leaves its client unsure whether it arrived.
 
-Twisted tells the request line only once the body is there, so `_command`, `_path` and `_version` are read here;
-and `_respondToBadRequestAndDisconnect` is the only door to what is answered to a client that speaks no HTTP.
+twisted.web's HTTPChannel is not used: it reads all requests of a chunk in one turn, merges no half-closed connections,
+and its behaviour could be changed through private names only (ADR 0018).
+
+Performance: called once per request. Requests whose head is known do not reach the parser.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import Enum, auto
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.interfaces import IHalfCloseableProtocol
-from twisted.internet.protocol import connectionDone
+from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
-from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
-from twisted.web.http import HTTPChannel, _ChunkedTransferDecoder, _MalformedChunkedDataError
 from zope.interface import implementer
 
-from nsqtw.http.head_cache import MAX_CACHED_BYTES
-from nsqtw.http.headers import error_in, is_field, persists, read_field
+from nsqtw.http.headers import error_in, persists
+from nsqtw.http.parser import InvalidRequest, RequestHead, RequestParser, Signal
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.request_timeouts import ANSWER, BODY, DROPPED, HEAD, IDLE, RequestTimeouts
-from nsqtw.http.responses import HEADERS_TOO_LARGE, MALFORMED, TOO_MUCH_PARTIAL_INPUT, Answer
+from nsqtw.http.request_timeouts import RequestTimeouts, Stage
+from nsqtw.http.responses import MALFORMED, TOO_MUCH_PARTIAL_INPUT, Answer
 from nsqtw.net.addresses import address_text
 from nsqtw.net.partial_input import SMALL_BYTES
 from nsqtw.rights import Credentials
@@ -49,95 +46,88 @@ from nsqtw.runtime.chunks import READ_BYTES
 
 if TYPE_CHECKING:
     from nsqtw.http.factory import HttpFactory
+    from nsqtw.http.request import Streamer
     from nsqtw.upgrades import Secured
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LINE_END = b"\r\n"
-_HEAD_END = 2 * _LINE_END
-_LENGTH_FIELDS = frozenset((b"Content-Length", b"Transfer-Encoding"))
-_MAX_LENGTH = 256
-"""Bytes of a field that says how long the body is."""
-MAX_HEAD_BYTES = 128 * 1024
-"""Of the request line and all header fields; a credential alone may have 64 KiB."""
-_MAX_FIELDS = 5000
-PIECE_BYTES = 4096
-"""Bytes of lines and of small chunks that are read at once. Of a body, or chunk, of known length all that came is."""
-STEP_PIECES = 64
-"""Pieces, each of one request at most, that are read before other connections have their turn, """
+STEP_EVENTS = 128
+"""Events of the parser that are served before other connections have their turn, """
 STEP_SECONDS = 0.002
 """or fewer, in so much time."""
+_MAX_PIPELINED_BYTES = 16 * 1024
+"""Bytes of further requests that are received while one is served."""
 
 _log = Logger()
 
 
-@implementer(IHalfCloseableProtocol)
-class HttpConnection(HTTPChannel):
+class State(Enum):
+    """What the connection does with its input."""
+
+    IDLE = auto()
+    """Nothing has arrived since the end of the last request."""
+    READING = auto()
+    RESPONDING = auto()
+    """A whole request waits for its answer. Input is buffered."""
+    BLOCKED = auto()
+    """The client has not read the answers. Input is buffered."""
+    CLOSED = auto()
+    """Input is ignored."""
+
+
+_IDLE, _READING, _RESPONDING, _BLOCKED, _CLOSED = State
+
+
+class Pause(Enum):
+    """Reasons for not reading from the transport."""
+
+    LONG_WORK = auto()
+    """Input is read in steps."""
+    PIPELINED = auto()
+    """Enough of the next requests is buffered."""
+    UNREAD_ANSWERS = auto()
+    RIGHTS = auto()
+    """Whether the request may be served is not known yet, so its body is not worth the memory."""
+
+
+@implementer(IHalfCloseableProtocol, IPushProducer)
+class HttpConnection(Protocol):
     """One accepted connection, made by `factory`."""
 
     factory: HttpFactory
-    requestFactory = HttpRequest  # type: ignore[assignment]
-    MAX_LENGTH = totalHeadersSize = maxHeaders = MAX_HEAD_BYTES
     transport: Any
+    persistent = True
+    """Whether another request may follow the current one."""
     peer_is_done = False
     """Whether the client sends no more. It may still read, or be gone."""
     address: Any = None
-    """Where it comes from."""
+    """The peer's address."""
     _timeouts: RequestTimeouts | None = None
-    _is_over = False
-    """Whether nothing more is read. It is not `persistent` then."""
-    _has_bare_lines = False
-    _holds = False
-    """Whether what it keeps of an unfinished request is counted."""
-    _field_count = 0
+    _request: HttpRequest | None = None
+    """The request that is read or served."""
+    _streamer: Streamer | None = None
     _served_count = 0
-    _done_and_unread: HttpRequest | None = None
-    """A request that is answered, while the client has not read the answers; the next one waits behind it."""
-    _was_paused = False
-    """Whether the transport may have been told not to read since the end of the last request."""
-    _is_between = True
-    """Whether nothing has come since the end of the last request: then a whole one may be taken as it is."""
-    _head = b""
-    """The head that is being read, if it came as a whole."""
-    _unread = b""
-    """What was received and is not read yet, from `_offset` on; empty when all of it is."""
-    _offset = 0
+    _is_accounted = False
+    """Whether the memory of an unfinished request is counted."""
     _is_reading = False
-    """True during a step of reading it."""
-    _is_behind = False
-    """True while further steps follow."""
+    """True within `_read_step`, whose caller reads on."""
+    _is_write_blocked = False
+    """Whether the transport has more to write than it wants."""
     _send_some: Callable[[bytes], int] | None = None
-    """The socket's own, as long as nothing waits to be written before what it is given."""
+    """The socket's own `send`, as long as the transport has nothing to write."""
+
+    def __init__(self) -> None:
+        self._parser = RequestParser()
+        self._state = _IDLE
+        self._pauses: set[Pause] = set()
 
     # -- from the transport
 
-    def dataReceived(self, data: bytes) -> None:
-        if self._is_between:
-            self._is_between = False
-            cached = self.factory.heads.match(data)
-            if cached is not None:
-                # twisted.web takes it that it has read the request itself.
-                request = HttpRequest(self)
-                self.requests.append(request)
-                self._handlingRequest, self.line_mode = True, 0
-                request.repeat(*cached)
-                return
-        if self._unread:
-            self._unread, self._offset = self._unread[self._offset :] + data, 0
-        else:
-            self._unread = data
-            self._read_some()
-        if self._unread and len(self._unread) - self._offset > self._optimisticEagerReadSize:
-            self._networkProducer.pauseProducing()
-        requests = self.requests
-        kept = len(self._buffer) + len(self._unread)
-        if self._holds or kept > SMALL_BYTES or (requests and not requests[-1].is_complete):
-            self._account_memory()
-
     def connectionMade(self) -> None:
-        super().connectionMade()  # type: ignore[no-untyped-call]
-        if hasattr(self.transport, "setTcpKeepAlive"):
-            self.transport.setTcpKeepAlive(True)
+        for option in ("setTcpNoDelay", "setTcpKeepAlive"):
+            if hasattr(self.transport, option):
+                getattr(self.transport, option)(True)
         self.transport.bufferSize = READ_BYTES
+        self.transport.registerProducer(self, True)
         socket = getattr(self.transport, "socket", None)
         self._send_some = None if socket is None else socket.send
         limits = self.factory.limits
@@ -145,67 +135,96 @@ class HttpConnection(HTTPChannel):
         limits.sweeper.join(self)
         self.factory.connections.add(self)
 
+    def dataReceived(self, data: bytes) -> None:
+        if self._state is _IDLE:
+            cached = self.factory.heads.match(data)
+            if cached is not None:
+                self._state = _RESPONDING
+                self._request = HttpRequest(self)
+                self._request.repeat(*cached)
+                return
+            self._state = _READING
+        elif self._state is _CLOSED or not self.persistent and self._state is not _READING:
+            return
+        self._parser.receive(data)
+        if self._state is _READING:
+            if not (self._pauses and Pause.LONG_WORK in self._pauses) and self._read_step():
+                self._read_later()
+        elif self._parser.pending_bytes > _MAX_PIPELINED_BYTES:
+            self._pause(Pause.PIPELINED)
+        request = self._request
+        if (
+            self._is_accounted
+            or self._parser.buffered_bytes > SMALL_BYTES
+            or not (request is None or request.is_complete)
+        ):
+            self._account_memory()
+
+    def readConnectionLost(self) -> None:
+        self.peer_is_done = True
+        if self._request is not None and self._request.is_stream:
+            self.abort()  # there is no other sign that the client reads no more
+        elif Pause.LONG_WORK not in self._pauses:
+            self._end_input()
+
+    def writeConnectionLost(self) -> None:
+        """Only the server ends the writing side, and then the whole connection."""
+
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._state = _CLOSED
         limits = self.factory.limits
         limits.sweeper.leave(self)
         self.factory.connections.discard(self)
         limits.partial_input.drop(self)
         limits.connection_limiter.leave(self.address)
-        self._drop_unread()
-        super().connectionLost(reason)  # type: ignore[no-untyped-call]
-        # What refers to the connection, so that it is freed without the garbage collector.
-        self._timeouts = self._transferDecoder = self._done_and_unread = None
-        self.__dict__.pop("lineReceived", None)
-
-    def readConnectionLost(self) -> None:
-        self.peer_is_done = True
-        request = self._last_request()
-        if request is not None and request.is_stream:
-            self.abort()  # there is no other sign that nobody reads any more
-        elif not self._unread:
-            self._end_input()
-
-    def writeConnectionLost(self) -> None:
-        """Only we end the writing side, and then the whole connection."""
+        self._parser.discard()
+        request, self._request = self._request, None
+        if request is not None:
+            request.connection_lost()
+        self._timeouts = self._streamer = None  # so that the connection is freed without the garbage collector
 
     def pauseProducing(self) -> None:
-        self._was_paused = True
-        super().pauseProducing()  # type: ignore[no-untyped-call]
+        self._is_write_blocked = True
+        if self._streamer is not None:
+            self._streamer.pauseProducing()
+        if self._state is not _RESPONDING:
+            self._pause(Pause.UNREAD_ANSWERS)
 
     def resumeProducing(self) -> None:
-        super().resumeProducing()  # type: ignore[no-untyped-call]
-        if self._unread:
-            self._networkProducer.pauseProducing()
-        request, self._done_and_unread = self._done_and_unread, None
-        if request is not None:
-            self.requestDone(request)
+        self._is_write_blocked = False
+        if self._streamer is not None:
+            self._streamer.resumeProducing()
+        if self._state is _BLOCKED:
+            self._next_request()
+        self._resume(Pause.UNREAD_ANSWERS)
+
+    def stopProducing(self) -> None:
+        if self._streamer is not None:
+            self._streamer.stopProducing()
 
     # -- from the limits
 
     def check(self, now: float) -> bool:
-        """DeadlineSweeper API. There is always something that it may take too long for."""
+        """DeadlineSweeper API. Some time limit always applies."""
         if self._timeouts is not None:
             self._timeouts.check(now)
         return True
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once, without writing what is buffered."""
         self.factory.limits.sweeper.leave(self)
         self.transport.abortConnection()
 
     def leave(self) -> None:
-        """End between two requests."""
-        self._is_over = True
-        self.persistent = False
-        self._read_no_more()
-        self.loseConnection()  # type: ignore[no-untyped-call]
+        """Close between two requests."""
+        self._close()
 
     def stop(self) -> None:
-        """The broker stops: answer what was asked for, and read nothing more."""
-        if self._is_over or self._has_pending_response():
+        """The daemon stops: answer the current request, and read nothing more."""
+        if self._has_pending_response():
             self.persistent = False
         else:
-            self.leave()
+            self._close()
 
     def evict(self) -> None:
         """PartialInput API"""
@@ -213,45 +232,45 @@ class HttpConnection(HTTPChannel):
         self.refuse(TOO_MUCH_PARTIAL_INPUT)
 
     def refuse(self, answer: Answer) -> None:
-        """Nothing more is waited for. Who has sent nothing of a request is not answered."""
-        request = self._last_request()
+        """Close with `answer`. A client that has sent nothing of a request gets none."""
+        request = self._request
         if request is not None:
             request.forget()
             self._end(request, answer)
-        elif self._buffer or self._unread:
-            self._buffer = b""
+        elif self._parser.has_begun:
             self._end(None, answer)
         else:
             self.abort()
 
     @property
     def remote(self) -> str:
-        """Where it comes from, for people."""
+        """The peer's address, as the log shows it."""
         return address_text(self.address)
 
     @property
-    def stage(self) -> tuple[int, int]:
-        """What is waited for, and how many requests were served before."""
-        request = self._last_request()
-        if self._is_over or self._unread or self._has_pending_response():
-            part = ANSWER
-        elif self.line_mode:
-            part = HEAD if request is not None or self._buffer or not self._served_count else IDLE
+    def stage(self) -> tuple[Stage, int]:
+        """What the connection waits for, and how many requests were served before."""
+        request = self._request
+        if self._state is not _READING and self._state is not _IDLE:
+            stage = Stage.ANSWER
+        elif not self._pauses.isdisjoint((Pause.LONG_WORK, Pause.RIGHTS)):
+            stage = Stage.ANSWER
+        elif request is not None:
+            stage = Stage.BODY if request.awaits_body else Stage.DROPPED
         else:
-            part = BODY if request is not None and request.awaits_body else DROPPED
-        return part, self._served_count
+            stage = Stage.HEAD if self._parser.has_begun or not self._served_count else Stage.IDLE
+        return stage, self._served_count
 
     @property
     def received_bytes(self) -> int:
-        """How much of the body has come that is read now."""
-        request = self._last_request()
-        return request.size if request is not None else 0
+        """Bytes of the current body that have arrived."""
+        return self._request.size if self._request is not None else 0
 
     # -- from requests
 
     @cached_property
     def anonymous(self) -> Credentials:
-        """What is known of whoever has connected, without a secret."""
+        """The credentials of the client, without a secret."""
         secured: Secured | None = getattr(self.transport, "secured", None)
         return Credentials(
             b"",
@@ -262,298 +281,204 @@ class HttpConnection(HTTPChannel):
 
     def send(self, data: bytes) -> None:
         """
-        Write `data`. As long as the socket takes all of it at once, without a round through the reactor, which for an
-        answer of this size costs more than making it: a publish took 40 us with this and 46 without. Asking the socket
-        and not the transport spares 0.5 us more.
+        Write `data`: directly to the socket as long as that takes all of it, which saves a turn of the reactor. A
+        publish took 40 us with this and 46 without. Asking the socket and not the transport saves another 0.5 us.
         """
         if self._send_some is not None:
             try:
                 written = self._send_some(data)
-            except OSError:  # it is full; or broken, which the reactor will find, too
+            except OSError:  # the buffer is full, or the connection is broken, which the reactor detects, too
                 written = 0
             if written == len(data):
                 return
-            self._send_some = None  # the transport has something to write from now on, and knows about order
+            self._send_some = None  # from now on the transport has data to write, and keeps the order
             data = data[written:]
         self.transport.write(data)
 
     def hold(self) -> None:
-        """Read no more for now: nobody has shown yet that what comes is worth the memory."""
-        self._was_paused = True
-        self._networkProducer.pauseProducing()
+        """Receive no more until `go_on`."""
+        self._pause(Pause.RIGHTS)
 
     def go_on(self) -> None:
-        """Read again."""
-        if not (self._waitingForTransport or self._unread):
-            self._networkProducer.resumeProducing()
+        """Receive again after `hold`."""
+        self._resume(Pause.RIGHTS)
 
-    # -- from HTTPChannel
+    def start_stream(self, streamer: Streamer) -> None:
+        """Tell `streamer` from now on whether the client reads what is sent. The connection ends with the stream."""
+        self.persistent = False
+        self._streamer = streamer
 
-    def rawDataReceived(self, data: bytes) -> None:
-        if self._handlingRequest:
-            self._offset -= len(data)  # it is read after the answer
-        else:
-            super().rawDataReceived(data)
-
-    def _finishRequestBody(self, data: bytes) -> None:
-        self._offset -= len(data)  # what follows the body
-        self.allContentReceived()  # type: ignore[no-untyped-call]
-
-    def headerReceived(self, line: bytes) -> bool:
-        field = read_field(line)
-        if field is None:
-            self._respondToBadRequestAndDisconnect()
-            return False
-        name, value = field
-        if name in _LENGTH_FIELDS and len(value) > _MAX_LENGTH:
-            self._respondToBadRequestAndDisconnect()  # int() raises for numbers of some thousand digits
-            return False
-        if name in _LENGTH_FIELDS and not self._choose_decoder(name, value):
-            return False
-        self._field_count += 1
-        if self._field_count > _MAX_FIELDS:
-            self._end(self._last_request(), HEADERS_TOO_LARGE)
-            return False
-        fields = self.requests[-1].requestHeaders
-        fields[name] = b"%s, %s" % (fields[name], value) if name in fields else value
-        return True
-
-    def allHeadersReceived(self) -> None:
-        request: HttpRequest = self.requests[-1]
-        fields, version = request.requestHeaders, self._version
-        self._field_count = 0
-        self.persistent = persists(fields.get(b"Connection"), version) and not self._has_bare_lines
-        error = error_in(fields, version)
-        if self.length is None and (self._has_bare_lines or version != b"HTTP/1.1"):
-            error = MALFORMED
-        if error is not None:
-            self._end(request, error)
+    def request_done(self, request: HttpRequest) -> None:
+        """The request is complete and answered: serve the next one, or close."""
+        if self._state is _CLOSED:
             return
-        answer = request.begin(self._command, self._path, version, self.length)
+        self._request = self._streamer = None
+        self._served_count += 1
+        if not self.persistent:
+            self._close()
+        elif self._is_write_blocked:
+            self._state = _BLOCKED
+            self._pause(Pause.UNREAD_ANSWERS)
+        else:
+            self._next_request()
+
+    # -- reading
+
+    def _next_request(self) -> None:
+        """Read the next request, if there is some of it."""
+        if not self._parser.has_begun:
+            self._state = _IDLE
+            if self._pauses:
+                self._resume(Pause.PIPELINED)
+            if self.peer_is_done and not self._is_reading:
+                self._close()
+            return
+        self._state = _READING
+        if not self._is_reading:
+            self._read_later()
+        if self._pauses:
+            self._resume(Pause.PIPELINED)
+
+    def _read_step(self) -> bool:
+        """
+        Read requests until one waits for its answer, for STEP_SECONDS at most. Returns whether there is more to read
+        now.
+        """
+        self._is_reading = True
+        try:
+            now, next_event = self.factory.pump.now, self._parser.next_event
+            until = now() + STEP_SECONDS
+            for _ in range(STEP_EVENTS):
+                event = next_event()
+                if event is Signal.NEED_INPUT:
+                    return False
+                self._handle(event)
+                if self._state is not _READING:
+                    return False
+                if now() >= until:
+                    break
+            return True
+        finally:
+            self._is_reading = False
+
+    def _handle(self, event: RequestHead | bytes | InvalidRequest | Signal) -> None:
+        request = self._request
+        if isinstance(event, RequestHead):
+            self._begin_request(event)
+        elif isinstance(event, InvalidRequest):
+            if request is not None and request.awaits_body:
+                self._break_off(request)
+            else:
+                self._end(request, event.answer)
+        elif request is not None:  # which it is between a head and the end
+            if event is Signal.END:
+                self._state = _RESPONDING
+                request.end_body()
+            elif isinstance(event, bytes):
+                request.receive_body(event)
+
+    def _begin_request(self, head: RequestHead) -> None:
+        self.persistent = persists(head.fields.get(b"Connection"), head.version) and not head.has_bare_lines
+        error = error_in(head.fields, head.version)
+        if error is not None:
+            self._end(None, error)
+            return
+        self._request = request = HttpRequest(self)
+        answer = request.begin(head)
+        expects = head.fields.get(b"Expect")
         if answer is MALFORMED:
             self._end(request, answer)
-        elif fields.get(b"Expect") and version == b"HTTP/1.1" and self.length != 0:
+        elif expects and head.version == b"HTTP/1.1" and head.length != 0:
             if answer is None:
                 self.send(_CONTINUE)
             else:
                 self._end(request, answer)
         elif answer is not None:
             request.answer(answer)
-        elif self.persistent and not fields.get(b"Expect") and (head := request.head) is not None:
-            self.factory.heads.learn(self._head, head)
-        self._head = b""
-
-    def requestDone(self, request: HttpRequest) -> None:
-        if self._buffer:  # requests that follow, each of which may be left for another step
-            self._offset -= len(self._buffer)
-            self._buffer = b""
-        if self.persistent and not (self._was_paused or self.peer_is_done):
-            # The usual end: nothing is to be resumed. It spares a publish 1 us of 20.
-            self._served_count += 1
-            self._is_between = self._offset >= len(self._unread)
-            self.requests.clear()
-            self._handlingRequest, self.line_mode = False, 1
-            if self._unread and not self._is_reading:
-                self._read_later()
-            return
-        if self._is_over:
-            return
-        if self._waitingForTransport and self.persistent:  # else nothing follows
-            self._done_and_unread = request
-            self._networkProducer.pauseProducing()
-            return
-        self._served_count += 1
-        self._is_between = self._offset >= len(self._unread)
-        self._was_paused = False
-        if not self.persistent:
-            self._drop_unread()
-        super().requestDone(request)  # type: ignore[no-untyped-call]
-        if self._unread:
-            if not self._is_reading:
-                self._read_later()
-        elif self.peer_is_done:
-            self._leave_when_done()
-
-    def lineLengthExceeded(self, line: bytes) -> None:
-        self._end(self._last_request(), HEADERS_TOO_LARGE)
-
-    def _respondToBadRequestAndDisconnect(self) -> None:
-        request = self._last_request()
-        if self._receivedHeaderSize > self.totalHeadersSize:
-            self._end(request, HEADERS_TOO_LARGE)
-        elif request is not None and request.awaits_body:
-            self._break_off(request)
-        else:
-            self._end(request, MALFORMED)
-
-    # -- inside
-
-    def _read_some(self) -> None:
-        """Read some of what was received: up to the next answer that is not known yet, for STEP_SECONDS at most."""
-        self._is_reading = True
-        until = self.factory.pump.now() + STEP_SECONDS
-        for count in range(1, STEP_PIECES + 1):
-            self._read_piece()
-            if self._offset >= len(self._unread):
-                self._drop_unread()
-            if not self._unread or self._handlingRequest:
-                break
-            if count == STEP_PIECES or self.factory.pump.now() >= until:
-                self._read_later()
-                break
-        self._is_reading = False
-
-    def _read_piece(self) -> None:
-        size = PIECE_BYTES
-        if not self.line_mode and self._transferDecoder is not None:
-            size = max(size, _bytes_left(self._transferDecoder))
-        data = self._unread[self._offset : self._offset + size]
-        self._offset += len(data)
-        if self.line_mode and not (self._buffer or self.requests):
-            data = self._read_head(data)
-        if self.line_mode:
-            end = data.find(b"\n")
-            if end >= 0 and (data[end - 1 : end] or self._buffer[-1:]) != b"\r":
-                self.delimiter = b"\n"
-                self._has_bare_lines = True
-                self.lineReceived = self._bare_line_received  # type: ignore[method-assign]
-        LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]
+        elif head.raw and self.persistent and not expects and (cached := request.cached_head) is not None:
+            self.factory.heads.learn(head.raw, cached)
 
     def _read_later(self) -> None:
         """Read on in later turns, and receive nothing meanwhile."""
-        self._networkProducer.pauseProducing()
-        if not self._is_behind:
-            self._is_behind = True
+        if Pause.LONG_WORK not in self._pauses:
+            self._pause(Pause.LONG_WORK)
             self.factory.limits.long_work.add(self._steps())
 
     def _steps(self) -> Iterator[None]:
-        while self._unread and not self._handlingRequest:
+        while self._state is _READING:
             try:
-                self._read_some()
-            except Exception:  # where the reactor calls, it ends the connection, too
+                has_more = self._read_step()
+            except Exception:  # the reactor also ends a connection whose dataReceived raises
                 _log.failure("reading requests of a connection failed")
                 self.abort()
                 return
+            if not has_more:
+                break
             yield
-        self._is_behind = False
-        if self._unread:
-            return  # until the request is answered
-        if self._holds:
+        if self._is_accounted:
             self._account_memory()
-        request = self._last_request()
-        if self.peer_is_done and not self._handlingRequest:
+        if self._state is _RESPONDING and self._parser.pending_bytes:
+            self._pause(Pause.PIPELINED)
+        self._resume(Pause.LONG_WORK)
+        if self.peer_is_done:
             self._end_input()
-        elif not (
-            self._waitingForTransport or self.transport.disconnecting or (request and request.is_awaiting_rights)
-        ):
-            self._networkProducer.resumeProducing()
-
-    def _drop_unread(self) -> None:
-        self._unread, self._offset = b"", 0
-
-    def _read_no_more(self) -> None:
-        self.dataReceived = _ignore  # type: ignore[method-assign]
-        self._drop_unread()
 
     def _end_input(self) -> None:
-        """The peer sends no more, and all that it sent was read."""
-        request = self._last_request()
-        if request is not None and request.awaits_body:
-            self._break_off(request)
-        else:
-            self._leave_when_done()
-
-    def _read_head(self, data: bytes) -> bytes:
-        """
-        Read the head that `data` starts with, if that is whole, and return what is left to be read. LineReceiver, which
-        copies what follows a line for each line, takes 3 us longer for a head of 8 lines.
-        """
-        stop = data.find(_HEAD_END, 0, MAX_CACHED_BYTES) + len(_HEAD_END)
-        if stop < len(_HEAD_END) or data.find(b"\n") != data.find(b"\r\n") + 1:
-            return data
-        self._head, self._buffer = data[:stop], data[stop:]
-        for line in self._head[: -len(_LINE_END)].split(_LINE_END):
-            self.lineReceived(line)  # type: ignore[no-untyped-call]
-            if self.transport.disconnecting:
-                self._buffer = b""
-                break
-        return b""
-
-    def _choose_decoder(self, name: bytes, value: bytes) -> bool:
-        """Content-Length and Transfer-Encoding say how the body ends: one of them, once, and no coding but chunks."""
-        if name == b"Transfer-Encoding" and value.lower() != b"chunked":
-            self._respondToBadRequestAndDisconnect()
-            return False
-        if not self._maybeChooseTransferDecoder(name, value):  # type: ignore[no-untyped-call]
-            return False
-        if self.length is None:
-            self._transferDecoder = _ChunkedDecoder(self.requests[-1].handleContentChunk, self._finishRequestBody)
-        return True
-
-    def _account_memory(self) -> None:
-        """Have it counted what is kept of a request that is not complete."""
-        request = self._last_request()
-        size = len(self._unread) - self._offset
-        if request is None or not request.is_complete:
-            size += len(self._buffer) + self._receivedHeaderSize
-            size += 0 if request is None else request.kept_bytes
-        if self._holds or size > SMALL_BYTES:
-            self._holds = size > SMALL_BYTES
-            self.factory.limits.partial_input.hold(self, size)
+        """The client sends no more, and all that it sent is read up to the request that is served."""
+        if self._state is _READING and self._request is not None and self._request.awaits_body:
+            self._break_off(self._request)
+        elif self._state is _READING or self._state is _IDLE:
+            self._close()
 
     def _break_off(self, request: HttpRequest) -> None:
-        """The body of a request is no good from here on. It is answered, and nothing follows."""
+        """The rest of a body is missing or invalid: answer, and close."""
         self.persistent = False
-        self._read_no_more()
+        self._state = _RESPONDING
+        self._parser.discard()
         request.break_off()
 
-    def _bare_line_received(self, line: bytes) -> None:
-        """What `lineReceived` is on a connection whose lines end with LF. All others go without this step."""
-        HTTPChannel.lineReceived(self, line.removesuffix(b"\r"))  # type: ignore[no-untyped-call]
+    def _account_memory(self) -> None:
+        """Account for the memory of a request that is not complete."""
+        request = self._request
+        size = self._parser.buffered_bytes
+        if request is not None and not request.is_complete:
+            size += request.kept_bytes
+        if self._is_accounted or size > SMALL_BYTES:
+            self._is_accounted = size > SMALL_BYTES
+            self.factory.limits.partial_input.hold(self, size)
 
     def _has_pending_response(self) -> bool:
         """Return whether a request waits for its answer, and not for more of what the client sends."""
-        request = self._last_request()
+        request = self._request
         return request is not None and (request.is_complete or request.is_awaiting_rights)
 
-    def _last_request(self) -> HttpRequest | None:
-        return self.requests[-1] if self.requests else None
+    # -- the transport
+
+    def _pause(self, reason: Pause) -> None:
+        if not self._pauses and self._state is not _CLOSED:
+            self.transport.pauseProducing()
+        self._pauses.add(reason)
+
+    def _resume(self, reason: Pause) -> None:
+        if reason in self._pauses:
+            self._pauses.remove(reason)
+            if not self._pauses and self._state is not _CLOSED:
+                self.transport.resumeProducing()
 
     def _end(self, request: HttpRequest | None, answer: Answer) -> None:
         """Answer, unless that is done, and close."""
         self.persistent = False
-        self._is_over = True
-        self._read_no_more()
+        self._state = _CLOSED
         if request is None:
             self.send(answer.encode(b"HTTP/1.1", kept=False))
         elif not request.is_answered:
             request.answer(answer)
-        self.loseConnection()  # type: ignore[no-untyped-call]
+        self._close()
 
-    def _leave_when_done(self) -> None:
-        """The peer sends no more: close, unless a request is still to be answered, or that is done already."""
-        if self.persistent and not (self.requests and self.requests[-1].is_complete):
-            self.loseConnection()  # type: ignore[no-untyped-call]
-
-
-class _ChunkedDecoder(_ChunkedTransferDecoder):
-    """Chunks; behind them nobody looks at the fields, but they must be some, or another reader may see another end."""
-
-    def _dataReceived_TRAILER(self) -> bool:
-        count = len(self._trailerHeaders)
-        goes_on = super()._dataReceived_TRAILER()
-        if len(self._trailerHeaders) > count and not is_field(self._trailerHeaders[-1]):
-            raise _MalformedChunkedDataError("A trailer is no header field")
-        return goes_on
-
-
-def _bytes_left(decoder: Any) -> int:
-    """Return how many bytes of a body, or of a chunk that has begun, are still to come; 0 if that is not known."""
-    if isinstance(decoder, _ChunkedDecoder):
-        return decoder.length if decoder.state == "BODY" else 0
-    remaining: int = decoder.contentLength or 0
-    return remaining
-
-
-def _ignore(data: bytes) -> None:
-    """What comes behind the end."""
+    def _close(self) -> None:
+        """Close once what is buffered is written."""
+        self._state = _CLOSED
+        self.persistent = False
+        self._parser.discard()
+        self.transport.unregisterProducer()
+        self.transport.loseConnection()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from twisted.web.http import HTTPFactory
+from twisted.internet.protocol import Factory
 
 from nsqtw.http.connection import HttpConnection
 from nsqtw.http.head_cache import KnownHeads
@@ -30,14 +30,10 @@ class RequestAuthorizer(Protocol):
         """
 
 
-class HttpFactory(HTTPFactory):
-    """
-    Accepts HTTP connections. Of twisted.web's own it is the factory below `server.Site`: what Site adds, sessions
-    and resources, is not used, and importing it would cost a starting daemon 40 ms.
-    """
+class HttpFactory(Factory):
+    """Accepts HTTP connections."""
 
     noisy = False
-    protocol = HttpConnection  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -47,7 +43,6 @@ class HttpFactory(HTTPFactory):
         bearer_auth: RequestAuthorizer | None,
         is_local: bool,
     ) -> None:
-        super().__init__(timeout=None)  # type: ignore[arg-type]
         self.routes = routes
         self.pump = pump
         self.limits = limits
@@ -63,17 +58,11 @@ class HttpFactory(HTTPFactory):
         if not self.limits.connection_limiter.enter(addr, HTTP_RESERVE):
             answer = TOO_MANY_CONNECTIONS.encode(b"HTTP/1.1", kept=False)
             return self.limits.connection_limiter.refusal(self.pump.reactor, answer)
-        connection: Any = super().buildProtocol(addr)
-        connection.address = addr
+        connection = HttpConnection()
+        connection.factory, connection.address = self, addr
         return connection
 
     def disconnect_all(self) -> None:
         """The daemon stops: who waits for an answer gets it, and every client sees the end of its connection."""
         for connection in list(self.connections):
             connection.stop()
-
-    def startFactory(self) -> None:
-        """Without the access log of twisted.web and its timer."""
-
-    def stopFactory(self) -> None:
-        """Nothing was started."""

@@ -37,7 +37,7 @@ _LENGTH_FIELD = b"\r\ncontent-length: "
 _MAX_DIGITS = 18
 
 
-class Head(NamedTuple):
+class CachedHead(NamedTuple):
     """What a request says before its body, and where that leads."""
 
     method: bytes
@@ -53,12 +53,12 @@ class KnownHeads:
     """At most MAX_HEADS heads."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bytes, int, Head]] = {}
+        self._known: dict[bytes, tuple[bytes, int, CachedHead]] = {}
         """By what stands before the number: what stands behind it, its bytes, and what it means."""
         self._once: set[int] = set()
         """The hashes of heads that came once. Some clients never send the same head again."""
 
-    def match(self, data: bytes) -> tuple[Head, bytes] | None:
+    def match(self, data: bytes) -> tuple[CachedHead, bytes] | None:
         """The head and the body, if `data` is one whole request behind a head that is known."""
         at = data.find(_BEFORE_LENGTH, 0, MAX_CACHED_BYTES) + _BEFORE_BYTES
         cached = self._known.get(data[:at])
@@ -72,7 +72,7 @@ class KnownHeads:
         start = end + rest_bytes
         return (head, data[start:]) if start + int(digits) == len(data) else None
 
-    def learn(self, data: bytes, head: Head) -> None:
+    def learn(self, data: bytes, head: CachedHead) -> None:
         """
         `data` was read as `head`, and means the same whatever length it says: to be kept, if it says one, and comes for
         the second time.
@@ -90,6 +90,6 @@ class KnownHeads:
             self._known[start] = (data[end:], len(data) - end, head)
 
 
-def _make_room(entries: dict[bytes, tuple[bytes, int, Head]] | set[int]) -> None:
+def _make_room(entries: dict[bytes, tuple[bytes, int, CachedHead]] | set[int]) -> None:
     if len(entries) >= MAX_HEADS:
         entries.clear()

@@ -1,23 +1,23 @@
 """
-One HTTP request: its body comes in, its handler is called once, an answer goes out.
+A HTTP request: the body arrives, the handler is called once, an answer is sent.
 
-    begin             the headers are there        a dead end, no right or too large a body: answered at once
-    handleContentChunk                             kept up to the route's limit; what is beyond is dropped
-    requestReceived   the body is there            the handler is called, and answers now or later
-    repeat            all of that at once          for a head that was read before
-    flush             the pump's turn ends         what was answered later is written
+    begin          the head has arrived        no route, no right or too large a body: answered at once
+    receive_body   part of the body            kept up to the limit of the route; the rest is dropped
+    end_body       the request is complete     the handler is called, and answers now or later
+    repeat         all three at once           for a head that was read before
+    flush          the pump's turn ends        writes an answer of `answer_later`
 
 Theory of operation. A request that is answered before its body was read keeps its connection: the rest of the body is
-read and dropped, so that a client that sends first and reads afterwards gets its answer and not a reset. A chunked
-body says its length only at the end, so the handler is called as soon as it is longer than it may be.
+read and dropped, so that a client that sends first and reads afterwards gets its answer and not a reset. The length of
+a chunked body is known only at its end, so the handler is called as soon as the body exceeds its limit.
 
-What is answered later is written at the end of a turn and not in the middle of the broker's steps: the next request
-of the connection may start in the same moment, and change topics that a step is walking over.
+`answer_later` writes at the end of a turn and not during the steps of the broker: the answer may start the next request
+of the connection, which could change topics that a step iterates over.
 
-twisted.web's connection asks of its requests the methods in camel case and `requestHeaders`. Twisted's own Request
-offers a great deal more (cookies, forms, sessions, addresses), which would cost more than all the rest of a publish.
+Twisted's own Request is not used: its cookies, forms, sessions and addresses would cost more than all the rest of a
+publish.
 
-This module is hot, once per request.
+Performance: called once per request.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from urllib.parse import unquote_to_bytes
 
 import attrs
 from twisted.logger import Logger, LogLevel
-from twisted.python.failure import Failure
 
 from nsqtw.gocompat.time import duration_text
 from nsqtw.http.bearer_auth import secret_in
-from nsqtw.http.head_cache import Head
+from nsqtw.http.head_cache import CachedHead
 from nsqtw.http.headers import sent_by_a_page
+from nsqtw.http.parser import RequestHead
 from nsqtw.http.query import parameters
 from nsqtw.http.responses import EMPTY, INTERNAL_ERROR, MALFORMED, Answer, Refused, stream_head
 from nsqtw.http.routes import BODY_IGNORED, FREE, Route
@@ -97,23 +97,20 @@ class HttpRequest:
     _if_failed: Answer | None = None
     _streamer: Streamer | None = None
 
-    def __init__(self, connection: HttpConnection, queued: int = 0) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection: HttpConnection | None = connection
         self._pump = connection.factory.pump
-        self.requestHeaders: dict[bytes, bytes] = {}
+        self.fields: dict[bytes, bytes] = {}
         """The header fields by their canonical name, repeated ones as one list."""
 
     # -- from the connection
 
-    def begin(self, method: bytes, target: bytes, version: bytes, length: int | None) -> Answer | None:
-        """
-        The headers are there, and say that the body has `length` bytes, None for a chunked one. Returns the answer
-        when it is certain already.
-        """
-        self._method, self.target, self._version = method, target, version
-        self.query = target.partition(b"?")[2]
+    def begin(self, head: RequestHead) -> Answer | None:
+        """Find the route of the request. Returns the answer if the head alone tells it."""
+        self._method, self.target, self._version, self.fields, length, _, _ = head
+        self.query = self.target.partition(b"?")[2]
         self._began = self._pump.now()
-        route = self._connection.factory.routes.find(method, target) if self._connection else None
+        route = self._connection.factory.routes.find(self._method, self.target) if self._connection else None
         if route is None:
             return MALFORMED
         self._is_logged = route.logged
@@ -130,9 +127,9 @@ class HttpRequest:
         self._limit = route.limit
         return None
 
-    def repeat(self, head: Head, body: bytes) -> None:
+    def repeat(self, head: CachedHead, body: bytes) -> None:
         """All of the request is there, and its head is one that `begin` found good before."""
-        self._method, self.target, self.query, self._version, self.requestHeaders, route = head
+        self._method, self.target, self.query, self._version, self.fields, route = head
         self._route = route
         self._body, self.size, self.is_complete = body, len(body), True
         error = self._authorize(route)
@@ -146,13 +143,13 @@ class HttpRequest:
         self._run()
 
     @property
-    def head(self) -> Head | None:
-        """What `repeat` may be given when the same head comes again; None when its route is not for that."""
+    def cached_head(self) -> CachedHead | None:
+        """The head that `repeat` takes when the same bytes arrive again; None if its route does not allow that."""
         if self._route is None or not self._route.repeats:
             return None
-        return Head(self._method, self.target, self.query, self._version, self.requestHeaders, self._route)
+        return CachedHead(self._method, self.target, self.query, self._version, self.fields, self._route)
 
-    def handleContentChunk(self, data: bytes) -> None:
+    def receive_body(self, data: bytes) -> None:
         """A part of the body."""
         if self.size <= self._limit:
             if not self.size:
@@ -164,23 +161,18 @@ class HttpRequest:
             self.size += len(data)
             if self.size > self._limit:
                 self.is_overlong = True
+                self._body = self._body[: self._limit + 1]
                 self._run()
 
-    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+    def end_body(self) -> None:
         """All of the request is there."""
         self.is_complete = True
         if not (self.is_answered or self.is_overlong):
             self._run()
         elif self.is_answered and self._connection is not None:
-            self._connection.requestDone(self)
+            self._connection.request_done(self)
 
-    def gotLength(self, length: int | None) -> None:
-        """Said to `begin`."""
-
-    def parseCookies(self) -> None:
-        """There are none."""
-
-    def connectionLost(self, reason: Failure) -> None:
+    def connection_lost(self) -> None:
         """Nobody is there to be answered any more."""
         self._connection = None
         streamer, self._streamer = self._streamer, None
@@ -210,7 +202,7 @@ class HttpRequest:
 
     @property
     def body(self) -> bytes:
-        """The body; of one that is overlong, one byte or more beyond what the route allows."""
+        """The body; of one that is overlong, one byte more than the route allows."""
         return bytes(self._body)
 
     @property
@@ -249,7 +241,7 @@ class HttpRequest:
         elif answer.status >= REFUSED and self._route is not None and connection.factory.refusals.admit():
             self._log_access(answer, connection)
         if self.is_complete:
-            connection.requestDone(self)
+            connection.request_done(self)
 
     def answer_later(self, answer: Answer) -> None:
         """Send the answer at the end of the turn."""
@@ -264,9 +256,8 @@ class HttpRequest:
             return
         self.is_answered = True
         self._streamer = streamer
-        connection.persistent = False
+        connection.start_stream(streamer)
         connection.send(stream_head(self._version, content_type))
-        connection.registerProducer(streamer, True)  # type: ignore[no-untyped-call]
         self._log_access(EMPTY, connection)
 
     def send(self, data: bytes) -> None:
@@ -278,8 +269,7 @@ class HttpRequest:
         """The end of a stream. The streamer is told nothing."""
         connection, self._streamer = self._connection, None
         if connection is not None:
-            connection.unregisterProducer()  # type: ignore[no-untyped-call]
-            connection.requestDone(self)
+            connection.request_done(self)
 
     def waiter(self, done: Answer, failed: Answer) -> Waiter:
         """For what is going to be told to the broker: it then answers one or the other."""
@@ -309,7 +299,7 @@ class HttpRequest:
         """What is answered when another web page sends this."""
         if self._method in _ONLY_LOOKING or self._connection is None:
             return None
-        return sent_by_a_page(self.requestHeaders, is_local=self._connection.factory.is_local)
+        return sent_by_a_page(self.fields, is_local=self._connection.factory.is_local)
 
     def _authorize(self, route: Route) -> Answer | None:
         """What is answered when the request may not be served, if that is known at once."""
@@ -345,7 +335,7 @@ class HttpRequest:
             self._run()
 
     def _credentials(self, connection: HttpConnection) -> Credentials | None:
-        secret = secret_in(self.requestHeaders.get(b"Authorization"))
+        secret = secret_in(self.fields.get(b"Authorization"))
         return None if secret is None else attrs.evolve(connection.anonymous, secret=secret)
 
     def _names(self, route: Route) -> tuple[str, str]:

@@ -1,18 +1,20 @@
 """
 Time limits of an HTTP client, for the parts of a request and for reading its answers.
 
-    head      http-header-timeout    from the connection, or the first byte behind the request before, to its end
-    body      body-timeout           or longer, as long as min-body-rate goes on arriving; not for one that is dropped
-    idle      http-idle-timeout      between two requests
-    answer    any time               it is us who take long
-    reading   write-timeout          in which the client took nothing of what waits for it
+    HEAD       http-header-timeout    from the connection, or the first byte behind the last request, to the end of head
+    BODY       body-timeout           longer while min-body-rate is held
+    DROPPED    body-timeout           the rest of a body whose request is answered
+    IDLE       http-idle-timeout      between two requests
+    ANSWER     none                   the broker works
+    (reading)  write-timeout          in which the client took nothing of what waits for it
 
-Theory of operation. Requests note nothing for it: in every round (`sweeper`) the stage of the connection is looked up,
-and if it is the one of the round before, the client had the time in between for it.
+Theory of operation. Requests record no times. Every round of the sweeper compares the stage of the connection with that
+of the round before; if it is the same, the client had the time in between for it.
 """
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from nsqtw.http.responses import TIMED_OUT
@@ -23,7 +25,15 @@ from nsqtw.protocols.body_rate import BodyRate
 if TYPE_CHECKING:
     from nsqtw.http.connection import HttpConnection
 
-HEAD, BODY, DROPPED, IDLE, ANSWER = range(5)
+
+class Stage(Enum):
+    """What a connection waits for."""
+
+    HEAD = auto()
+    BODY = auto()
+    DROPPED = auto()
+    IDLE = auto()
+    ANSWER = auto()
 
 
 class RequestTimeouts:
@@ -34,7 +44,7 @@ class RequestTimeouts:
         self._limits = limits
         self._stall_detector = StallDetector()
         self._body_rate = BodyRate(limits.options.min_body_rate)
-        self._stage = (HEAD, 0)
+        self._stage = (Stage.HEAD, 0)
         self._since = now
 
     def check(self, now: float) -> None:
@@ -48,18 +58,18 @@ class RequestTimeouts:
         if stage != self._stage:
             self._stage, self._since = stage, now
         elapsed = now - self._since
-        if stage[0] == HEAD and 0 < options.http_header_timeout <= elapsed:
+        if stage[0] is Stage.HEAD and 0 < options.http_header_timeout <= elapsed:
             self._end("http-header-timeout")
-        elif stage[0] == IDLE and 0 < options.http_idle_timeout <= elapsed:
+        elif stage[0] is Stage.IDLE and 0 < options.http_idle_timeout <= elapsed:
             connection.leave()
-        elif stage[0] in (BODY, DROPPED) and 0 < options.body_timeout <= elapsed:
+        elif stage[0] in (Stage.BODY, Stage.DROPPED) and 0 < options.body_timeout <= elapsed:
             self._look_at_body(stage[0], now)
 
-    def _look_at_body(self, part: int, now: float) -> None:
+    def _look_at_body(self, stage: Stage, now: float) -> None:
         timeout = self._limits.options.body_timeout
         received = self._connection.received_bytes
         if now >= self._body_rate.until and (
-            part == DROPPED or not self._body_rate.goes_on(self._since, received, now, timeout)
+            stage is Stage.DROPPED or not self._body_rate.goes_on(self._since, received, now, timeout)
         ):
             self._end("body-timeout")
 

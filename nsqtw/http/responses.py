@@ -16,9 +16,8 @@ Every answer has its length, so a connection can always be kept. See nsqd specif
 from __future__ import annotations
 
 import time
+from email.utils import formatdate
 from typing import Any
-
-from twisted.web.http import datetimeToString
 
 from nsqtw.errors import CapReached, NsqtwError
 from nsqtw.gocompat.text import json_text
@@ -214,5 +213,5 @@ def _date() -> bytes:
     global _date_second, _date_text
     second = int(time.time())
     if second != _date_second:
-        _date_second, _date_text = second, datetimeToString(second)  # type: ignore[no-untyped-call]
+        _date_second, _date_text = second, formatdate(second, usegmt=True).encode()
     return _date_text

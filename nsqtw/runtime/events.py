@@ -38,7 +38,7 @@ class Events:
 
     def __init__(self, reactor: Any, poll: Poll, now: Callable[[], float], may_spin: bool) -> None:
         self._reactor = reactor
-        self._selectables: dict[Any, Any] = reactor._selectables
+        self._by_descriptor: dict[Any, Any] = reactor._selectables
         self._poll = poll
         self._now = now
         self._may_spin = may_spin
@@ -60,11 +60,11 @@ class Events:
             self._end()
 
     def _poll_now(self) -> list[tuple[Any, int]]:
-        return self._poll(0, len(self._selectables))
+        return self._poll(0, len(self._by_descriptor))
 
     def _wait(self, seconds: float) -> list[tuple[Any, int]]:
         """What there is, or comes before they are over."""
-        max_events = len(self._selectables)
+        max_events = len(self._by_descriptor)
         began = self._now()
         if self._short_waits >= SHORT_WAITS:
             while self._now() - began <= SPIN_SECONDS:
@@ -78,7 +78,7 @@ class Events:
         return events
 
     def _handle(self, events: list[tuple[Any, int]]) -> None:
-        selectables = self._selectables
+        selectables = self._by_descriptor
         for descriptor, event in events:
             selectable = selectables.get(descriptor)
             if selectable is None:  # closed by one of those before it

@@ -73,6 +73,7 @@ def test_what_has_no_effect_and_what_the_network_can_read_is_said(tmp_path: Path
     ]
 
 
+@pytest.mark.filterwarnings("ignore:Passing HostnameEndpoint a reactor")  # the reactor of a test, with Twisted 24
 def test_a_certificate_that_is_gone_fails_the_connection_and_nothing_else() -> None:
     network = LookupdConnector(MemoryReactorClock(), Options(lookupd_tls=True, lookupd_tls_cert="gone"))
     failures: list[Any] = []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.http.head_cache import MAX_HEADS, Head, KnownHeads
+from nsqtw.http.head_cache import MAX_HEADS, CachedHead, KnownHeads
+from nsqtw.http.parser import RequestHead
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import OK as TAKEN
 from nsqtw.http.routes import Route
@@ -17,7 +17,7 @@ from tests.http.broker_fixture import LIMITS, OK, Browser, Web, chunked, request
 
 START, REST = b"POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: ", b"\r\nAccept: */*\r\n\r\n"
 ROUTE = Route(b"POST", b"/pub", lambda request: TAKEN)
-HEAD = Head(b"POST", b"/pub?topic=t", b"topic=t", b"HTTP/1.1", {b"Host": b"x"}, ROUTE)
+HEAD = CachedHead(b"POST", b"/pub?topic=t", b"topic=t", b"HTTP/1.1", {b"Host": b"x"}, ROUTE)
 ANY_DATE = re.compile(rb"\r\nDate: [^\r]*")
 
 
@@ -41,9 +41,9 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     targets: list[bytes] = []
     begin = HttpRequest.begin
 
-    def watched(self: HttpRequest, method: bytes, target: bytes, *more: Any) -> object:
-        targets.append(target)
-        return begin(self, method, target, *more)
+    def watched(self: HttpRequest, head: RequestHead) -> object:
+        targets.append(head.target)
+        return begin(self, head)
 
     monkeypatch.setattr(HttpRequest, "begin", watched)
     return targets

@@ -10,11 +10,13 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent
 
 from nsqtw.api.stats import Inspection
-from nsqtw.http.connection import PIECE_BYTES, STEP_PIECES, HttpConnection
+from nsqtw.http.connection import STEP_EVENTS, HttpConnection
+from nsqtw.http.parser import PIECE_BYTES
+from nsqtw.http.request_timeouts import Stage
 from tests.http.broker_fixture import DONE, OK, PEER, Browser, Web, chunked, replies, request
 
 PING = request("GET", "/ping")
-MANY = 10 * STEP_PIECES
+MANY = 10 * STEP_EVENTS
 
 
 class Tiring(Web):
@@ -75,9 +77,9 @@ def test_pipelined_requests_take_turns_in_which_nothing_is_received(web: Tiring)
     assert not is_read_from(browser)
     counts = web.turns(browser)
     assert outcomes(web) == [OK] * MANY
-    assert max(after - before for before, after in zip(counts, counts[1:], strict=False)) <= STEP_PIECES
+    assert max(after - before for before, after in zip(counts, counts[1:], strict=False)) <= STEP_EVENTS
     assert is_read_from(browser)
-    assert browser.connection.stage[0] == 3  # idle
+    assert browser.connection.stage[0] is Stage.IDLE
     browser.transport.clear()
     assert browser.ask("GET", "/ping").outcome == OK
 
@@ -103,9 +105,9 @@ def test_a_step_ends_when_its_time_is_over(web: Tiring, monkeypatch: pytest.Monk
 def test_connections_take_turns(web: Tiring) -> None:
     flood, other = web.open(), web.open()
     flood.send(PING * MANY)
-    other.send(PING * 2 * STEP_PIECES)
+    other.send(PING * 2 * STEP_EVENTS)
     counts = web.turns(other)
-    turns = next(index for index, count in enumerate(counts) if count == 2 * STEP_PIECES)
+    turns = next(index for index, count in enumerate(counts) if count == 2 * STEP_EVENTS)
     assert turns < 8 < len(counts)
 
 
@@ -247,7 +249,7 @@ def test_a_failure_in_a_step_costs_its_connection(
     def fail(connection: HttpConnection) -> None:
         raise ValueError("this is a bug")
 
-    monkeypatch.setattr(HttpConnection, "_read_piece", fail)
+    monkeypatch.setattr(HttpConnection, "_read_step", fail)
     web.turns(browser)
     assert browser.transport.disconnected or browser.transport.disconnecting
     assert [event["log_failure"].type for event in logged_failures] == [ValueError]
