@@ -12,19 +12,17 @@ This module is hot, once per deferred publish and per segment of such.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from nsqtw.core.channel import Channel
 from nsqtw.core.checkpoint import Waiting
 from nsqtw.core.segment import Segment
-
-if TYPE_CHECKING:
-    from nsqtw.core.topic import Topic
+from nsqtw.core.topic_log import TopicLog
 
 
 class Backlog:
     """Of `topic`; `waiting` is what was saved of it."""
 
-    def __init__(self, topic: Topic, waiting: Iterable[Waiting] = ()) -> None:
+    def __init__(self, topic: TopicLog, waiting: Iterable[Waiting] = ()) -> None:
         self._topic = topic
         self.waiting = list(waiting)
         """Runs of deferred messages, ascending."""
@@ -42,18 +40,18 @@ class Backlog:
         """All of it is released or dropped."""
         self.waiting.clear()
 
-    def hold_back(self, now: float, *, since_publish: bool = False) -> None:
+    def hold_back(self, channels: Iterable[Channel], now: float, *, since_publish: bool = False) -> None:
         """
         It is released: every durable channel gets the deferred messages. Their delay counts from now, or
         `since_publish`, which is long ago for what a process before this one took.
         """
-        topic = self._topic
+        timers = self._topic.context.timers
         for waiting in self.waiting:
             due = (self._published(waiting, now) if since_publish else now) + waiting.delay_ms / 1000
-            for channel in topic.channels.values():
+            for channel in channels:
                 if channel.cursor is not None:
                     channel.cursor.hold_deferred(waiting.first, waiting.count, due)
-                    topic.broker.timers.schedule(due, channel)
+                    timers.schedule(due, channel)
         self.forget()
 
     def forgets_delays(self, collected: int) -> bool:
@@ -62,7 +60,7 @@ class Backlog:
         `collected`: how many were put before it in this turn.
         """
         topic = self._topic
-        if topic.broker.options.keep_deferred or topic.ephemeral or topic.is_flowing:
+        if topic.context.options.keep_deferred or topic.ephemeral or topic.is_flowing:
             return False
         return topic.depth - topic.backend_depth + collected >= topic.mem_queue_size
 
@@ -72,7 +70,7 @@ class Backlog:
         """As far as an ephemeral channel could take it. BackendError."""
         topic = self._topic
         parts: list[Segment] = []
-        forgotten_below = 0 if topic.broker.options.keep_deferred else topic.restored_end
+        forgotten_below = 0 if topic.context.options.keep_deferred else topic.restored_end
         count, start = 0, topic.released
         while count < max(1, topic.mem_queue_size) and (segments := topic.log.following(start)):
             for segment in segments:
@@ -85,9 +83,9 @@ class Backlog:
             start = segments[-1].end
         return parts
 
-    def for_ephemeral(self) -> list[Segment]:
-        """The same for the ephemeral channels there are; nothing when there are none. BackendError."""
-        return self.segments() if any(channel.ephemeral for channel in self._topic.channels.values()) else []
+    def for_ephemeral(self, channels: Iterable[Channel]) -> list[Segment]:
+        """The same for the ephemeral ones of `channels`; nothing when there are none. BackendError."""
+        return self.segments() if any(channel.ephemeral for channel in channels) else []
 
     def fitting(self, segments: list[Segment]) -> tuple[list[Segment], list[Segment]]:
         """What fits into an ephemeral topic that keeps its messages for a channel to come, and the rest."""
@@ -108,4 +106,4 @@ class Backlog:
     def _published(self, waiting: Waiting, now: float) -> float:
         """When deferred messages were published, the last of them, in the clock of `now`."""
         record = self._topic.log.find(waiting.first + waiting.count - 1)
-        return now if record is None else (record[0].timestamp_ns - self._topic.broker.wall_offset_ns) / 1e9
+        return now if record is None else (record[0].timestamp_ns - self._topic.context.wall_offset_ns) / 1e9

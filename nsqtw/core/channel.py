@@ -17,21 +17,23 @@ from __future__ import annotations
 
 from itertools import chain, groupby
 from random import randrange
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from nsqtw.core.consumer import Consumer
+from nsqtw.core.context import Context
 from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
 from nsqtw.core.ephemeral_queue import EphemeralQueue
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.latency import Latencies
+from nsqtw.core.log import Log
+from nsqtw.core.log_reader import LogReader
+from nsqtw.core.pending import Pages
 from nsqtw.core.position import Position
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
 from nsqtw.core.timers import Timer
+from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, ChannelFull, Exiting
 from nsqtw.names import is_ephemeral
-
-if TYPE_CHECKING:
-    from nsqtw.core.topic import Topic
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
@@ -50,10 +52,38 @@ class Moved(NamedTuple):
     replayed: int
 
 
+class ChannelOwner(TopicLog):
+    """A topic, as its channels see it. `to_serve` are the channels of the broker to serve at the end of the turn."""
+
+    def __init__(self, context: Context, name: str, log: Log, to_serve: dict[Channel, None]) -> None:
+        super().__init__(context, name, log)
+        self.reader = LogReader(self)
+        self.to_serve = to_serve
+        self.hungry: dict[Channel, None] = {}
+        """Channels that have ready consumers and nothing for them: a release wakes them."""
+
+    def delete_channel(self, name: str) -> None:
+        """Remove a channel, everything in it, and its consumers."""
+        raise NotImplementedError
+
+    def change_names(self, *, at_once: bool = False) -> None:
+        """The topic, or a durable channel of it, is new or gone, or its pause changed (see `MetadataSync.change`)."""
+        raise NotImplementedError
+
+    def is_hungry(self, channel: Channel) -> bool:
+        return channel in self.hungry
+
+    def set_hungry(self, channel: Channel, hungry: bool) -> None:
+        if hungry:
+            self.hungry[channel] = None
+        else:
+            self.hungry.pop(channel, None)
+
+
 class Channel(Timer):
     """One channel of `topic`, created by it."""
 
-    def __init__(self, topic: Topic, name: str) -> None:
+    def __init__(self, topic: ChannelOwner, name: str) -> None:
         super().__init__()
         self.topic = topic
         self.name = name
@@ -64,7 +94,7 @@ class Channel(Timer):
         """Whether a crash would leave this channel in being."""
         self.consumers: list[Consumer] = []
         self.departed: list[Consumer] = []
-        self.cursor = None if self.ephemeral else Cursor(topic, topic.pages(name), self._schedule)
+        self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule)
         self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room)
         self.joined_total = topic.released_total
         self.requeue_count = 0
@@ -72,7 +102,7 @@ class Channel(Timer):
         self.zone_local_msg_count = 0
         self.region_local_msg_count = 0
         self.global_msg_count = 0
-        measure = topic.broker.measure
+        measure = topic.context.measure
         self.latencies = None if measure is None else Latencies(measure)
         self._turn = 0
 
@@ -111,10 +141,10 @@ class Channel(Timer):
         """Add a consumer. Exiting when the channel is being deleted, ChannelFull when it takes no more."""
         if self.exiting:
             raise Exiting
-        limit = self.topic.broker.options.max_channel_consumers
+        limit = self.topic.context.options.max_channel_consumers
         if limit and len(self.consumers) >= limit:
             raise ChannelFull
-        consumer.channel = self
+        consumer.on_timeout = self.on_timeout
         self.consumers.append(consumer)
 
     def leave(self, consumer: Consumer) -> None:
@@ -129,7 +159,7 @@ class Channel(Timer):
         if not self.exiting:
             if self.ephemeral and not self.consumers:
                 self.topic.delete_channel(self.name)
-            elif consumer.in_flight and self.topic.broker.options.requeue_on_disconnect:
+            elif consumer.in_flight and self.topic.context.options.requeue_on_disconnect:
                 self._requeue_all(consumer)
             elif consumer.in_flight:
                 self.departed.append(consumer)
@@ -169,7 +199,7 @@ class Channel(Timer):
         if delay > 0:
             due = now + delay
             self.position.defer(message_id, delivery, due)
-            self.topic.broker.timers.schedule(due, self)
+            self.topic.context.timers.schedule(due, self)
         else:
             self.position.requeue(message_id, delivery)
         self.requeue_count += 1
@@ -179,7 +209,7 @@ class Channel(Timer):
 
     def touch(self, consumer: Consumer, message_id: bytes, now: float) -> str | None:
         """TOUCH. Returns why it failed, or None."""
-        is_here = consumer.touch(message_id, now, self.topic.broker.options.max_msg_timeout)
+        is_here = consumer.touch(message_id, now, self.topic.context.options.max_msg_timeout)
         return None if is_here else self._why_not(message_id)
 
     def on_timeout(self, consumer: Consumer, deliveries: list[tuple[bytes, Delivery]], now: float) -> None:
@@ -196,7 +226,7 @@ class Channel(Timer):
         """The topic released these."""
         due = self.position.release(segments, now)
         if due is not None:
-            self.topic.broker.timers.schedule(due, self)
+            self.topic.context.timers.schedule(due, self)
 
     def on_timer(self, now: float) -> float | None:
         """Deferred messages have become ready, or reading failed a while ago."""
@@ -206,7 +236,7 @@ class Channel(Timer):
 
     def await_deferred(self, now: float) -> None:
         """After a restore: look at the deferred messages when the first one is due."""
-        self.topic.broker.timers.schedule(now, self)
+        self.topic.context.timers.schedule(now, self)
 
     # -- administration
 
@@ -218,7 +248,7 @@ class Channel(Timer):
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
         before, is_forwards = self._unfinished_count, sequence >= self.cursor.next
-        self.cursor.seek(sequence)
+        self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if is_forwards else sequence)
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
@@ -248,7 +278,7 @@ class Channel(Timer):
     def exit(self) -> None:
         """The channel is being deleted: disconnect its consumers, and wait for no timeout any more."""
         self.exiting = True
-        self.topic.broker.timers.cancel(self)
+        self.topic.context.timers.cancel(self)
         self.position.detach()
         for consumer in self.departed:
             consumer.leave(must_wait=False)
@@ -270,7 +300,7 @@ class Channel(Timer):
     def wake(self) -> None:
         """Something changed: serve at the end of this turn, if there is anything to be had."""
         if not self.topic.is_hungry(self) or self.position.available > 0:
-            self.topic.broker.to_serve[self] = None
+            self.topic.to_serve[self] = None
 
     def serve(self, now: float) -> bool:
         """
@@ -296,7 +326,7 @@ class Channel(Timer):
                 ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
         except BackendError as error:
             self.topic.read_failed(error)
-            self.topic.broker.timers.schedule(now + RETRY_READ_SECONDS, self)
+            self.topic.context.timers.schedule(now + RETRY_READ_SECONDS, self)
             return False
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
         wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
@@ -408,7 +438,7 @@ class Channel(Timer):
             if delivery.sequence != FIRST:
                 self.position.finish(delivery.sequence)
             if self.latencies is not None:
-                self.latencies.insert(self.topic.broker.age_ns(delivery.timestamp_ns, now), count, now)
+                self.latencies.insert(self.topic.context.age_ns(delivery.timestamp_ns, now), count, now)
 
     def _count_finished(self, consumer: Consumer, count: int) -> None:
         consumer.client.finish_count += count
@@ -430,9 +460,14 @@ class Channel(Timer):
         return self.depth + self.in_flight_count + self.deferred_count
 
     def _schedule(self, due: float) -> None:
-        self.topic.broker.timers.schedule(due, self)
+        self.topic.context.timers.schedule(due, self)
 
     def _touch(self) -> None:
         if self.cursor is not None:
             self.cursor.touched = True
             self.topic.touch()
+
+
+def _pages(topic: ChannelOwner, channel: str) -> Pages | None:
+    """The stored rows of a durable channel. Those of an ephemeral topic are all in memory."""
+    return None if topic.ephemeral else Pages(topic.context.positions, topic.name, channel)

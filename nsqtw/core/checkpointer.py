@@ -13,27 +13,36 @@ This module is hot, once for each topic that changed in a second.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from nsqtw.core.checkpoint import Checkpoint, NamedTopic
 from nsqtw.core.checkpoint_job import CheckpointJob
+from nsqtw.core.context import Context
+from nsqtw.core.metadata_sync import MetadataSync
+from nsqtw.core.storage_health import StorageHealth
+from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue, IFreeingQueue, Waiter
-
-if TYPE_CHECKING:
-    from nsqtw.core.broker import Broker
-    from nsqtw.core.topic import Topic
 
 SAVED_AT_ONCE = 100
 """Topics and channels that go into one part of a cut, about: each takes up to 40 us of a turn."""
 
 
 class Checkpointer:
-    """What of `broker` is not saved yet, and who waits for it."""
+    """What is not saved yet of `topics`, and the waiters for it. `touched` are the topics that changed."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._touched: dict[Topic, None] = {}
+    def __init__(
+        self,
+        context: Context,
+        topics: dict[str, Topic],
+        touched: dict[Topic, None],
+        health: StorageHealth,
+        metadata_sync: MetadataSync,
+    ) -> None:
+        self._context = context
+        self._topics = topics
+        self._touched = touched
+        self._health = health
+        self._metadata_sync = metadata_sync
         self._deleted_topics: list[str] = []
         self._deleted_queues: list[tuple[str, IBackendQueue]] = []
         self._deleted_channels: list[tuple[str, str]] = []
@@ -51,10 +60,6 @@ class Checkpointer:
         """
 
     # -- what is to be saved
-
-    def touch(self, topic: Topic) -> None:
-        """Something of it changed that the next cut should have."""
-        self._touched[topic] = None
 
     def deleted(self, topic: Topic, waiter: Waiter | None) -> None:
         """A topic is gone; the waiter is called when what is stored of it is, too."""
@@ -99,7 +104,7 @@ class Checkpointer:
     def are_wanted(self) -> bool:
         """Something changed since the last cut."""
         changed = self._touched or self.are_waited_for or self._deleted_topics or self._deleted_channels
-        return bool(changed or self._broker.health.cannot_save or self._wall_shift() is not None)
+        return bool(changed or self._health.cannot_save or self._wall_shift() is not None)
 
     # -- how
 
@@ -121,13 +126,12 @@ class Checkpointer:
 
     def end(self, save: CheckpointJob, error: BackendError | None) -> None:
         """The job is done, or failed with `error` and left the saved state as it was."""
-        broker = self._broker
-        broker.health.record_save(error)
+        self._health.record_save(error)
         if error is None:
-            broker.blocks_reserved(save.reserve)
+            self._context.sequences.reserved(save.reserve)
             self._dying.difference_update(save.checkpoint.deleted_topics)
             if save.checkpoint.wall_shift_ms is not None:
-                broker.pending_clock.saved(save.checkpoint.wall_shift_ms)
+                self._context.pending_clock.saved(save.checkpoint.wall_shift_ms)
         else:
             self._left = 0
             self._take_last_part(save)
@@ -135,15 +139,15 @@ class Checkpointer:
             self._deleted_queues = save.deleted + self._deleted_queues
             self._deleted_channels = save.checkpoint.deleted_channels + self._deleted_channels
         if save.names is not None:
-            broker.metadata_sync.written(error or save.names_error)
+            self._metadata_sync.written(error or save.names_error)
         for saved in save.checkpoint.topics:
-            if saved.name in broker.topics:
-                self._end_of(broker.topics[saved.name], failed=error is not None)
+            if saved.name in self._topics:
+                self._end_of(self._topics[saved.name], failed=error is not None)
         for name, queue, _ in save.trims:
-            if name in broker.topics and _may_free_later(queue):
-                broker.topics[name].touch()
+            if name in self._topics and _may_free_later(queue):
+                self._topics[name].touch()
                 self._frees_whole_logs.add(name)
-        broker.answer(save.waiters, error)
+        self._context.answer(save.waiters, error)
 
     # -- inside
 
@@ -152,7 +156,7 @@ class Checkpointer:
             self._begin_checkpoint(now)
         is_waited_for = bool(self._part_waiters)
         touched = self._take_touched()
-        save.reserve = self._broker.blocks_to_reserve()
+        save.reserve = self._context.sequences.to_reserve()
         if not self._left:
             self._take_last_part(save)
         save.checkpoint.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
@@ -174,7 +178,7 @@ class Checkpointer:
 
     def _begin_checkpoint(self, now: float) -> None:
         """Everything that has changed up to now is to be saved."""
-        names = self._broker.metadata_sync.take(now)
+        names = self._metadata_sync.take(now)
         self._part_names = self._part_names if names is None else names
         self._left = len(self._touched)
         self._part_waiters += self._waiters
@@ -206,11 +210,11 @@ class Checkpointer:
         try:
             topic.end_checkpoint(failed=failed)
         except Exception:
-            self._broker.log("critical", "TOPIC({topic}): ending its save failed", topic=topic.name)
+            self._context.log("critical", "TOPIC({topic}): ending its save failed", topic=topic.name)
             topic.touch()
 
     def _wall_shift(self) -> int | None:
-        return self._broker.pending_clock.shift_to_save(self._broker.wall_offset_ns)
+        return self._context.pending_clock.shift_to_save(self._context.wall_offset_ns)
 
 
 def _collect_topic(topic: Topic, save: CheckpointJob, now: float) -> None:

@@ -14,17 +14,15 @@ This module is hot, once per span.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from nsqtw.core.client import Client
 from nsqtw.core.in_flight import Delivery, InFlight
 from nsqtw.core.segment import Segment
 from nsqtw.core.timers import Timer, TimerQueue
 
-if TYPE_CHECKING:
-    from nsqtw.core.channel import Channel
-
 TICKS_PER_SECOND = 16
+
+OnTimeout = Callable[["Consumer", list[tuple[bytes, Delivery]], float], None]
 
 
 class Consumer(Timer):
@@ -41,12 +39,12 @@ class Consumer(Timer):
         "_delivery",
         "_tick",
         "allowance",
-        "channel",
         "client",
         "deliver",
         "disconnect",
         "in_flight",
         "msg_timeout",
+        "on_timeout",
         "ready_count",
         "region_local",
         "sample_rate",
@@ -65,7 +63,8 @@ class Consumer(Timer):
     ) -> None:
         super().__init__()
         self.client = client
-        self.channel: Channel | None = None
+        self.on_timeout: OnTimeout | None = None
+        """Takes the messages that were in flight for too long."""
         self.deliver = deliver
         self.disconnect = disconnect
         self.msg_timeout = self.touch_timeout = msg_timeout
@@ -126,8 +125,8 @@ class Consumer(Timer):
     def on_timer(self, now: float) -> float | None:
         """Give back to the channel what has timed out."""
         deliveries = self.in_flight.take_timed_out(now)
-        if deliveries and self.channel is not None:
-            self.channel.on_timeout(self, deliveries, now)
+        if deliveries and self.on_timeout is not None:
+            self.on_timeout(self, deliveries, now)
         return self.in_flight.next_deadline
 
 

@@ -29,17 +29,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from nsqtw.core.checkpoint import CursorState, PendingRow
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.pending import Pages, PendingStore
 from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span, sequence_of
+from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError
-
-if TYPE_CHECKING:
-    from nsqtw.core.topic import Topic
 
 RETRY_READ_SECONDS = 1.0
 _MAX_DEFERRED_AT_ONCE = 1000
@@ -52,11 +49,11 @@ class Cursor:
     not in memory; None: all are. `look_at` has `on_timer` called.
     """
 
-    def __init__(self, topic: Topic, pages: Pages | None, look_at: Callable[[float], None]) -> None:
+    def __init__(self, topic: TopicLog, pages: Pages | None, look_at: Callable[[float], None]) -> None:
         self._topic = topic
         self._schedule = look_at
-        self._clock = topic.broker.pending_clock
-        self._page_rows = topic.broker.page_rows
+        self._clock = topic.context.pending_clock
+        self._page_rows = topic.context.page_rows
         self.next = topic.released
         self.taken_total = topic.released_total
         self.touched = True
@@ -230,10 +227,9 @@ class Cursor:
         self._restored_count = 0
         self._touch()
 
-    def seek(self, sequence: int) -> None:
-        """See `Channel.seek`. BackendError when it cannot be counted what comes then; nothing is changed."""
+    def seek(self, sequence: int, unread: int) -> None:
+        """See `Channel.seek`. `unread` messages are between `sequence` and `released`."""
         topic = self._topic
-        unread = topic.reader.count(sequence, topic.released)
         if sequence >= self.next:
             self.forget_pending()
         else:
@@ -319,7 +315,7 @@ class Cursor:
         if self.next >= self._replays:
             return False
         wall_ns = segment.timestamp_ns + segment.delay_ms * 10**6
-        due = (wall_ns - self._topic.broker.wall_offset_ns) / 1e9
+        due = (wall_ns - self._topic.context.wall_offset_ns) / 1e9
         if due > now:
             self.hold_deferred(self.next, segment.end - self.next, due)
             self._schedule(due)

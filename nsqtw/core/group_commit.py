@@ -18,21 +18,14 @@ None of this reads a clock or has a thread: the pump takes a flight, has it comm
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
 
-from nsqtw.core.segment import Segment
+from nsqtw.core.committer import NOT_SYNCED, Committer, Sealed, Writes, commit_to, refusal_of
+from nsqtw.core.context import Context
+from nsqtw.core.storage_health import StorageHealth
 from nsqtw.core.timers import Timer, TimerQueue
-from nsqtw.errors import BackendError, BackendFull
-from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog, Waiter
-
-if TYPE_CHECKING:
-    from nsqtw.core.broker import Broker
-    from nsqtw.core.topic import Topic
-
-Sealed = tuple["Topic", list[Segment], list[Waiter]]
-"""What a topic took: its segments, and who waits for them."""
-
-Writes = list[tuple[IBackendQueue, list[Segment]]]
+from nsqtw.core.topic import Topic
+from nsqtw.errors import BackendError
+from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog
 
 MIN_COMMIT_SECONDS = 0.001
 """Nobody gathers after a flight that took less: 64 publishers take that long to come back, and fly while others do."""
@@ -42,8 +35,6 @@ MAX_WINDOW_SECONDS = 0.1
 """However long the last flight took: a medium that stood still may be there again, and who waited for it may not."""
 COMMITS_WITHOUT_WINDOW = 16
 """So many flights leave at once after one that waited in vain."""
-
-_NOT_SYNCED = "NSQ: what was stored may not survive a power loss - {error}"
 
 
 class CommitBatch:
@@ -113,15 +104,18 @@ class CommitWindow(Timer):
 
 
 class GroupCommit(Timer):
-    """What waits for the next flight of `broker`."""
+    """What waits for the next flight. `backend` is the one that is synced and probed."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, context: Context, committer: Committer, health: StorageHealth, backend: IBackend) -> None:
         super().__init__()
-        self._broker = broker
+        self._context = context
+        self._committer = committer
+        self._health = health
+        self._backend = backend
         self._waiting: dict[Topic, None] = {}
         self._out: set[Topic] = set()
         self._sync_is_due = False
-        self._window = CommitWindow(broker.timers)
+        self._window = CommitWindow(context.timers)
 
     def take(self, topic: Topic) -> bool:
         """Return whether what the topic took leaves with a flight; then it will."""
@@ -132,7 +126,7 @@ class GroupCommit(Timer):
 
     def stored(self, now: float) -> None:
         """Something of class os was handed to the operating system."""
-        self._broker.timers.schedule(now + self._broker.options.sync_timeout, self)
+        self._context.timers.schedule(now + self._context.options.sync_timeout, self)
 
     def on_timer(self, now: float) -> float | None:
         self._sync_is_due = True
@@ -141,10 +135,10 @@ class GroupCommit(Timer):
     def begin(self, now: float) -> CommitBatch | None:
         """The next flight, if there is one; then `end`. One at a time."""
         if self._waiting:
-            if not (self._broker.stopping or self._window.is_over(now, self._waiter_count)):
+            if not (self._context.stopping or self._window.is_over(now, self._waiter_count)):
                 return None
             waiting, self._waiting = self._waiting, {}
-            batch = CommitBatch(self._broker.seal(list(waiting), now))
+            batch = CommitBatch(self._committer.seal(list(waiting), now))
             batch.began = now
             for topic, segments, _ in batch.sealed:
                 self._out.add(topic)
@@ -152,55 +146,30 @@ class GroupCommit(Timer):
                     key = (topic.log.backend, topic.durability == "fsync")
                     batch.writes.setdefault(key, []).append((topic.log.queue, segments))
             return batch
-        if self._broker.health.take_probe() and not self._broker.stopping:
-            return CommitBatch([], {(self._broker.backend, True): []}, is_probe=True)
-        if self._sync_is_due and not self._broker.stopping:
+        if self._health.take_probe() and not self._context.stopping:
+            return CommitBatch([], {(self._backend, True): []}, is_probe=True)
+        if self._sync_is_due and not self._context.stopping:
             self._sync_is_due = False
-            return CommitBatch([], {(self._broker.backend, True): []})
+            return CommitBatch([], {(self._backend, True): []})
         return None
 
     def end(self, batch: CommitBatch, failed: dict[IBackendQueue, BackendError], now: float) -> None:
         """The flight has landed."""
         self._out.clear()
         if batch.is_probe:
-            self._broker.health.probed(batch.refusal, now)
+            self._health.probed(batch.refusal, now)
         if any(writes and not durable for (_, durable), writes in batch.writes.items()):
             self.stored(now)
         if batch.sealed:
-            self._broker.health.record_commit(next(iter(failed.values()), None))
-            self._broker.complete_commit(batch.sealed, failed, now, is_async=True)
+            self._health.record_commit(next(iter(failed.values()), None))
+            self._committer.complete(batch.sealed, failed, now, is_async=True)
             if any(durable for _, durable in batch.writes):
                 # A sync takes as long for many as for one. What only computes had better be always at it.
                 answered_count = sum([len(waiters) for _, _, waiters in batch.sealed])
                 self._window.begin(now, now - batch.began, answered_count + self._waiter_count)
         for error in failed.values() if not batch.sealed else ():
-            self._broker.log("error", _NOT_SYNCED, error=error)
+            self._context.log("error", NOT_SYNCED, error=error)
 
     @property
     def _waiter_count(self) -> int:
         return sum([topic.waiter_count for topic in self._waiting])
-
-
-def refusal_of(backend: IBackend, log: OperatorLog) -> BackendError | None:
-    """Why nothing can be stored, if so."""
-    try:
-        return next(iter(backend.commit([], True).values()), None)
-    except BackendError as error:
-        return error
-    except Exception as error:  # of a backend that does not keep to the interface
-        log("critical", "NSQ: the backend failed to commit")
-        return BackendError(f"{type(error).__name__}: {error}")
-
-
-def commit_to(backend: IBackend, writes: Writes, durable: bool, log: OperatorLog) -> dict[IBackendQueue, BackendError]:
-    """Commit, whatever the backend does. Returns the queues that failed."""
-    try:
-        return backend.commit(writes, durable)
-    except BackendError as error:
-        failure = error
-    except Exception as error:  # of a backend that does not keep to the interface
-        log("critical", "NSQ: the backend failed to commit")
-        failure = BackendError(f"{type(error).__name__}: {error}")
-    if not writes and not isinstance(failure, BackendFull):  # a full disk takes no more, and has what it has
-        log("error", _NOT_SYNCED, error=failure)
-    return dict.fromkeys([queue for queue, _ in writes], failure)

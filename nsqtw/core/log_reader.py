@@ -14,16 +14,14 @@ said so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from nsqtw.core.checkpoint import TopicState
 from nsqtw.core.retention import Mark, RetentionPolicy
 from nsqtw.core.segment import Segment, timestamp_ns_of
 from nsqtw.core.sequence_ranges import SequenceRanges
+from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError
-
-if TYPE_CHECKING:
-    from nsqtw.core.topic import Topic
 
 _BLOCK_BYTES = 1024 * 1024
 
@@ -41,10 +39,10 @@ class Extract(NamedTuple):
 class LogReader:
     """What can be read of `topic`."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: TopicLog) -> None:
         self._topic = topic
         self._runs = SequenceRanges(topic.log.end)
-        self.retention_policy = RetentionPolicy(topic)
+        self.retention_policy = RetentionPolicy(topic, lambda: self.kept_from)
         self._watchers: dict[Callable[[], None], None] = {}
 
     # -- what happens to the topic
@@ -91,8 +89,7 @@ class LogReader:
     @property
     def kept_from(self) -> int:
         """From here on nothing was trimmed."""
-        cursors = [channel.cursor for channel in self._topic.channels.values() if channel.cursor is not None]
-        lowest = min((cursor.next for cursor in cursors), default=self._topic.released)
+        lowest = self._topic.lowest_position
         floor, first = self.retention_policy.floor, int(self._topic.log.queue.first)
         return max(first, lowest if floor is None else min(lowest, floor))
 
@@ -100,7 +97,7 @@ class LogReader:
     def end(self) -> int:
         """Up to here may be read."""
         topic = self._topic
-        is_log_only = self.retention_policy.is_on and not topic.channels and not topic.paused
+        is_log_only = self.retention_policy.is_on and not topic.has_channels and not topic.paused
         readable = topic.log.end if is_log_only else topic.released
         committed: int = topic.log.queue.end
         return min(readable, committed)

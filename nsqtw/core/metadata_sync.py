@@ -11,14 +11,14 @@ again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from nsqtw.core.checkpoint import NamedTopic
+from nsqtw.core.context import Context
 from nsqtw.core.timers import Timer
+from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
-
-if TYPE_CHECKING:
-    from nsqtw.core.broker import Broker
+from nsqtw.interfaces import Waiter
 
 DELAY_SECONDS = 0.1
 RETRY_SECONDS = 1.0
@@ -26,13 +26,15 @@ RETRY_SECONDS = 1.0
 
 class MetadataSync(Timer):
     """
-    What the file must be told of the topics of `broker`. While something is to be written, a save is asked for or
-    under way, or this is on the agenda.
+    The changes of `topics` that the file lacks. `save` asks for a checkpoint. While something is to be written, a
+    checkpoint is asked for or under way, or a timer is scheduled.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, context: Context, topics: dict[str, Topic], save: Callable[[Waiter], None]) -> None:
         super().__init__()
-        self._broker = broker
+        self._context = context
+        self._topics = topics
+        self._save = save
         self._is_behind = False
         self._is_urgent = False
         self._taken_at = 0.0
@@ -40,20 +42,20 @@ class MetadataSync(Timer):
 
     def names(self) -> tuple[NamedTopic, ...]:
         """All durable topics with their durable channels."""
-        return tuple([topic.named() for topic in self._broker.topics.values() if not topic.ephemeral])
+        return tuple([topic.named() for topic in self._topics.values() if not topic.ephemeral])
 
     def change(self, *, at_once: bool = False) -> None:
         """The names are not what was written last. `at_once`: whoever waits for the next save waits for the file."""
         if at_once or not self._is_behind:
-            self._broker.checkpointer.ask(_nobody)
+            self._save(_nobody)
         self._is_behind = True
         self._is_urgent = self._is_urgent or at_once
 
     def take(self, now: float) -> tuple[NamedTopic, ...] | None:
         """What a save that starts now is to write, if anything. A broker that stops writes the file in any case."""
-        if not (self._is_urgent or self._broker.stopping):
+        if not (self._is_urgent or self._context.stopping):
             if self._is_behind:
-                self._broker.timers.schedule(now + DELAY_SECONDS, self)
+                self._context.timers.schedule(now + DELAY_SECONDS, self)
             return None
         names = self.names()
         self._is_behind = self._is_urgent = False
@@ -64,9 +66,9 @@ class MetadataSync(Timer):
         """What was taken last is in the file, or it could not be written. The operator is told once of each reason."""
         if error is not None:
             if str(error) != str(self._error):
-                self._broker.log("error", f"failed to persist metadata - {error}")
+                self._context.log("error", f"failed to persist metadata - {error}")
             self._is_behind = True
-            self._broker.timers.schedule(self._taken_at + RETRY_SECONDS, self)
+            self._context.timers.schedule(self._taken_at + RETRY_SECONDS, self)
         self._error = error
 
     def on_timer(self, now: float) -> None:

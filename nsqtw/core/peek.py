@@ -10,17 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from nsqtw.core.channel import Channel, ChannelOwner
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.in_flight import Delivery
 from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
-
-if TYPE_CHECKING:
-    from nsqtw.core.channel import Channel
-    from nsqtw.core.topic import Topic
 
 READY, DEFERRED, IN_FLIGHT = STATES = ("ready", "deferred", "in_flight")
 MAX_BYTES = 1024 * 1024
@@ -61,7 +57,7 @@ class Peek:
     more: bool = False
 
 
-def peek_topic(topic: Topic, limit: int) -> Peek:
+def peek_topic(topic: ChannelOwner, limit: int) -> Peek:
     """What waits in a topic for its channels. BackendError."""
     return _collect(_frames(topic, topic.released, topic.log.end, limit), limit)
 
@@ -92,7 +88,7 @@ def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
     cursor, topic = channel.cursor, channel.topic
     assert cursor is not None, "an ephemeral channel is not looked into"
     yield from _pending(channel, now, limit, deferred=False)
-    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, topic.broker.timestamp_ns(now))
+    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, topic.context.timestamp_ns(now))
 
 
 def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
@@ -123,7 +119,7 @@ def _sequences_in_flight(channel: Channel) -> Iterator[int]:
 
 
 def _frames(
-    topic: Topic, start: int, stop: int, limit: int, replays: int | None = None, wall_ns: int = 0
+    topic: ChannelOwner, start: int, stop: int, limit: int, replays: int | None = None, wall_ns: int = 0
 ) -> Iterator[Peeked | None]:
     """
     Messages from the log nobody has had. Deferred ones only of a replay and when their time has come; without `replays`

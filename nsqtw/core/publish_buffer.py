@@ -2,7 +2,7 @@
 Publish buffer of a topic: the bodies of this turn, and the waiters for their result.
 
 Sealing makes segments of the bodies, a run of one delay at a time, and gives each its place in the log. Sequences are
-taken from the broker in blocks.
+taken from the broker in blocks (`sequences`).
 
 This module is hot, once per publish command.
 """
@@ -10,23 +10,18 @@ This module is hot, once per publish command.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
 
+from nsqtw.core.context import Context
 from nsqtw.core.segment import Segment, cuts, encode, sizes_of
+from nsqtw.core.sequences import BLOCK_SIZE
 from nsqtw.interfaces import Waiter
-
-if TYPE_CHECKING:
-    from nsqtw.core.broker import Broker
-
-BLOCK_SIZE: Final = 1 << 20
-"""Sequences a topic takes from the broker at a time."""
 
 
 class PublishBuffer:
-    """The publishes of one topic of `broker`."""
+    """The publishes of one topic."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._runs: list[tuple[int, list[bytes]]] = []
         """Delay in ms and bodies, neighbours with one delay in one run."""
         self._earlier = 0
@@ -57,7 +52,7 @@ class PublishBuffer:
         """What was taken since the last time, as segments. BackendError when no block of sequences can be had."""
         runs = self._runs
         self.forget()
-        node_id = self._broker.node_id
+        node_id = self._context.node_id
         segments: list[Segment] = []
         for delay_ms, bodies in runs:
             if not bodies:
@@ -75,7 +70,7 @@ class PublishBuffer:
     def _take_sequences(self, count: int) -> int:
         if self._next_sequence + count > self._block_end:
             blocks = -(-count // BLOCK_SIZE)
-            self._next_sequence = self._broker.take_blocks(blocks) * BLOCK_SIZE
+            self._next_sequence = self._context.sequences.take(blocks) * BLOCK_SIZE
             self._block_end = self._next_sequence + blocks * BLOCK_SIZE
         first = self._next_sequence
         self._next_sequence += count

@@ -23,10 +23,10 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint import Checkpoint, CursorState, NamedTopic, SavedState, TopicState, Waiting
 from nsqtw.core.log import Log
 from nsqtw.core.pending import all_rows
-from nsqtw.core.publish_buffer import BLOCK_SIZE
 from nsqtw.core.retention import Ages, Mark, limits_of
 from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.core.sequence_ranges import SequenceRanges
+from nsqtw.core.sequences import BLOCK_SIZE
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import ICountedQueue, IDamagedBackend, IDamagedQueue, IPositions
 from nsqtw.names import is_ephemeral
@@ -51,7 +51,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
     if IDamagedBackend.providedBy(broker.backend):
         broker.backend.expect({topic.name: topic.end for topic in saved.topics})
     logs = {name: broker.open_log(name) for name in durable}
-    broker.start_blocks(saved.next_block, max((log.end for log in logs.values()), default=0))
+    broker.sequences.start(saved.next_block, max((log.end for log in logs.values()), default=0))
     for name, log in logs.items():
         if name not in saved_topics:
             broker.log("info", f"TOPIC({name}): created")

@@ -17,16 +17,14 @@ time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from nsqtw.core.segment import Segment
 from nsqtw.core.timers import Timer
+from nsqtw.core.topic_log import TopicLog
 from nsqtw.options.broker import Options
 from nsqtw.options.topics import Retention
-
-if TYPE_CHECKING:
-    from nsqtw.core.topic import Topic
 
 TopicLimits = tuple[float | None, int | None]
 """Time, in seconds, and bytes that were given to a topic while a broker ran; None: what the options say."""
@@ -128,11 +126,12 @@ class Ages:
 
 
 class RetentionPolicy(Timer):
-    """What `topic` keeps of what is finished."""
+    """How long `topic` keeps finished messages. `kept_from` tells from where on it has all."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: TopicLog, kept_from: Callable[[], int]) -> None:
         super().__init__()
         self._topic = topic
+        self._kept_from = kept_from
         self._topic_limits: TopicLimits = (None, None)
         self._ages = Ages(self._limits(), topic.log.end)
         self._ages.start(topic.log.end, topic.log.end, 0, 0)
@@ -169,8 +168,8 @@ class RetentionPolicy(Timer):
     def begin(self, now: float) -> None:
         """Start to keep what is there, where that is not done already."""
         topic, self.is_on = self._topic, bool(self.limits)
-        wall_ms = topic.broker.timestamp_ns(now) // 10**6
-        self._ages.start(topic.reader.kept_from, topic.log.end, topic.log.queue.size, wall_ms)
+        wall_ms = topic.context.timestamp_ns(now) // 10**6
+        self._ages.start(self._kept_from(), topic.log.end, topic.log.queue.size, wall_ms)
         self._ask(now, wall_ms)
 
     def on_append(self, segments: Iterable[Segment], now: float) -> None:
@@ -178,11 +177,11 @@ class RetentionPolicy(Timer):
         for segment in segments:
             self._ages.on_append(segment)
         if self.limits.time and self.due_at > now + self.limits.time:
-            self._ask(now, self._topic.broker.timestamp_ns(now) // 10**6)
+            self._ask(now, self._topic.context.timestamp_ns(now) // 10**6)
 
     def on_timer(self, now: float) -> float | None:
         """Timer API: the floor moves, and the next cut lets the log be trimmed."""
-        wall_ms = self._topic.broker.timestamp_ns(now) // 10**6
+        wall_ms = self._topic.context.timestamp_ns(now) // 10**6
         if not self._topic.exiting and self.expire(wall_ms):
             self._topic.touch()
         self._ask(now, wall_ms)
@@ -199,11 +198,11 @@ class RetentionPolicy(Timer):
     def _ask(self, now: float, wall_ms: int) -> None:
         expiry_ms = self._ages.next_expiry_ms
         if expiry_ms is not None and not self._topic.exiting:
-            self._topic.broker.timers.schedule(now + max(_SHORTEST_SECONDS, (expiry_ms - wall_ms) / _MS), self)
+            self._topic.context.timers.schedule(now + max(_SHORTEST_SECONDS, (expiry_ms - wall_ms) / _MS), self)
 
     def _limits(self) -> Retention:
         topic = self._topic
-        return Retention() if topic.ephemeral else limits_of(topic.name, self._topic_limits, topic.broker.options)
+        return Retention() if topic.ephemeral else limits_of(topic.name, self._topic_limits, topic.context.options)
 
 
 def limits_of(topic: str, topic_limits: TopicLimits, options: Options) -> Retention:

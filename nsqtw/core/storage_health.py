@@ -8,24 +8,22 @@ is tried, and the first that goes well ends it. Positions are tried again in the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from nsqtw.core.context import Context
 from nsqtw.core.timers import Timer
+from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.interfaces import OperatorLog
-
-if TYPE_CHECKING:
-    from nsqtw.core.broker import Broker
 
 PROBE_SECONDS = 1.0
 
 
 class StorageHealth(Timer):
-    """Of the storage of `broker`."""
+    """The health of the storage of `topics`, by name."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, context: Context, topics: dict[str, Topic]) -> None:
         super().__init__()
-        self._broker = broker
+        self._context = context
+        self._topics = topics
         self._commit_error: BackendError | None = None
         self._save_error: BackendError | None = None
         self._is_watching = False
@@ -51,19 +49,19 @@ class StorageHealth(Timer):
         """How the last attempt to store messages went. The operator is told when that changes."""
         if error is None and self._commit_error is None:
             return
-        _log_change(self._broker.log, "messages", self._commit_error, error)
+        _log_change(self._context.log, "messages", self._commit_error, error)
         if isinstance(error, BackendFull) and not isinstance(self._commit_error, BackendFull):
             # Trim also looks at what it left alone while there was space.
-            for topic in self._broker.topics.values():
+            for topic in self._topics.values():
                 topic.touch()
         self._commit_error = error
         if error is not None and not self._is_watching:
             self._is_watching, self._has_waited = True, False
-            self._broker.timers.schedule(0.0, self)
+            self._context.timers.schedule(0.0, self)
 
     def record_save(self, error: BackendError | None) -> None:
         """The same of positions."""
-        _log_change(self._broker.log, "positions", self._save_error, error)
+        _log_change(self._context.log, "positions", self._save_error, error)
         self._save_error = error
 
     def on_timer(self, now: float) -> float | None:
@@ -85,7 +83,7 @@ class StorageHealth(Timer):
         """How storing nothing went."""
         if error is None and self._commit_error is not None:
             self.record_commit(None)
-        self._broker.timers.schedule(now + PROBE_SECONDS, self)
+        self._context.timers.schedule(now + PROBE_SECONDS, self)
 
 
 def _log_change(log: OperatorLog, what: str, before: BackendError | None, now: BackendError | None) -> None:

@@ -16,70 +16,86 @@ This module is hot, once per publish command and per segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from nsqtw.core.backlog import Backlog
-from nsqtw.core.channel import Channel
+from nsqtw.core.channel import Channel, ChannelOwner
 from nsqtw.core.checkpoint import CursorState, NamedChannel, NamedTopic, TopicState
+from nsqtw.core.context import Context
+from nsqtw.core.damage import DamageLedger
 from nsqtw.core.dropped_ranges import DroppedRanges
+from nsqtw.core.latency import Measure
 from nsqtw.core.log import Log
-from nsqtw.core.log_reader import LogReader
-from nsqtw.core.pending import Pages
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import Waiter
+from nsqtw.interfaces import IPositions, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
+from nsqtw.options.broker import Options
 from nsqtw.options.topics import EARLIEST
 
-if TYPE_CHECKING:
-    from nsqtw.core.broker import Broker
+
+class TopicOwner(Context):
+    """The broker, as its topics see it."""
+
+    def __init__(
+        self,
+        options: Options,
+        log: OperatorLog,
+        positions: IPositions,
+        damage: DamageLedger,
+        measure: Measure | None,
+        page_rows: int,
+    ) -> None:
+        super().__init__(options, log, positions, damage, measure, page_rows)
+        self.to_commit: list[Topic] = []
+        """Topics with publishes of this turn."""
+        self.to_serve: dict[Channel, None] = {}
+        """Channels that may have something to deliver at the end of this turn."""
+        self.touched: dict[Topic, None] = {}
+        """Topics that changed since the last checkpoint."""
+
+    def delete_topic(self, name: str, waiter: Waiter | None = None) -> None:
+        """Remove a topic with all its channels and messages."""
+        raise NotImplementedError
+
+    def move_out_of_memory(self, topic: Topic) -> None:
+        """An ephemeral topic gets a durable channel: keep its log in the backend. BackendError."""
+        raise NotImplementedError
+
+    def flush_write_behind(self, topic: Topic) -> None:
+        """Store what class memory has not stored yet. BackendError."""
+        raise NotImplementedError
+
+    def on_channel_created(self, topic: str, channel: str) -> None:
+        """A topic has a new channel."""
+        raise NotImplementedError
+
+    def on_channel_deleted(self, topic: str, channel: str, *, is_stored: bool) -> None:
+        """A channel is deleted. `is_stored`: the next checkpoint must remove it."""
+        raise NotImplementedError
+
+    def on_names_changed(self, *, at_once: bool) -> None:
+        """See `MetadataSync.change`."""
+        raise NotImplementedError
 
 
-class Topic:
-    """One topic of `broker`, created by it."""
+class Topic(ChannelOwner):
+    """One topic of the broker `owner`, created by it."""
 
-    def __init__(self, broker: Broker, name: str, log: Log) -> None:
-        self.broker = broker
-        self.name = name
-        self.log = log
-        self.ephemeral = is_ephemeral(name)
-        self.mem_queue_size: int = broker.options.mem_queue_size
-        self.durability: str = broker.options.durability_of(name)
+    def __init__(self, owner: TopicOwner, name: str, log: Log) -> None:
+        super().__init__(owner, name, log, owner.to_serve)
+        self._owner = owner
+        self.durability: str = owner.options.durability_of(name)
         """What an OK means: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
-        self.paused = False
-        self.is_awaiting_channels = False
-        """A new topic that may lack channels yet; publishing goes on."""
-        self.exiting = False
         self.channels: dict[str, Channel] = {}
-        self.released = self.restored_end = log.end
-        self.released_total = 0
-        self.put_total = 0
-        self.message_count = 0
-        """Accepted since the process started."""
         self.message_bytes = 0
-        self.released_in_memory = 0
-        """How many of the newest released messages nsqd would have in memory."""
-        self.reader = LogReader(self)
-        self._publish_buffer = PublishBuffer(broker)
+        self._publish_buffer = PublishBuffer(owner)
         self._backlog = Backlog(self)
-        self.dropped = DroppedRanges()
-        self._hungry: dict[Channel, None] = {}
         self._in_checkpoint: list[tuple[Channel, CursorState]] = []
         self._named: NamedTopic | None = None
 
     # -- what /stats shows
-
-    @property
-    def depth(self) -> int:
-        """Messages no channel was given yet."""
-        return self.put_total - self.released_total
-
-    @property
-    def backend_depth(self) -> int:
-        """How many of them nsqd would have on disk (nsqd specification 2.5)."""
-        return 0 if self.ephemeral else max(0, self.depth - min(self.message_count, self.mem_queue_size))
 
     @property
     def is_write_behind(self) -> bool:
@@ -100,11 +116,11 @@ class Topic:
         Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
         as safe as the topic's durability class says, or with a BackendError or Exiting.
         """
-        if self.exiting or self.broker.stopping:
+        if self.exiting or self._owner.stopping:
             waiter(Exiting())
             return
         if not self._publish_buffer.waiters:
-            self.broker.to_commit.append(self)
+            self._owner.to_commit.append(self)
         if delay_ms and self._backlog.forgets_delays(self._publish_buffer.count()):
             delay_ms = 0
         self._publish_buffer.add(bodies, delay_ms, waiter)
@@ -142,14 +158,13 @@ class Topic:
         self.touch()
 
     @property
-    def is_flowing(self) -> bool:
-        """Whether what is put goes on to channels."""
-        return bool(self.channels) and not self.is_paused_or_pending
+    def has_channels(self) -> bool:
+        return bool(self.channels)
 
     @property
-    def is_paused_or_pending(self) -> bool:
-        """Whether nothing is released, channels or not."""
-        return self.paused or self.is_awaiting_channels
+    def lowest_position(self) -> int:
+        cursors = [channel.cursor for channel in self.channels.values() if channel.cursor is not None]
+        return min((cursor.next for cursor in cursors), default=self.released)
 
     # -- channels
 
@@ -165,41 +180,41 @@ class Topic:
             return existing
         if self.exiting:
             raise Exiting
-        self.broker.quotas.check_channel(name)
+        self._owner.quotas.check_channel(name)
         if self.ephemeral and not is_ephemeral(name):
-            self.broker.move_out_of_memory(self)
+            self._owner.move_out_of_memory(self)
         channel = Channel(self, name)
         kept = self._backlog.segments() if channel.ephemeral and not self.is_paused_or_pending else []
-        if (start or self.broker.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
+        if (start or self._owner.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
             channel.seek(self.reader.kept_from)
         self.channels[name] = channel
-        self.broker.quotas.channel_count += 1
-        self.broker.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
+        self._owner.quotas.channel_count += 1
+        self._owner.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
         self._release_kept(kept, now)
         self.touch()
         if not channel.ephemeral:
             self.change_names()
-        self.broker.directory.on_created(self.name, name)
+        self._owner.on_channel_created(self.name, name)
         return channel
 
     def delete_channel(self, name: str) -> None:
         """Remove a channel and everything in it, and disconnect its consumers. KeyError. Saved with the next cut."""
         channel = self.channels.pop(name)
-        self.broker.quotas.channel_count -= 1
+        self._owner.quotas.channel_count -= 1
         if not self.exiting:
-            self.broker.log("info", "TOPIC({topic}): deleting channel {channel}", topic=self.name, channel=name)
-        self.broker.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
+            self._owner.log("info", "TOPIC({topic}): deleting channel {channel}", topic=self.name, channel=name)
+        self._owner.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
         channel.exit()
         channel.empty()
-        self.broker.directory.on_deleted(self.name, name)
-        self._hungry.pop(channel, None)
-        self.broker.to_serve.pop(channel, None)
-        if not (self.ephemeral or channel.ephemeral or self.exiting):
-            self.broker.checkpointer.deleted_channel(self.name, name)
+        self.hungry.pop(channel, None)
+        self.to_serve.pop(channel, None)
+        is_stored = not (self.ephemeral or channel.ephemeral or self.exiting)
+        self._owner.on_channel_deleted(self.name, name, is_stored=is_stored)
+        if is_stored:
             self.change_names(at_once=True)
         self.touch()
         if self.ephemeral and not self.channels and not self.exiting:
-            self.broker.delete_topic(self.name)
+            self._owner.delete_topic(self.name)
 
     # -- administration
 
@@ -211,7 +226,7 @@ class Topic:
 
     def unpause(self, now: float) -> None:
         """Release what was kept. BackendError when ephemeral channels cannot be given it; the topic stays paused."""
-        kept = self._backlog.for_ephemeral()
+        kept = self._backlog.for_ephemeral(self.channels.values())
         self.paused = False
         self._release_kept(kept, now)
         self.touch()
@@ -225,7 +240,7 @@ class Topic:
         """The channels a new topic should have are there: release what was kept for them."""
         kept: list[Segment] = []
         try:
-            kept = self._backlog.for_ephemeral()
+            kept = self._backlog.for_ephemeral(self.channels.values())
         except BackendError as error:  # durable channels read it later
             self.read_failed(error)
         self.is_awaiting_channels = False
@@ -238,9 +253,9 @@ class Topic:
         cannot be stored, and then nothing changes.
         """
         if self.is_write_behind:
-            self.broker.flush_write_behind(self)
+            self._owner.flush_write_behind(self)
         self._given_durability = durability
-        self.durability = durability or self.broker.options.durability_of(self.name)
+        self.durability = durability or self._owner.options.durability_of(self.name)
         self.touch()
 
     def empty(self) -> None:
@@ -270,40 +285,21 @@ class Topic:
 
     def say_closing(self) -> None:
         """Tell the operator that the broker stops."""
-        self.broker.log("info", "TOPIC({topic}): closing", topic=self.name)
+        self._owner.log("info", "TOPIC({topic}): closing", topic=self.name)
         for name in self.channels:
-            self.broker.log("info", "CHANNEL({channel}): closing", topic=self.name, channel=name)
+            self._owner.log("info", "CHANNEL({channel}): closing", topic=self.name, channel=name)
 
     # -- for channels and cursors
 
-    def pages(self, channel: str) -> Pages | None:
-        """Where the held rows of a durable channel are that are not in memory. Those of an ephemeral topic all are."""
-        return None if self.ephemeral else self.broker.pages(self.name, channel)
-
     def touch(self) -> None:
         """Something changed that the next cut should have."""
-        self.broker.checkpointer.touch(self)
+        self._owner.touched[self] = None
 
     def change_names(self, *, at_once: bool = False) -> None:
         """This topic, or a durable channel of it, is new or gone, or its pause changed (see `MetadataSync.change`)."""
         self._named = None
         if not self.ephemeral:
-            self.broker.metadata_sync.change(at_once=at_once)
-
-    def is_hungry(self, channel: Channel) -> bool:
-        return channel in self._hungry
-
-    def set_hungry(self, channel: Channel, hungry: bool) -> None:
-        """Return whether the channel has ready consumers and nothing for them: a release then wakes it."""
-        if hungry:
-            self._hungry[channel] = None
-        else:
-            self._hungry.pop(channel, None)
-
-    def lost(self, sequence: int) -> None:
-        """An unfinished message is not in the log any more."""
-        text = "TOPIC({topic}): message {sequence} was not finished and is not stored any more"
-        self.broker.log("error", text, topic=self.name, sequence=sequence)
+            self._owner.on_names_changed(at_once=at_once)
 
     def forget_lost(self, first: int, end: int) -> None:
         """Messages that were released at once are not in the log any more: no channel is to wait for them."""
@@ -316,12 +312,6 @@ class Topic:
                 count = min(end - start - dropped, self.released_total - cursor.taken_total)
                 if count > 0:
                     cursor.drop(count)
-
-    def read_failed(self, error: BackendError) -> None:
-        """The medium failed while a channel was served; it will be tried again."""
-        self.broker.log(
-            "error", "TOPIC({topic}): failed to read, will try again - {error}", topic=self.name, error=error
-        )
 
     # -- saving
 
@@ -355,7 +345,7 @@ class Topic:
             waiting=list(self._backlog.waiting),
             durability=self._given_durability,
         )
-        self.reader.save_into(state, self.broker.timestamp_ns(now) // 10**6)
+        self.reader.save_into(state, self._owner.timestamp_ns(now) // 10**6)
         self.dropped.forget_below(self.reader.kept_from)
         state.dropped = self.dropped.state()
         self._in_checkpoint.clear()
@@ -393,11 +383,11 @@ class Topic:
             channel = self.channels[cursor.name] = Channel(self, cursor.name)
             channel.paused = cursor.paused
             channel.is_saved = True
-            self.broker.quotas.channel_count += 1
+            self._owner.quotas.channel_count += 1
             if channel.cursor is not None:
                 channel.cursor.restore(cursor)
         if self.is_flowing:
-            self._backlog.hold_back(now, since_publish=True)
+            self._backlog.hold_back(self.channels.values(), now, since_publish=True)
             self.released, self.released_total = self.log.end, self.put_total
         for channel in self.channels.values():
             channel.joined_total = self.released_total
@@ -420,15 +410,15 @@ class Topic:
                 channel.release(segments, now)
                 if channel.ephemeral:
                     channel.wake()
-        if self._hungry:
-            self.broker.to_serve.update(self._hungry)
-            self._hungry.clear()
+        if self.hungry:
+            self.to_serve.update(self.hungry)
+            self.hungry.clear()
 
     def _release_kept(self, kept: list[Segment], now: float) -> None:
         """The topic flows again: release what it kept. Ephemeral channels get `kept`."""
         if not self.is_flowing or self.released >= self.log.end:
             return
-        self._backlog.hold_back(now)
+        self._backlog.hold_back(self.channels.values(), now)
         count = self.depth
         self.released, self.released_total = self.log.end, self.put_total
         self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)

@@ -8,17 +8,14 @@ When that commit fails it is tried again, and publishes fail only once WRITE_BEH
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from nsqtw.core.group_commit import commit_to
+from nsqtw.core.committer import commit_to
+from nsqtw.core.context import Context
 from nsqtw.core.segment import Segment
+from nsqtw.core.storage_health import StorageHealth
 from nsqtw.core.timers import Timer
+from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IBackendQueue
-
-if TYPE_CHECKING:
-    from nsqtw.core.broker import Broker
-    from nsqtw.core.topic import Topic
 
 WRITE_BEHIND_SECONDS = 1.0
 WRITE_BEHIND_BYTES = 8 * 1024 * 1024
@@ -29,9 +26,10 @@ STOP_ATTEMPTS = 3
 class WriteBehind(Timer):
     """What waits to be committed, of all topics."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, context: Context, health: StorageHealth) -> None:
         super().__init__()
-        self._broker = broker
+        self._context = context
+        self._health = health
         self._segments: dict[Topic, list[Segment]] = {}
         self._counts: dict[Topic, int] = {}
         self._bytes = 0
@@ -54,7 +52,7 @@ class WriteBehind(Timer):
         self._bytes += sum(len(segment.frames) for segment in segments)
         self._counts[topic] = self._counts.get(topic, 0) + sum(segment.count for segment in segments)
         is_full = self._counts[topic] > topic.mem_queue_size
-        self._broker.timers.schedule(now if is_full else now + WRITE_BEHIND_SECONDS, self)
+        self._context.timers.schedule(now if is_full else now + WRITE_BEHIND_SECONDS, self)
 
     def on_timer(self, now: float) -> float | None:
         self.flush()
@@ -72,7 +70,7 @@ class WriteBehind(Timer):
                 by_backend.setdefault(topic.log.backend, []).append(topic)
         for backend, topics in by_backend.items():
             of_backend = [(topic.log.queue, writes[topic]) for topic in topics]
-            failed.update(commit_to(backend, of_backend, False, self._broker.log))
+            failed.update(commit_to(backend, of_backend, False, self._context.log))
         for topic in writes:
             if topic.log.queue in failed:
                 self._segments[topic] = waiting[topic]
@@ -82,16 +80,16 @@ class WriteBehind(Timer):
                 topic.reader.notify()
         if failed:
             self.error = next(iter(failed.values()))
-            self._broker.health.record_commit(self.error)
+            self._health.record_commit(self.error)
         elif by_backend:
-            self._broker.health.record_commit(None)
+            self._health.record_commit(None)
 
     def stop(self) -> None:
         """The broker stops: commit what waits, and say how much it is."""
         for topic, segments in self._segments.items():
             count = sum(segment.count for segment in segments)
             text = "TOPIC({topic}): flushing {count} memory messages to backend"
-            self._broker.log("info", text, topic=topic.name, count=count)
+            self._context.log("info", text, topic=topic.name, count=count)
         for _ in range(STOP_ATTEMPTS):
             self.flush()
             if not self._segments:
@@ -99,7 +97,7 @@ class WriteBehind(Timer):
         for topic, segments in self._segments.items():
             count = sum(segment.count for segment in segments)
             text = "TOPIC({topic}): {count} memory messages could not be stored - {error}"
-            self._broker.log("error", text, topic=topic.name, count=count, error=self.error)
+            self._context.log("error", text, topic=topic.name, count=count, error=self.error)
 
     def _unfinished(self, topic: Topic, segments: list[Segment]) -> list[Segment]:
         """The segments that some durable channel, or the first one to come, still wants; all when they are retained."""

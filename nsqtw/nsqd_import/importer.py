@@ -88,11 +88,11 @@ class _Import:
     def run(self, topics: Sequence[SourceTopic], stored: Sequence[str]) -> None:
         broker = self._broker
         ends = [broker.backend.queue(name).end for name in {*stored, *self._known}]
-        broker.start_blocks(self._saved.next_block, max(ends, default=0))
+        broker.sequences.start(self._saved.next_block, max(ends, default=0))
         quiet = [topic for topic in topics if not self._import_messages(topic)]
         self._save([self._named(topic) for topic in quiet])
         self._put_away(quiet)
-        self._saved.next_block = broker.take_blocks(1)
+        self._saved.next_block = broker.sequences.take(1)
         broker.log("info", f"IMPORT: done; nsqd's files are in {os.path.join(self._directory, OLD_FILES)}")
 
     def _import_messages(self, topic: SourceTopic) -> bool:
@@ -144,7 +144,7 @@ class _Import:
                     f"TOPIC({name}): channel {state.cursors[number].name} has over {MAX_RETRIED} messages that were "
                     "delivered before; their attempts are not taken over",
                 )
-            copy = LogCopy(self._broker.backend, log.queue, self._broker.take_blocks, self._broker.node_id)
+            copy = LogCopy(self._broker.backend, log.queue, self._broker.sequences.take, self._broker.node_id)
             counts = topic_import.write(copy)
         self._journal.record_written(name, state.end, topic.files(self._directory))
         self._save([state])

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nsqtw.core.publish_buffer import BLOCK_SIZE
 from nsqtw.core.segment import BODY_AT, SEGMENT_BYTES, Segment, encode_dated
+from nsqtw.core.sequences import BLOCK_SIZE
 from nsqtw.interfaces import IBackend, IBackendQueue
 
 _COMMIT_BYTES = 4 * 1024 * 1024

@@ -91,7 +91,7 @@ def _topics(broker: Broker, topic: str, channel: str, include_clients: bool, now
 def _topic(topic: Topic, channel: str, include_clients: bool, counted_topic: str, now: float) -> dict[str, Any]:
     channels = _named(topic.channels.values(), channel)
     shown = [_channel(channel_, include_clients, counted_topic, now) for channel_ in channels]
-    return _topic_numbers(topic, shown, _latency(topic.broker.measure, topic.channels.values(), now))
+    return _topic_numbers(topic, shown, _latency(topic.context.measure, topic.channels.values(), now))
 
 
 def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _channel(channel: Channel, include_clients: bool, counted_topic: str, now: f
         **numbers_of(CHANNEL_METRICS, channel),
         "clients": clients,
         "paused": channel.paused,
-        "e2e_processing_latency": _latency(channel.topic.broker.measure, [channel], now),
+        "e2e_processing_latency": _latency(channel.topic.context.measure, [channel], now),
     }
 
 

@@ -76,7 +76,7 @@ def _damage(count: Callable[[DamageCounts], int]) -> Callable[[Topic], int | Non
     """Return the value of a count of damage, None for a topic that never had any."""
 
     def value(topic: Topic) -> int | None:
-        damage = topic.broker.damage.of_topic(topic.name)
+        damage = topic.context.damage.of_topic(topic.name)
         return None if damage is None else count(damage)
 
     return value

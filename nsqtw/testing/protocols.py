@@ -108,7 +108,7 @@ class SessionHarness:
             log=self._log,
             start_time=0,
         )
-        self.broker.start_blocks(None, 0)
+        self.broker.sequences.start(None, 0)
 
     def guard(self) -> TestAuthorizations:
         """Have the broker ask for rights from now on."""

@@ -91,10 +91,10 @@ def test_it_is_as_much_as_an_ephemeral_channel_could_take_deferred_messages_not_
     topic = harness.topic()
     unreleased = Backlog(topic)
     assert [one.delay_ms for one in unreleased.segments()] == [0, 500, 0]
-    assert unreleased.for_ephemeral() == [], "there is no such channel"
+    assert unreleased.for_ephemeral(topic.channels.values()) == [], "there is no such channel"
     topic.pause()
     harness.channel("c#ephemeral")
-    assert places(unreleased.for_ephemeral()) == places(unreleased.segments())
+    assert places(unreleased.for_ephemeral(topic.channels.values())) == places(unreleased.segments())
 
 
 def test_an_ephemeral_topic_is_told_what_fits_and_what_does_not() -> None:

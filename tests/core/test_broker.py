@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nsqtw.core.broker import RESERVED_BLOCKS
 from nsqtw.core.checkpoint import CursorState, NamedTopic
 from nsqtw.core.cursor import Cursor
-from nsqtw.core.publish_buffer import BLOCK_SIZE
+from nsqtw.core.sequences import BLOCK_SIZE, RESERVED_BLOCKS
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.runtime.storage_thread import perform
@@ -320,7 +319,7 @@ def test_a_part_of_a_cut_that_could_not_be_saved_waits_for_its_time(monkeypatch:
 
 def test_blocks_that_cannot_be_reserved_fail_the_publish_that_needed_them() -> None:
     harness = BrokerHarness()
-    harness.broker._reserved_blocks = harness.broker._next_block
+    harness.broker.sequences._reserved_blocks = harness.broker.sequences._next_block
 
     def refuse(block: int) -> None:
         raise BackendError("no space")
@@ -340,25 +339,25 @@ def test_blocks_are_reserved_ahead_with_a_save_before_they_run_out() -> None:
     harness = BrokerHarness()
     broker = harness.broker
     before = harness.positions.load().next_block
-    while broker.blocks_to_reserve() is None:
-        broker.take_blocks(1)
+    while broker.sequences.to_reserve() is None:
+        broker.sequences.take(1)
     harness.save()
     after = harness.positions.load().next_block
     assert before is not None and after is not None
     assert after > before
-    assert broker.blocks_to_reserve() is None
+    assert broker.sequences.to_reserve() is None
 
 
 def test_blocks_taken_while_a_save_reserves_stay_reserved() -> None:
     harness = BrokerHarness()
     broker = harness.broker
-    broker.take_blocks(RESERVED_BLOCKS - 100)
+    broker.sequences.take(RESERVED_BLOCKS - 100)
     save = harness.begin_save()
     assert save.reserve is not None
-    taken = broker.take_blocks(2 * RESERVED_BLOCKS) + 2 * RESERVED_BLOCKS
+    taken = broker.sequences.take(2 * RESERVED_BLOCKS) + 2 * RESERVED_BLOCKS
     broker.checkpointer.end(save, perform(save, harness.positions, harness.log))
     harness.crash()
-    assert harness.broker.take_blocks(1) >= taken
+    assert harness.broker.sequences.take(1) >= taken
 
 
 def test_no_block_under_the_end_of_a_log_is_handed_out_whatever_was_saved() -> None:
@@ -366,15 +365,15 @@ def test_no_block_under_the_end_of_a_log_is_handed_out_whatever_was_saved() -> N
     harness.put(b"a")
     harness.turn()
     end = harness.topic().log.end
-    harness.broker.start_blocks(1, end)
-    assert harness.broker.take_blocks(1) * BLOCK_SIZE >= end
+    harness.broker.sequences.start(1, end)
+    assert harness.broker.sequences.take(1) * BLOCK_SIZE >= end
 
 
 def test_a_topic_that_breaks_does_not_keep_others_from_their_answer() -> None:
     harness = BrokerHarness()
     harness.put(b"a", topic="good")
     harness.turn()
-    harness.broker._reserved_blocks = harness.broker._next_block
+    harness.broker.sequences._reserved_blocks = harness.broker.sequences._next_block
 
     def fail(block: int) -> None:
         raise ZeroDivisionError("broken")

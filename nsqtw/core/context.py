@@ -1,0 +1,74 @@
+"""
+The context of a broker: what topics, channels and cursors share.
+
+The context is passed down and knows nothing of what is above it. `Broker` extends it, by way of `TopicOwner`, so that
+`broker.timers` and `context.timers` are the same attribute of the same object.
+"""
+
+from __future__ import annotations
+
+from nsqtw.core.damage import DamageLedger
+from nsqtw.core.latency import Measure
+from nsqtw.core.pending_clock import PendingClock
+from nsqtw.core.quotas import Quotas
+from nsqtw.core.sequences import SequenceAllocator
+from nsqtw.core.timers import TimerQueue
+from nsqtw.core.wall_clock import WallClock
+from nsqtw.interfaces import IPositions, OperatorLog, Waiter
+from nsqtw.options.broker import Options
+
+
+class Context:
+    """
+    Options, clocks, timers and storage of one broker. `measure` is None when no latencies are measured; `page_rows`: a
+    channel keeps about as many of its deferred messages in memory, or up to twice as many.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        log: OperatorLog,
+        positions: IPositions,
+        damage: DamageLedger,
+        measure: Measure | None,
+        page_rows: int,
+    ) -> None:
+        self.options = options
+        self.node_id: int = options.node_id
+        self.log = log
+        self.measure = measure
+        self.page_rows = page_rows
+        self.positions = positions
+        self.damage = damage
+        self.sequences = SequenceAllocator(positions)
+        self.quotas = Quotas(options)
+        self.timers = TimerQueue(lambda: log("critical", "NSQ: something that was due failed"))
+        self.pending_clock = PendingClock()
+        self.stopping = False
+        self.wall_offset_ns = 0
+        """Wall clock minus the clock of `now`; the server keeps it right with `follow_wall`."""
+        self._wall = WallClock()
+
+    def timestamp_ns(self, now: float) -> int:
+        """Return the wall clock at `now`."""
+        return int(now * 1e9) + self.wall_offset_ns
+
+    def age_ns(self, timestamp_ns: int, now: float) -> int:
+        """Return the age of a message with this timestamp, which jumps of the wall clock do not change."""
+        return self._wall.age_ns(timestamp_ns, now, self.wall_offset_ns)
+
+    def follow_wall(self, offset_ns: int, now: float) -> None:
+        """The wall clock is `offset_ns` ahead of the clock of `now`. Checkpoints record it (`pending_clock`)."""
+        self.wall_offset_ns = offset_ns
+        jump_ms = self._wall.record(offset_ns, now)
+        if jump_ms:
+            text = "NSQ: the wall clock jumped by {seconds} s - what waits here goes by another clock"
+            self.log("warn", text, seconds=round(jump_ms / 1000, 3))
+
+    def answer(self, waiters: list[Waiter], error: Exception | None) -> None:
+        """Call all `waiters`, even if one of them raises."""
+        for waiter in waiters:
+            try:
+                waiter(error)
+            except Exception:
+                self.log("critical", "NSQ: answering a publisher failed")
