@@ -1,18 +1,26 @@
 """
 The end of a reactor turn: everything that was read is stored, served and written at once.
 
-Theory of operation. Whoever changes the broker calls `wake`; a call in the same reactor turn, after all its reads,
-then does the broker's steps in order and lets each changed connection write once. Nothing here is done for a single
-message. The pump also owns the only timer, set to when the broker is next needed, and the rhythm in which cuts are
-saved: one at a time, about once a second, at once when somebody waits for it. A flight (`core.group_commit`) is handed
-to the writer thread as soon as the one before has landed.
+    wake ─▶ end of the turn: tick ─▶ commit ─▶ serve ─▶ write ─▶ begin a checkpoint ─▶ set the timer
+                                      │ group commits            │
+                                      └──────▶ storage thread ◀──┘
 
-This module is hot, once per turn.
+Theory of operation. Every change of the broker calls `wake`; after all reads of the same reactor turn the pump does the
+broker's steps in order and lets each changed connection write once. Nothing here is done for a single message. The pump
+owns the only timer, set to the time at which the broker is next needed. It begins checkpoints: one at a time, about one
+a second, and at once when a waiter asks for it. It hands a group commit (`core.group_commit`) to the storage thread as
+soon as the one before has ended.
+
+`stop` goes through the phases in order: commits end (STOPPING), the last checkpoint is written and retried
+(LAST_CHECKPOINT), and then nothing is done any more but to write answers (STOPPED).
+
+Performance: called once per turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 from math import inf
 from time import monotonic, monotonic_ns, time_ns
 from typing import Any, Final, Protocol
@@ -32,15 +40,41 @@ _log = Logger()
 
 SAVE_SECONDS: Final = 1.0
 PART_SECONDS: Final = 0.05
-"""From one part of a cut to the next: so 2,000 topics and channels are saved in a second, which takes 4 % of it."""
+"""Between two parts of a checkpoint: 2,000 topics and channels are saved in a second, which takes 4 % of it."""
 STOP_ATTEMPTS: Final = 3
-"""How often a stop tries the last save: a medium may fail once, and what is not saved comes again after the start."""
+"""Attempts at the last checkpoint: a medium may fail once, and what is not saved is delivered again after the start."""
 COMMIT_BYTES: Final = 4 * 1024 * 1024
-"""A turn that reads more than this commits in between, so that what waits in memory has a bound."""
+"""A turn that reads more than this commits in between, which bounds the memory of unstored publishes."""
+
+
+class Phase(Enum):
+    """The life of a pump."""
+
+    RUNNING = auto()
+    STOPPING = auto()
+    """`stop` was called; a group commit is in the thread."""
+    LAST_CHECKPOINT = auto()
+    STOPPED = auto()
+
+
+class CheckpointState(Enum):
+    """The checkpoint that is due next."""
+
+    IDLE = auto()
+    WRITING = auto()
+    """A part is in the thread."""
+    BACKING_OFF = auto()
+    """The last one could not be begun: the next one begins in SAVE_SECONDS, even if there are waiters."""
+
+
+_RUNNING: Final = Phase.RUNNING
+_STOPPED: Final = Phase.STOPPED
+_WRITING: Final = CheckpointState.WRITING
+"""Looked up once: the attribute of an Enum class is computed in Python."""
 
 
 class Writer(Protocol):
-    """Does a CheckpointJob or a CommitBatch somewhere else, and says in the reactor thread how it went."""
+    """Executes a CheckpointJob or a CommitBatch elsewhere, and reports in the reactor thread."""
 
     def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None: ...
 
@@ -50,52 +84,49 @@ class Writer(Protocol):
 
 
 class Pump:
-    """Drives `broker`. `now` is its clock, in seconds; only differences of it mean something."""
+    """Drives `broker`. `now` is its clock, in seconds from an arbitrary start."""
 
     def __init__(self, reactor: Any, broker: Broker, writer: Writer, now: Callable[[], float] = monotonic) -> None:
         self.now = now
-        """The moment, in the broker's clock."""
+        """The time of the broker's clock."""
         self._reactor = reactor
         self._at_end = end_of_turn(reactor)
         self._broker = broker
         self._writer = writer
         self._queued: list[Flushable] = []
-        """Of what changed, what knows that."""
+        """Connections to flush that know whether they are queued,"""
         self._changed: dict[Connection, None] = {}
-        """The others."""
+        """and those that do not."""
         self._before_answers: list[Callable[[], None]] = []
-        self._woken = False
+        self._turn_is_due = False
         self._read_bytes = 0
         self._timer: Any = None
         self._timer_at = inf
-        """When it rings; never, if there is none."""
-        self._last_save = 0.0
-        self._saving = False
-        self._must_rest = False
-        """The last save broke before it had begun: the next one begins when it is time, whoever waits for it."""
-        self._flying = False
+        """The time of `_timer`; inf without one."""
+        self._phase = Phase.RUNNING
         self._stopped: Deferred[None] | None = None
-        self._is_last_save_due = False
-        """While it stops: everything else is done, and what is saved now is saved for the last time."""
+        self._is_committing = False
+        """Whether a group commit is in the thread."""
+        self._checkpoint = CheckpointState.IDLE
+        self._last_checkpoint = 0.0
+        """The time of the last one."""
         self._attempts_left = STOP_ATTEMPTS
-        """For the last save."""
-        self._is_over = False
-        """Everything is saved: what is stored is being closed, and nothing is done any more but to write answers."""
+        """For the last checkpoint."""
         set_clock(broker, self.now())
 
     @property
     def reactor(self) -> Any:
-        """What runs all of it."""
+        """The reactor of the server."""
         return self._reactor
 
     def wake(self) -> None:
-        """Something changed: do a turn when everything that can be read now has been read."""
-        if not self._woken:
-            self._woken = True
+        """The broker changed: do a turn after all reads of this reactor turn."""
+        if not self._turn_is_due:
+            self._turn_is_due = True
             self._at_end(self._turn)
 
     def before_answers(self, call: Callable[[], None]) -> None:
-        """Call it once, in this turn, before anything published in the turn is committed or answered."""
+        """Call `call` once, before the publishes of this turn are committed or answered."""
         self._before_answers.append(call)
         self.wake()
 
@@ -105,88 +136,87 @@ class Pump:
             self._record(connection)
         else:
             self._changed[connection] = None
-        if not self._woken:
+        if not self._turn_is_due:
             self.wake()
 
     def received(self, connection: Flushable, count: int) -> None:
-        """A connection read so many bytes, gave them to its session, and may have something to write."""
+        """A connection gave `count` bytes to its session, and may have something to write."""
         self._record(connection)
         self.on_read(count)
 
     def on_read(self, count: int) -> None:
-        """So many bytes were read and given to a session."""
+        """`count` bytes were read and given to a session."""
         self._read_bytes += count
         if self._read_bytes > COMMIT_BYTES:
             self._read_bytes = 0
             self._call_before_answers()
             self._broker.commit(self.now())
-        if not self._woken:
+        if not self._turn_is_due:
             self.wake()
 
     def stop(self) -> Deferred[None]:
         """
-        Take nothing more and save everything. Fires when it is saved, or when several attempts have failed: what is
-        stored is then what a crash would leave.
+        Refuse publishes and save everything. Fires when that is done, or when several attempts have failed: then the
+        stored state is the one that a crash would leave.
         """
         stopped: Deferred[None] = Deferred()
         self._stopped = stopped
+        self._phase = Phase.STOPPING
         self._broker.stopping = True
         now = self.now()
         self._call_before_answers()
         self._broker.commit(now)
-        self._fly(now)
-        if not self._flying:
-            self._save_all(now)
+        self._begin_commit(now)
+        if not self._is_committing:
+            self._begin_last_checkpoint(now)
         return stopped
 
-    def _save_all(self, now: float) -> None:
-        """The last thing before the end, once: a flight that cannot be given away lands before `stop` goes on."""
-        if self._is_last_save_due:
-            return
-        self._is_last_save_due = True
-        self._broker.stop(now)
-        self._broker.checkpointer.ask(lambda error: None)
-        self._save(now)
+    def _begin_last_checkpoint(self, now: float) -> None:
+        if self._phase is Phase.STOPPING:  # once: a commit that cannot be handed over ends before `stop` goes on
+            self._phase = Phase.LAST_CHECKPOINT
+            self._broker.stop(now)
+            self._broker.checkpointer.ask(lambda error: None)
+            self._begin_checkpoint(now)
 
     def _record(self, connection: Flushable) -> None:
         if not connection.is_queued:
             connection.is_queued = True
             self._queued.append(connection)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer_at = inf
         self._turn()
 
     def _turn(self) -> None:
         now = self.now()
-        self._woken = True  # what changes until the writes is written in this turn
+        self._turn_is_due = True  # changes until the writes are written in this turn
         self._read_bytes = 0
         more = False
         try:
             more = self._work(now)
-        except Exception:  # whatever broke in there, the next turn comes
+        except Exception:  # the next turn must come
             _log.failure("the end of a turn failed")
             self._reactor.callLater(SAVE_SECONDS, self.wake)
-        self._woken = False
+        self._turn_is_due = False
         if more:
             self.wake()
-        self._arm(now, self._save(now))
+        self._set_timer(now, self._begin_checkpoint(now))
 
     def _work(self, now: float) -> bool:
-        """Do what the turn is for; returns whether there is more to do in the next one."""
+        """Do the steps of a turn. Returns whether there is more to do in the next one."""
         broker = self._broker
         more = False
-        if not self._is_over:
+        if self._phase is not _STOPPED:
             set_clock(broker, now)
             broker.tick(now)
             self._call_before_answers()
             if broker.to_commit:
                 broker.commit(now)
-            self._fly(now)
+            self._begin_commit(now)
             if broker.to_serve:
                 more = self._serve(now)
         self._write(now)
-        more = more or bool(not self._is_over and (broker.to_commit or broker.to_serve))
+        more = more or bool(self._phase is not _STOPPED and (broker.to_commit or broker.to_serve))
         return more or bool(self._queued or self._changed or self._before_answers)
 
     def _call_before_answers(self) -> None:
@@ -199,7 +229,7 @@ class Pump:
                     _log.failure("a call before the answers failed")
 
     def _write(self, now: float) -> None:
-        """Have all that changed write, those first that may have been given messages."""
+        """Flush the changed connections, those first that may have been given messages."""
         for queued in self._take_queued():
             try:
                 queued.flush(now)
@@ -216,7 +246,7 @@ class Pump:
                     end_failed(connection)
 
     def _serve(self, now: float) -> bool:
-        """What is delivered is written before the OKs: of the two it is what somebody works with."""
+        """Serve the channels. Deliveries are written before the OKs, because consumers work with them."""
         answered = self._take_queued()
         try:
             return self._broker.serve(now)
@@ -225,109 +255,113 @@ class Pump:
                 self._record(connection)
 
     def _take_queued(self) -> list[Flushable]:
-        """Those that are noted, and no longer are."""
+        """Return the queued connections, and empty the queue."""
         taken, self._queued = self._queued, []
         for connection in taken:
             connection.is_queued = False
         return taken
 
-    def _fly(self, now: float) -> None:
-        if not self._flying and (batch := self._broker.group_commit.begin(now)) is not None:
-            self._flying = True
+    def _begin_commit(self, now: float) -> None:
+        if not self._is_committing and (batch := self._broker.group_commit.begin(now)) is not None:
+            self._is_committing = True
             try:
                 self._writer.commit(batch, self._on_committed)
             except Exception as error:  # no thread can be started
-                _log.failure("a flight could not begin")
+                _log.failure("a group commit could not begin")
                 self._on_committed(batch, batch.failed(BackendError(f"{error}")))
 
     def _on_committed(self, batch: CommitBatch, failed: dict[IBackendQueue, BackendError]) -> None:
-        self._flying = False
+        self._is_committing = False
         now = self.now()
         self._broker.group_commit.end(batch, failed, now)
         if self._stopped is not None:
-            self._fly(now)
-            if not self._flying:
-                self._save_all(now)
+            self._begin_commit(now)
+            if not self._is_committing:
+                self._begin_last_checkpoint(now)
         self.wake()
 
-    def _save(self, now: float) -> float:
-        """Begin a save if it is time for one. When it will be; inf: it was, or none is wanted, or one is on its way."""
+    def _begin_checkpoint(self, now: float) -> float:
+        """Begin a checkpoint if it is time. Returns when it will be; inf if one was begun or none is wanted."""
         checkpointer = self._broker.checkpointer
-        if self._saving or self._is_over or not checkpointer.are_wanted:
+        is_busy = self._checkpoint is _WRITING or self._phase is _STOPPED
+        if is_busy or not checkpointer.are_wanted:
             return inf
-        save_at = self._next_save()
-        if now < save_at:
-            return save_at
-        self._last_save = now
+        due = self._next_checkpoint()
+        if now < due:
+            return due
+        self._last_checkpoint = now
         try:
-            save = checkpointer.begin(now)
-        except Exception:  # whatever broke in there, what it left is saved by the next one
+            job = checkpointer.begin(now)
+        except Exception:  # the next checkpoint contains what this one left
             _log.failure("a save could not be begun")
-            self._must_rest = True
-            self._end_save(failed=True)
+            self._checkpoint = CheckpointState.BACKING_OFF
+            self._end_checkpoint(failed=True)
         else:
-            self._give(save)
+            self._write_checkpoint(job)
         return inf
 
-    def _next_save(self) -> float:
-        """The earliest moment for it. What nobody waits for leaves time for other things."""
+    def _next_checkpoint(self) -> float:
+        """Return the earliest time of the next checkpoint. One without waiters leaves time for other things."""
         checkpointer = self._broker.checkpointer
-        if checkpointer.are_waited_for and (self._is_last_save_due or not self._must_rest):
+        may_begin = self._checkpoint is not CheckpointState.BACKING_OFF or self._phase is Phase.LAST_CHECKPOINT
+        if checkpointer.are_waited_for and may_begin:
             return -inf
-        return self._last_save + (PART_SECONDS if checkpointer.are_in_parts else SAVE_SECONDS)
+        return self._last_checkpoint + (PART_SECONDS if checkpointer.are_in_parts else SAVE_SECONDS)
 
-    def _give(self, save: CheckpointJob) -> None:
-        self._saving, self._must_rest = True, False
+    def _write_checkpoint(self, job: CheckpointJob) -> None:
+        self._checkpoint = CheckpointState.WRITING
         try:
-            self._writer.save(save, self._saved)
+            self._writer.save(job, self._on_checkpoint_written)
         except Exception as error:  # no thread can be started
             _log.failure("a save could not be given to the writer")
-            self._must_rest = True
-            self._saved(save, BackendError(f"{error}"))
+            self._checkpoint = CheckpointState.BACKING_OFF
+            self._on_checkpoint_written(job, BackendError(f"{error}"))
 
-    def _saved(self, save: CheckpointJob, error: BackendError | None) -> None:
-        self._saving = False
+    def _on_checkpoint_written(self, job: CheckpointJob, error: BackendError | None) -> None:
+        if self._checkpoint is _WRITING:
+            self._checkpoint = CheckpointState.IDLE
         failed = error is not None
         try:
-            self._broker.checkpointer.end(save, error)
+            self._broker.checkpointer.end(job, error)
         except Exception:
             _log.failure("the end of a save failed")
             failed = True
-        if error is not None and self._is_last_save_due and not self._must_rest:
+        may_retry = self._phase is Phase.LAST_CHECKPOINT and self._checkpoint is not CheckpointState.BACKING_OFF
+        if error is not None and may_retry:
             self._attempts_left -= 1
             if self._attempts_left > 0:
                 self._broker.checkpointer.ask(lambda error: None)
-                self._save(self.now())
+                self._begin_checkpoint(self.now())
                 return
-        self._end_save(failed=failed)
+        self._end_checkpoint(failed=failed)
 
-    def _end_save(self, *, failed: bool) -> None:
-        """Go on after a save, or be done if it was the last one."""
-        is_last = self._is_last_save_due and (failed or not self._broker.checkpointer.are_waited_for)
+    def _end_checkpoint(self, *, failed: bool) -> None:
+        """Go on after a checkpoint, or stop if it was the last one."""
+        is_last = self._phase is Phase.LAST_CHECKPOINT and (failed or not self._broker.checkpointer.are_waited_for)
         if self._stopped is not None and is_last:
             if self._timer_at < inf:
                 self._timer_at = inf
                 self._timer.cancel()
-            self._is_over = True
+            self._phase = Phase.STOPPED
             stopped, self._stopped = self._stopped, None
             stopped.callback(None)
         self.wake()
 
-    def _arm(self, now: float, save_at: float) -> None:
-        """Set the timer to when the broker is next needed, unless it is set to an earlier moment."""
+    def _set_timer(self, now: float, checkpoint_at: float) -> None:
+        """Set the timer to when the broker is next needed, unless it is set to an earlier time."""
         when = self._broker.timers.next_due
-        if when is None or save_at < when:
-            when = save_at
-        if when >= self._timer_at or self._stopped is not None or self._is_over:
+        if when is None or checkpoint_at < when:
+            when = checkpoint_at
+        if when >= self._timer_at or self._phase is not _RUNNING:
             return
         delay = max(0.0, when - now)
         if self._timer_at == inf:
-            self._timer = self._reactor.callLater(delay, self._ring)
+            self._timer = self._reactor.callLater(delay, self._on_timer)
         else:
             self._timer.reset(delay)
         self._timer_at = when
 
 
 def set_clock(broker: Broker, now: float) -> None:
-    """Tell the broker what the wall clock is."""
+    """Set the wall clock of the broker."""
     broker.follow_wall(time_ns() - monotonic_ns(), now)
