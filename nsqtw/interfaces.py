@@ -359,60 +359,6 @@ class IDamagedQueue(Interface):
     is_damaged: bool = Attribute("Whether messages were found missing or damaged when it was opened.")
 
 
-class IPositions(Interface):
-    """
-    Where every cursor stands. One for a broker; written by the writer thread, one `Checkpoint` at a time.
-    """
-
-    def load() -> Any:
-        """
-        The last saved state, a `nsqtw.core.checkpoint.SavedState`, without the held rows of its cursors. Called once,
-        first. Must not take longer when there are more held rows. What makes no sense in what was saved is left out or
-        mended, and told in `Saved.odd`.
-        """
-
-    def pending(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[Any]:
-        """
-        By the last saved cut: the held rows (`nsqtw.core.checkpoint.PendingRow`) of a channel in the order of (due_ms,
-        sequence), the first `limit` of those behind `after`; [] for an unknown channel. In the reactor thread, also
-        while a save runs in the other, which it does not wait for: it takes a few milliseconds. BackendError.
-        """
-
-    def count_pending(topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
-        """
-        Return how many held rows of a channel are behind `after`, due at `until_ms` and under the sequence `below`;
-        infinity leaves none out. Called as `pending`.
-        """
-
-    def forget_pending(topic: str, channel: str, start: int) -> int:
-        """
-        Remove the held rows of a channel from the sequence `start` on; how many they were. At start, when nothing else
-        uses it. BackendError.
-        """
-
-    def forget_delays() -> None:
-        """Let all held rows be due at once. At start, when nothing else uses it. BackendError."""
-
-    def reserve(next_block: int) -> None:
-        """
-        Make durable, before it returns, that blocks under `next_block` are taken; never fewer than were taken before,
-        whatever the order of calls from two threads; and with it all that was saved before. BackendError if it cannot.
-        """
-
-    def save(checkpoint: Any) -> None:
-        """Make a `nsqtw.core.checkpoint.Checkpoint` the saved state, whole or not at all. BackendError if it cannot."""
-
-    def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
-        """
-        By the last saved cut: the lowest `next` of the topic's cursors (`released` when it has none), or the floor of
-        what is retained when that is lower, and the sequences under it that some channel still wants, ascending. None
-        for an unknown topic. The iterable may be lazy and must be used up before the next call.
-        """
-
-    def close(clean: bool) -> None:
-        """Close; `clean` notes that everything was saved."""
-
-
 class IAuthorizerFactory(Interface):
     """Makes what says who may do what. A plugin, chosen by `--auth=NAME` or `--auth=NAME:ARGUMENT`."""
 

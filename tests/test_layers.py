@@ -45,7 +45,7 @@ FLOORS: dict[str, set[str]] = {
     "daemon": {"options", "runtime"},
     "stats": {"core", "options", "runtime"},
     "http": {"gocompat", "net", "options", "protocols", "runtime"},
-    "auth.http": {"auth", "http", "net", "options"},
+    "auth.http": {"auth", "http", "net", "options", "runtime"},
     "api": {"backends", "core", "gocompat", "http", "net", "options", "protocols", "runtime", "stats"},
     "discovery": {"core", "gocompat", "http", "net", "options", "runtime"},
     "nsqd_import": {"backends", "core"},

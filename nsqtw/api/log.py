@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any
 
 from attrs import frozen
 from twisted.logger import Logger
@@ -55,6 +54,7 @@ from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import INTERNAL_ERROR, Answer, Refused, binary, document, failure
 from nsqtw.options.topics import EARLIEST, LATEST
 from nsqtw.rights import SUBSCRIBE
+from nsqtw.runtime.reactor import Reactor
 
 LIMIT_BYTES = 1024 * 1024
 MAX_BYTES = 4 * 1024 * 1024
@@ -145,7 +145,7 @@ class LogReading(Section):
 class _Poll:
     """A request that waits until there is something to read for it, at most for `seconds`."""
 
-    def __init__(self, reactor: Any, request: HttpRequest, ask: _Ask, seconds: float) -> None:
+    def __init__(self, reactor: Reactor, request: HttpRequest, ask: _Ask, seconds: float) -> None:
         self._request = request
         self._ask = ask
         self._timer = reactor.callLater(seconds, self._end)

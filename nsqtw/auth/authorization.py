@@ -23,6 +23,7 @@ from twisted.python.threadable import isInIOThread
 from nsqtw.errors import AuthError
 from nsqtw.interfaces import IAuthorizer
 from nsqtw.rights import Answer, Credentials, Rights, RightsListener
+from nsqtw.runtime.reactor import Reactor
 
 ANSWER_SECONDS = 60.0
 """How long an authorizer may take. The http one has bounds of its own."""
@@ -35,7 +36,7 @@ _log = Logger()
 class PluginAuthorizations:
     """Asks `authorizer`. `now` is the broker's clock. See `nsqtw.rights.Authorizations`."""
 
-    def __init__(self, reactor: Any, authorizer: IAuthorizer, now: Callable[[], float]) -> None:
+    def __init__(self, reactor: Reactor, authorizer: IAuthorizer, now: Callable[[], float]) -> None:
         self.now = now
         self._reactor = reactor
         self._authorizer = authorizer
@@ -148,7 +149,7 @@ class _Standing:
 class _Question:
     """One applicant's question. `answer` is called once, in the reactor's thread, unless it is forgotten before."""
 
-    def __init__(self, reactor: Any, answer: Answer) -> None:
+    def __init__(self, reactor: Reactor, answer: Answer) -> None:
         self._reactor = reactor
         self._answer: Answer | None = answer
         self._asked: Deferred[Any] | None = None

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import SplitResult, quote_plus, unquote, urljoin, urlsplit
 
 import attrs
@@ -41,6 +41,7 @@ from nsqtw.net.certificates import certificates_in
 from nsqtw.options.redaction import without_password
 from nsqtw.options.types import TLS_VERSIONS
 from nsqtw.rights import Answer, Credentials
+from nsqtw.runtime.reactor import Reactor
 
 MAX_REQUESTS = 256
 """Applicants that are asked about at the same time; more wait for their turn."""
@@ -68,7 +69,7 @@ class Request:
 class HttpAuthorizer:
     """Asks one of `addresses` of the auth servers. `agent` connects to them."""
 
-    def __init__(self, reactor: Any, addresses: Iterable[str], options: Any, agent: IAgent) -> None:
+    def __init__(self, reactor: Reactor, addresses: Iterable[str], options: Any, agent: IAgent) -> None:
         self._reactor = reactor
         self._addresses = list(addresses)
         self._method = options.auth_http_request_method
@@ -146,7 +147,7 @@ class HttpAuthorizer:
             auth=credentials,
             allow_redirects=False,
             unbuffered=True,
-            reactor=self._reactor,
+            reactor=cast(Any, self._reactor),  # any reactor will do
         )
         return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, AuthError)
 
@@ -273,7 +274,7 @@ class HttpFactory:
             connectTimeout=options.http_client_connect_timeout,
             pool=HTTPConnectionPool(reactor, persistent=False),  # type: ignore[no-untyped-call]
         )
-        return HttpAuthorizer(reactor, addresses, options, agent)
+        return HttpAuthorizer(cast(Reactor, reactor), addresses, options, agent)
 
 
 MAX_ANSWER_BYTES = 256 * 1024

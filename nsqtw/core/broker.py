@@ -24,12 +24,13 @@ from nsqtw.core.latency import Measure
 from nsqtw.core.log import Cache, Log
 from nsqtw.core.metadata_sync import MetadataSync
 from nsqtw.core.pending import PAGE_ROWS
+from nsqtw.core.positions import IPositions
 from nsqtw.core.storage_health import StorageHealth
 from nsqtw.core.topic import Topic, TopicOwner
 from nsqtw.core.topic_listener import NullListener, TopicListener
 from nsqtw.core.write_behind import WriteBehind
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import IBackend, IBackendQueue, IDamagedBackend, IPositions, OperatorLog, Waiter
+from nsqtw.interfaces import IBackend, IBackendQueue, IDamagedBackend, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 from nsqtw.rights import Authorizations

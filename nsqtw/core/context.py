@@ -10,11 +10,12 @@ from __future__ import annotations
 from nsqtw.core.damage import DamageLedger
 from nsqtw.core.latency import Measure
 from nsqtw.core.pending_clock import PendingClock
+from nsqtw.core.positions import IPositions
 from nsqtw.core.quotas import Quotas
 from nsqtw.core.sequences import SequenceAllocator
 from nsqtw.core.timers import TimerQueue
 from nsqtw.core.wall_clock import WallClock
-from nsqtw.interfaces import IPositions, OperatorLog, Waiter
+from nsqtw.interfaces import OperatorLog, Waiter
 from nsqtw.options.broker import Options
 
 

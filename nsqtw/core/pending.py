@@ -32,7 +32,7 @@ from math import inf
 from attrs import evolve, frozen
 
 from nsqtw.core.checkpoint import CursorState, PendingRow, PendingRun
-from nsqtw.interfaces import IPositions
+from nsqtw.core.positions import IPositions
 
 PAGE_ROWS = 1024
 """A page takes 1 to 3 ms to read."""

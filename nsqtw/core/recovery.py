@@ -23,12 +23,13 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint import Checkpoint, CursorState, NamedTopic, SavedState, TopicState, Waiting
 from nsqtw.core.log import Log
 from nsqtw.core.pending import all_rows
+from nsqtw.core.positions import IPositions
 from nsqtw.core.retention import Ages, Mark, limits_of
 from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.core.sequence_ranges import SequenceRanges
 from nsqtw.core.sequences import BLOCK_SIZE
 from nsqtw.core.topic import Topic
-from nsqtw.interfaces import ICountedQueue, IDamagedBackend, IDamagedQueue, IPositions
+from nsqtw.interfaces import ICountedQueue, IDamagedBackend, IDamagedQueue
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 

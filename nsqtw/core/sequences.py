@@ -9,8 +9,8 @@ from __future__ import annotations
 from secrets import randbelow
 from typing import Final
 
+from nsqtw.core.positions import IPositions
 from nsqtw.core.segment import SEQUENCE_BITS
-from nsqtw.interfaces import IPositions
 
 BLOCK_SIZE: Final = 1 << 20
 """Sequences in a block."""

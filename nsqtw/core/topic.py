@@ -25,10 +25,11 @@ from nsqtw.core.damage import DamageLedger
 from nsqtw.core.dropped_ranges import DroppedRanges
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Log
+from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import IPositions, OperatorLog, Waiter
+from nsqtw.interfaces import OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 from nsqtw.options.topics import EARLIEST

@@ -28,6 +28,7 @@ from nsqtw.daemon.config_changes import ConfigChanges
 from nsqtw.daemon.logs import LogOptions, log_format, start_up_failure, start_up_line
 from nsqtw.errors import NsqtwError, UnfitValue
 from nsqtw.runtime.memory import Garbage
+from nsqtw.runtime.reactor import Reactor
 
 STOPPED = 0
 CANNOT_START = 1
@@ -51,12 +52,12 @@ class Daemon(Protocol):
 class MakeDaemon(Protocol):
     """Makes what is run: a class of services."""
 
-    def __call__(self, options: Any, reactor: Any, warnings: Iterable[str]) -> Daemon: ...
+    def __call__(self, options: Any, reactor: Reactor, warnings: Iterable[str]) -> Daemon: ...
 
 
 def serve(
     make: MakeDaemon,
-    reactor: Any,
+    reactor: Reactor,
     options: LogOptions,
     warnings: Iterable[str],
     program: str,
@@ -117,7 +118,7 @@ def why_not(error: NsqtwError, options: LogOptions | None = None, program: str =
     return start_up_failure(str(error), time.time(), options, program)
 
 
-def reload_on_hang_up(reactor: Any, service: Daemon, changes: ConfigChanges) -> None:
+def reload_on_hang_up(reactor: Reactor, service: Daemon, changes: ConfigChanges) -> None:
     """From now on SIGHUP has the service read again what may change, and says which options may not."""
 
     def reload() -> None:
@@ -127,7 +128,7 @@ def reload_on_hang_up(reactor: Any, service: Daemon, changes: ConfigChanges) -> 
     signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(reload))
 
 
-def _listen_to_signals(reactor: Any, service: Daemon, changes: ConfigChanges) -> None:
+def _listen_to_signals(reactor: Reactor, service: Daemon, changes: ConfigChanges) -> None:
     """From now on signals do what is said above. `reactor.stop` is the clean stop."""
 
     def stop(number: int, frame: object) -> None:

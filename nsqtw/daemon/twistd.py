@@ -28,6 +28,7 @@ from nsqtw.daemon.logs import LogOptions, log_format
 from nsqtw.daemon.process import CANNOT_START, MakeDaemon, cannot_start, reload_on_hang_up, why_not
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.runtime.memory import Garbage
+from nsqtw.runtime.reactor import Reactor
 
 _WHOLE = b"= "
 """The line of a daemon that cannot start begins with it in the pipe; twistd itself writes `0`, or `1 ` and an error."""
@@ -48,7 +49,7 @@ class TwistdService(Service):
         self,
         make: MakeDaemon,
         options: LogOptions,
-        reactor: Any,
+        reactor: Reactor,
         warnings: Iterable[str],
         config_values: Mapping[str, Any] | None,
         program: str,

@@ -22,6 +22,7 @@ from twisted.python.failure import Failure
 
 from nsqtw.net.listen import join_host_port
 from nsqtw.options.addresses import LOOKED_UP_HOST, LOOKED_UP_SERVICE, is_host_port, split_host_port
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.resolver import resolve_all
 from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time
 
@@ -62,7 +63,7 @@ def is_looked_up(address: str) -> bool:
 class Names:
     """Asks name servers. `services`, a resolver of twisted.names, is made when it is first needed."""
 
-    def __init__(self, reactor: Any, services: Any = None) -> None:
+    def __init__(self, reactor: Reactor, services: Any = None) -> None:
         self._reactor = reactor
         self._services = services
 
@@ -106,7 +107,7 @@ class Expansion:
     """
 
     def __init__(
-        self, reactor: Any, address: str, look_up: LookUp, random: Callable[[], float], changed: Callable[[], None]
+        self, reactor: Reactor, address: str, look_up: LookUp, random: Callable[[], float], changed: Callable[[], None]
     ) -> None:
         self.places: list[LookupdAddress] = []
         self.ready = ReadyEvent()

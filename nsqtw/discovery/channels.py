@@ -23,6 +23,7 @@ from nsqtw.gocompat.json import read_object
 from nsqtw.http.client_body import read_body
 from nsqtw.names import is_ephemeral, is_valid_name
 from nsqtw.options.broker import Options
+from nsqtw.runtime.reactor import Reactor
 
 MAX_ANSWER_BYTES = 1024 * 1024
 _ACCEPT = "application/vnd.nsq; version=1.0"
@@ -33,7 +34,7 @@ _log = Logger()
 class ChannelQuery:
     """Asks. The options say how, and how long it may take to connect."""
 
-    def __init__(self, reactor: Any, options: Options) -> None:
+    def __init__(self, reactor: Reactor, options: Options) -> None:
         self._reactor = reactor
         self._options = options
         self._pool = HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
@@ -69,7 +70,7 @@ class ChannelQuery:
 class _Endpoints:
     """Where an agent connects to. The certificate is for the name in the options, wherever nsqlookupd says it is."""
 
-    def __init__(self, reactor: Any, options: Options, name: str) -> None:
+    def __init__(self, reactor: Reactor, options: Options, name: str) -> None:
         self._reactor = reactor
         self._options = options
         self._name = name

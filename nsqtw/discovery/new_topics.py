@@ -29,6 +29,7 @@ from nsqtw.discovery.addresses import LookupdAddress
 from nsqtw.discovery.peer import LookupdPeer
 from nsqtw.errors import BackendError, CapReached, Exiting
 from nsqtw.runtime.pump import Pump
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.waiting import in_time
 
 MAX_QUERIES = 32
@@ -47,7 +48,7 @@ _log = Logger()
 class NewTopics:
     """Those of the topics of `broker`."""
 
-    def __init__(self, reactor: Any, broker: Broker, pump: Pump, links: Links, ask: Ask) -> None:
+    def __init__(self, reactor: Reactor, broker: Broker, pump: Pump, links: Links, ask: Ask) -> None:
         self._reactor = reactor
         self._broker = broker
         self._pump = pump

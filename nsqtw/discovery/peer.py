@@ -28,6 +28,7 @@ from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.failure import Failure
 
 from nsqtw.discovery.protocol import PING_SECONDS, Lookupd, LookupdProtocol, Name
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time
 
 CONNECT_SECONDS = 1.0
@@ -53,7 +54,7 @@ class LookupdPeer:
 
     def __init__(
         self,
-        reactor: Any,
+        reactor: Reactor,
         address: str,
         connect: Connect,
         speak: Speak,

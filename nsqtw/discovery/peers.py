@@ -35,6 +35,7 @@ from nsqtw.interfaces import OperatorLog
 from nsqtw.options.broker import Options, hostname
 from nsqtw.options.files import read_secret
 from nsqtw.runtime.pump import Pump
+from nsqtw.runtime.reactor import Reactor
 
 TLS_ANSWER_SECONDS = 5.0
 """For the first answer when there is a handshake before it."""
@@ -45,7 +46,7 @@ _log = Logger()
 class LookupdConnector:
     """What reaches nsqlookupds, as the options of an nsqd say."""
 
-    def __init__(self, reactor: Any, options: Options) -> None:
+    def __init__(self, reactor: Reactor, options: Options) -> None:
         self._reactor = reactor
         self._options = options
         self._names = Names(reactor)
@@ -73,7 +74,7 @@ class LookupdPeers:
     """Those of `broker`, as its options name them, once it is started."""
 
     def __init__(
-        self, reactor: Any, broker: Broker, pump: Pump, log: OperatorLog, network: LookupdConnector | None = None
+        self, reactor: Reactor, broker: Broker, pump: Pump, log: OperatorLog, network: LookupdConnector | None = None
     ) -> None:
         self._reactor = reactor
         self._broker = broker

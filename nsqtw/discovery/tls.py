@@ -16,6 +16,7 @@ from nsqtw.net.certificates import certificates_in, check_lookupd_certificates
 from nsqtw.options.broker import Options
 from nsqtw.options.files import exposures, read_file, read_secret
 from nsqtw.options.types import TLS_VERSIONS
+from nsqtw.runtime.reactor import Reactor
 
 SECRET_FLAG = "--lookupd-secret-file"
 
@@ -44,7 +45,7 @@ def check_lookupd(options: Options) -> list[str]:
     return warnings + exposures(files)
 
 
-def endpoint_to(reactor: Any, options: Options, lookupd: LookupdAddress, timeout: float) -> Any:
+def endpoint_to(reactor: Reactor, options: Options, lookupd: LookupdAddress, timeout: float) -> Any:
     """An endpoint that connects to a place in so many seconds. Any error when the files or the name will not do."""
     endpoint: Any = HostnameEndpoint(reactor, lookupd.host, lookupd.port, timeout)
     return wrapClientTLS(_tls_to(lookupd.name, options), endpoint) if options.lookupd_tls else endpoint

@@ -33,6 +33,7 @@ from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, Refused, failure, page, plain, report
 from nsqtw.options.redaction import shown_words
 from nsqtw.runtime.memory import all_objects, check_all
+from nsqtw.runtime.reactor import Reactor
 
 _PPROF = "/debug/pprof/"
 _DEFAULT_SECONDS = 30
@@ -166,7 +167,7 @@ def _index() -> str:
     return f"{head}{''.join(rows)}</dl></body></html>\n"
 
 
-def stacks(reactor: Any) -> str:
+def stacks(reactor: Reactor) -> str:
     """The stack of every thread, innermost call last, and the reactor's pending calls, the next one first."""
     frames = sys._current_frames()
     lines = []
@@ -177,7 +178,7 @@ def stacks(reactor: Any) -> str:
         lines.append("\n")
     lines.append(f"{type(reactor).__name__}, pending calls:\n")
     for call in sorted(reactor.getDelayedCalls(), key=lambda call: call.getTime()):
-        name = getattr(call.func, "__qualname__", repr(call.func))
+        name = _name_of(getattr(call, "func", call))
         lines.append(f"  in {call.getTime() - reactor.seconds():.3f} s: {name}\n")
     return "".join(lines)
 
@@ -205,7 +206,7 @@ def threads() -> str:
     return "".join(f"{_thread_text(thread)}\n" for thread in threading.enumerate())
 
 
-def waited_for(reactor: Any) -> str:
+def waited_for(reactor: Reactor) -> str:
     """What the reactor waits to read from and to write to, a line each."""
     waiting = [("read", reactor.getReaders()), ("write", reactor.getWriters())]
     return "".join(f"{what} {selectable!r}\n" for what, selectables in waiting for selectable in selectables)
@@ -223,3 +224,7 @@ def _integer(text: str) -> int:
     if len(match[2]) > _INT64_DIGITS or int(text) not in _INT64:
         raise ValueError("value out of range")
     return int(text)
+
+
+def _name_of(function: object) -> str:
+    return str(getattr(function, "__qualname__", repr(function)))

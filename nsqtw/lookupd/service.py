@@ -42,6 +42,7 @@ from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.rights import ADMIN
 from nsqtw.runtime.monotonic import use_monotonic_clock
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.runtime.turns import PlainTurns
 from nsqtw.version import version_line
@@ -61,7 +62,7 @@ _log = Logger()
 class LookupdService(Service):
     """One nsqlookupd. `warnings` are logged at the start."""
 
-    def __init__(self, options: LookupdOptions, reactor: Any, warnings: Iterable[str] = ()) -> None:
+    def __init__(self, options: LookupdOptions, reactor: Reactor, warnings: Iterable[str] = ()) -> None:
         self._options = options
         self._reactor = reactor
         self._warnings = list(warnings)

@@ -27,6 +27,7 @@ from zope.interface import implementer
 
 from nsqtw.net.addresses import IPV4_MAPPED, address_text
 from nsqtw.net.descriptors import Descriptors
+from nsqtw.runtime.reactor import Reactor
 
 READING_SECONDS = 1.0
 """Time to read why."""
@@ -80,7 +81,7 @@ class ConnectionLimiter:
             if remaining:
                 self.by_address[source] = remaining
 
-    def refusal(self, reactor: Any, answer: bytes) -> RejectedConnection | None:
+    def refusal(self, reactor: Reactor, answer: bytes) -> RejectedConnection | None:
         """For one who is not let in: what gives him time to read `answer`; None when there is none."""
         is_short = self._descriptors is not None and self._descriptors.are_short()
         return None if is_short or self.reading_count >= MAX_READING else RejectedConnection(self, reactor, answer)
@@ -106,7 +107,7 @@ class RejectedConnection(TwistedProtocol):
 
     transport: Any
 
-    def __init__(self, connection_limiter: ConnectionLimiter, reactor: Any, answer: bytes) -> None:
+    def __init__(self, connection_limiter: ConnectionLimiter, reactor: Reactor, answer: bytes) -> None:
         self._limiter = connection_limiter
         self._reactor = reactor
         self._answer = answer

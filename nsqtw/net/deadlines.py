@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
 from twisted.logger import Logger
+
+from nsqtw.runtime.reactor import Reactor
 
 MAX_SECONDS = 2.5
 _SHORTEST_SECONDS = 0.05
@@ -46,7 +48,7 @@ class Watched(Protocol):
 class DeadlineSweeper:
     """Looks at those who joined and did not leave, in the clock `now`."""
 
-    def __init__(self, reactor: Any, options: DeadlineOptions, now: Callable[[], float]) -> None:
+    def __init__(self, reactor: Reactor, options: DeadlineOptions, now: Callable[[], float]) -> None:
         self._reactor = reactor
         self._now = now
         self._watched: dict[Watched, None] = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from nsqtw.net.admission import ConnectionLimiter, ConnectionLimiterOptions, Rejections
 from nsqtw.net.deadlines import DeadlineOptions, DeadlineSweeper
 from nsqtw.net.descriptors import Descriptors
 from nsqtw.net.partial_input import PartialInput
 from nsqtw.runtime.long_work import LongWork
+from nsqtw.runtime.reactor import Reactor
 
 
 class LimitOptions(ConnectionLimiterOptions, DeadlineOptions, Protocol):
@@ -30,7 +31,7 @@ class Limits:
     """
 
     def __init__(
-        self, options: LimitOptions, reactor: Any, now: Callable[[], float], descriptors: Descriptors | None = None
+        self, options: LimitOptions, reactor: Reactor, now: Callable[[], float], descriptors: Descriptors | None = None
     ) -> None:
         self.descriptors = descriptors
         self.options = options

@@ -20,6 +20,7 @@ from twisted.internet.unix import Port as UnixPort
 
 from nsqtw.errors import OptionError
 from nsqtw.options.addresses import is_unix_path, split_host_port
+from nsqtw.runtime.reactor import Reactor
 
 BACKLOG = 1024
 _HIGHEST_PORT = 65535
@@ -53,7 +54,7 @@ class Listener:
             self.address = join_host_port(host, self.port)
             self.is_local = is_loopback(host)
 
-    def serve(self, reactor: Any, factory: IProtocolFactory) -> IListeningPort:
+    def serve(self, reactor: Reactor, factory: IProtocolFactory) -> IListeningPort:
         """Accept connections from now on. The socket is Twisted's: to stop, stop the port. Called once."""
         port: Any
         if self._socket.family == socket.AF_UNIX:

@@ -8,11 +8,12 @@ moment, and one from which nothing was read since the last look is woken up by w
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from twisted.logger import Logger
 
 from nsqtw.protocols.fin_coalescing import FLUSH_SECONDS
+from nsqtw.runtime.reactor import Reactor
 
 _log = Logger()
 
@@ -27,7 +28,7 @@ class Waiting(Protocol):
 class LowWater:
     """Looks at those who joined and did not leave."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self._waiting: dict[Waiting, None] = {}
         self._is_armed = False

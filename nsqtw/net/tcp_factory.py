@@ -15,6 +15,7 @@ from nsqtw.net.tcp import BrokerConnection
 from nsqtw.protocols.frames import ERROR, frame
 from nsqtw.runtime.chunks import keep_reads_on_the_heap
 from nsqtw.runtime.pump import Pump
+from nsqtw.runtime.reactor import Reactor
 
 if TYPE_CHECKING:
     from nsqtw.net.tls_settings import TlsSettings
@@ -29,7 +30,7 @@ class BrokerFactory(Factory):
 
     def __init__(
         self,
-        reactor: Any,
+        reactor: Reactor,
         broker: Broker,
         pump: Pump,
         protocols: Mapping[bytes, IProtocolFactory],

@@ -24,6 +24,7 @@ from nsqtw.net.certificates import SECURITY_LEVEL, TlsOptions, check_certificate
 from nsqtw.net.tls_authorities import check_strength
 from nsqtw.net.tls_transport import TlsTransport
 from nsqtw.options.types import REQUIRE, REQUIRE_VERIFY
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.upgrades import StartTls
 
 _MODERN = b"ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!aNULL:@SECLEVEL=%d" % SECURITY_LEVEL
@@ -35,7 +36,7 @@ _HELLO_BYTES = 65536
 class TlsSettings:
     """Made from the options that name files. OptionError when these cannot be used."""
 
-    def __init__(self, options: TlsOptions, reactor: Any) -> None:
+    def __init__(self, options: TlsOptions, reactor: Reactor) -> None:
         self._options = options
         self._reactor = reactor
         self._context = make_context(options)

@@ -32,6 +32,7 @@ from zope.interface import implementer
 
 from nsqtw.net.addresses import address_text
 from nsqtw.net.tls_names import NOT_TLS, described, reason_of
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.upgrades import Secured, StartTls
 
 HANDSHAKE_SECONDS = 5.0
@@ -56,7 +57,7 @@ class TlsTransport(Protocol):
     transport: Any
 
     def __init__(
-        self, application: Any, connection: SSL.Connection, start: StartTls, reactor: Any, *, connects: bool
+        self, application: Any, connection: SSL.Connection, start: StartTls, reactor: Reactor, *, connects: bool
     ) -> None:
         self.secured: Secured | None = None
         """What the handshake has agreed on, once it is done."""

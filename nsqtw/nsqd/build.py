@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
 
 import attrs
 from twisted.logger import Logger
@@ -20,10 +19,11 @@ from nsqtw.backends.positions.store import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint import NamedTopic, SavedState
 from nsqtw.core.latency import Measure
+from nsqtw.core.positions import IPositions
 from nsqtw.core.recovery import load
 from nsqtw.daemon.operator_log import log
 from nsqtw.errors import AuthError, BackendError, OptionError
-from nsqtw.interfaces import IAuthorizer, IBackend, IPositions, IProtocolFactory, IReleasingBackend
+from nsqtw.interfaces import IAuthorizer, IBackend, IProtocolFactory, IReleasingBackend
 from nsqtw.net.descriptors import Descriptors
 from nsqtw.net.limits import Limits
 from nsqtw.net.tcp_factory import BrokerFactory
@@ -31,6 +31,7 @@ from nsqtw.nsqd import nsqd_dat
 from nsqtw.options.broker import Options
 from nsqtw.plugins import backend_description, find_authorizer, find_backend, find_protocols
 from nsqtw.runtime.pump import Pump
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.storage_thread import StorageThread
 
 POSITIONS_FILE = "positions.db"
@@ -111,7 +112,7 @@ def open_storage(options: Options, directory: str) -> Storage:
 
 
 def assemble(
-    reactor: Any,
+    reactor: Reactor,
     options: Options,
     storage: Storage,
     authorizer: IAuthorizer | None = None,

@@ -29,6 +29,7 @@ from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.plugins import find_protocols
 from nsqtw.runtime.monotonic import use_monotonic_clock
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.version import version_line
 
@@ -107,7 +108,7 @@ class BrokerService(Service):
     `options` change: what was left open is filled in when the real ports are known.
     """
 
-    def __init__(self, options: Options, reactor: Any, warnings: Iterable[str] = ()) -> None:
+    def __init__(self, options: Options, reactor: Reactor, warnings: Iterable[str] = ()) -> None:
         self._options = options
         self._reactor = reactor
         self._warnings = list(warnings)

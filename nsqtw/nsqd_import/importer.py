@@ -28,9 +28,9 @@ from itertools import count
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint import Checkpoint, CursorState, NamedTopic, SavedState, TopicState
+from nsqtw.core.positions import IPositions
 from nsqtw.core.recovery import repair
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IPositions
 from nsqtw.nsqd_import.bodies import Bodies
 from nsqtw.nsqd_import.diskqueue import QueueFiles, QueueReader
 from nsqtw.nsqd_import.journal import Journal, JournalEntry

@@ -7,11 +7,12 @@ All of them together get SLICE_SECONDS of a turn and advance in rotation, so a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+
+from nsqtw.runtime.reactor import Reactor
 
 SLICE_SECONDS = 0.01
 
@@ -21,7 +22,7 @@ _log = Logger()
 class LongWork:
     """The long computations of one server. `now` is a clock in seconds."""
 
-    def __init__(self, reactor: Any, now: Callable[[], float]) -> None:
+    def __init__(self, reactor: Reactor, now: Callable[[], float]) -> None:
         def begin_slice() -> Callable[[], bool]:
             until = now() + SLICE_SECONDS
             return lambda: now() >= until

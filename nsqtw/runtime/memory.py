@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nsqtw.runtime.process_memory import resident_bytes
+from nsqtw.runtime.reactor import Reactor
 
 YOUNG_OBJECTS = 700
 """So many more are made than freed before young ones are looked at."""
@@ -40,7 +41,7 @@ _IDLE_SHARE = 0.01
 class Garbage:
     """Looks after the collector of this process, from `start` on, for as long as `reactor` runs."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self._computed = 0.0
         self._is_due = False

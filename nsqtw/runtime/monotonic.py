@@ -8,13 +8,14 @@ hour longer, and when he sets it forward all of it comes at once.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from twisted.internet.base import ReactorBase
 from twisted.python import runtime
 
+from nsqtw.runtime.reactor import Reactor
 
-def use_monotonic_clock(reactor: Any) -> None:
+
+def use_monotonic_clock(reactor: Reactor) -> None:
     """
     From now on `reactor` measures with the monotonic clock. What it has been asked for already keeps its time. A
     reactor of a test, with a clock of its own, is left alone.

@@ -34,6 +34,7 @@ from nsqtw.core.group_commit import CommitBatch
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue
 from nsqtw.runtime.flushable import Flushable
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.turns import Connection, end_failed, end_of_turn
 
 _log = Logger()
@@ -86,7 +87,7 @@ class Writer(Protocol):
 class Pump:
     """Drives `broker`. `now` is its clock, in seconds from an arbitrary start."""
 
-    def __init__(self, reactor: Any, broker: Broker, writer: Writer, now: Callable[[], float] = monotonic) -> None:
+    def __init__(self, reactor: Reactor, broker: Broker, writer: Writer, now: Callable[[], float] = monotonic) -> None:
         self.now = now
         """The time of the broker's clock."""
         self._reactor = reactor

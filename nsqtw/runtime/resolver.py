@@ -20,6 +20,8 @@ from twisted.internet.interfaces import IAddress, IHostResolution, IResolutionRe
 from twisted.python.threadpool import ThreadPool
 from zope.interface import implementer
 
+from nsqtw.runtime.reactor import Reactor
+
 
 @implementer(IResolutionReceiver)
 class _Addresses:
@@ -47,12 +49,12 @@ class _Addresses:
             self._found.errback(DNSLookupError(f"no address for {self._name}"))
 
 
-def resolve(reactor: Any, name: str) -> Deferred[str]:
+def resolve(reactor: Reactor, name: str) -> Deferred[str]:
     """As `resolve_all`, with the first of them."""
     return resolve_all(reactor, name).addCallback(lambda addresses: addresses[0])
 
 
-def resolve_all(reactor: Any, name: str) -> Deferred[list[str]]:
+def resolve_all(reactor: Reactor, name: str) -> Deferred[list[str]]:
     """
     Fires with the addresses of the host, IPv4 before IPv6. DNSLookupError when it has none. Cancelling it stops the
     waiting.
@@ -73,7 +75,7 @@ MAX_LOOKUPS = 32
 """Lookups at a time; as many names may be without an answer before the others have to wait for them."""
 
 
-def resolve_blocking(reactor: Any) -> None:
+def resolve_blocking(reactor: Reactor) -> None:
     """From now on `reactor` looks names up in such threads. A reactor of a test is left alone."""
     if isinstance(reactor, ReactorBase):
         pool = _Pool(0, MAX_LOOKUPS, "names")

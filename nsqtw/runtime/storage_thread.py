@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -20,8 +19,10 @@ from twisted.python.failure import Failure
 from nsqtw.core.checkpoint import NamedTopic
 from nsqtw.core.checkpoint_job import CheckpointJob
 from nsqtw.core.group_commit import CommitBatch
+from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError, BackendFull
-from nsqtw.interfaces import IBackendQueue, IFreeingQueue, IPositions, OperatorLog
+from nsqtw.interfaces import IBackendQueue, IFreeingQueue, OperatorLog
+from nsqtw.runtime.reactor import Reactor
 
 Committed = Callable[[CommitBatch, dict[IBackendQueue, BackendError]], None]
 
@@ -36,7 +37,7 @@ class StorageThread:
     """
 
     def __init__(
-        self, reactor: Any, positions: IPositions, log: OperatorLog, write_names: WriteNames | None = None
+        self, reactor: Reactor, positions: IPositions, log: OperatorLog, write_names: WriteNames | None = None
     ) -> None:
         self._reactor = reactor
         self._positions = positions

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from twisted.logger import Logger
 
+from nsqtw.runtime.reactor import Reactor
+
 _log = Logger()
 
 
@@ -36,7 +38,7 @@ class Turns(Protocol):
         """What runs all of it."""
 
 
-def end_of_turn(reactor: Any) -> Callable[[Callable[[], object]], object]:
+def end_of_turn(reactor: Reactor) -> Callable[[Callable[[], object]], object]:
     """
     How to have something called once, when everything that can be read now has been read. What such a call asks for is
     done in the next turn.
@@ -56,7 +58,7 @@ def end_failed(connection: Connection) -> None:
 class PlainTurns:
     """Those of a daemon that has nothing to do at the end of a turn but to write."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self._at_end = end_of_turn(reactor)
         self._changed: dict[Connection, None] = {}

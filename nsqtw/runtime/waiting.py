@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
+from nsqtw.runtime.reactor import Reactor
+
 Result = TypeVar("Result")
 
 
-def in_time(awaited: Deferred[Result], seconds: float, reactor: Any) -> Deferred[Result]:
+def in_time(awaited: Deferred[Result], seconds: float, reactor: Reactor) -> Deferred[Result]:
     """The same, but after so many seconds it is cancelled and fails with TimeoutError."""
     return awaited.addTimeout(seconds, reactor, _on_timeout)
 

@@ -29,6 +29,7 @@ from nsqtw.core.broker import Broker
 from nsqtw.names import is_ephemeral
 from nsqtw.options.addresses import split_host_port
 from nsqtw.runtime.process_memory import memory
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.resolver import resolve
 from nsqtw.stats.document import walk
 from nsqtw.stats.statsd_lines import Lines, Packets
@@ -47,7 +48,7 @@ _log = Logger()
 class Statsd:
     """Pushes the statistics of `broker`. `now` is its clock."""
 
-    def __init__(self, reactor: Any, broker: Broker, now: Callable[[], float]) -> None:
+    def __init__(self, reactor: Reactor, broker: Broker, now: Callable[[], float]) -> None:
         options = broker.options
         self._reactor = reactor
         self._broker = broker

@@ -11,9 +11,10 @@ from zope.interface import implementer
 
 from nsqtw.backends.dummy import DummyBackend
 from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, SavedState, TopicState
+from nsqtw.core.positions import IPositions
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IBackendQueue, IPositions
+from nsqtw.interfaces import IBackendQueue
 
 
 class MemoryBackend(DummyBackend):

@@ -13,7 +13,7 @@ from zope.interface.verify import verifyObject
 
 from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PendingRun, SavedState, TopicState, Waiting
 from nsqtw.core.pending import BEFORE_ALL, all_rows
-from nsqtw.interfaces import IPositions
+from nsqtw.core.positions import IPositions
 from nsqtw.testing.contracts import OnDirectory
 
 

@@ -7,8 +7,9 @@ import os
 
 from nsqtw.backends.disk.backend import DiskBackend
 from nsqtw.backends.positions.store import Positions
+from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IBackend, IPositions
+from nsqtw.interfaces import IBackend
 from nsqtw.testing.contracts import BackendContract, FailingCommitContract
 from nsqtw.testing.files import FaultyFiles
 from nsqtw.testing.memory import MemoryBackend, MemoryPositions

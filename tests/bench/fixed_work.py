@@ -90,7 +90,7 @@ class Harness:
     def __init__(self, directory: Path) -> None:
         options = Options(node_id=1, data_path=str(directory))
         self._reactor = _Reactor()
-        self.parts: Parts = assemble(self._reactor, options, open_storage(options, str(directory)))
+        self.parts: Parts = assemble(cast(Any, self._reactor), options, open_storage(options, str(directory)))
         frozen = self.parts.pump.now()
         self.parts.pump.now = lambda: frozen + self._reactor.seconds()  # type: ignore[method-assign]
         self._site = broker_site(

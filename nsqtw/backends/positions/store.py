@@ -37,8 +37,8 @@ from nsqtw.backends.positions.rows import (
 from nsqtw.backends.positions.schema import VERSION, bring_up_to_date
 from nsqtw.backends.spare_space import SpareSpace
 from nsqtw.core.checkpoint import Checkpoint, PendingRow, SavedState, TopicState
+from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError, BackendFull
-from nsqtw.interfaces import IPositions
 
 _PUT_TOPIC = """
 INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET

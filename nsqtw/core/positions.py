@@ -1,0 +1,60 @@
+"""The interface of the store of cursor positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zope.interface import Interface
+
+from nsqtw.core.checkpoint import Checkpoint, PendingRow, SavedState
+
+
+class IPositions(Interface):
+    """The stored state of all topics and cursors, one per broker. The storage thread writes a `Checkpoint` at a time."""
+
+    def load() -> SavedState:
+        """
+        Return the last saved state, without the pending rows of its cursors. Called once, first. Must not take longer
+        when there are more pending rows. Invalid state is left out or repaired, and reported in `SavedState.odd`.
+        """
+
+    def pending(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
+        """
+        Return pending rows of a channel as of the last checkpoint, in the order of (due_ms, sequence): the first
+        `limit` of those behind `after`; [] for an unknown channel. Called in the reactor thread, also while a save runs
+        in the other thread, for which it does not wait: it takes a few milliseconds. BackendError.
+        """
+
+    def count_pending(topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
+        """
+        Return how many pending rows of a channel are behind `after`, due at `until_ms` and below the sequence `below`;
+        infinity leaves none out. Called like `pending`.
+        """
+
+    def forget_pending(topic: str, channel: str, start: int) -> int:
+        """
+        Remove the pending rows of a channel from the sequence `start` on. Returns how many they were. Called at the
+        start, when nothing else uses the store. BackendError.
+        """
+
+    def forget_delays() -> None:
+        """Let all pending rows be due at once. Called at the start. BackendError."""
+
+    def reserve(next_block: int) -> None:
+        """
+        Store durably, before it returns, that the blocks below `next_block` are taken, and all that was saved before.
+        A lower `next_block` than before changes nothing: two threads may call in any order. BackendError.
+        """
+
+    def save(checkpoint: Checkpoint) -> None:
+        """Make `checkpoint` the saved state, completely or not at all. BackendError."""
+
+    def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
+        """
+        Return, as of the last checkpoint, the lowest `next` of the topic's cursors (`released` without any), or the
+        retention floor if that is lower, and the unfinished sequences below it, ascending. None for an unknown topic.
+        The iterable may be lazy and must be used up before the next call.
+        """
+
+    def close(clean: bool) -> None:
+        """Close; `clean` records that everything was saved."""
