@@ -10,7 +10,7 @@ from nsqtw.core.checkpoint import Checkpoint, PendingRow, SavedState
 
 
 class IPositions(Interface):
-    """The stored state of all topics and cursors, one per broker. The storage thread writes a `Checkpoint` at a time."""
+    """The stored state of all topics and cursors of a broker. The storage thread writes one `Checkpoint` at a time."""
 
     def load() -> SavedState:
         """
