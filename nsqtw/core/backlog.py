@@ -1,12 +1,12 @@
 """
 Backlog of a topic: the messages above `released`, which its channels may not read yet.
 
-Theory of operation. While the topic is paused, held or has no channel they only become more. Once it flows durable
-channels read them in the log; so all that has to be known of them is which are deferred, `waiting`: their delay starts
-when they are released, and nobody has to search the log for them then. An ephemeral channel has no place in the log: it
-is handed them as segments, as far as its memory goes. And an ephemeral topic keeps no more of them than that.
+Theory of operation. The backlog grows while the topic is paused, waits for its channels or has none. After that durable
+channels read the messages in the log, so the backlog only records the deferred ones (`waiting`): their delay starts at
+the release, and no channel has to search the log for them then. An ephemeral channel has no position in the log: it is
+given the messages as segments, as many as it has memory for. An ephemeral topic keeps no more of them than that.
 
-This module is hot, once per deferred publish and per segment of such.
+Performance: called once per deferred publish and per segment of one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nsqtw.core.topic_log import TopicLog
 
 
 class Backlog:
-    """Of `topic`; `waiting` is what was saved of it."""
+    """The backlog of `topic`; `waiting` are the saved runs of deferred messages."""
 
     def __init__(self, topic: TopicLog, waiting: Iterable[Waiting] = ()) -> None:
         self._topic = topic
@@ -37,7 +37,7 @@ class Backlog:
             runs.append(run)
 
     def forget(self) -> None:
-        """All of it is released or dropped."""
+        """The whole backlog is released or dropped."""
         self.waiting.clear()
 
     def hold_back(self, channels: Iterable[Channel], now: float, *, since_publish: bool = False) -> None:
@@ -67,7 +67,7 @@ class Backlog:
     # -- for ephemeral channels and topics
 
     def segments(self) -> list[Segment]:
-        """As far as an ephemeral channel could take it. BackendError."""
+        """Return the messages that an ephemeral channel has room for. BackendError."""
         topic = self._topic
         parts: list[Segment] = []
         forgotten_below = 0 if topic.context.options.keep_deferred else topic.restored_end
@@ -84,11 +84,11 @@ class Backlog:
         return parts
 
     def for_ephemeral(self, channels: Iterable[Channel]) -> list[Segment]:
-        """The same for the ephemeral ones of `channels`; nothing when there are none. BackendError."""
+        """Return them if one of `channels` is ephemeral. BackendError."""
         return self.segments() if any(channel.ephemeral for channel in channels) else []
 
     def fitting(self, segments: list[Segment]) -> tuple[list[Segment], list[Segment]]:
-        """What fits into an ephemeral topic that keeps its messages for a channel to come, and the rest."""
+        """Split `segments` into the part that an ephemeral topic without channels has room for, and the rest."""
         room = self._topic.mem_queue_size - self._topic.depth
         fitting, rest = [], []
         for segment in segments:
@@ -104,6 +104,6 @@ class Backlog:
     # -- inside
 
     def _published(self, waiting: Waiting, now: float) -> float:
-        """When deferred messages were published, the last of them, in the clock of `now`."""
+        """Return when the last of these deferred messages was published, in the clock of `now`."""
         record = self._topic.log.find(waiting.first + waiting.count - 1)
         return now if record is None else (record[0].timestamp_ns - self._topic.context.wall_offset_ns) / 1e9

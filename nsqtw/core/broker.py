@@ -1,16 +1,16 @@
 """
 The broker: all topics, and the steps of a turn.
 
-Theory of operation. The edges change topics, channels and consumers at any time of a reactor turn; at its end the
-pump calls, in this order,
+Theory of operation. Servers change topics, channels and consumers at any time of a reactor turn. At its end the pump
+calls, in this order,
 
-    commit   everything published in the turn goes to the backends at once; then it is released to the channels,
-             or the publishers are told what failed. What takes longer than a turn may waits for a flight instead
-    serve    each channel with something new hands it out to its ready consumers
+    commit   stores everything published in the turn with one call per backend; then releases it to the channels, or
+             tells the publishers what failed. Commits that may take longer than a turn wait for `GroupCommit`
+    serve    has each channel with new messages deliver them to its ready consumers
 
-and then writes what the sessions have to say. `tick` does what has become due. None of it reads a clock.
+and then writes the output of the sessions. `tick` runs the timers that are due. No step reads a clock.
 
-This module is hot, once per turn and topic.
+Performance: called once per turn and topic.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ RETRY_SECONDS = 1.0
 
 class Broker(TopicOwner):
     """
-    Everything a broker knows. `backend` keeps durable topics, `memory_backend` ephemeral ones; `positions`
-    makes durable that blocks are taken, and has the held rows that are not in memory: of a channel about `page_rows` to
-    twice as many deferred ones are. `measure` is None when no latencies are measured.
+    The topics, channels and clients of one broker.
+
+    `backend` stores durable topics, `memory_backend` ephemeral ones. `positions` stores cursors, reserved blocks of
+    sequences, and the pending rows that are not in memory: each channel keeps `page_rows` to twice as many deferred
+    ones in memory. `measure` is None when no latencies are measured.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Broker(TopicOwner):
         super().__init__(options, log, positions, damage, measure, page_rows)
         self.start_time = start_time
         self.authorizations: Authorizations | None = None
-        """Where rights are asked for; None: everybody may do everything."""
+        """The permissions of clients; None: all clients may do everything."""
         self.directory: TopicListener = NullListener()
         """The listener for new and deleted topics and channels."""
         self.topics: dict[str, Topic] = {}
@@ -129,7 +131,7 @@ class Broker(TopicOwner):
             topic.log.move(self.backend, topic.name)
 
     def flush_write_behind(self, topic: Topic) -> None:
-        """Store what class memory still owes. BackendError when some of the topic cannot be stored."""
+        """Store what class memory has not stored yet. BackendError when messages of the topic cannot be stored."""
         self._write_behind.flush()
         if self._write_behind.has_unwritten(topic):
             raise self._write_behind.error
@@ -173,7 +175,7 @@ class Broker(TopicOwner):
         return self.timers.run(now)
 
     def stop(self, now: float) -> None:
-        """Take nothing more; write out what is held back in memory. The last cut comes after this."""
+        """Refuse publishes, and store what is only in memory. The last checkpoint follows."""
         self.stopping = True
         self.commit(now)
         for topic in self.topics.values():

@@ -1,16 +1,16 @@
 """
 A channel: consumers that share one position in a topic's log.
 
-Theory of operation. `serve` cuts what the position has for all ready consumers at once. With several of them each
-gets at most its share, ceil(available / ready), and who starts rotates; those in the broker's own zone or else region
-go first. In one turn a consumer is given at most SEGMENT_BYTES (or one larger message), so that nobody's output grows
-without a bound. FIN, REQ and TOUCH look an id up in the table of the consumer that sent them (`core.in_flight`); only
-when it is not there, all tables are searched for the right word of complaint.
+Theory of operation. `serve` divides what the position has among all ready consumers. With several of them each gets at
+most its share, ceil(available / ready), and the first one rotates; those in the broker's own zone, or else region, come
+first. In one turn a consumer is given at most SEGMENT_BYTES (or one larger message), which bounds its output. FIN, REQ
+and TOUCH look an id up in the table of the consumer that sent them (`core.in_flight`); if the id is absent, the tables
+of all consumers are searched for the error to answer: not in flight, or owned by another client.
 
-A consumer that left keeps its table, in `departed`, until everything in it has timed out: NSQ does not requeue on
-disconnect. With the option `requeue_on_disconnect` it is requeued at once instead.
+The table of a consumer that has left stays in `departed` until everything in it has timed out: NSQ does not requeue on
+disconnect. With the option `requeue_on_disconnect` its messages are requeued at once.
 
-This module is hot, once per span and per run of FINs.
+Performance: called once per span and per run of FINs.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ NOT_OWNED = "client does not own message"
 SAMPLE_RANGE = 100
 READ_COST = 8 * 1024
 """
-What a read of the medium for one message counts of the bytes a consumer gets in a turn: messages that fall due can be
-all over the log, and a read takes a millisecond or two.
+Bytes that a read of the medium for one message takes from a consumer's allowance in a turn: messages that become due
+can be anywhere in the log, and a read takes a millisecond or two.
 """
 
 
 class Moved(NamedTuple):
-    """What a seek did to the number of a channel's unfinished messages."""
+    """The change of a channel's unfinished messages by a seek."""
 
     skipped: int
     replayed: int
@@ -91,7 +91,7 @@ class Channel(Timer):
         self.paused = False
         self.exiting = False
         self.is_saved = self.ephemeral or topic.ephemeral
-        """Whether a crash would leave this channel in being."""
+        """Whether the channel's creation is durable."""
         self.consumers: list[Consumer] = []
         self.departed: list[Consumer] = []
         self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule)
@@ -110,7 +110,7 @@ class Channel(Timer):
 
     @property
     def depth(self) -> int:
-        """Messages that wait to be delivered; neither in flight nor deferred ones."""
+        """Ready messages: neither in flight nor deferred."""
         return self.position.depth
 
     @property
@@ -138,7 +138,7 @@ class Channel(Timer):
     # -- consumers
 
     def subscribe(self, consumer: Consumer) -> None:
-        """Add a consumer. Exiting when the channel is being deleted, ChannelFull when it takes no more."""
+        """Add a consumer. Exiting when the channel is being deleted; ChannelFull when it has max_channel_consumers."""
         if self.exiting:
             raise Exiting
         limit = self.topic.context.options.max_channel_consumers
@@ -149,8 +149,8 @@ class Channel(Timer):
 
     def leave(self, consumer: Consumer) -> None:
         """
-        The consumer's connection is gone. What it has in flight waits for its timeout, or is requeued if the broker's
-        options say so.
+        The consumer's connection is closed. Its messages in flight wait for their timeout, or are requeued with
+        `requeue_on_disconnect`.
         """
         if consumer not in self.consumers:
             return
@@ -167,7 +167,7 @@ class Channel(Timer):
         consumer.leave(must_wait=must_wait)
 
     def set_ready(self, consumer: Consumer, count: int) -> None:
-        """RDY: the consumer may have `count` messages in flight."""
+        """RDY: allow the consumer `count` messages in flight."""
         consumer.ready_count = consumer.client.ready_count = count
         self.wake()
 
@@ -185,7 +185,7 @@ class Channel(Timer):
         return failed
 
     def finish_next(self, consumer: Consumer, count: int, now: float) -> None:
-        """FIN for so many of the ids that `consumer.in_flight.next_ids` told."""
+        """FIN for the first `count` ids of `consumer.in_flight.next_ids`."""
         deliveries = consumer.in_flight.finish_next(count)
         if self.position.holds or self.latencies is not None:
             self._record_finished(deliveries, now)
@@ -242,9 +242,11 @@ class Channel(Timer):
 
     def seek(self, sequence: int) -> Moved:
         """
-        Let a durable channel go on at `sequence`, from the oldest message kept to `released`. From there on everything
-        comes as if for the first time, and nothing of it is in flight any more. Moved forwards, it forgets all before
-        that place; moved backwards, it keeps what is unfinished before it. BackendError when nothing is changed.
+        Move a durable channel to `sequence`, which is between the oldest message kept and `released`.
+
+        All messages from there on are delivered as if for the first time, and none of them is in flight any more. A
+        move forwards finishes everything before `sequence`; a move backwards keeps what is unfinished before it.
+        BackendError, and nothing is changed.
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
         before, is_forwards = self._unfinished_count, sequence >= self.cursor.next
@@ -267,7 +269,7 @@ class Channel(Timer):
         self.wake()
 
     def empty(self) -> None:
-        """Forget all messages: waiting, deferred and in flight."""
+        """Drop all messages: waiting, deferred and in flight."""
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget()
         self.departed.clear()
@@ -286,7 +288,7 @@ class Channel(Timer):
             consumer.disconnect()
 
     def first_deliveries(self) -> list[int]:
-        """The sequences in flight that have no held row."""
+        """Return the sequences in flight that have no pending row."""
         together = [consumer.in_flight.first_deliveries() for consumer in self.consumers + self.departed]
         return [*chain.from_iterable(together)]
 
@@ -304,8 +306,8 @@ class Channel(Timer):
 
     def serve(self, now: float) -> bool:
         """
-        Hand out what there is to the consumers that are ready. Returns whether there would have been more for
-        somebody, who has had enough for one turn.
+        Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
+        allowance of this turn.
         """
         if self.paused or self.exiting:
             return False
@@ -433,7 +435,7 @@ class Channel(Timer):
         self.wake()
 
     def _record_finished(self, deliveries: list[tuple[Delivery, int]], now: float) -> None:
-        """These are finished, so many messages of each: those that are held, and how long all of them took."""
+        """Finish these deliveries, each of so many messages: remove pending rows, and record latencies."""
         for delivery, count in deliveries:
             if delivery.sequence != FIRST:
                 self.position.finish(delivery.sequence)

@@ -1,13 +1,13 @@
 """
-Saved state of topics and channels: one consistent checkpoint of all of them.
+Checkpoints: the saved state of topics and channels, consistent in itself.
 
-A cut says for each cursor what is *un*finished: `next` (everything below was handed out), the sequences in
-flight on their first delivery, and held rows for every other unfinished message below `next`. Everything else
-below `next` is finished. `released` and the cursors of a topic belong together and are saved in one
-transaction: apart from each other they lose messages.
+A checkpoint has for each cursor what is *un*finished: `next` (every message below was delivered), the sequences in
+flight on their first delivery, and a pending row for every other unfinished message below `next`. Everything else below
+`next` is finished. `released` and the cursors of a topic depend on each other and are saved in one transaction: saved
+apart they would lose messages.
 
-Only what changed since the last cut is in it; held rows come as differences. Their times are in milliseconds of the
-held clock (`core.pending_clock`), because a monotonic clock means nothing to the next process.
+A checkpoint contains only what changed since the one before; pending rows are saved as differences. Their times are
+milliseconds of the pending clock (`core.pending_clock`), because a monotonic clock means nothing to the next process.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from attrs import define, field, frozen
 
 @define(frozen=True)
 class PendingRow:
-    """One unfinished message below `next` that is not in its first flight."""
+    """One unfinished message below `next` that is not on its first delivery."""
 
     sequence: int
     attempts: int
     due_ms: int
-    """When it may be delivered, held clock; 0: at once."""
+    """When it may be delivered, in the pending clock; 0: at once."""
 
 
 @define(frozen=True)
@@ -37,8 +37,8 @@ class PendingRun:
 @define
 class CursorState:
     """
-    A channel as it is saved. In a cut `pending` and `runs` are the rows to write; when loaded there are none: they stay
-    in positions.db until they are asked for.
+    The state of a channel. In a checkpoint `pending` and `runs` are the rows to write; when loaded they are empty, and
+    the rows stay in positions.db until they are needed.
     """
 
     name: str
@@ -50,15 +50,15 @@ class CursorState:
     pending: list[PendingRow] = field(factory=list)
     runs: list[PendingRun] = field(factory=list)
     pending_count: int = 0
-    """How many held rows there are in all, with those of this cut."""
+    """The number of pending rows, with those of this checkpoint."""
     dropped_rows: list[int] = field(factory=list)
-    """In a cut: sequences whose held rows are to be removed."""
+    """In a checkpoint: sequences whose pending rows are to be removed."""
     emptied: bool = False
-    """In a cut: remove all held rows first."""
+    """In a checkpoint: remove all pending rows first."""
     replays: int = 0
-    """Below this sequence, deferred messages that it comes to have no held row of their own (see `core.cursor`)."""
+    """Below this sequence, deferred messages in the log have no pending row of their own (see `core.cursor`)."""
     forgotten_from: int | None = None
-    """In a cut: first remove the held rows from this sequence on."""
+    """In a checkpoint: first remove the pending rows from this sequence on."""
 
 
 @define(frozen=True)
@@ -72,7 +72,7 @@ class Waiting:
 
 @define
 class TopicState:
-    """A topic as it is saved. In a cut `cursors` are those that changed; when loaded, all there are."""
+    """The state of a topic. In a checkpoint `cursors` are those that changed; when loaded, all of them."""
 
     name: str
     paused: bool = False
@@ -89,11 +89,11 @@ class TopicState:
     durability: str = ""
     """The class it was given while a broker ran; "" for the one that the options say."""
     retention_time: float | None = None
-    """How long it was told to keep what is finished while a broker ran; None: what the options say."""
+    """Retention time in seconds that was set while a broker ran; None: as in the options."""
     retention_bytes: int | None = None
-    """How many bytes of that, likewise."""
+    """Retention in bytes that was set while a broker ran; None: as in the options."""
     floor: int | None = None
-    """From this sequence on everything is kept; None: nothing is kept because of its age."""
+    """Every message from this sequence on is kept; None: no message is kept because of its age."""
     marks: list[tuple[int, int, int]] = field(factory=list)
     """See `core.retention.Ages.state`."""
     runs: list[tuple[int, int]] = field(factory=list)
@@ -103,15 +103,17 @@ class TopicState:
 
 @define
 class Checkpoint:
-    """Everything that changed since the last cut. Deletions come first: a name may be deleted and born again."""
+    """
+    Everything that changed since the last checkpoint. Deletions are applied first: a deleted name may be created again.
+    """
 
     deleted_topics: list[str] = field(factory=list)
     deleted_channels: list[tuple[str, str]] = field(factory=list)
     topics: list[TopicState] = field(factory=list)
     durable: bool = False
-    """Whether it has to be on stable storage when it is saved."""
+    """Whether the checkpoint must be on stable storage when it is saved."""
     wall_shift_ms: int | None = None
-    """How far the wall clock is ahead of the held clock; None: as it was."""
+    """Wall clock minus pending clock in milliseconds; None: unchanged."""
 
     def __bool__(self) -> bool:
         changed = self.deleted_topics or self.deleted_channels or self.topics
@@ -120,7 +122,7 @@ class Checkpoint:
 
 @define
 class SavedState:
-    """What `IPositions.load` finds."""
+    """The state that `IPositions.load` returns."""
 
     next_block: int | None = None
     """The lowest block of sequences never handed out; None in a new data path or when that is not known."""
@@ -129,9 +131,9 @@ class SavedState:
     lost: bool = False
     """The saved state was there and could not be used: it was set aside."""
     wall_shift_ms: int = 0
-    """How far the wall clock was ahead of the held clock (see `core.pending_clock`)."""
+    """Wall clock minus pending clock in milliseconds (see `core.pending_clock`)."""
     invalid: list[str] = field(factory=list)
-    """What made no sense in it and was left out or mended, a sentence for the operator each."""
+    """A sentence for the operator about each invalid value that was left out or repaired."""
     lost_topics: list[NamedTopic] = field(factory=list)
     """Topics whose state made no sense, and was removed: only their names are known."""
     lost_how: str = field(default="", eq=False)

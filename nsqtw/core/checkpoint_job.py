@@ -11,16 +11,19 @@ from nsqtw.interfaces import IBackendQueue, Waiter
 
 @define
 class CheckpointJob:
-    """One job for the writer thread, in this order: reserve, save the cut, write names, delete queues, trim queues."""
+    """
+    One job for the storage thread, in this order: reserve blocks, save the checkpoint, write names, delete queues, trim
+    queues.
+    """
 
     checkpoint: Checkpoint
     reserve: int | None
     """Reserve blocks up to this one."""
     names: tuple[NamedTopic, ...] | None = None
-    """All that `nsqd.dat` is to name; None: it stays as it is."""
+    """The names for `nsqd.dat`; None: the file stays as it is."""
     names_error: BackendError | None = None
-    """Why the names could not be written, which fails nothing else; set by who does the job."""
+    """Why the names could not be written, which fails nothing else; set by the storage thread."""
     deleted: list[tuple[str, IBackendQueue]] = field(factory=list)
     trims: list[tuple[str, IBackendQueue, tuple[int, list[int]] | None]] = field(factory=list)
-    """Each with its bounds; None: those that follow from the saved cut."""
+    """Queues to trim, each with its bounds; None: the bounds follow from the saved checkpoint."""
     waiters: list[Waiter] = field(factory=list)

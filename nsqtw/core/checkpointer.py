@@ -1,13 +1,13 @@
 """
-Checkpoints: collection of the state that must survive the process.
+Collection of the state that must survive the process, in checkpoints.
 
-Theory of operation. What has changed is collected (`begin`), written by the writer thread, and reported back (`end`).
-A cut is due about once a second, and at once when somebody waits for a birth, a deletion or a pause. Where much has
-changed a cut is in parts, one at a time: each has some of the topics, all of them whole. What changes between the parts
-is for the next cut. Who waits is told after the last part, with which come the names there were at the first one: what
-they name is saved.
+Theory of operation. What has changed is collected (`begin`), written by the storage thread, and reported back (`end`).
+A checkpoint is due about once a second, and at once when a waiter needs a creation, a deletion or a pause to be
+durable. A large checkpoint is saved in parts, one at a time: each part contains some of the topics completely. Changes
+between two parts belong to the next checkpoint. Waiters are told after the last part, which also contains the names as
+they were at the first one, so everything they name is saved.
 
-This module is hot, once for each topic that changed in a second.
+Performance: called once for each topic that changed in a second.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue, IFreeingQueue, Waiter
 
 SAVED_AT_ONCE = 100
-"""Topics and channels that go into one part of a cut, about: each takes up to 40 us of a turn."""
+"""Topics and channels in one part of a checkpoint, about: each takes up to 40 us of a turn."""
 
 
 class Checkpointer:
-    """What is not saved yet of `topics`, and the waiters for it. `touched` are the topics that changed."""
+    """The unsaved changes of `topics`, and the waiters for them. `touched` are the topics that changed."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class Checkpointer:
         self._waiters: list[Waiter] = []
         self._part_waiters: list[Waiter] = []
         self._part_names: tuple[NamedTopic, ...] | None = None
-        """What goes with the last part of the cut that is being saved. Who comes meanwhile waits for the next cut."""
+        """The names and waiters of the last part. Later waiters wait for the next checkpoint."""
         self._left = 0
-        """Of `_touched`, how many the cut that is being saved still lacks: the oldest."""
+        """How many of `_touched`, the oldest ones, the current checkpoint does not contain yet."""
         self._frees_whole_logs: set[str] = set()
         """
         Topics of which the trim after their next save may remove the whole log. That save is synced: if a power loss
@@ -81,7 +81,7 @@ class Checkpointer:
         return name in self._dying
 
     def deleted_channel(self, topic: str, channel: str) -> None:
-        """A durable channel is gone; the next cut says so."""
+        """A durable channel is deleted, which the next checkpoint records."""
         self._deleted_channels.append((topic, channel))
 
     def ask(self, waiter: Waiter) -> None:
@@ -97,12 +97,12 @@ class Checkpointer:
 
     @property
     def are_in_parts(self) -> bool:
-        """The cut that is being saved lacks something."""
+        """Whether the current checkpoint has more parts."""
         return bool(self._left)
 
     @property
     def are_wanted(self) -> bool:
-        """Something changed since the last cut."""
+        """Whether anything changed since the last checkpoint."""
         changed = self._touched or self.are_waited_for or self._deleted_topics or self._deleted_channels
         return bool(changed or self._health.cannot_save or self._wall_shift() is not None)
 
@@ -110,9 +110,9 @@ class Checkpointer:
 
     def begin(self, now: float) -> CheckpointJob:
         """
-        What changed since the last time, as a job for the writer thread, as much as a turn has time for; then `end`.
-        One at a time. If it breaks, that is raised, and the save has failed: who waits is told so, and all is there for
-        the next one.
+        Collect changes for the storage thread, as many as a turn has time for; call `end` with the result. One job at a
+        time. An exception fails the checkpoint: it is raised, the waiters are told, and the changes are kept for the
+        next one.
         """
         save = CheckpointJob(Checkpoint(), None)
         try:
@@ -185,14 +185,14 @@ class Checkpointer:
         self._waiters = []
 
     def _take_last_part(self, save: CheckpointJob) -> None:
-        """With this the cut is saved, or nothing more of it will be."""
+        """Add what belongs to the last part: the checkpoint is complete, or has failed."""
         if self._part_names is not None:
             save.names, self._part_names = self._part_names, None
         save.waiters += self._part_waiters
         self._part_waiters = []
 
     def _take_touched(self) -> list[Topic]:
-        """Of those that the cut lacks those that have waited longest, about as many as a part has."""
+        """Return the topics of the next part, those first that have waited longest."""
         taken: list[Topic] = []
         count = 0
         for topic in islice(self._touched, self._left):

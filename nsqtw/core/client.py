@@ -12,7 +12,7 @@ from nsqtw.core.publish_counts import PublishCounts
 @define(eq=False)
 class Client:
     """
-    One live connection of a client. The protocol fills in who it is; protocol and core count.
+    One live connection of a client. The protocol fills in its identity; protocol and core count.
 
     Field names are those of /stats (nsqd specification 3.11).
     """
@@ -40,13 +40,13 @@ class Client:
     """`TLS1.3`; empty without TLS, as the next two."""
     tls_cipher_suite: str = ""
     common_name: str = ""
-    """Of the client's certificate."""
+    """Common name of the client's certificate."""
     authed: bool = False
     auth_identity: str = ""
     auth_identity_url: str = ""
     published: PublishCounts = field(factory=PublishCounts)
     in_flight: Sized = ()
-    """What its consumer has in flight; nothing before it subscribes."""
+    """The messages in flight of its consumer; None before it subscribes."""
 
     @property
     def pub_counts(self) -> dict[str, int]:

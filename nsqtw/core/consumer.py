@@ -1,14 +1,14 @@
 """
-A channel's side of one subscribed client: its credit (RDY) and what it has in flight.
+A channel's side of one subscribed client: its credit (RDY) and its messages in flight.
 
-Theory of operation. What is in flight is in one table for each consumer (`core.in_flight`). First deliveries of one
-consumer within a sixteenth of a second share one Delivery. Where latencies are measured, they share one only if they
-were published together, and a run of FINs is counted by it. The table is only looked through when `due_at` has come, a
-lower bound for the earliest deadline: a consumer that finishes in time is looked at about once per message timeout.
+Theory of operation. Each consumer has one table of messages in flight (`core.in_flight`). First deliveries of one
+consumer within a sixteenth of a second share one Delivery. Where latencies are measured they share one only if they
+were published together, and a run of FINs is counted by it. The table is searched only at `due_at`, a lower bound for
+the earliest deadline: for a consumer that finishes in time that is about once per message timeout.
 
-A message is never early: a shared deadline counts from the end of its sixteenth of a second.
+A message never times out early: a shared deadline counts from the end of its sixteenth of a second.
 
-This module is hot, once per span.
+Performance: called once per span.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Consumer(Timer):
         super().__init__()
         self.client = client
         self.on_timeout: OnTimeout | None = None
-        """Takes the messages that were in flight for too long."""
+        """Called with the messages whose timeout has passed."""
         self.deliver = deliver
         self.disconnect = disconnect
         self.msg_timeout = self.touch_timeout = msg_timeout
@@ -83,7 +83,7 @@ class Consumer(Timer):
 
     @property
     def room(self) -> int:
-        """How many messages it may be given now."""
+        """How many messages the consumer may be given now."""
         return 0 if self.is_blocked else self.ready_count - self.in_flight.count
 
     def shared_delivery(self, now: float, timestamp_ns: int) -> Delivery:
@@ -105,7 +105,8 @@ class Consumer(Timer):
 
     def touch(self, message_id: bytes, now: float, max_msg_timeout: float) -> bool:
         """
-        Give the message its timeout anew; never past `max_msg_timeout` after delivery. Whether it is in flight here.
+        Restart the timeout of a message, up to `max_msg_timeout` after its delivery. Returns whether it is in flight
+        here.
         """
         old = self.in_flight.get(message_id)
         if old is None:
@@ -117,7 +118,9 @@ class Consumer(Timer):
         return True
 
     def leave(self, *, must_wait: bool) -> None:
-        """Its connection is gone: drop the references to it. `must_wait`: what is in flight must still time out."""
+        """
+        The connection is closed: drop the references to it. `must_wait`: messages in flight still have to time out.
+        """
         self.deliver, self.disconnect = _deliver_nothing, _do_nothing
         if not must_wait:
             self._timers.cancel(self)

@@ -1,27 +1,27 @@
 """
-A durable channel's position: a place in the log, and the exceptions behind it.
+A durable channel's position: a sequence in the log, and the exceptions below it.
 
-Theory of operation. `next` is the sequence below which everything was handed out. What is unfinished below it is
-either in flight on its first delivery, which the consumers' tables know, or has one *held* row (`core.pending`):
+Theory of operation. Every message below the sequence `next` was delivered. An unfinished message below it is either in
+flight on its first delivery, which the tables of the consumers know, or has one *pending row* (`core.pending`):
 requeued, deferred, or in flight again. Everything else below `next` is finished; no list of finished messages exists.
 
-A requeued message waits in `_requeued` with a mark, a place that `next` has to reach first: min(released, next +
-mem_queue_size). So one message that fails for ever does not keep RDY 1 busy alone, and does not wait behind ten
-million others either. Marks never fall, so a queue in order of arrival is in order of marks. Deferred ones join the
-queue when they fall due, or, when that has a page of them, as they are asked for.
+A requeued message waits in `_requeued` with a mark, a sequence that `next` has to reach first: min(released, next +
+mem_queue_size). So a message that fails again and again does not keep a consumer with RDY 1 busy alone, and does not
+wait behind ten million others either. Marks never fall, so the queue in order of arrival is in order of marks. Deferred
+messages join the queue when they become due; when it already has a page of them, as they are needed.
 
-Depth is counted, not subtracted from sequences, which have gaps: `taken_total` are the messages this cursor will not
-cut any more, of the topic's `released_total`. Deferred ones count as taken when they are released, and dropped
-ones when they are dropped. Counts are for statistics. They can be wrong, because the log may hold messages that were
-never counted (a publish that was refused after its write) and lose messages that were. Delivery goes by sequences
-alone: everything from `next` to `released` is handed out (`available`), and a cursor that has reached `released`
-corrects its count.
+Depth is counted, not subtracted from sequences, which have gaps: `taken_total` counts the messages of the topic's
+`released_total` that this cursor has passed. Deferred messages count as taken when they are released, and dropped ones
+when they are dropped. Counts are for statistics. They can be wrong, because the log may hold messages that were never
+counted (a publish that was refused after its write) and lose messages that were. Delivery goes by sequences alone:
+everything from `next` to `released` is delivered (`available`), and a cursor that has reached `released` corrects its
+count.
 
-Deferred messages that are released ahead of `next` have held rows, so the log's records of them are passed over. A
-channel that was moved has no rows beyond the place it was moved to: below `_replays`, which is where `released` stood
-then, it takes deferred messages from the log too, none before its time, counted from when it was published.
+Deferred messages that are released ahead of `next` have pending rows, so their records in the log are skipped. A
+channel that was moved has no rows beyond its new position: below `_replays`, which is the value of `released` at the
+move, it takes deferred messages from the log too, none before its time, counted from its publish.
 
-`changes()` gives what must be saved since the last time. A row that was born and finished in between leaves no
+`changes()` returns what must be saved since the last call. A row that was created and finished in between leaves no
 trace in it.
 """
 
@@ -40,13 +40,13 @@ from nsqtw.errors import BackendError
 
 RETRY_READ_SECONDS = 1.0
 _MAX_DEFERRED_AT_ONCE = 1000
-"""Deferred messages of a replay that get held rows in one turn, about."""
+"""Deferred messages of a replay that get pending rows in one turn, about."""
 
 
 class Cursor:
     """
-    The position of one durable channel of `topic`. A new one starts at `released`. `pages` has its held rows that are
-    not in memory; None: all are. `look_at` has `on_timer` called.
+    The position of one durable channel of `topic`. A new one starts at `released`. `pages` has its pending rows that
+    are not in memory; None: all are in memory. `look_at` schedules a call of `on_timer`.
     """
 
     def __init__(self, topic: TopicLog, pages: Pages | None, look_at: Callable[[float], None]) -> None:
@@ -57,7 +57,7 @@ class Cursor:
         self.next = topic.released
         self.taken_total = topic.released_total
         self.touched = True
-        """Something changed since the last saved cut."""
+        """Whether anything changed since the last checkpoint."""
         self._ahead: list[Segment] = []
         self._pending = PendingStore(pages, self._page_rows)
         self._requeued: deque[tuple[int, int]] = deque()  # mark, sequence
@@ -220,7 +220,7 @@ class Cursor:
         self.forget_pending()
 
     def forget_pending(self) -> None:
-        """Requeued and deferred messages are as good as finished."""
+        """Finish all requeued and deferred messages."""
         self._pending.forget()
         self._requeued.clear()
         self._is_restored = False
@@ -244,13 +244,13 @@ class Cursor:
 
     def pending_rows(self, now: float, *, deferred: bool, limit: int) -> list[PendingRow]:
         """
-        Some of the held rows, by when they are due, for looking at: deferred ones, or those that are ready and those in
+        Return some of the pending rows for inspection, by due time: deferred ones, or the ready ones and those in
         flight again. BackendError.
         """
         return self._pending.some(self._clock.ms_at(now), deferred=deferred, limit=limit)
 
     def due_at(self, row: PendingRow) -> float:
-        """When a deferred row is due, in the clock of `now`."""
+        """Return when a deferred row is due, in the clock of `now`."""
         return self._clock.moment(row.due_ms)
 
     @property
@@ -259,7 +259,9 @@ class Cursor:
         return self._replays
 
     def pending_in_memory(self) -> list[int]:
-        """The sequences of the held rows in memory, in any order: of an ephemeral topic's channel these are all."""
+        """
+        The sequences of the pending rows in memory, in any order: for a channel of an ephemeral topic, all of them.
+        """
         return self._pending.sequences
 
     @property
@@ -268,7 +270,7 @@ class Cursor:
         return int(min(self.next, self._pending.lowest))
 
     def changes(self, name: str, first_deliveries: list[int]) -> CursorState:
-        """What changed since the last call, to be saved."""
+        """Return what changed since the last call, to be saved."""
         taken_total = min(self.taken_total, self._topic.released_total)
         state = CursorState(name, next=self.next, taken_total=taken_total)
         state.first_deliveries = first_deliveries
@@ -278,14 +280,14 @@ class Cursor:
         return state
 
     def end_checkpoint(self, state: CursorState, *, failed: bool) -> None:
-        """What `changes` gave last is saved; or it `failed`, and the next cut must have it."""
+        """The result of the last `changes` is saved; or saving it `failed`, and the next checkpoint must contain it."""
         self._pending.end_checkpoint(state, failed=failed)
         if failed:
             self._touch()
 
     def restore(self, state: CursorState) -> None:
         """
-        Become what was saved. What was in flight comes back first. `emptied` says that the held rows that are saved are
+        Restore a saved state. Messages that were in flight are delivered first. `emptied`: the saved pending rows are
         void.
         """
         self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
@@ -337,7 +339,7 @@ class Cursor:
 
 
 def _schedule_nothing(due: float) -> None:
-    """What a detached cursor has in the place of `look_at`."""
+    """The `look_at` of a detached cursor."""
 
 
 def _sequence(message_id: bytes, delivery: Delivery) -> int:

@@ -25,22 +25,22 @@ class DamageCounts:
         """Lost ones whose bytes, as far as there are any, are kept in a file that was set aside."""
 
     def shown(self) -> dict[str, int]:
-        """As in /stats."""
+        """The counters as /stats shows them."""
         return {"lost_count": self.lost, "damaged_count": self.damaged, "set_aside_count": self.set_aside}
 
 
 class DamageLedger:
-    """All counters, and the names of files that were set aside: those of earlier runs too."""
+    """All counters, and the names of quarantined files, also of earlier runs."""
 
     def __init__(self) -> None:
         self.files: list[str] = []
-        """What was set aside, by its path below the data path."""
+        """Quarantined files, by their path below the data path."""
         self.on_lost: Callable[[str, int, int], None] | None = None
         """Called in the reactor thread: a topic lost the messages from a sequence up to, not including, another."""
         self._total = DamageCounts()
         self._topics: dict[str, DamageCounts] = {}
         self._added: deque[tuple[str, int, int, int]] = deque()
-        """Not counted yet: adding to it is one step, for threads too."""
+        """Damage to add. Appending to it is one step, so threads may do it."""
 
     def add(self, topic: str, *, lost: int = 0, damaged: int = 0, set_aside: int = 0) -> None:
         """Count messages, from any thread. `topic` is empty when it cannot be told."""
@@ -58,7 +58,7 @@ class DamageLedger:
     # -- in the reactor thread
 
     def total(self) -> DamageCounts:
-        """What was counted of all topics, those that were deleted too."""
+        """Return the sum over all topics, also deleted ones."""
         while self._added:
             topic, lost, damaged, set_aside = self._added.popleft()
             counts = [self._total]
@@ -71,7 +71,7 @@ class DamageLedger:
         return self._total
 
     def of_topic(self, topic: str) -> DamageCounts | None:
-        """What was counted of one topic; None when it has met no damage."""
+        """Return the counters of one topic; None without damage."""
         self.total()
         return self._topics.get(topic)
 
@@ -81,6 +81,6 @@ class DamageLedger:
         self._topics.pop(topic, None)
 
     def shown(self) -> dict[str, object] | None:
-        """As in /stats, for the whole broker; None when there was never any damage."""
+        """Return the document of /stats for the whole broker; None without any damage."""
         counts = self.total().shown()
         return {**counts, "set_aside": list(self.files)} if self.files or any(counts.values()) else None

@@ -1,7 +1,7 @@
 """
 Ranges of sequences that were dropped from a topic before their release, by emptying it: no channel gets them.
 
-They stay in the log like everything else, so whoever reads it, a cursor or a reader of the topic, steps over them.
+The messages stay in the log, so its readers, cursors and the readers of a topic, skip the ranges.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ class DroppedRanges:
         self._ranges = [(start, stop) for start, stop in self._ranges if stop > sequence]
 
     def state(self) -> list[tuple[int, int]]:
-        """All of them, for the cut."""
+        """All ranges, for the checkpoint."""
         return list(self._ranges)

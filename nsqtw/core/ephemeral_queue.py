@@ -1,10 +1,10 @@
 """
-An ephemeral channel's position: a short queue in memory, fed at each release.
+An ephemeral channel's position: a short queue in memory, filled at each release.
 
-It holds the log back by nothing and is never saved: what waits, is deferred or is in flight refers to its segment
-itself. At most `mem_queue_size` messages wait, first in, first out; a requeued one waits behind all that wait. What
-does not fit, also a requeued one, is dropped and counted. Size 0 is a rendezvous: only what ready consumers can take
-at that instant gets in (nsqd specification 2.3).
+It keeps nothing in the log and is never saved: waiting, deferred and in-flight messages refer to their segments. At
+most `mem_queue_size` messages wait, first in, first out; a requeued one waits behind all others. A message for which
+there is no room, also a requeued one, is dropped and counted. Size 0 is a rendezvous: only as many messages enter as
+ready consumers can take at that instant (nsqd specification 2.3).
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ class EphemeralQueue:
         return None
 
     def redelivered(self, redelivery: Redelivery) -> None:
-        """Its Delivery knows all there is to know."""
+        """Nothing to record: the Delivery has all that is needed."""
 
     def finish(self, sequence: int) -> None:
-        """Nothing is kept of what is in flight."""
+        """Nothing to do: messages in flight have no rows."""
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
         self._requeue(_redeliveries(message_id, delivery))
@@ -123,7 +123,7 @@ class EphemeralQueue:
 
 
 def _no_room() -> int:
-    """What a detached one has in the place of `room`."""
+    """The `room` of a detached queue."""
     return 0
 
 

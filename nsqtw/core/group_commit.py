@@ -1,18 +1,19 @@
 """
-Commits that take longer than a turn may: of class fsync, and all of a backend that works in the writer thread.
+Commits that take longer than a turn may: all of class fsync, and all of a backend that works in the storage thread.
 
-Theory of operation. One commit is on its way at a time, the *flight*. What is published meanwhile waits in its topic
-and leaves with the next flight, so the slower the medium, the more publishers share one fsync. Nothing of it is visible
-before the flight has landed: then it is released or its publishers are told what failed, as at the end of a turn.
+Theory of operation. One commit batch is in the thread at a time. Publishes that arrive meanwhile wait in their topics
+and go with the next batch, so the slower the medium, the more publishers share one fsync. No message of a batch is
+visible before its commit has ended: then it is released, or its publishers are told what failed, as at the end of a
+turn.
 
-Who waits for each answer publishes again at once. On a slow medium the next flight lets them come on board: else there
-would be two groups, each of which waits for the other one's flight, and half of the publishers in each
-(`CommitWindow`).
+Publishers that wait for each answer publish again at once. On a slow medium the next batch is delayed briefly so that
+they can join it (`CommitWindow`). Otherwise two groups would form, each of which waits for the other one's commit with
+half of the publishers.
 
-A flight without passengers only syncs: what class os has written reaches stable storage `sync_timeout` seconds after
-it was written. Not more often: a write to a file that is being synced waits for the medium, in the reactor.
+An empty batch only syncs: what class os has written reaches stable storage `sync_timeout` seconds after the write. It
+does not sync more often, because a write to a file that is being synced blocks the reactor.
 
-None of this reads a clock or has a thread: the pump takes a flight, has it committed, and brings it back.
+Nothing here reads a clock or has a thread: the pump takes a batch, has it committed, and returns it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IBackendQueue, OperatorLog
 
 MIN_COMMIT_SECONDS = 0.001
-"""Nobody gathers after a flight that took less: 64 publishers take that long to come back, and fly while others do."""
+"""No window follows a faster commit: 64 publishers take that long to return, and the next commit runs meanwhile."""
 _WINDOW_SHARE = 0.5
-"""Of what the last flight took. 64 publishers that wait for each answer, 3.5 ms a flight: 1.65 times the rate."""
+"""
+The window as a share of the last commit. 64 publishers that wait for each answer, 3.5 ms a commit: 1.65 times the rate.
+"""
 MAX_WINDOW_SECONDS = 0.1
-"""However long the last flight took: a medium that stood still may be there again, and who waited for it may not."""
+"""However long the last commit took: a medium that stalled may have recovered, and its waiters may be gone."""
 COMMITS_WITHOUT_WINDOW = 16
-"""So many flights leave at once after one that waited in vain."""
+"""Commits without a window after a window in which not all expected publishers returned."""
 
 
 class CommitBatch:
@@ -45,7 +48,7 @@ class CommitBatch:
     ) -> None:
         self.sealed = sealed
         self.writes = {} if writes is None else writes
-        """By backend, and whether it has to be durable."""
+        """Writes by backend, and whether they have to be durable."""
         self.is_probe = is_probe
         """It stores nothing, to find out whether something could be stored."""
         self.refusal: BackendError | None = None
@@ -53,7 +56,7 @@ class CommitBatch:
         self.began = 0.0
 
     def failed(self, error: BackendError) -> dict[IBackendQueue, BackendError]:
-        """What `commit` returns when nothing could be stored."""
+        """Return the result of `commit` when nothing could be stored."""
         self.refusal = error if self.is_probe else None
         return {queue: error for writes in self.writes.values() for queue, _ in writes}
 
@@ -70,9 +73,10 @@ class CommitBatch:
 
 class CommitWindow(Timer):
     """
-    From the landing of a slow flight until all who were on it are back, and those who waited already, though for no
-    longer than a part of what it took. When they were not, because they have nothing more to say or the machine is too
-    busy for that, it is not tried again for a while.
+    A short wait after a slow commit, until its publishers and those that waited already have published again.
+
+    It takes no longer than a share of the commit. When not all of them returned, because they have nothing more to
+    publish or the machine is too busy, the next commits begin without a window.
     """
 
     def __init__(self, timers: TimerQueue) -> None:
@@ -83,7 +87,7 @@ class CommitWindow(Timer):
         self._commits_without_window = 0
 
     def begin(self, now: float, seconds: float, expected: int) -> None:
-        """So many waiters are expected after a flight that `seconds` so many seconds."""
+        """Expect `expected` waiters after a commit that took `seconds`."""
         if self._commits_without_window:
             self._commits_without_window -= 1
         elif seconds >= MIN_COMMIT_SECONDS:
@@ -91,7 +95,7 @@ class CommitWindow(Timer):
             self._timers.schedule(self._until, self)
 
     def is_over(self, now: float, present: int) -> bool:
-        """Return whether nobody more is waited for. Who asks and is told so begins the next flight."""
+        """Return whether the next commit may begin, which the caller then does."""
         if present < self._expected:
             if now < self._until:
                 return False
@@ -104,7 +108,7 @@ class CommitWindow(Timer):
 
 
 class GroupCommit(Timer):
-    """What waits for the next flight. `backend` is the one that is synced and probed."""
+    """The publishes that wait for the next commit. `backend` is the one that is synced and probed."""
 
     def __init__(self, context: Context, committer: Committer, health: StorageHealth, backend: IBackend) -> None:
         super().__init__()
@@ -118,7 +122,7 @@ class GroupCommit(Timer):
         self._window = CommitWindow(context.timers)
 
     def take(self, topic: Topic) -> bool:
-        """Return whether what the topic took leaves with a flight; then it will."""
+        """Return whether the publishes of a topic go with a group commit; then they will."""
         if not (topic.commits_async or topic in self._out):
             return False
         self._waiting[topic] = None
@@ -133,7 +137,7 @@ class GroupCommit(Timer):
         return None
 
     def begin(self, now: float) -> CommitBatch | None:
-        """The next flight, if there is one; then `end`. One at a time."""
+        """Return the next batch, if there is one; call `end` with the result. One at a time."""
         if self._waiting:
             if not (self._context.stopping or self._window.is_over(now, self._waiter_count)):
                 return None
@@ -154,7 +158,7 @@ class GroupCommit(Timer):
         return None
 
     def end(self, batch: CommitBatch, failed: dict[IBackendQueue, BackendError], now: float) -> None:
-        """The flight has landed."""
+        """The commit of a batch has ended."""
         self._out.clear()
         if batch.is_probe:
             self._health.probed(batch.refusal, now)
@@ -164,7 +168,7 @@ class GroupCommit(Timer):
             self._health.record_commit(next(iter(failed.values()), None))
             self._committer.complete(batch.sealed, failed, now, is_async=True)
             if any(durable for _, durable in batch.writes):
-                # A sync takes as long for many as for one. What only computes had better be always at it.
+                # A sync takes as long for many publishers as for one; a commit that only computes needs no window.
                 answered_count = sum([len(waiters) for _, _, waiters in batch.sealed])
                 self._window.begin(now, now - batch.began, answered_count + self._waiter_count)
         for error in failed.values() if not batch.sealed else ():

@@ -1,16 +1,16 @@
 """
-In-flight table of a consumer: the ids of messages without an answer, each with its `Delivery`.
+In-flight table of a consumer: the ids of unanswered messages, each with its `Delivery`.
 
-Theory of operation. What is handed out together has consecutive ids, and most clients finish in the order in which they
-got it. So it stays a *run*, a first id, how many there are and one Delivery, as long as the client keeps that order:
-the ids that should come next are made as one text (`next_ids`), with which the FINs that came are compared as they are,
-and then they are done (`finish_next`). Nobody looks at a single message: 15 ns for each, where an entry of a table that
-is made, found by the id of a FIN and removed takes 190.
+Theory of operation. Messages that are delivered together have consecutive ids, and most clients finish them in the
+order of delivery. As long as a client keeps that order, they stay a *run*: a first id, a count and one Delivery. The
+ids that should come next are encoded as one text (`next_ids`), the received FINs are compared with it as they are, and
+then counted off (`finish_next`). No single message is looked at: 15 ns for each, where adding an entry to a table,
+finding it by the id of a FIN and removing it takes 190.
 
 Any other order, and each REQ and TOUCH, needs that table: then all runs are unfolded into it, id -> Delivery, every
-message at most once. What is handed out later are runs again. So all in the table is older than all in the runs.
+message at most once. Later deliveries are runs again, so everything in the table is older than all runs.
 
-This module is hot, once per span and per run of FINs.
+Performance: called once per span and per run of FINs.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FIRST = -1
 
 class Delivery:
     """
-    When messages in flight time out. `sequence` and `attempts` are filled in only for a redelivery, `timestamp_ns`,
-    when they were published, only where latencies are measured.
+    The deadline of messages in flight. `sequence` and `attempts` are set only for a redelivery, `timestamp_ns`, the
+    time of publication, only where latencies are measured.
     """
 
     __slots__ = ("attempts", "deadline", "delivered_at", "timestamp_ns", "segment", "sequence")
@@ -48,7 +48,7 @@ class Delivery:
         self.sequence = sequence
         self.attempts = attempts
         self.segment = segment
-        """Where the message is, for channels that cannot find it in the log again."""
+        """The segment of the message, for channels that cannot find it in the log again."""
 
 
 class _Run:
@@ -69,7 +69,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self.count = 0
-        """How many messages are in flight."""
+        """The number of messages in flight."""
         self._runs: deque[_Run] = deque()
         self._table: dict[bytes, Delivery] = {}
 
@@ -80,20 +80,20 @@ class InFlight:
         return self.get(message_id) is not None
 
     def get(self, message_id: bytes) -> Delivery | None:
-        """The delivery of a message; None when it is not in flight here."""
+        """Return the delivery of a message; None when it is not in flight here."""
         if message_id not in self._table:
             self._unfold()
         return self._table.get(message_id)
 
     def items(self) -> Iterator[tuple[bytes, Delivery]]:
-        """All of it as it was handed out. Nothing may change meanwhile."""
+        """Iterate over all messages in the order of delivery. The table must not change meanwhile."""
         yield from self._table.items()
         for run in self._runs:
             for message_id in consecutive_ids(run.number, run.count):
                 yield message_id, run.delivery
 
     def first_deliveries(self) -> list[int]:
-        """The sequences of those that nobody had before."""
+        """Return the sequences of first deliveries."""
         sequences = [
             sequence_of(message_id) for message_id, delivery in self._table.items() if delivery.sequence == FIRST
         ]
@@ -105,7 +105,7 @@ class InFlight:
 
     @property
     def next_deadline(self) -> float | None:
-        """When the first of it times out."""
+        """The earliest deadline."""
         deadlines = [delivery.deadline for delivery in self._table.values()]
         deadlines += [run.delivery.deadline for run in self._runs]
         return min(deadlines, default=None)
@@ -121,7 +121,7 @@ class InFlight:
         self._runs.append(_Run(number, count, delivery))
 
     def next_ids(self, limit: int, separator: bytes) -> bytes:
-        """The ids to come, at most so many, if the client finishes in order."""
+        """Return at most `limit` ids, those that come next if the client finishes in order."""
         if not self._runs:
             return b""
         first = self._runs[0]
@@ -153,7 +153,7 @@ class InFlight:
         return finished
 
     def take(self, ids: Sequence[bytes]) -> list[Delivery | None]:
-        """These are not in flight any more. The delivery of each; None for one that was not here."""
+        """Remove these messages. Returns the delivery of each; None for one that was not here."""
         taken = list(map(self._table.pop, ids, repeat(None)))
         if self._runs and None in taken:
             self._unfold()
@@ -163,7 +163,7 @@ class InFlight:
         return taken
 
     def take_timed_out(self, now: float) -> list[tuple[bytes, Delivery]]:
-        """What has timed out is not in flight any more."""
+        """Remove and return the messages whose timeout has passed."""
         deliveries = [
             (message_id, delivery) for message_id, delivery in self._table.items() if delivery.deadline <= now
         ]
@@ -179,7 +179,7 @@ class InFlight:
         self._table[message_id] = delivery
 
     def forget(self, start: int = 0) -> None:
-        """Nothing from the sequence `start` on is in flight any more."""
+        """Remove the messages from the sequence `start` on."""
         if start:
             self.take([message_id for message_id, _ in self.items() if sequence_of(message_id) >= start])
         else:

@@ -1,15 +1,14 @@
 """
-End-to-end latencies of a channel: how long its messages took from being published to being finished.
+End-to-end latencies of a channel: the time of its messages from publish to finish.
 
-Theory of operation. A channel keeps two sketches, each of half a window: one that is filled, and the one that was
-filled before it. When its half is over, the fuller becomes the older one, and what the older knew is forgotten. So an
-answer covers between half a window and a whole one, and nothing has to be kept of a single message (nsqd
-specification 6.2).
+Theory of operation. A channel keeps two sketches, each of half a window: one that is filled, and the one filled before.
+At the end of its half the newer becomes the older one, and the older is dropped. So the percentiles cover between half
+a window and a whole one, and nothing is kept of a single message (nsqd specification 6.2).
 
-A sketch is a library's (docs/decisions/0005-latencies-in-a-ddsketch.md). It comes from outside, as `new_sketch`: who
-measures nothing does not load it. One is made when there is something to put into it.
+The sketches come from a library (docs/decisions/0005-latencies-in-a-ddsketch.md), by way of `new_sketch`: a broker that
+measures nothing does not import it. A sketch is made with its first value.
 
-This module is hot when latencies are measured, once per run of FINs.
+Performance: called once per run of FINs, when latencies are measured.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Sketch(Protocol):
 
     @property
     def count(self) -> float:
-        """How many values were put in."""
+        """The number of values."""
 
     def add(self, val: float, weight: float, /) -> None:
         """Put in a value that occurred `weight` times."""
@@ -41,7 +40,7 @@ class Sketch(Protocol):
 @frozen
 class Measure:
     """
-    What a broker measures: `percentiles`, each above 0 and at most 1, in the order they are told in, over the last
+    The measurement of a broker: `percentiles`, each above 0 and at most 1, in the order of the output, over the last
     `window` seconds.
     """
 
@@ -50,7 +49,7 @@ class Measure:
     new_sketch: Callable[[], Sketch]
 
     def told(self, merged: Sketch) -> dict[str, Any]:
-        """What /stats says of a sketch, in ns. Numbers without a fraction are whole ones, as in nsqd."""
+        """Return the /stats document of a sketch, in ns. Whole numbers have no fraction, as in nsqd."""
         return {
             "count": round(merged.count),
             "percentiles": [

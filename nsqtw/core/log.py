@@ -1,13 +1,13 @@
 """
 A topic's log: what its backend keeps, with the newest part of it in memory.
 
-Theory of operation. Committed segments go to the tail, a sorted list, and into the broker's one `Cache`, which
-has a budget of bytes and forgets the oldest segment of any topic first. What is no longer in the tail is read
-from the backend in blocks; the last blocks stay in the same cache, so that several channels that follow each
-other through a backlog read it once. Segments that are not committed yet (durability class `memory`) are
-`pinned`: they are in the tail and not in the cache, and so cannot be forgotten.
+Theory of operation. Committed segments go to the tail, a sorted list, and into the broker's one `Cache`, which has a
+budget of bytes and drops the oldest segment of any topic first. What is no longer in the tail is read from the backend
+in blocks; the last blocks stay in the same cache, so several channels that follow each other through a backlog read it
+once. Segments that are not committed yet (durability class `memory`) are `pinned`: they are in the tail and not in the
+cache, and so are not dropped.
 
-This module is hot, once per segment.
+Performance: called once per segment.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Cache:
         self._costs: deque[int] = deque()
         self._blocks: OrderedDict[tuple[int, int], list[Segment]] = OrderedDict()
         self._ends: dict[int, int] = {}
-        """By log: no block of it goes further. So who reads on, which most do, has none looked through for nothing."""
+        """The highest end of the blocks of each log. A reader that reads on beyond it, as most do, needs no search."""
 
     def add(self, log: Log, segments: Sequence[Segment]) -> None:
         """Count segments that were appended to the tail of `log`."""
@@ -94,7 +94,7 @@ class Log:
         self.end: int = queue.end
         self._cache = cache
         self.reads = 0
-        """How often the backend was read."""
+        """The number of reads of the backend."""
         self._tail: list[Segment] = []
         self._firsts: list[int] = []
         self._start = 0
@@ -112,7 +112,7 @@ class Log:
         self._cache.add(self, segments)
 
     def forget_oldest(self) -> None:
-        """The cache counts the oldest segment of the tail no more."""
+        """The cache has dropped the oldest segment of the tail."""
         if self._start >= len(self._tail):
             return
         self._firsts[self._start] = -1
@@ -142,8 +142,8 @@ class Log:
 
     def read(self, sequence: int, limit: int) -> list[Segment]:
         """
-        As `following`, about `limit` bytes, and for a reader who comes once: what is read from the backend is not kept
-        in memory, and small segments stay as they are.
+        Like `following`, for a reader that reads once: about `limit` bytes. Segments read from the backend are not
+        cached, and small ones are not merged.
         """
         tail, start = self._tail, self._start
         if start < len(tail) and sequence >= self._firsts[start]:
@@ -186,7 +186,7 @@ class Log:
         self._cache.forget_blocks(self)
 
     def _some_of_tail(self, index: int, limit: int = SEGMENT_BYTES) -> list[Segment]:
-        """About SEGMENT_BYTES of it: who holds on to them keeps them in memory."""
+        """Return about SEGMENT_BYTES: a cursor that keeps the segments keeps them in memory."""
         stop, size = index, 0
         while stop < len(self._tail) and size < limit:
             size += len(self._tail[stop].frames)
@@ -202,7 +202,7 @@ class Log:
         return block
 
     def _stored(self, sequence: int, limit: int) -> list[Segment]:
-        """What the backend has, up to where the tail begins."""
+        """Read what the backend has before the tail."""
         read = self.queue.read(sequence, limit)
         if self._start < len(self._tail):
             border = self._firsts[self._start]

@@ -1,14 +1,14 @@
 """
-Reading a topic's log by position, without a channel: what is still there, how much it is, and where a moment is in it.
+Reading a topic's log by position, without a channel: the range kept, counts, and the position of a time.
 
-Theory of operation. From `kept_from` on the log has everything that was ever published, but for what was emptied and
-what the medium lost: no trim was ever told of a higher sequence, because the saved cut's floor and cursors are behind
-the present ones, and a channel is never moved below. So this is where *earliest* is. Up to `end` it may be read:
-not beyond what is committed, nor beyond what is released. A topic without a channel releases nothing; when it retains
-messages it can be read all the same, so that a topic that is only read by position needs no channel.
+Theory of operation. From `kept_from` on the log has everything that was ever published, except for what was emptied and
+what the medium lost. No trim was ever given a higher sequence, because the floor and the cursors of the saved
+checkpoint are behind the current ones, and a channel is never moved below. So *earliest* is there. The log may be read
+up to `end`: not beyond what is committed, nor beyond what is released. A topic without a channel releases nothing; with
+retention it can be read all the same, so a topic that is only read by position needs no channel.
 
 `SequenceRanges` tell what a hole in the log means. Between two runs no message ever was; within one it is lost, and
-said so.
+reported.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Extract(NamedTuple):
 
     start: int
     stop: int
-    """Where to read on."""
+    """The position to continue from."""
     parts: list[Segment | range]
     """Ascending: the messages, and the sequences of those that are lost."""
 
 
 class LogReader:
-    """What can be read of `topic`."""
+    """The readable part of `topic`."""
 
     def __init__(self, topic: TopicLog) -> None:
         self._topic = topic
@@ -56,7 +56,9 @@ class LogReader:
                 self.retention_policy.on_append(segments, now)
 
     def save_into(self, state: TopicState, wall_ms: int) -> None:
-        """What must outlive the process. Moves the floor, and forgets what nobody can ask for any more."""
+        """
+        Add the state that must outlive the process. Moves the floor, and drops ranges that cannot be read any more.
+        """
         self.retention_policy.expire(wall_ms)
         self._runs.forget_below(self.kept_from)
         state.retention_time, state.retention_bytes = self.retention_policy.topic_limits
@@ -88,14 +90,14 @@ class LogReader:
 
     @property
     def kept_from(self) -> int:
-        """From here on nothing was trimmed."""
+        """Nothing was trimmed from here on."""
         lowest = self._topic.lowest_position
         floor, first = self.retention_policy.floor, int(self._topic.log.queue.first)
         return max(first, lowest if floor is None else min(lowest, floor))
 
     @property
     def end(self) -> int:
-        """Up to here may be read."""
+        """The end of the readable part."""
         topic = self._topic
         is_log_only = self.retention_policy.is_on and not topic.has_channels and not topic.paused
         readable = topic.log.end if is_log_only else topic.released
@@ -115,8 +117,8 @@ class LogReader:
 
     def read(self, start: int, limit: int) -> Extract:
         """
-        From `start`, or else the oldest message kept, about `limit` bytes of frames, one segment at the least.
-        BackendError when the medium fails and nothing could be read.
+        Read about `limit` bytes of frames, at least one segment, from `start` or else the oldest message kept.
+        BackendError when the medium fails before anything was read.
         """
         end = self.end
         start = position = max(start, self.kept_from)
@@ -182,7 +184,7 @@ class LogReader:
             start = segments[-1].end
 
     def _without_dropped(self, segment: Segment, start: int, stop: int) -> Iterator[Segment]:
-        """What is left of a segment between two places when what was emptied is taken out."""
+        """Return the parts of a segment between two sequences that were not dropped."""
         low, high = max(segment.first, start), min(segment.end, stop)
         for first, end in self._topic.dropped.between(low, high):
             if low < first:

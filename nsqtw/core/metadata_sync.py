@@ -41,18 +41,21 @@ class MetadataSync(Timer):
         self._error: BackendError | None = None
 
     def names(self) -> tuple[NamedTopic, ...]:
-        """All durable topics with their durable channels."""
+        """Return all durable topics with their durable channels."""
         return tuple([topic.named() for topic in self._topics.values() if not topic.ephemeral])
 
     def change(self, *, at_once: bool = False) -> None:
-        """The names are not what was written last. `at_once`: whoever waits for the next save waits for the file."""
+        """The names differ from the file. `at_once`: waiters of the next checkpoint wait for the file, too."""
         if at_once or not self._is_behind:
             self._save(_nobody)
         self._is_behind = True
         self._is_urgent = self._is_urgent or at_once
 
     def take(self, now: float) -> tuple[NamedTopic, ...] | None:
-        """What a save that starts now is to write, if anything. A broker that stops writes the file in any case."""
+        """
+        Return the names that a checkpoint which begins now must write; None: none. A broker that stops always writes
+        them.
+        """
         if not (self._is_urgent or self._context.stopping):
             if self._is_behind:
                 self._context.timers.schedule(now + DELAY_SECONDS, self)
@@ -63,7 +66,7 @@ class MetadataSync(Timer):
         return names
 
     def written(self, error: BackendError | None) -> None:
-        """What was taken last is in the file, or it could not be written. The operator is told once of each reason."""
+        """The last names are in the file, or could not be written. Each reason is logged once."""
         if error is not None:
             if str(error) != str(self._error):
                 self._context.log("error", f"failed to persist metadata - {error}")

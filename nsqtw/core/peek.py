@@ -1,9 +1,9 @@
 """
-Looking at messages without taking them: what waits in a topic, and what a durable channel has ready, deferred or in
-flight. Nothing is changed by it, no attempt counted.
+Inspection of messages without consuming them: those that wait in a topic, and the ready, deferred and in-flight ones of
+a durable channel. Nothing changes, and no attempt is counted.
 
-What is looked at is bounded three times: `limit` messages, so many bytes of them, and so many bytes of log that are
-walked over to find them. Then `more` says that there may be others.
+The result has three bounds: `limit` messages, MAX_BYTES of them, and MAX_WALKED_BYTES of log that is read to find them.
+`more` says that there may be others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Peeked:
     """When a deferred message becomes ready."""
     delivery: Delivery | None = None
     consumer: Consumer | None = None
-    """Who has it in flight."""
+    """The consumer of a message in flight."""
 
     @property
     def id(self) -> bytes:
@@ -51,19 +51,22 @@ class Peeked:
 
 @define
 class Peek:
-    """What was found."""
+    """The messages found."""
 
     messages: list[Peeked] = field(factory=list)
     more: bool = False
 
 
 def peek_topic(topic: ChannelOwner, limit: int) -> Peek:
-    """What waits in a topic for its channels. BackendError."""
+    """Return messages that wait in a topic for its channels. BackendError."""
     return _collect(_frames(topic, topic.released, topic.log.end, limit), limit)
 
 
 def peek_channel(channel: Channel, state: str, limit: int, now: float) -> Peek:
-    """What a durable channel has in one of STATES: ready as they would come, the others in no order. BackendError."""
+    """
+    Return messages of a durable channel in one of STATES: ready ones in the order of delivery, others in no order.
+    BackendError.
+    """
     if state == IN_FLIGHT:
         return _collect(_in_flight(channel), limit)
     if state == DEFERRED:
@@ -84,7 +87,7 @@ def _collect(messages: Iterator[Peeked | None], limit: int) -> Peek:
 
 
 def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
-    """Requeued ones, and then those that nobody has had."""
+    """Iterate over requeued messages, and then over those that were not delivered yet."""
     cursor, topic = channel.cursor, channel.topic
     assert cursor is not None, "an ephemeral channel is not looked into"
     yield from _pending(channel, now, limit, deferred=False)
@@ -122,8 +125,8 @@ def _frames(
     topic: ChannelOwner, start: int, stop: int, limit: int, replays: int | None = None, wall_ns: int = 0
 ) -> Iterator[Peeked | None]:
     """
-    Messages from the log nobody has had. Deferred ones only of a replay and when their time has come; without `replays`
-    all of them.
+    Iterate over messages of the log that were not delivered. With `replays`, deferred ones only of a replay and when
+    they are due.
     """
     walked = 0
     for segment in topic.reader.segments(start, stop):

@@ -1,25 +1,25 @@
 """
-The held rows of one cursor: its unfinished messages that are not in their first flight.
+The pending rows of one cursor: its unfinished messages that are not on their first delivery.
 
-Theory of operation. A row is in memory, in positions.db, or in both. In the order of `Key`, when it is due and then by
-sequence, there is a *border*: what is deferred and not behind it is in memory, in the heap `_soon`; of what is behind
-it only a count is kept, `_out_count`. So memory holds the next thousand or two of a channel's deferred messages,
-however many there are and however far ahead. Without a border everything is in memory: as long as there are few,
+Theory of operation. A row is in memory, in positions.db, or in both. Rows are ordered by `Key`: due time, then
+sequence. There is a *border* in this order: deferred rows up to it are in memory, in the heap `_soon`; of the rows
+behind it only a count is kept, `_out_count`. So memory holds the next thousand or two of a channel's deferred messages,
+however many there are and however far ahead. Without a border everything is in memory: as long as there are few rows,
 positions.db is never read.
 
     due:    past ........ now ........... border ...................... days ahead
             |  ready: the cursor's |  _soon  | only in positions.db: _out_count
             |  queue               |         | and until they are saved: _runs, _beyond
 
-When `_soon` runs low, one page is read from behind the border, which moves. When too many rows are before it, it moves
-back: rows behind it that are saved leave memory, the others wait in `_beyond` for the end of their save. A long run
-that is deferred together, behind the border, is never spread into rows here: positions.db does that.
+When `_soon` runs low, one page is read from behind the border, which moves ahead. When too many rows are before it, it
+moves back: rows behind it that are saved leave memory, the others wait in `_beyond` for the end of their save. A long
+run that is deferred together, behind the border, is not expanded into rows here: positions.db does that.
 
-A row that falls due stays saved as it is: who reads it back sees that its time has come. When many fall due at once
-the cursor takes them page by page; how many more are due is counted (`_due_out_count`), not read.
+A row that becomes due stays saved as it is: its time shows that it is due when it is read back. When many become due
+together the cursor takes them page by page; how many more are due is counted (`_due_out_count`), not read.
 
-What is in memory is the truth: a row that is read back is ignored when memory knows its sequence, also as one that
-is finished and not saved so yet.
+Memory is authoritative: a row that is read back is ignored when memory knows its sequence, also as a finished one whose
+removal is not saved yet.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ PAGE_ROWS = 1024
 """A page takes 1 to 3 ms to read."""
 
 Key = tuple[float, float]
-"""When a row is due, in ms of the held clock, and its sequence."""
+"""When a row is due, in ms of the pending clock, and its sequence."""
 
 BEFORE_ALL: Key = (-1, -1)
 _BEHIND_ALL: Key = (inf, inf)
 _LATE_MS = 100
-"""How late it may be noticed that more has become due while there is no room for it."""
+"""The maximum delay until rows that become due are noticed while there is no room for them."""
 
 
 @frozen
@@ -66,7 +66,7 @@ class Pages:
 
 
 def all_rows(positions: IPositions, topic: str, channel: str) -> Iterator[PendingRow]:
-    """All held rows that are saved of a channel, in the order of their keys. BackendError."""
+    """Return all saved pending rows of a channel in the order of their keys. BackendError."""
     pages = Pages(positions, topic, channel)
     after = BEFORE_ALL
     while page := pages.read(after, PAGE_ROWS):
@@ -76,8 +76,8 @@ def all_rows(positions: IPositions, topic: str, channel: str) -> Iterator[Pendin
 
 class PendingStore:
     """
-    The held rows of one cursor. Without `pages` all of them stay in memory; otherwise about `page_rows` to twice as
-    many deferred ones do.
+    The pending rows of one cursor. Without `pages` all of them stay in memory; with it, about `page_rows` to twice as
+    many deferred ones.
     """
 
     def __init__(self, pages: Pages | None, page_rows: int) -> None:
@@ -95,39 +95,39 @@ class PendingStore:
         self._due_unsaved_count = 0  # the same of _runs and _beyond
         self._counted_ms = -1  # up to when what is due behind the border is counted
         self._out_lowest: float = inf
-        # sequence -> whether the last saved cut may have a row of it
+        # sequence -> whether the last checkpoint may have a row of it
         self._changed: dict[int, bool] = {}
-        self._in_checkpoint: dict[int, bool] = {}  # what `_changed` was when the cut that is being saved was made
+        self._in_checkpoint: dict[int, bool] = {}  # what `_changed` was when the current checkpoint was made
         self._is_saving = False
         self.is_blocked = False
-        """Whether what comes next cannot be read on because it is being saved."""
+        """Whether the next rows cannot be read because they are being saved."""
         self._emptied = False
         self._forgotten_from: int | None = None
-        """What is saved from this sequence on is void, and removed by the next cut."""
+        """Saved rows from this sequence on are void; the next checkpoint removes them."""
 
     @property
     def has_rows_in_memory(self) -> bool:
-        """True if a row is in memory, which may be in flight. `count` also counts runs and rows that are not."""
+        """Whether a row is in memory, perhaps in flight. `count` also counts runs and rows that are not."""
         return bool(self._rows)
 
     @property
     def count(self) -> int:
-        """All rows."""
+        """The number of rows."""
         return len(self._rows) + self._runs_count + self._out_count
 
     @property
     def deferred_count(self) -> int:
-        """Those that are not due."""
+        """The number of rows that are not due."""
         return len(self._soon) + len(self._beyond) + self._runs_count + self._out_count - self.due_behind_count
 
     @property
     def due_behind_count(self) -> int:
-        """Those that are due and behind the border, to be had by `read_on`."""
+        """The number of due rows behind the border, which `read_on` reads."""
         return self._due_out_count + self._due_unsaved_count
 
     @property
     def sequences(self) -> list[int]:
-        """Of the rows in memory, in any order."""
+        """The sequences of the rows in memory, in any order."""
         return list(self._rows)
 
     @property
@@ -141,7 +141,7 @@ class PendingStore:
         return self._rows[sequence][0]
 
     def hold(self, sequence: int, attempts: int) -> None:
-        """The message is requeued, or in flight again."""
+        """A message is requeued, or in flight again."""
         self._put(sequence, attempts, 0)
 
     def defer(self, sequence: int, attempts: int, due_ms: int) -> None:
@@ -154,7 +154,7 @@ class PendingStore:
             self._make_room()
 
     def defer_run(self, first: int, count: int, due_ms: int) -> None:
-        """Messages nobody has had yet are to wait."""
+        """Messages that were never delivered are deferred."""
         key = (due_ms, first)
         if key <= self._border and count > self._page_rows and self._pages is not None:
             self._move_border_back((due_ms, first - 1))
@@ -170,7 +170,7 @@ class PendingStore:
         self._make_room()
 
     def finish(self, sequence: int) -> bool:
-        """Return whether there was a row, in memory: what is finished was in flight."""
+        """Remove a row. Returns whether there was one, in memory: a finished message was in flight."""
         if self._rows.pop(sequence, None) is None:
             return False
         if self._changed.get(sequence) is False:
@@ -187,12 +187,12 @@ class PendingStore:
         return due
 
     def take_counted(self) -> list[int]:
-        """As `take_due`, of those that were counted as due when they were not in memory."""
+        """Like `take_due`, for rows that were counted as due while they were not in memory."""
         return self.take_due(self._counted_ms)
 
     @property
     def is_low(self) -> bool:
-        """Whether more should be read: few deferred messages are left in memory, and there are others."""
+        """Whether more rows should be read: few deferred ones are left in memory, and there are others."""
         return self._border != _BEHIND_ALL and len(self._soon) < -(-self._page_rows // 2)
 
     def read_on(self) -> bool:
@@ -223,7 +223,7 @@ class PendingStore:
         return True
 
     def count_due(self, now_ms: int) -> None:
-        """Take note of the moment, and count what has become due behind the border. BackendError."""
+        """Count the rows behind the border that have become due by now. BackendError."""
         after = max(self._border, (self._counted_ms, inf))
         if self._pages is None or after[0] > now_ms or not self._out_count:
             self._counted_ms = max(self._counted_ms, now_ms)
@@ -234,7 +234,7 @@ class PendingStore:
         self._count_unsaved()
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """When to look next; None for never."""
+        """Return when the next row becomes due; None for never."""
         if self._soon:
             return self._soon[0][0]
         # Nothing in memory waits, and there was no room for more, or what comes next is being saved.
@@ -254,7 +254,7 @@ class PendingStore:
         self._emptied = True
 
     def forget_from(self, start: int) -> None:
-        """Forget the rows from a sequence on. BackendError, and nothing is changed. Not while a cut is being saved."""
+        """Drop the rows from a sequence on. BackendError, and nothing is changed. Not during a checkpoint."""
         if self._out_count and self._pages is not None:
             due = self._count_out(self._border, self._counted_ms, start)
             self._out_count = self._count_out(BEFORE_ALL, inf, start)
@@ -271,8 +271,8 @@ class PendingStore:
 
     def some(self, now_ms: int, *, deferred: bool, limit: int) -> list[PendingRow]:
         """
-        At most `limit` rows, for looking at: deferred ones, or those that are ready and those in flight again, by when
-        they are due. Of runs that are not saved yet only those that fit. BackendError.
+        Return at most `limit` rows for inspection, by due time: deferred ones, or the ready ones and those in flight
+        again. Of unsaved runs only as many as fit. BackendError.
         """
         rows = [PendingRow(sequence, attempts, due) for sequence, (attempts, due) in self._rows.items()]
         for run in chain(self._runs, self._runs_in_checkpoint):
@@ -286,7 +286,7 @@ class PendingStore:
     # -- saving
 
     def changes(self, state: CursorState) -> None:
-        """Put into a cut what changed since the last call."""
+        """Add to a checkpoint what changed since the last call."""
         for sequence in self._changed:
             row = self._rows.get(sequence)
             if row is None:
@@ -302,7 +302,7 @@ class PendingStore:
         self._is_saving = True
 
     def end_checkpoint(self, state: CursorState, *, failed: bool) -> None:
-        """What `changes` gave last is saved; or it `failed`, and the next cut must have it."""
+        """The result of the last `changes` is saved; or it `failed`, and the next checkpoint must contain it."""
         in_checkpoint, self._in_checkpoint = self._in_checkpoint, {}
         runs, self._runs_in_checkpoint = self._runs_in_checkpoint, []
         self._is_saving = self.is_blocked = False

@@ -1,5 +1,5 @@
 """
-The clock in which held messages are due: milliseconds that never jump.
+The clock in which pending rows are due: milliseconds that never jump.
 
 While a broker runs it goes with the monotonic clock. Its reading is saved as a wall-clock time and the *shift*, how far
 the wall clock is ahead of it: so rows that were saved before the wall clock jumped are right without being written
@@ -29,15 +29,15 @@ class PendingClock:
         self._saved_shift_ms = shift_ms
 
     def ms_at(self, time: float) -> int:
-        """What this clock shows at a moment: for asking what is due."""
+        """Return the clock's reading at `time`, rounded down: for comparing with due times."""
         return floor(round(time * 1000, _DIGITS)) + self._base_ms
 
     def due_ms(self, due: float) -> int:
-        """What this clock shows when the moment has come, never 0: for saying when something is due."""
+        """Return the clock's reading at `due`, rounded up and never 0: for storing a due time."""
         return max(1, ceil(round(due * 1000, _DIGITS)) + self._base_ms)
 
     def moment(self, due_ms: int) -> float:
-        """When this clock shows `due_ms`."""
+        """Return the time at which this clock shows `due_ms`."""
         return (due_ms - self._base_ms) / 1000
 
     def shift_to_save(self, wall_offset_ns: int) -> int | None:

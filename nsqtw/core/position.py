@@ -24,7 +24,7 @@ class Redelivery(NamedTuple):
 
 
 class Position(Protocol):
-    """A channel's place in the log and its unfinished messages that are not in their first flight."""
+    """A channel's position in the log and its unfinished messages that are not on their first delivery."""
 
     @property
     def depth(self) -> int:
@@ -51,15 +51,17 @@ class Position(Protocol):
 
     @property
     def holds(self) -> bool:
-        """Whether a finished redelivery has to be told to `finish`."""
+        """Whether `finish` must be called for a finished redelivery."""
 
     @property
     def is_being_saved(self) -> bool:
-        """Whether all that could be delivered is on its way to positions.db: `on_timer` sees when it can be had."""
+        """
+        Whether all deliverable messages are on their way to positions.db: `on_timer` finds them when they are there.
+        """
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         """
-        The topic released these; when some of them are deferred, the earliest moment one becomes due.
+        The topic has released these segments. Returns when the first deferred message of them is due, if there is one.
         """
 
     def next_span(self, now: float) -> Span | None:
@@ -82,10 +84,10 @@ class Position(Protocol):
         """A redelivered message is finished."""
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
-        """A message that was in flight is to be delivered again when its turn comes."""
+        """Deliver a message that was in flight again."""
 
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
-        """A message that was in flight is to be delivered again, not before `due`."""
+        """Deliver a message that was in flight again, not before `due`."""
 
     def on_timer(self, now: float) -> float | None:
         """Make ready what was deferred until now; when to look next."""

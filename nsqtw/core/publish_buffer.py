@@ -1,10 +1,10 @@
 """
 Publish buffer of a topic: the bodies of this turn, and the waiters for their result.
 
-Sealing makes segments of the bodies, a run of one delay at a time, and gives each its place in the log. Sequences are
-taken from the broker in blocks (`sequences`).
+`seal` encodes the bodies as segments, one run of equal delays at a time, and gives each its position in the log.
+Sequences are taken from the broker in blocks (`sequences`).
 
-This module is hot, once per publish command.
+Performance: called once per publish command.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class PublishBuffer:
         return self._earlier + (len(self._runs[-1][1]) if self._runs else 0)
 
     def take_waiters(self) -> list[Waiter]:
-        """Those whose messages the last `seal` gave; whoever takes them answers them."""
+        """Return the waiters of the last `seal`; the caller answers them."""
         waiters, self.waiters = self.waiters, []
         return waiters
 
     def seal(self, timestamp_ns: int) -> list[Segment]:
-        """What was taken since the last time, as segments. BackendError when no block of sequences can be had."""
+        """Return the bodies of this turn as segments. BackendError when no block of sequences can be reserved."""
         runs = self._runs
         self.forget()
         node_id = self._context.node_id
@@ -63,7 +63,7 @@ class PublishBuffer:
         return segments
 
     def forget(self) -> None:
-        """Nobody wants the messages any more; those who wait still have to be answered."""
+        """Drop the messages; their waiters still have to be answered."""
         self._runs = []
         self._earlier = 0
 

@@ -1,7 +1,7 @@
 """
 Counts of the messages that a client published, by topic.
 
-This module is hot, once per publish command.
+Performance: called once per publish command.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class PublishCounts:
         self._count += count
 
     def by_topic(self) -> dict[str, int]:
-        """All of them. Do not change it."""
+        """The counts by topic. Read only."""
         self._put_by()
         return self._counts
 

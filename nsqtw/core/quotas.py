@@ -1,9 +1,9 @@
 """
 Quotas of topics and channels: their total number, and the number of new topics in one turn.
 
-Theory of operation. What was stored is always loaded: the caps hold from the end of loading on, for what clients ask
-for. A birth costs as much as a hundred publishes, and one read may ask for thousands of them; who is told that the
-turn `is_full` leaves the rest of what it read for the next one, so that others have their turn in between.
+Theory of operation. Stored topics and channels are always loaded: the caps apply to requests of clients after that.
+Creating a topic costs as much as a hundred publishes, and one read may ask for thousands; a session that finds the turn
+`is_full` leaves the rest of its input for the next turn, so that others are served in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CREATIONS_PER_TURN = 32
 
 
 class Quotas:
-    """Those of one broker."""
+    """The quotas of one broker."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -42,7 +42,7 @@ class Quotas:
 
     @property
     def is_full(self) -> bool:
-        """Whether the turn has had all the births it may have."""
+        """Whether the limit of new topics in a turn is reached."""
         return self._creations >= CREATIONS_PER_TURN
 
     def begin_turn(self) -> None:
@@ -51,6 +51,6 @@ class Quotas:
 
 
 def _check_name(name: str) -> None:
-    """A protocol should have looked; whatever it lets through, nothing is stored under a name that is none."""
+    """Protocols check names first; whatever they accept, no invalid name is stored."""
     if not is_valid_name(name):
         raise InvalidName

@@ -1,15 +1,15 @@
 """
-From what is stored back to a running broker.
+From the stored state back to a running broker.
 
-The saved cut may be behind the log (a crash between two cuts: what is beyond it is released again) or ahead of it
-(power loss: the newest messages are gone, and the counts are taken anew). A topic that has a log and no saved state
-gets everything in it for its first channel; what an ephemeral one left behind is removed. A log that is empty takes
-its cursors' rows with it: there is nothing they could refer to. A topic that has messages and released none may have
-been held for channels that others know (`Topic.hold`): with an nsqlookupd to ask it is held again.
+The saved checkpoint may be behind the log (a crash between two checkpoints: what is beyond it is released again) or
+ahead of it (power loss: the newest messages are lost, and the counts are taken again). A topic with a log and without
+saved state gets everything in the log for its first channel; the log of an ephemeral topic is removed. An empty log
+invalidates the rows of its cursors. A topic that has messages and released none may have waited for channels that an
+nsqlookupd knows (`Topic.hold`): with an nsqlookupd configured it waits again.
 
 `nsqd.dat` may name topics and channels that were not saved: an nsqd left them, or the saved state was lost. They are
-made. A channel of a topic whose state was lost starts at the oldest message kept, which may repeat messages and loses
-none; one of a topic that was saved starts where a new one does. What was saved stays as it was saved, pauses too.
+created. A channel of a topic whose state was lost starts at the oldest message kept, which may repeat messages and
+loses none; a channel of a saved topic starts where a new one does. Saved state is used as it is, pauses too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
 
 
 def _union(named: Iterable[NamedTopic], others: Iterable[NamedTopic]) -> dict[str, NamedTopic]:
-    """All of these by their names, with the channels of both."""
+    """Merge two lists of topics by name, with the channels of both."""
     topics = {topic.name: topic for topic in named}
     for other in others:
         topic = topics.get(other.name, other)
@@ -95,8 +95,8 @@ def _union(named: Iterable[NamedTopic], others: Iterable[NamedTopic]) -> dict[st
 
 def _is_possible(state: TopicState, next_block: int | None) -> bool:
     """
-    Return whether numbers that were saved together go together. No sequence can be in a block nobody was given; after
-    a power loss a cursor may well be beyond what is released.
+    Return whether saved numbers are consistent. No sequence can be in a block that was never reserved; after a power
+    loss a cursor may be beyond what is released.
     """
     limit = SEQUENCE_MASK if next_block is None else next_block * BLOCK_SIZE
     return (
@@ -107,7 +107,7 @@ def _is_possible(state: TopicState, next_block: int | None) -> bool:
 
 
 def _from_the_oldest(state: TopicState, log: Log) -> TopicState:
-    """The same topic with its channels, which have read nothing."""
+    """Return the topic with its channels at the start of the log."""
     first = log.queue.first
     cursors = [CursorState(cursor.name, cursor.paused, next=first, emptied=True) for cursor in state.cursors]
     return TopicState(state.name, state.paused, released=first, end=first, durability=state.durability, cursors=cursors)
@@ -150,7 +150,7 @@ def repair(state: TopicState, log: Log, positions: IPositions) -> None:
 
 
 def _start(state: TopicState) -> int:
-    """Where the slowest channel is."""
+    """Return the position of the slowest channel."""
     return min((cursor.next for cursor in state.cursors), default=state.released)
 
 
@@ -186,14 +186,14 @@ def _count_beyond(state: TopicState, log: Log, options: Options) -> None:
 
 
 def _forget_delays(state: TopicState) -> None:
-    """What was deferred is to be delivered at once."""
+    """Make all deferred messages due now."""
     state.waiting = [evolve(waiting, delay_ms=0) for waiting in state.waiting]
 
 
 def _recount(state: TopicState, log: Log, positions: IPositions) -> None:
     """
-    Take the counts from the log, up to the end that was saved. Where the log ends before that, what is gone is not
-    counted, and nobody waits for it.
+    Count the messages from the log, up to the saved end. Messages beyond the end of the log are lost: they are not
+    counted, and no channel waits for them.
     """
     state.waiting = [
         evolve(waiting, count=min(waiting.count, log.end - waiting.first))
@@ -209,7 +209,9 @@ def _recount(state: TopicState, log: Log, positions: IPositions) -> None:
 
 
 def _forget_lost_rows(state: TopicState, log: Log, positions: IPositions) -> None:
-    """Remove what is saved of messages that are not stored any more: nobody waits for them, and no depth has them."""
+    """
+    Remove saved rows of messages that are not stored any more: no channel waits for them, and no depth counts them.
+    """
     firsts: list[int] = []
     ends: list[int] = []
     sequence = log.queue.first

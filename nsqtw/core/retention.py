@@ -1,17 +1,17 @@
 """
 Retention of finished messages of a topic.
 
-Theory of operation. The *floor* is the sequence from which on everything is kept, finished or not; trim never passes
-it. `Ages` finds it without looking into the log: it has a mark for about every sixty-fourth of what is to be kept, and
-a mark knows how much was stored before it and until when that was published. The floor is the last mark under which
-all is older, or further back, than the limits ask for. So somewhat more is kept than was asked for, and never less:
-time and bytes are counted from the floor's mark, and a clock that was set back makes messages look younger, not older.
+Theory of operation. The *floor* is the sequence from which on every message is kept, finished or not; trim never passes
+it. `Ages` finds it without reading the log: it has a mark for about every sixty-fourth of what is to be kept, and a
+mark records how much was stored before it and until when that was published. The floor is the last mark below which
+everything exceeds the limits. So somewhat more is kept than the limits say, and never less: time and bytes are counted
+from the floor's mark, and a clock that was set back makes messages look younger, not older.
 
-With both limits, what either of them gives up is given up. What was there when retention was switched on counts as
-published at that moment.
+With both limits a message is dropped as soon as either is exceeded. Messages from before retention was switched on
+count as published at that time.
 
-`RetentionPolicy` keeps the ages of one topic right, also when nobody publishes: it is called when the floor moves with
-time.
+`RetentionPolicy` keeps the ages of one topic current, also when nothing is published: its timer runs when the floor
+moves with time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TopicLimits = tuple[float | None, int | None]
 """Time, in seconds, and bytes that were given to a topic while a broker ran; None: what the options say."""
 
 _MARKS = 64
-"""How many marks there are about, for each limit, in what is kept."""
+"""Marks per limit, about, in what is kept."""
 _SHORTEST_SECONDS = 0.05
 """Between two looks for a floor that moves with time."""
 _MS = 1000
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
     until_ms: int
     """Everything before it was published until then, wall clock."""
     size: int
-    """Bytes of frames stored before it, counted from some moment on."""
+    """Bytes of frames stored before the mark, counted from an arbitrary start."""
 
 
 class Ages:
@@ -56,7 +56,7 @@ class Ages:
 
     @property
     def floor(self) -> int | None:
-        """From here on everything is kept; None: nothing is kept because of its age."""
+        """Every message from here on is kept; None: no message is kept because of its age."""
         return self._marks[0].sequence if self._marks else None
 
     def start(self, first: int, end: int, size: int, wall_ms: int) -> None:
@@ -93,7 +93,7 @@ class Ages:
 
     @property
     def next_expiry_ms(self) -> int | None:
-        """When the floor moves with time alone, wall clock; None: it does not."""
+        """When the floor next moves with time alone, wall clock; None: never."""
         if not (self.limits.time and self._marks):
             return None
         if len(self._marks) > 1:
@@ -115,7 +115,7 @@ class Ages:
             self._marks.append(self._end)
 
     def state(self) -> list[Mark]:
-        """What makes the same marks again."""
+        """Return the marks for the checkpoint."""
         return [*self._marks, self._end] if self._marks else []
 
     def _is_over(self, mark: Mark, wall_ms: int) -> bool:
@@ -126,7 +126,7 @@ class Ages:
 
 
 class RetentionPolicy(Timer):
-    """How long `topic` keeps finished messages. `kept_from` tells from where on it has all."""
+    """The retention of finished messages of `topic`. From `kept_from()` on the log is complete."""
 
     def __init__(self, topic: TopicLog, kept_from: Callable[[], int]) -> None:
         super().__init__()
@@ -140,17 +140,17 @@ class RetentionPolicy(Timer):
 
     @property
     def limits(self) -> Retention:
-        """How long."""
+        """The limits in force."""
         return self._ages.limits
 
     @property
     def topic_limits(self) -> TopicLimits:
-        """What was said while a broker ran."""
+        """The limits that were set while a broker ran."""
         return self._topic_limits
 
     @property
     def floor(self) -> int | None:
-        """From here on everything is kept; None: nothing is kept because of its age."""
+        """Every message from here on is kept; None: no message is kept because of its age."""
         return self._ages.floor
 
     def give(self, limits: TopicLimits, now: float) -> None:
@@ -180,7 +180,7 @@ class RetentionPolicy(Timer):
             self._ask(now, self._topic.context.timestamp_ns(now) // 10**6)
 
     def on_timer(self, now: float) -> float | None:
-        """Timer API: the floor moves, and the next cut lets the log be trimmed."""
+        """Timer API: move the floor; the next checkpoint trims the log."""
         wall_ms = self._topic.context.timestamp_ns(now) // 10**6
         if not self._topic.exiting and self.expire(wall_ms):
             self._topic.touch()
@@ -192,7 +192,7 @@ class RetentionPolicy(Timer):
         return self._ages.expire(wall_ms)
 
     def state(self) -> list[Mark]:
-        """What `restore` takes."""
+        """Return the state that `restore` takes."""
         return self._ages.state()
 
     def _ask(self, now: float, wall_ms: int) -> None:

@@ -1,21 +1,20 @@
 """
 Segments: immutable runs of messages, encoded once as the frames a consumer receives first.
 
-Theory of operation. A message is encoded when it is published and never again: the bytes below go to
-the log, and slices of the same bytes go to the consumers of every channel. All messages of a segment
-share one delay, and their sequences (so their ids) are consecutive. What is
-needed to find single messages, the offsets, is worked out when first asked for: a segment
-that is only stored never pays for it.
+Theory of operation. A message is encoded when it is published and never again: the bytes below go to the log, and
+slices of the same bytes go to the consumers of every channel. All messages of a segment share one delay, and their
+sequences (so their ids) are consecutive. The offsets of single messages are computed when they are first needed: a
+segment that is only stored does not pay for them.
 
 One frame, big-endian (nsqd specification 1.2):
 
     offset 0     4       8               16      18                  34
            size  type=2  timestamp (ns)  attempts  id, 16 hex digits  body ...
-           size counts all that follows it: 30 + len(body)
+           size counts everything behind it: 30 + len(body)
 
-One number makes an id: node id (10 bits) . sequence (53 bits), printed as 16 hex digits.
+An id is one number: node id (10 bits) . sequence (53 bits), printed as 16 hex digits.
 
-This module is hot: see docs/explanation/performance.md before and after a change.
+Performance: every hot path; see docs/explanation/performance.md before and after a change.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from typing import Final, NamedTuple
 SEQUENCE_BITS: Final = 53
 SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
 SEGMENT_BYTES: Final = 256 * 1024
-"""Where a run of messages is cut into segments; one larger message is a segment of its own."""
+"""The size at which a run of messages is split into segments; a larger message is a segment of its own."""
 
 FRAME_TYPE_MESSAGE: Final = 2
 ID_BYTES: Final = 16
@@ -71,7 +70,7 @@ def consecutive_ids(first: int, count: int) -> list[bytes]:
 
 
 def _id_runs(first: int, count: int) -> Iterator[tuple[bytes, list[bytes]]]:
-    """The same ids as runs that share all but their last three digits: those, and what follows."""
+    """Return the same ids as runs that share all but the last three digits: that prefix, and the digits behind it."""
     while count:
         prefix, endings = _id_run(first, count)
         yield prefix, endings
@@ -86,7 +85,7 @@ def _id_run(first: int, count: int) -> tuple[bytes, list[bytes]]:
 
 
 def joined_ids(first: int, count: int, separator: bytes) -> bytes:
-    """As `consecutive_ids`, at least one, as one text. A quarter of the cost of making each and joining them."""
+    """Like `consecutive_ids`, at least one id, as one text: a quarter of the cost of making and joining single ids."""
     parts: list[bytes] = []
     while count > 0:
         endings = _ENDINGS[first & 0xFFF : (first & 0xFFF) + count]
@@ -121,7 +120,7 @@ class Segment:
 
     @property
     def offsets(self) -> Sequence[int]:
-        """Where each frame starts in `frames`, and at last the length of `frames`."""
+        """The start of each frame in `frames`, and the length of `frames`."""
         if self._offsets is None:
             self._offsets = _offsets(self.frames, self.count)
         return self._offsets
@@ -200,8 +199,8 @@ def encode(
     sizes: Collection[int] | None = None,
 ) -> Segment:
     """
-    Encode message bodies as one segment whose first message has the sequence `first`. `sizes`: those that the bodies
-    have, and maybe others; who knows them spares a look at each.
+    Encode message bodies as one segment whose first message has the sequence `first`. `sizes`: the sizes of the bodies,
+    perhaps with others; a caller that knows them saves a look at each body.
     """
     count = len(bodies)
     if count == 1:  # a publish that is alone in its turn: 1.7 -> 0.6 us
@@ -239,7 +238,7 @@ def _parts(bodies: list[bytes], sizes: Collection[int], shared: bytes, endings: 
 
 
 def encode_dated(messages: Sequence[tuple[int, bytes]], first: int, node_id: int, delay_ms: int = 0) -> Segment:
-    """As `encode`, for messages that were published before: (timestamp, body) of each."""
+    """Like `encode`, for messages that were published before: (timestamp, body) of each."""
     parts: list[bytes] = [b""] * (3 * len(messages))
     parts[0::3] = [_head(len(body), timestamp_ns) for timestamp_ns, body in messages]
     parts[1::3] = consecutive_ids(node_id << SEQUENCE_BITS | first, len(messages))
@@ -284,8 +283,8 @@ def _cuts(bodies: list[bytes]) -> Iterator[list[bytes]]:
 
 def only(segment: Segment, keep: Iterable[int]) -> list[Segment]:
     """
-    What is left of a segment when only the sequences in `keep` (ascending) are still wanted: a segment
-    for each run of consecutive ones. Sequences outside the segment are ignored.
+    Return the parts of a segment with the sequences in `keep` (ascending), one segment for each run of consecutive
+    ones. Sequences outside the segment are ignored.
     """
     runs: list[list[int]] = []
     for sequence in keep:
@@ -304,8 +303,8 @@ def only(segment: Segment, keep: Iterable[int]) -> list[Segment]:
 
 def merge(segments: Sequence[Segment]) -> list[Segment]:
     """
-    The same messages in fewer segments: neighbours without a delay whose ids go on without a gap become one,
-    up to SEGMENT_BYTES. Serving a segment has a price of its own, and single publishes make small ones.
+    Return the same messages in fewer segments: neighbours without a delay and without a gap are merged, up to
+    SEGMENT_BYTES. Each segment has a cost when it is served, and single publishes make small ones.
     """
     merged: list[Segment] = []
     run: list[Segment] = []

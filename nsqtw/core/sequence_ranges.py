@@ -67,7 +67,7 @@ class SequenceRanges:
             del self._firsts[-1], self._counts[-1]
 
     def state(self) -> list[tuple[int, int]]:
-        """What makes the same runs again: each with its first sequence and the number before it, and then the end."""
+        """Return the state of the runs: each with its first sequence and the count before it, and then the end."""
         return [*zip(self._firsts, self._counts, strict=True), (self.end, self._count)]
 
     def _length(self, index: int) -> int:

@@ -1,9 +1,9 @@
 """
 Health of storage, as /ping reports it.
 
-It says how the last attempt went, of messages and of positions. While it went wrong somebody may keep publishers away
-because of that, and then no publish would ever show that the disk is well again. So once a second a commit of nothing
-is tried, and the first that goes well ends it. Positions are tried again in the same rhythm anyway.
+It is the result of the last attempt to store messages and positions. While /ping reports a failure a load balancer may
+keep publishers away, and then no publish would show that the disk has recovered. So an empty commit is tried once a
+second, until one succeeds. Positions are retried once a second anyway.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StorageHealth(Timer):
         self._commit_error: BackendError | None = None
         self._save_error: BackendError | None = None
         self._is_watching = False
-        """From the first failure until somebody has seen that it is over."""
+        """From the first failure until a later attempt has succeeded."""
         self._has_waited = False
         self._probe_is_due = False
 
@@ -46,7 +46,7 @@ class StorageHealth(Timer):
         return self._save_error is not None
 
     def record_commit(self, error: BackendError | None) -> None:
-        """How the last attempt to store messages went. The operator is told when that changes."""
+        """Record the last attempt to store messages. A change is logged."""
         if error is None and self._commit_error is None:
             return
         _log_change(self._context.log, "messages", self._commit_error, error)
@@ -60,7 +60,7 @@ class StorageHealth(Timer):
             self._context.timers.schedule(0.0, self)
 
     def record_save(self, error: BackendError | None) -> None:
-        """The same of positions."""
+        """Record the last attempt to store positions."""
         _log_change(self._context.log, "positions", self._save_error, error)
         self._save_error = error
 
@@ -75,12 +75,12 @@ class StorageHealth(Timer):
         return None
 
     def take_probe(self) -> bool:
-        """Return whether it is time to try to store nothing; whoever does says with `probed` how it went."""
+        """Return whether an empty commit is due. The caller reports it with `probed`."""
         is_due, self._probe_is_due = self._probe_is_due, False
         return is_due
 
     def probed(self, error: BackendError | None, now: float) -> None:
-        """How storing nothing went."""
+        """Record the result of an empty commit."""
         if error is None and self._commit_error is not None:
             self.record_commit(None)
         self._context.timers.schedule(now + PROBE_SECONDS, self)

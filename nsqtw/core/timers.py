@@ -1,11 +1,11 @@
 """
 Timers of the broker, on one heap.
 
-An entry (`Timer`) knows the earliest moment it asked for in `due_at`; asking for a later one costs nothing, asking
-for an earlier one leaves a stale heap item behind that is skipped when its time comes. So whoever moves its
-moment forward all the time, like a consumer whose messages are finished long before they time out, is in the
-heap once. A stale item refers to nobody, so an entry that is cancelled is freed at once. When most of the heap is
-stale it is made anew.
+`due_at` of a `Timer` is the earliest time it was scheduled for. Scheduling it for a later time costs nothing;
+scheduling it for an earlier one leaves a stale heap item, which is skipped when its time comes. So a timer whose time
+moves ahead continually, like that of a consumer which finishes messages long before they time out, is on the heap once.
+A stale item has no reference to its timer, so a cancelled timer is freed at once. When most items are stale the heap is
+rebuilt.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _MAX_STALE = 64
 # Where this is compiled (setup.py), classes of others still may inherit from it.
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Timer:
-    """Somebody who can have something to do at a moment."""
+    """An object that can be scheduled on the timer queue."""
 
     __slots__ = ("due_at", "item")
 
     def __init__(self) -> None:
         self.due_at = inf
         self.item: TimerItem | None = None
-        """What refers to it on the heap. For the agenda only."""
+        """Its item on the heap. Used by the queue only."""
 
     def on_timer(self, now: float) -> float | None:
         """Do what is due by `now`; return when to be called next (after `now`), or None."""
@@ -38,7 +38,7 @@ class Timer:
 
 
 class TimerItem:
-    """What the heap has of `due`; None once it is stale."""
+    """A heap item; `due` is None once it is stale."""
 
     __slots__ = ("due",)
 
@@ -67,8 +67,8 @@ class TimerQueue:
             heappush(self._heap, (when, next(self._tie), item))
 
     def cancel(self, due: Timer) -> None:
-        """Never call `due.on_timer` again, whatever is asked for later, and keep no reference to it."""
-        due.due_at = 0.0  # no moment is earlier
+        """Never call `due.on_timer` again, even if it is scheduled later, and drop the reference to it."""
+        due.due_at = 0.0  # no time is earlier
         item, due.item = due.item, None
         if item is not None:
             self._make_stale(item)
@@ -83,11 +83,11 @@ class TimerQueue:
 
     @property
     def next_due(self) -> float | None:
-        """When `run` is next needed; it may turn out to be for nothing."""
+        """When `run` is next needed, or earlier."""
         return self._heap[0][0] if self._heap else None
 
     def run(self, now: float) -> float | None:
-        """Call everybody who is due by `now`, once. Returns when it is next needed."""
+        """Call all timers that are due by `now`, once each. Returns when it is next needed."""
         heap = self._heap
         fallen = []
         while heap and heap[0][0] <= now:

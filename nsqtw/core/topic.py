@@ -1,16 +1,14 @@
 """
-A topic: a log, how far its channels may read it, and the publishes of the turn.
+A topic: a log, the sequence up to which its channels read it, and the publishes of the turn.
 
-Theory of operation. `put` only collects. At the end of the turn the broker seals what was collected into segments,
-commits them, and tells the topic what came of it: `settle` either moves `released`, so that the channels can see the
-messages, or hands the error to the waiters. Nothing is visible before it is committed.
+Theory of operation. `put` only collects. At the end of the turn the broker seals the publishes into segments, commits
+them, and either calls `accept`, which moves `released` so that the channels see the messages, or tells the waiters the
+error. No message is visible before it is committed.
 
-`released` is the topic's one cursor: channels read up to there, and a new channel starts there. It stands still while
-the topic is paused, held or has no channel; topic depth is what lies above it, and what becomes of that is for
-`Backlog`. A new topic is held until it has the channels that others know for it (`TopicListener`), so that each of them
-gets its first message.
+`Backlog` has the messages above `released`. A new topic waits until it has the channels that an nsqlookupd knows for it
+(`TopicListener`), so that each of them gets its first message.
 
-This module is hot, once per publish command and per segment.
+Performance: called once per publish command and per segment.
 """
 
 from __future__ import annotations
@@ -87,7 +85,7 @@ class Topic(ChannelOwner):
         super().__init__(owner, name, log, owner.to_serve)
         self._owner = owner
         self.durability: str = owner.options.durability_of(name)
-        """What an OK means: memory, os or fsync (docs/architecture.md)."""
+        """The guarantee of an OK: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
         self.channels: dict[str, Channel] = {}
         self.message_bytes = 0
@@ -100,12 +98,12 @@ class Topic(ChannelOwner):
 
     @property
     def is_write_behind(self) -> bool:
-        """Whether what is put reaches the backend later than its OK."""
+        """Whether publishes reach the backend after their OK."""
         return self.durability == "memory" and not self.ephemeral
 
     @property
     def commits_async(self) -> bool:
-        """Whether storing what is put takes longer than a turn may."""
+        """Whether storing publishes takes longer than a turn may."""
         if self.log.is_in_thread:
             return not self.is_write_behind
         return self.durability == "fsync" and not self.ephemeral
@@ -127,7 +125,7 @@ class Topic(ChannelOwner):
         self._publish_buffer.add(bodies, delay_ms, waiter)
 
     def seal(self, timestamp_ns: int) -> list[Segment]:
-        """What was put since the last time, as segments with their place in the log."""
+        """Return the publishes since the last call as segments with their position in the log."""
         segments = self._publish_buffer.seal(timestamp_ns)
         if self.ephemeral and not self.is_flowing:
             segments, rest = self._backlog.fitting(segments)
@@ -136,11 +134,11 @@ class Topic(ChannelOwner):
 
     @property
     def waiter_count(self) -> int:
-        """How many wait for what was put since the last `seal`."""
+        """The number of waiters since the last `seal`."""
         return len(self._publish_buffer.waiters)
 
     def take_waiters(self) -> list[Waiter]:
-        """Those whose messages the last `seal` gave; whoever takes them answers them."""
+        """Return the waiters of the last `seal`; the caller answers them."""
         return self._publish_buffer.take_waiters()
 
     def accept(self, segments: list[Segment], now: float, *, pinned: bool = False) -> None:
@@ -199,7 +197,9 @@ class Topic(ChannelOwner):
         return channel
 
     def delete_channel(self, name: str) -> None:
-        """Remove a channel and everything in it, and disconnect its consumers. KeyError. Saved with the next cut."""
+        """
+        Remove a channel and everything in it, and disconnect its consumers. KeyError. The next checkpoint records it.
+        """
         channel = self.channels.pop(name)
         self._owner.quotas.channel_count -= 1
         if not self.exiting:
@@ -250,7 +250,7 @@ class Topic(ChannelOwner):
 
     def set_durability(self, durability: str) -> None:
         """
-        Let an OK mean something else from now on; "": what the options say. BackendError when what class memory owes
+        Change the guarantee of an OK; "": the one in the options. BackendError when unstored messages of class memory
         cannot be stored, and then nothing changes.
         """
         if self.is_write_behind:
@@ -293,7 +293,7 @@ class Topic(ChannelOwner):
     # -- for channels and cursors
 
     def touch(self) -> None:
-        """Something changed that the next cut should have."""
+        """Something changed that the next checkpoint must contain."""
         self._owner.touched[self] = None
 
     def change_names(self, *, at_once: bool = False) -> None:
@@ -317,16 +317,16 @@ class Topic(ChannelOwner):
     # -- saving
 
     def named(self) -> NamedTopic:
-        """What `nsqd.dat` says of it. Kept until it changes: for thousands of topics making it takes a while."""
+        """
+        Return the entry of `nsqd.dat`. Cached until it changes: for thousands of topics building it takes a while.
+        """
         if self._named is None:
             channels = [NamedChannel(c.name, c.paused) for c in self.channels.values() if not c.ephemeral]
             self._named = NamedTopic(self.name, self.paused, tuple(channels))
         return self._named
 
     def unfinished(self) -> tuple[int, list[int]]:
-        """
-        What the channels of an ephemeral topic still want, as `IBackendQueue.trim` takes it: no saved cut tells.
-        """
+        """Return what the channels of an ephemeral topic have not finished, as `IBackendQueue.trim` takes it."""
         below, keep = self.released, set[int]()
         for channel in self.channels.values():
             if channel.cursor is not None:
@@ -335,7 +335,7 @@ class Topic(ChannelOwner):
         return below, sorted(keep)
 
     def state(self, now: float) -> TopicState:
-        """What changed since the last cut."""
+        """Return what changed since the last checkpoint."""
         state = TopicState(
             self.name,
             paused=self.paused,
@@ -359,7 +359,10 @@ class Topic(ChannelOwner):
         return state
 
     def end_checkpoint(self, *, failed: bool) -> None:
-        """What `state` gave last is safe, and so are its channels; or that `failed`, and the next cut must have it."""
+        """
+        The result of the last `state` is saved, channels included; or saving it `failed`, and the next checkpoint must
+        contain it.
+        """
         for channel, cursor in self._in_checkpoint:
             channel.is_saved = channel.is_saved or not failed
             if channel.cursor is not None:

@@ -11,7 +11,9 @@ class TopicListener(Protocol):
     """Told by a broker in the middle of a turn; what takes time is for later. None of it may raise."""
 
     def on_new_topic(self, topic: Topic) -> None:
-        """A new topic. Who calls `topic.hold()` here calls `topic.start()` later, whatever happens."""
+        """
+        There is a new topic. A listener that calls `topic.hold()` must call `topic.start()` later, whatever happens.
+        """
 
     def on_created(self, topic: str, channel: str) -> None:
         """A topic has a new channel."""
@@ -21,7 +23,7 @@ class TopicListener(Protocol):
 
 
 class NullListener:
-    """The directory of a broker that nobody looks for."""
+    """The listener of a broker without nsqlookupd."""
 
     def on_new_topic(self, topic: Topic) -> None:
         """TopicListener API."""

@@ -1,10 +1,9 @@
 """
 Changes of the wall clock while the broker runs.
 
-Everything that waits is measured with the clock of `now`, which nobody can set. The wall clock can be set, by hours
-too, and appears in two places: in the timestamps of messages, and in the due times that are saved. A jump is noticed
-here, so that saved due times move with the clock, and a message that was published before it is not taken for hours
-old.
+All waiting is measured with the clock of `now`, which cannot be set. The wall clock can be set, by hours too, and
+appears in two places: the timestamps of messages, and saved due times. A jump is detected here, so that saved due times
+move with the clock, and a message published before the jump does not appear hours old.
 """
 
 from __future__ import annotations

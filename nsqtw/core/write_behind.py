@@ -20,11 +20,11 @@ from nsqtw.interfaces import IBackend, IBackendQueue
 WRITE_BEHIND_SECONDS = 1.0
 WRITE_BEHIND_BYTES = 8 * 1024 * 1024
 STOP_ATTEMPTS = 3
-"""How often a stop tries to commit what waits: it is the last chance, and a medium may fail once."""
+"""Attempts of a stop to commit: it is the last chance, and a medium may fail once."""
 
 
 class WriteBehind(Timer):
-    """What waits to be committed, of all topics."""
+    """The segments of all topics that are not committed yet."""
 
     def __init__(self, context: Context, health: StorageHealth) -> None:
         super().__init__()
