@@ -1,11 +1,11 @@
 """
-The access of one connection to the broker: what every protocol goes through, V2 and those of plugins.
+The access of one connection to the broker, shared by V2 and the protocols of plugins.
 
-`ClientAccess` enters a client into the broker's list, makes topics within the quotas, lets it subscribe, and writes the
-log line of a refusal. `MessageAccess` carries out what a consumer says of its messages, within the limits. Rights are
-looked up before, by `ClientAuth` (`protocols.v2_auth`).
+`ClientAccess` registers a client, creates topics within the quotas, subscribes it to channels, and logs refused
+commands. `MessageAccess` executes the commands of a consumer about its messages, within the limits. Permissions are
+checked before, by `ClientAuth` (`protocols.v2_auth`).
 
-This module is hot, once per command or run of commands.
+Performance: called once per command or run of commands.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ClientAccess:
 
     @property
     def must_rest(self) -> bool:
-        """Whether this turn has made as many topics and channels as it may."""
+        """Whether the limit of new topics in this turn is reached."""
         return self._broker.quotas.is_full
 
     def join(self, topic: str, channel: str, consumer: Consumer, now: float) -> Channel:
@@ -71,7 +71,7 @@ class ClientAccess:
 
 
 class MessageAccess:
-    """What `consumer` may do in `channel`. `options` has its limits."""
+    """The commands of `consumer` in `channel`. `options` has their limits."""
 
     __slots__ = ("channel", "consumer", "options")
 
@@ -81,7 +81,7 @@ class MessageAccess:
         self.options = options
 
     def set_ready(self, count: int) -> None:
-        """Have up to `count` messages in flight. ClientError."""
+        """RDY: allow up to `count` messages in flight. ClientError."""
         limit = self.options.max_rdy_count
         if not 0 <= count <= limit:
             raise ClientError("E_INVALID", f"RDY count {count} out of range 0-{limit}")
@@ -98,7 +98,7 @@ class MessageAccess:
         return None if why is None else _failure("REQ", message_id, why)
 
     def touch_one(self, message_id: bytes, now: float) -> ClientError | None:
-        """Give a message its timeout anew."""
+        """TOUCH: restart the timeout of a message."""
         why = self.channel.touch(self.consumer, message_id, now)
         return None if why is None else _failure("TOUCH", message_id, why)
 

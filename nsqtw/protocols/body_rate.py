@@ -18,7 +18,7 @@ class BodyRate:
         self._started_at = self._looked_at = -1.0
         self._received = 0
         self.until = 0.0
-        """When to look again."""
+        """The time of the next check."""
 
     def goes_on(self, started: float, received: int, now: float, timeout: float) -> bool:
         """

@@ -26,7 +26,7 @@ import zlib
 from nsqtw.errors import BrokenStream
 
 PIECE_BYTES = 256 * 1024
-"""What `read` returns at most."""
+"""The maximum size of a result of `read`."""
 
 _RAW = -zlib.MAX_WBITS
 
@@ -72,7 +72,7 @@ class Snappy:
     has_ended = False
 
     def __init__(self) -> None:
-        # Only who asks for it waits for it.
+        # Imported lazily: only needed with compression.
         import cramjam
 
         self._snappy = cramjam.snappy
@@ -103,7 +103,7 @@ class Snappy:
         return b""
 
     def _whole_chunks(self) -> int:
-        """Where the chunks of the next piece end: complete ones, and no more of them than a piece has room for."""
+        """Return where the complete chunks of the next piece end, as many as a piece has room for."""
         fed, offset, room = self._fed, self._offset, PIECE_BYTES
         while len(fed) - offset >= _HEAD_BYTES:
             kind = fed[offset]
@@ -120,7 +120,7 @@ class Snappy:
         return offset
 
     def _check(self, kind: int, length: int) -> None:
-        """What is wrong with a chunk by its head alone, before the rest of it is waited for."""
+        """Return what is wrong with the header of a chunk, before the rest of it arrives."""
         if not self._is_identified:
             if kind != _FIRST:
                 raise BrokenStream("snappy: corrupt input")

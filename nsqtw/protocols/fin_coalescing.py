@@ -1,19 +1,18 @@
 """
-Coalescing of a consumer's FINs: the number that is worth a read.
+Coalescing of a consumer's FINs: the number of FINs after which the socket is read.
 
-Theory of operation. Many clients write each FIN by itself. Read at once, it makes the broker serve, write and wait for
-every single one, on a core that the consumer could use. One that has much in flight waits for none of that: its FINs
-may gather in its socket, where they wake nobody, until they are a share of what it has in flight. So what it is given
-next comes later by that share of the time it takes for a message, whatever that time is.
+Theory of operation. Many clients write each FIN by itself. A broker that reads each of them at once serves, writes and
+waits for every single one, on a core that the consumer could use. A client with many messages in flight does not wait
+for any of that: its FINs may collect in the socket, without waking the broker, until they are a share of its messages
+in flight. That delays its next messages by the same share of the time it needs for one.
 
-That is done for FINs that come one by one and fast, so that a share is there in less than a moment. A read that brings
-less, later, is the edge's, which has waited for long enough. Then all begins anew, with half of what came for a share:
-the client's kernel has only so many packets on their way that are not acknowledged (its congestion window), and what is
-not read is not answered either. Where even that is few, it is the client that does not go on, or its kernel sends
-nothing at all before the last packet is acknowledged (Nagle's algorithm); that is not tried again for a moment, and for
-twice as long each time in a row.
+FINs are coalesced when they arrive one by one and so fast that a share arrives within milliseconds. A read with
+fewer FINs means that the connection has waited long enough. Then the share starts again with half of what came: the
+client's kernel sends only so many packets without an acknowledgement (its congestion window), and data that is not read
+is not acknowledged. If even that number is small, the client does not continue, or its kernel sends nothing before the
+last packet is acknowledged (Nagle's algorithm); then coalescing pauses, twice as long each time in a row.
 
-This module is hot, once per chunk of a consumer.
+Performance: called once per chunk of a consumer.
 """
 
 from __future__ import annotations
@@ -23,45 +22,45 @@ from typing import Final
 from nsqtw.core.segment import ID_BYTES
 
 MUCH: Final = 256
-"""Messages in flight; of who has less each FIN is read at once."""
+"""Messages in flight. With fewer, each FIN is read at once."""
 SHARE_BITS: Final = 6
-"""A share of a number of that many bits is 1, and of what is in flight at least a 64th and at most a 32nd."""
+"""The share of a number with that many bits is 1; of the messages in flight it is a 64th to a 32nd."""
 READS: Final = 8
 """So many in a row show how fast they come."""
 FLUSH_SECONDS: Final = 0.001
 MIN_IN_FLIGHT: Final = 8
 """A smaller share is not worth it."""
 WINDOW_GROWTH: Final = 1 / 128
-"""What a share may have more after each that came: a stall costs as much time as some hundred of them take."""
+"""The growth of the share after each full one: a stall costs as much time as some hundred of them."""
 MAX_REST_SECONDS: Final = 1.0
-"""Of one of whom it was in vain many times."""
+"""The pause after many stalls in a row."""
 _UNLIMITED: Final = 65536.0
 _FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
 
 
 class FinCoalescing:
-    """That of one consumer."""
+    """The coalescing of one consumer."""
 
     __slots__ = ("_answers", "_max_share", "_reads", "_rest", "_rests_until", "_share", "_since", "min_read_bytes")
 
     def __init__(self) -> None:
         self.min_read_bytes = 1
-        """How many bytes are worth a read."""
+        """The number of bytes to wait for."""
         self._share = 1
         self._rest = FLUSH_SECONDS
-        """How long it is not tried when it was in vain."""
+        """The length of the next pause."""
         self._rests_until = 0.0
         self._max_share = _UNLIMITED
-        """What a share may have for this client's kernel."""
+        """The largest share that this client's kernel sends."""
         self._reads = 0
-        """How many in a row brought few."""
+        """Reads in a row with few FINs."""
         self._answers = 0
-        """What those after the first one brought."""
+        """FINs in those reads, without the first one."""
         self._since = 0.0
-        """When the first of them was, or the last one at all while FINs gather."""
+        """The time of the first such read; while FINs are coalesced, of the last read."""
 
     def record(self, answers: int, in_flight: int, now: float) -> None:
-        """A read brought so many FINs (or REQs), and `in_flight` messages are still in flight."""
+        """A read had `count` FINs (or REQs), and `in_flight` messages are still in flight."""
         if in_flight < MUCH:
             self._stop()
             return
@@ -80,7 +79,7 @@ class FinCoalescing:
             self._account_memory(answers, share, now)
 
     def _account_memory(self, answers: int, share: int, now: float) -> None:
-        """One more read that brought few: whether a share is there in half a moment, as they come now."""
+        """One more read with few FINs. Returns whether a share arrives within half a moment at this rate."""
         if not self._reads:
             self._since, self._answers = now, 0
         else:
@@ -92,7 +91,7 @@ class FinCoalescing:
                 self._gather(share, now)
 
     def _shrink(self, answers: int, now: float) -> None:
-        """A share has not come, but only so many."""
+        """Only `count` FINs came, less than a share."""
         self._stop()
         self._max_share = answers / 2
         if self._max_share < MIN_IN_FLIGHT:

@@ -34,7 +34,7 @@ from nsqtw.rights import MAX_SECRET_BYTES, Answer, Authorizations, Credentials, 
 from nsqtw.upgrades import Secured
 
 MAX_WAITING = STEP_BYTES
-"""Commands that may wait at a time. Nothing is read while some do; a step has no more commands than bytes."""
+"""Maximum of waiting commands. While commands wait, no input is read; a step has no more commands than bytes."""
 MIN_MSG_TIMEOUT = 1.0
 """Seconds; the bound of IDENTIFY's msg_timeout."""
 _TIMESTAMP_AT, _ATTEMPTS_AT = 8, 16
@@ -46,9 +46,9 @@ class Message(NamedTuple):
     id: bytes
     """16 hex digits: what finish, requeue and touch take."""
     timestamp_ns: int
-    """When it was published, of the wall clock."""
+    """The time of publication, of the wall clock."""
     attempts: int
-    """How often it was delivered, this time included."""
+    """The number of deliveries, with this one."""
     body: bytes
 
 
@@ -140,7 +140,7 @@ class ClientBroker:
         self._current: _Command | None = None
         self._is_waiting = False
         self._rest: _Rest | None = None
-        """What ends the rest after the turn has had enough new topics; no command is carried out before."""
+        """The timer that ends the pause after too many new topics in a turn; no command is executed before."""
         self._is_running = False
         self._end: ClientError | None = None
         """Why the connection may do nothing any more."""
@@ -415,7 +415,7 @@ class ClientBroker:
 
 @implementer(IChannel)
 class ClientChannel:
-    """What a consumer may know of the channel it is in."""
+    """The part of a channel that its consumer may see."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -529,7 +529,7 @@ def _drop(frames: bytes) -> None:
 
 
 def _do_nothing() -> None:
-    """Disconnect nobody."""
+    """Callback of a consumer without a connection."""
 
 
 def _bytes_of(body: bytes) -> bytes:
@@ -539,7 +539,7 @@ def _bytes_of(body: bytes) -> bytes:
 
 
 def _messages(frames: bytes) -> list[Message]:
-    """What lies in frames as the core writes them (nsqtw.core.segment)."""
+    """The fields of a frame as core encodes it (nsqtw.core.segment)."""
     messages: list[Message] = []
     offset, end = 0, len(frames)
     while offset < end:

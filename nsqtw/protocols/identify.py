@@ -47,7 +47,7 @@ _INTEGER_BITS = {"sample_rate": 32}
 
 @define
 class Settings:
-    """What a connection has negotiated. Seconds, except where a name says otherwise."""
+    """The negotiated settings of a connection. Seconds, except where a name says otherwise."""
 
     msg_timeout: float
     output_buffer_timeout: float
@@ -59,7 +59,7 @@ class Settings:
 
 @frozen
 class Features:
-    """What a client and this broker agree on to begin now."""
+    """The features that a connection starts after IDENTIFY."""
 
     tls: bool = False
     snappy: bool = False
@@ -68,7 +68,7 @@ class Features:
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """All fields with their values or defaults. ClientError when it is no such JSON."""
+    """Parse the document: all fields with their values or defaults. ClientError when it is invalid."""
     try:
         return read_object(body, _KINDS, _INTEGER_BITS)
     except (ValueError, RecursionError):
@@ -115,8 +115,7 @@ def apply(fields: dict[str, Any], settings: Settings, options: Options) -> None:
 
 def negotiate(fields: dict[str, Any], client: Client, options: Options) -> Features:
     """
-    What there is to begin of what the client asks for. What it began with an earlier IDENTIFY stays. ClientError when
-    it asks for both compressions.
+    Return the features to start. Those of an earlier IDENTIFY stay. ClientError when both compressions are requested.
     """
     snappy, deflate = options.snappy and fields["snappy"], options.deflate and fields["deflate"]
     if (snappy or client.snappy) and (deflate or client.deflate):
@@ -135,7 +134,7 @@ def negotiate(fields: dict[str, Any], client: Client, options: Options) -> Featu
 def answer(
     settings: Settings, features: Features, client: Client, options: Options, auth_required: bool = False
 ) -> bytes:
-    """What was negotiated."""
+    """Return the negotiated settings."""
     return json_text(
         {
             "max_rdy_count": options.max_rdy_count,
@@ -164,5 +163,5 @@ def _bounded(what: str, value: int, low: int, high: int, *, or_else: int = 0) ->
 
 
 def _ms(seconds: float) -> int:
-    """Whole milliseconds, cut off as nsqd does; by way of nanoseconds, where a float is exact enough to be cut."""
+    """Return whole milliseconds, rounded down as in nsqd; by way of nanoseconds, where a float is exact enough."""
     return round(seconds * 10**9) // 10**6

@@ -36,7 +36,7 @@ class IdleCommands:
         self._count = 0
         self._next_check = self._limit
         self._since = 0.0
-        """When the row began."""
+        """The time of the first command in the row."""
         self._seen_effects = 0
         self.is_exceeded = False
         """True once the session was ended for this."""

@@ -1,9 +1,9 @@
 """
-The words of a command line: numbers, names and message ids, what is wrong with them, and what the log shows of them.
+Parameters of a command line: numbers, names and message ids, their errors, and their form in the log.
 
-Numbers are decimal digits, 64 bits, with silent wrap-around (nsqd specification 1.3). Errors echo to the client what
-it sent, whatever that is. The log shows a word only when it is what belongs there, because anything else may be a
-piece of a message: its length.
+Numbers are decimal digits, 64 bits, with silent wrap-around (nsqd specification 1.3). Errors echo the client's input.
+The log shows a word only when it is valid in its position, because anything else may be part of a message: of that it
+shows the length.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def text_of(raw: bytes) -> str:
 
 
 def hidden(raw: bytes) -> str:
-    """What is shown of bytes that are not shown."""
+    """The form in the log of bytes that are not shown."""
     return f"({len(raw)} bytes)" if raw else ""
 
 

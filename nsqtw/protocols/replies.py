@@ -17,7 +17,7 @@ MAX_FILLED: Final = 1024
 
 
 class ReplySlot:
-    """Where a reply goes once it is known: `set` it once."""
+    """The slot of a reply that is not known yet: `set` it once."""
 
     __slots__ = ("_replies", "count", "frames", "is_last")
 
@@ -43,16 +43,16 @@ class Replies:
         self._has_upgrade = False
         self._slots: list[ReplySlot] = []
         self._filled = 0
-        """How many of the places are written, from the first on."""
+        """Slots that are written, counted from the first."""
         self._is_paused = False
         self.are_awaited = False
-        """Whether somebody takes them in this turn anyhow, and need not be told of replies."""
+        """Whether the replies are taken in this turn in any case, so that `changed` need not be called."""
         self.unread_count = 0
         """Replies written since the client stopped reading."""
 
     @property
     def are_pending(self) -> bool:
-        """Whether some are not known yet."""
+        """Whether replies are missing."""
         return bool(self._slots)
 
     def reserve(self) -> ReplySlot:
@@ -75,7 +75,10 @@ class Replies:
         self.reserve().set(upgrade)
 
     def push(self, frames: bytes) -> None:
-        """Write something that is no reply. `changed` is called in any case: who gets messages is written to first."""
+        """
+        Write something that is not a reply. `changed` is called in any case: connections with deliveries are flushed
+        first.
+        """
         self._out.append(frames)
         self._changed()
 
@@ -102,7 +105,7 @@ class Replies:
             self._changed()
 
     def take(self) -> list[bytes | Upgrade]:
-        """What is to be written now: everything, or up to the first upgrade."""
+        """Return what is to be written now: everything, or up to the first upgrade."""
         self.are_awaited = False
         out, self._out = self._out, []
         if self._has_upgrade:
@@ -123,7 +126,7 @@ class Replies:
         self.unread_count = 0
 
     def close(self) -> None:
-        """The session has ended: drop all replies, and tell nobody of later ones."""
+        """The session has ended: drop all replies, and report no later ones."""
         self._changed = self._ended = _do_nothing
         self.forget()
 
@@ -135,4 +138,4 @@ class Replies:
 
 
 def _do_nothing() -> None:
-    """What closed replies call."""
+    """The callback of closed replies."""

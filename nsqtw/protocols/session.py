@@ -1,11 +1,10 @@
 """
 Base class of sessions: `IProtocol`, as a connection calls it.
 
-Where this is compiled, what has a class that the caller knows is called directly, and what has not is looked up by its
-name, as Python does, five times for a PUB. So the sessions of V2 are of this class, and what a third party makes, of
-whatever class, is in a `SessionAdapter`.
+Compiled code calls a method directly if it knows the class of the object, and looks it up by name otherwise, five times
+for a PUB. So V2 sessions have this base class, and the sessions of third parties are wrapped in a `SessionAdapter`.
 
-This module is hot, once per chunk and turn.
+Performance: called once per chunk and turn.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class SessionAdapter(Session):
         self._unread = b""
         self._offset = 0
         self._has_ended = False
-        """True if the peer sends no more, which the session is told after what is unread."""
+        """Whether the peer sends no more, which the session is told after the unread input."""
 
     @property
     def closing(self) -> bool:

@@ -52,7 +52,7 @@ COMMANDS: dict[bytes, CommandSpec] = {
     b"CLS": CommandSpec(frozenset({SUBSCRIBED}), V2Session.on_cls),
     b"NOP": CommandSpec(ANY_STATE, V2Session.on_nop),
 }
-"""All commands. A new one is a row here and a method."""
+"""All commands. A new command is one entry here and a method."""
 
 
 @provider(IProtocolFactory)

@@ -1,13 +1,13 @@
 """
-Rights of the client of a V2 session (nsqd specification 1.6, AUTH and the checks of SUB, PUB, MPUB and DPUB).
+Permissions of a V2 client (nsqd specification 1.6, AUTH and the checks of SUB, PUB, MPUB and DPUB).
 
-Theory of operation. AUTH shows a secret, and the door says, perhaps later, what it is worth. A command that needs a
-right is looked up in what was granted to this connection before: one tuple and one look-up in a dict. Only what is new
-is decided by the patterns. Rights end: then the command waits, nothing after it is looked at, and the same secret is
-shown again. What a client has subscribed to is not looked at when its rights end, as in nsqd, but when they may have
-been withdrawn (`reconsider`).
+Theory of operation. AUTH sends a secret, and the authorizer answers, perhaps later, with its permissions. A command
+that needs a permission is looked up in what was granted to this connection before: one tuple and one look-up in a dict.
+Only a new name is matched against the patterns. When permissions expire, the command waits, no later one is executed,
+and the same secret is sent to the authorizer again. A subscription is not checked again when permissions expire, as in
+nsqd, but when they may have been withdrawn (`reconsider`).
 
-This module is hot, once per publish command or run of them.
+Performance: called once per publish command or run of them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _Known = Callable[["ClientError | None"], None]
 
 class ClientAuth:
     """
-    What `client` may do, by what `authorizations` says. `wait` and `go_on` hold up its session, `refuse` ends it: in
-    the place that was kept for the reply, or else behind all others.
+    The permissions of `client`, granted by `authorizations`. `wait` and `go_on` suspend and resume its session;
+    `refuse` ends it, with the error in the slot kept for the reply, or else behind all others.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class ClientAuth:
         self._credentials: Credentials | None = None
         self._rights: Rights | None = None
         self._forget: Callable[[], None] | None = None
-        """What takes back the question that is asked."""
+        """The function that withdraws the pending question."""
         self._until = -inf
         self._is_fresh = False
         """Just given: however soon they end, they hold for the command that waited for them."""
         self._subscription: tuple[bytes, bytes] | None = None
         self._parked: _Command | None = None
         self._is_doubted = False
-        """What was granted before may have been withdrawn."""
+        """Permissions may have been withdrawn: check the subscription again."""
         self._granted: dict[tuple[bytes, bytes], None] = {}
 
     def admits(self, verb: bytes, topic: bytes, channel: bytes, now: float) -> bool:
@@ -92,7 +92,7 @@ class ClientAuth:
         return self._authorizations.now()
 
     def admits_now(self, verb: bytes, topic: bytes) -> bool:
-        """As `admits`, for something to be published."""
+        """Like `admits`, for a publish."""
         return self.admits(verb, topic, b"", self._authorizations.now())
 
     def must_wait(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], channel: bytes, now: float) -> bool:

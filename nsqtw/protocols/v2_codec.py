@@ -1,22 +1,22 @@
 """
-Cuts a V2 client's bytes into commands.
+Split of a V2 client's bytes into commands.
 
     line := bytes up to and including LF, at most 16384; one CR before the LF is dropped; split at single spaces
     body := int32 size | size bytes                                   after IDENTIFY, AUTH, PUB, DPUB
     MPUB := int32 total | int32 count | count x (int32 size | size bytes)     see below
 
 Theory of operation. The codec walks over its buffer with an offset and never re-slices it. Input that ends in the
-middle of a command waits; how much a body still needs is remembered, so that a large one arriving in many pieces is
-joined once. Two runs are taken as one command, because they are what a busy connection consists of: FIN after FIN, and
-PUB after PUB to the same topic. The line of a PUB or MPUB that was right is remembered. Where it comes again only sizes
-are looked at; of an MPUB if all of it is there, its total is right, and its messages have one size. Everything else,
-and all that is wrong, takes the usual way.
+middle of a command waits; the number of missing bytes of a body is remembered, so that a large body that arrives in
+many pieces is joined once. Two runs are taken as one command, because a busy connection consists of them: FIN after
+FIN, and PUB after PUB to the same topic. The line of a valid PUB or MPUB is remembered. When it is repeated only the
+sizes are checked; of an MPUB if it is complete, its total is right, and its messages have one size. Everything else,
+and every error, is parsed in the usual way.
 
-What must be checked before a body is read (state, parameters) is the session's business: it gives a `check`. The
-limits of bodies are checked here, as soon as the bytes that break them are there (nsqd specification 1.6). The total of
-an MPUB is checked and, as in nsqd, never relied on: what really is in the body is held to the same limit.
+The session checks state and parameters before a body is read: it passes a `check`. The limits of bodies are checked
+here, as soon as the bytes that exceed them arrive (nsqd specification 1.6). The total of an MPUB is checked and, as in
+nsqd, not relied on: the real size of the body has the same limit.
 
-This module is hot, once per command or run.
+Performance: called once per command or run.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from nsqtw.rights import MAX_SECRET_BYTES
 MAX_LINE_BYTES: Final = 16384
 MAX_DOCUMENT_BYTES = MAX_SECRET_BYTES
 """
-Bytes of the largest body of IDENTIFY and AUTH, whatever --max-body-size says: the first is read as JSON at once, the
-second kept as long as the connection lives.
+Limit of the body of IDENTIFY and AUTH, whatever --max-body-size says: the first is parsed as JSON at once, the second
+kept as long as the connection lasts.
 """
 _SIZES: Final = struct.Struct(">ii")
 """The total and the count of an MPUB."""
 _BETWEEN_FINS: Final = b"\nFIN "
-"""What is between the ids of FINs."""
+"""The bytes between the ids of FINs."""
 _FIN_HEAD_BYTES: Final = len(b"FIN ")
 _FIN_BYTES: Final = ID_BYTES + len(_BETWEEN_FINS)
 # How many FINs are looked at together: more and more, so that a single one among other commands costs little.
@@ -93,7 +93,7 @@ class V2Codec:
         self._needed = 0
         self.checks_each = False
         self.expected_fins: Callable[[int, bytes], bytes] = _none_expected
-        """Gives ids whose FINs would come next, at most so many, with a separator between them."""
+        """Returns the ids whose FINs would come next, at most so many, with a separator between them."""
         self._fin_window = _FIRST_WINDOW  # how many of them are asked for
         self._line: bytes = b""
         self._known_line = b""  # the last one of a PUB or MPUB that was right, and what it says
@@ -115,7 +115,7 @@ class V2Codec:
             self._buffer = chunk
 
     def forget(self) -> None:
-        """Nothing is read any more: let go of what was, which may be much."""
+        """Read nothing more, and free the buffer."""
         self._buffer, self._offset = b"", 0
         self._pieces.clear()
         self._pieces_bytes = 0
@@ -128,7 +128,7 @@ class V2Codec:
 
     @property
     def is_inside(self) -> bool:
-        """Whether a command has begun that is not complete."""
+        """Whether an incomplete command has begun."""
         return bool(self._params) or self.pending_bytes > 0
 
     @property
@@ -240,8 +240,8 @@ class V2Codec:
 
     def _take_expected_fins(self) -> int:
         """
-        Take the FINs from here on as long as they are those that were expected; how many they are. Two texts are equal
-        or not: of those that are not, half is tried, and half of it, and next time no more than what was equal.
+        Read the FINs from here on as long as they are the expected ones. Returns how many they are. Two texts are equal
+        or not: if they are not, half is tried, then half of that, and next time no more than what was equal.
         """
         buffer, start = self._buffer, self._offset + len(b"FIN ")
         limit = min((len(buffer) - self._offset) // _FIN_BYTES, self._fin_window)
@@ -260,7 +260,9 @@ class V2Codec:
         return 0
 
     def _take_fin_run(self) -> list[bytes]:
-        """The ids of all complete FINs from here on, as long as they are plain: a parameter of 16 bytes and no more."""
+        """
+        Return the ids of all complete FINs from here on, as long as they are plain: a parameter of exactly 16 bytes.
+        """
         ids: list[bytes] = []
         window = _FIRST_WINDOW
         while True:
@@ -411,7 +413,7 @@ class V2Codec:
         return self._need(count, stage)
 
     def _take_equal_messages(self, messages: list[bytes]) -> bool:
-        """All messages that are there at once, when they have one size: no look at each of them."""
+        """Return all messages that are complete if they have one size, without a look at each of them."""
         partial = self._mpub
         lacking = partial.expected - partial.count - len(messages)
         taken = equal_messages(self._buffer, self._offset, lacking, self._max_msg_size)
@@ -431,7 +433,7 @@ def _none_expected(limit: int, separator: bytes) -> bytes:
 
 
 def _unchecked(verb: bytes, params: Sequence[bytes]) -> None:
-    """What a closed codec has in the place of its check."""
+    """The `check` of a closed codec."""
 
 
 def _all_plain(run: bytes, count: int) -> bool:

@@ -57,7 +57,7 @@ class CommandSpec:
         self.body = body
         self.shown = shown
         self.before_tls = before_tls
-        """Where TLS is required, whether the client may send it before it has TLS."""
+        """Whether the client may send it before TLS where TLS is required."""
 
 
 Commands = Mapping[bytes, CommandSpec]

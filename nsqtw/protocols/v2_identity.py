@@ -21,15 +21,15 @@ from nsqtw.protocols.v2_trace import Identified
 
 MAX_IDENTIFIES = 10
 """
-How often a client may say who it is. nsqd does not mind; but each takes long to read and makes a line in the log, and
-whoever has shown no secret yet could send a hundred thousand of them in a few packed kilobytes.
+Maximum number of IDENTIFY commands. nsqd has no limit; but parsing takes long and writes a log line, and an
+unauthenticated client could send a hundred thousand of them in a few compressed kilobytes.
 """
 
 _EXPERIMENT = "topology-aware-consumption"
 
 
 class Identity:
-    """Of `client`, on a broker with `options`. The operator reads in `log` what it says."""
+    """The IDENTIFY data of `client`, on a broker with `options`. `log` gets a line of each."""
 
     def __init__(self, client: Client, options: Options, log: OperatorLog) -> None:
         self._client = client
@@ -37,7 +37,7 @@ class Identity:
         self._log = log
         self.settings = identify.Settings(options.msg_timeout, options.output_buffer_timeout)
         self.count = 0
-        """How often it was said."""
+        """The number of IDENTIFY commands."""
         self._sample_rate = 0
         self._msg_timeout = self.settings.msg_timeout
         self._zone_local = self._region_local = False
@@ -64,14 +64,14 @@ class Identity:
         return fields
 
     def negotiate(self, fields: dict[str, Any], *, needs_auth: bool) -> tuple[identify.Features, bytes]:
-        """What there is to begin of what it asks for, and the answer. ClientError."""
+        """Return the features to start, and the response. ClientError."""
         features = identify.negotiate(fields, self._client, self._options)
         return features, identify.answer(self.settings, features, self._client, self._options, needs_auth)
 
     def consumer(
         self, timers: TimerQueue, deliver: Callable[[bytes], None], disconnect: Callable[[], None]
     ) -> Consumer:
-        """What the client is to the channel that it subscribes to."""
+        """Return the consumer of the client for the channel that it subscribes to."""
         consumer = Consumer(self._client, timers, deliver, disconnect, self._msg_timeout)
         consumer.touch_timeout = self.settings.msg_timeout
         consumer.sample_rate = self._sample_rate

@@ -1,7 +1,7 @@
 """
-A publish: its delay, and what becomes of it once it was taken. As a waiter it is told, and replies.
+A publish: its delay, and its reply. As a waiter it is told the result of the commit.
 
-This module is hot, once per publish command or run of them.
+Performance: called once per publish command or run of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Publish(ReplySlot):
         self._message_count = message_count
 
     def on_commit(self, error: Exception | None) -> None:
-        """What became of it: the waiter of the publish."""
+        """Reply with the result of the commit."""
         if self.commits_async:
             self._session.async_count -= 1
         if error is None:
@@ -51,7 +51,7 @@ class Publish(ReplySlot):
 
 
 def check_publish(verb: bytes, params: Sequence[bytes], options: Options) -> None:
-    """What has to be right of PUB, MPUB or DPUB before the body is read. ClientError."""
+    """Check PUB, MPUB or DPUB before the body is read. ClientError."""
     need_names(verb, params, 2 if verb == b"DPUB" else 1)
     code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
     checked_name(params[0], code, f"{verb.decode()} topic name")

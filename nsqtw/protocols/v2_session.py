@@ -57,11 +57,11 @@ MAX_UNREAD_REPLIES: Final = 1000
 STEP_COMMANDS: Final = 256
 """Commands that are carried out at once; the others wait until the edge calls `receive_data` again."""
 FAILURE_COST: Final = 4
-"""An error that does not end the session, which is also a line in the log, costs as much as so many commands more."""
+"""The cost, in commands, of an error that does not end the session and is logged."""
 
 
 class V2Session(Session):
-    """One connection. See IProtocol for who calls what."""
+    """One connection. See IProtocol for the callers."""
 
     def __init__(
         self, broker: Broker, remote_address: str, changed: Callable[[], None], now: float, commands: Commands
@@ -86,14 +86,14 @@ class V2Session(Session):
         """The reasons for which no further command is carried out."""
         self._rest_until = 0.0
         self._spent = 0
-        """What commands cost beyond the one that each counts as, since a step ended for it."""
+        """The cost of commands beyond the one that each counts as, since the last step."""
         self._idle = IdleCommands(broker.options.max_idle_commands, self._count_effects)
         self.async_count = 0
         """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._is_blocked = False
         self._last_command = now
         self._last_topic: Topic | None = None
-        """Who publishes does so to one topic, mostly."""
+        """The last topic: most publishers publish to one."""
         self._last_name = b""
         self._beat = self._identity.settings.heartbeat_interval
         self._next_heartbeat = now + self._beat
@@ -101,7 +101,7 @@ class V2Session(Session):
         """The error this session ends with, for the log."""
         self._trace = Trace(broker.log, self.client, commands)
         self._is_traced = False
-        """As the log level was when the client sent something last."""
+        """The log level at the last input of the client."""
         self._client_auth: ClientAuth | None = None
         if broker.authorizations is not None:
             self._client_auth = ClientAuth(
@@ -217,7 +217,7 @@ class V2Session(Session):
         if not self._blocked:
             self._run_commands(now)
         if self._replies.are_pending or not self.wants_data:
-            self._last_command = now  # it is us who take long, or it reads too slowly, which is for the edge to judge
+            self._last_command = now  # the broker takes long, or a slow reader, which the connection detects
         deadline = self._command_timeout.deadline(self._last_command)
         if now >= deadline and not (self._ending or self._command_timeout.still_comes(self._last_command, now)):
             self._failure = "failed to read command - i/o timeout"
@@ -234,7 +234,7 @@ class V2Session(Session):
         return next_due if next_due < inf else None
 
     def _await_rest(self, now: float) -> None:
-        """Without heartbeats nobody looks at a command that ends in the middle, unless it is on the agenda."""
+        """Without heartbeats no timer would detect an incomplete command."""
         if not self._codec.is_inside:
             self._last_command = now
         if self._options.body_timeout:
@@ -276,7 +276,7 @@ class V2Session(Session):
         self._changed()  # it may come at any time, and nothing else looks at the agenda before it is due
 
     def _end(self) -> None:
-        """Nothing more is read, done or delivered; what is owed is still written."""
+        """Read, execute and deliver nothing more; replies that are due are still written."""
         self._ending = True
         self._blocked &= ~IS_BEHIND
         if self._subscriber is not None:
@@ -337,7 +337,7 @@ class V2Session(Session):
             spec.handle(self, verb, params, payload, now)
 
     def _check_body_command(self, verb: bytes, params: Sequence[bytes]) -> None:
-        """What has to be right before the body of a command is read."""
+        """Check a command before its body is read."""
         if self._is_traced:
             self._trace.body_begins(verb, params)
         spec = self._spec(verb)

@@ -1,7 +1,7 @@
 """
 Subscription of a V2 session, and its commands about messages: RDY, FIN, REQ, TOUCH and CLS.
 
-This module is hot, once per command or run of FINs.
+Performance: called once per command or run of FINs.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Subscriber(MessageAccess):
 
 
 def subscribed_names(params: Sequence[bytes]) -> tuple[str, str]:
-    """Of which topic and channel SUB speaks. ClientError."""
+    """Return the topic and channel of a SUB. ClientError."""
     need_names(b"SUB", params, 2)
     topic = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
     return topic, checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")

@@ -1,8 +1,8 @@
 """
 Time limit of a session for the next command, or for the rest of an incomplete one.
 
-With heartbeats it is nsqd's way: two intervals, whatever comes meanwhile, but for one thing: a body that goes on
-arriving is waited for. Without heartbeats a client may be silent for ever, but not in the middle of a command.
+With heartbeats it is nsqd's: two intervals, except that a body that goes on arriving is waited for. Without heartbeats
+a client may be silent for any time, but not in the middle of a command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CommandTimeout:
         self._body_rate = BodyRate(options.min_body_rate)
 
     def deadline(self, last_command: float) -> float:
-        """When a client that has completed no command since `last_command` is silent for too long."""
+        """Return when a client that has completed no command since `last_command` has been silent for too long."""
         timeout = self._timeout
         return max(last_command + timeout, self._body_rate.until) if timeout else inf
 
@@ -36,7 +36,7 @@ class CommandTimeout:
 
     @property
     def _timeout(self) -> float:
-        """How long a command may take; 0 for any time."""
+        """The time limit of a command in seconds; 0 for none."""
         interval = self._settings.heartbeat_interval
         if interval:
             return 2 * interval

@@ -6,11 +6,11 @@ Trace of a V2 session in the log: command lines, deliveries, credit. Never a mes
     [client] state rdy:  100 inflt:    1                                the credit, debug
     [client] IDENTIFY: {ClientID:c Hostname:h ...}                      info
 
-A client whose sizes are wrong has its bodies read as command lines, and some write a body or a secret behind a command
-that takes none. So a word is shown only where it is what belongs there: a command, a name, a number, a message id. Of
-anything else only the length is shown. Names stand as they are when they are valid and quoted when they are not.
+A client that sends wrong sizes has its bodies read as command lines, and some clients write a body or a secret behind a
+command that takes none. So a word is shown only if it is valid in its position: a command, a name, a number, a message
+id. Of anything else only the length is shown. Valid names are shown as they are, invalid ones quoted.
 
-Nothing of this is called unless somebody wants to read it: the session looks at the level once for a chunk.
+Performance: called only at log level debug; the session checks the level once per chunk.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _IDENTIFY_KEYS = {
 
 
 class Identified(dict[str, Any]):
-    """What a client said in IDENTIFY; as text, a line of nsqd's. Long texts are cut."""
+    """The IDENTIFY data of a client; as text, a line of nsqd's. Long texts are truncated."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         values = {key: fields[key] for key in _IDENTIFY_KEYS}

@@ -22,7 +22,7 @@ from nsqtw.upgrades import Compress, Compression, Secured, StartTls
 
 class Upgrades:
     """
-    Those of one session. `secured` is called when it has become a TLS one; `refuse` makes an error frame and ends it.
+    The upgrades of one session. `secured` is called after the TLS handshake; `refuse` makes an error frame and ends it.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Upgrades:
         self._refuse = refuse
         self._features = Features()
         self.is_pending = False
-        """Whether one was asked for that is not done yet."""
+        """Whether an upgrade is not completed yet."""
 
     def begin(self, features: Features) -> None:
         """Ask for all that was negotiated."""
@@ -95,15 +95,15 @@ class Upgrades:
 
 
 def _do_nothing() -> None:
-    """In the place of `secured`."""
+    """The `secured` of an ended session."""
 
 
 def _say_nothing(error: ClientError) -> bytes:
-    """In the place of `refuse`."""
+    """The `refuse` of an ended session."""
     return b""
 
 
-# Only who asks for compression waits for it.
+# Imported lazily: only needed with compression.
 
 
 def _snappy() -> Compression:

@@ -10,7 +10,8 @@ READ_BYTES: Final = 256 * 1024
 
 def keep_reads_on_the_heap() -> None:
     """
-    glibc maps a block as large as a chunk anew for every read, and unmaps it, page faults included, until a larger
-    one was freed once in the process. For a PUB that waits for its OK that is a third of what it costs.
+    Make glibc keep read buffers on its heap. It maps a block of this size anew for every read, and unmaps it, page
+    faults included, until a larger block was freed once in the process. For a PUB that waits for its OK that is a third
+    of its cost.
     """
     bytes(8 * READ_BYTES)

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""Of a container, as it sees itself: "50000 100000" is half a core, "max 100000" all there are (cgroup v2)."""
+"""The quota of a container (cgroup v2): "50000 100000" is half a core, "max 100000" no limit."""
 
 
 def cpu_quota(quota: Path = _QUOTA) -> float:
-    """Those that it may run on, or the part of their time that it is given."""
+    """Return the number of cores that the process may use, or its share of their time."""
     available = float(len(os.sched_getaffinity(0)))
     try:
         used, _, period = quota.read_text().partition(" ")

@@ -1,10 +1,10 @@
 """
-The events of a reactor's descriptors, a turn at a time: from the poll to the end.
+The events of a reactor's descriptors, one turn at a time: from the poll to the end.
 
-The theory is in `nsqtw.runtime.epoll`. That one inherits from Twisted's, with which it would gain nothing by being
-compiled, so what it does for each event is in here.
+The theory of operation is in `nsqtw.runtime.epoll`. That reactor inherits from Twisted's and would gain nothing by
+being compiled, so the work for each event is here.
 
-This module is hot, once per event and turn.
+Performance: called once per event and turn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twisted.logger import Logger
 
 SPIN_SECONDS: Final = 30e-6
 SHORT_SECONDS: Final = 60e-6
-"""Of a wait in which both sides slept and were woken; without that it is half as long."""
+"""A wait in which both sides slept and were woken takes about this long; without that, half as long."""
 SHORT_WAITS: Final = 4
 """So many in a row, and the next one is expected to be short, too. Of a consumer's FIN and the next message, which
 come in turn, one takes long."""
@@ -30,11 +30,11 @@ _READABLE: Final[int] = getattr(select, "EPOLLIN", 0)
 _log = Logger()
 
 Poll = Callable[[float, int], list[tuple[Any, int]]]
-"""An epoll's: waits so many seconds, and gives descriptors and what is with them, so many at most."""
+"""The `poll` of an epoll object: waits `seconds`, and returns at most so many descriptors with their events."""
 
 
 class Events:
-    """Those of `reactor`, by `poll`. `now` is a clock, in seconds; `may_spin`: whether it may ask again and again."""
+    """The events of `reactor`, from `poll`. `now` is a clock in seconds; `may_spin`: whether it may poll repeatedly."""
 
     def __init__(self, reactor: Any, poll: Poll, now: Callable[[], float], may_spin: bool) -> None:
         self._reactor = reactor
@@ -43,7 +43,7 @@ class Events:
         self._now = now
         self._may_spin = may_spin
         self._short_waits = 0
-        """How many waits in a row were short."""
+        """The number of short waits in a row."""
         self._ends: list[Callable[[], object]] = []
 
     def at_end(self, call: Callable[[], object]) -> None:
@@ -55,7 +55,7 @@ class Events:
         events = self._poll_now() if self._ends or seconds == 0 else self._wait(seconds)
         self._handle(events)
         if self._ends:
-            if len(events) > 1:  # of many who wait for answers more have come by now, and a turn costs less for more
+            if len(events) > 1:  # a larger turn costs less per message
                 self._handle(self._poll_now())
             self._end()
 
@@ -63,7 +63,7 @@ class Events:
         return self._poll(0, len(self._by_descriptor))
 
     def _wait(self, seconds: float) -> list[tuple[Any, int]]:
-        """What there is, or comes before they are over."""
+        """Return the events that are there, or arrive within `seconds`."""
         max_events = len(self._by_descriptor)
         began = self._now()
         if self._short_waits >= SHORT_WAITS:
@@ -92,7 +92,7 @@ class Events:
                 _log.failure("the end of {selectable} failed", selectable=selectable)
 
     def _read(self, selectable: Any) -> None:
-        """What fails in there ends this descriptor and nothing else, as in Twisted."""
+        """An exception ends this descriptor and nothing else, as in Twisted."""
         try:
             why = selectable.doRead()
         except BaseException:

@@ -1,17 +1,18 @@
 """
-Python's garbage collector, so set that a broker with ten thousand channels is never away for long.
+Settings of Python's garbage collector that avoid long pauses with ten thousand channels.
 
-Theory of operation. What nobody refers to is freed at once; the collector only looks for circles. It looks at young
-objects often and at all of them now and then, and that takes 100 ms with ten thousand channels, none of which is
-garbage. So what has survived a look at everything is frozen: never looked at again while the broker is busy. A full
-collection then is of what came since the last one. It must not become much, so it comes after fewer young ones than
-usual. What makes much that is gone at its end, like /stats, is `undisturbed`: each look would find all of it in use.
+Theory of operation. Objects without references are freed at once; the collector only searches for cycles. It scans
+young objects often and all objects now and then, and that takes 100 ms with ten thousand channels, none of which is
+garbage. So objects that survived a full collection are frozen: they are not scanned again while the broker is busy. A
+full collection then scans what was created since the last one. To keep that small, it runs after fewer young
+collections than usual. Code that creates many temporary objects, like /stats, is `undisturbed`: a scan would find all
+of them in use.
 
-A cycle that is frozen and then dropped stays. A closed connection leaves none, so this is rare. Everything is looked
-at again when the process has grown by MAX_FROZEN_BYTES, or by half if that is more, since the last time. So what dead
-cycles hold has a bound in bytes, and a process that only grows is looked at less and less often. The size is read
-after each full collection, which comes after some thousand new objects. A broker that has been idle for a minute looks
-at everything, too, if something was frozen since.
+A cycle that is frozen and then dropped stays in memory. A closed connection leaves none, so this is rare. Everything is
+scanned again when the process has grown by MAX_FROZEN_BYTES, or by half if that is more, since the last time. So the
+memory of dead cycles has a bound in bytes, and a process that only grows is scanned less and less often. The size is
+read after each full collection, which runs after some thousand new objects. A broker that has been idle for a minute
+also scans everything, if something was frozen since.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Garbage:
         """Objects that the last look at all has left, or the start."""
 
     def start(self) -> None:
-        """What is there now is there to stay. Takes no time to speak of: a start is waited for."""
+        """Freeze what the start has created. Takes little time: clients wait for a start."""
         gc.set_threshold(YOUNG_OBJECTS, LOOKS, LOOKS)
         gc.callbacks.append(_freeze_survivors)
         gc.freeze()
@@ -100,7 +101,10 @@ def check_all() -> None:
 
 
 def all_objects() -> list[Any]:
-    """What the collector knows, frozen or not. What is frozen stays so, and with it what is young."""
+    """
+    Return the number of objects that the collector knows, frozen or not. Frozen ones stay frozen, and young ones become
+    so.
+    """
     are_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
     objects = gc.get_objects()
@@ -111,7 +115,7 @@ def all_objects() -> list[Any]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Nothing is collected in here. For a moment's work in the reactor's thread."""
+    """A context without collections, for short work in the reactor thread."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
 """
 A reactor whose timers do not follow the wall clock.
 
-Twisted measures delays with `time.time`: when somebody sets the clock back by an hour, everything that waits waits an
-hour longer, and when he sets it forward all of it comes at once.
+Twisted measures delays with `time.time`: when the clock is set back by an hour, every timer is an hour late, and when
+it is set forward all of them run at once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from nsqtw.runtime.reactor import Reactor
 
 def use_monotonic_clock(reactor: Reactor) -> None:
     """
-    From now on `reactor` measures with the monotonic clock. What it has been asked for already keeps its time. A
-    reactor of a test, with a clock of its own, is left alone.
+    Let `reactor` measure with the monotonic clock. Calls that are scheduled already keep their time. A test's reactor,
+    with a clock of its own, is not changed.
     """
     if isinstance(reactor, ReactorBase) and reactor.seconds is runtime.seconds:
         base = time.time() - time.monotonic()

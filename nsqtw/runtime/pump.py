@@ -112,7 +112,7 @@ class Pump:
         self._last_checkpoint = 0.0
         """The time of the last one."""
         self._attempts_left = STOP_ATTEMPTS
-        """For the last checkpoint."""
+        """Attempts at the last checkpoint that are left."""
         set_clock(broker, self.now())
 
     @property

@@ -33,14 +33,14 @@ class _Addresses:
         self._addresses: list[IPv4Address | IPv6Address] = []
 
     def resolutionBegan(self, resolutionInProgress: IHostResolution) -> None:
-        """What is in progress cannot be stopped anyway: it runs in a thread."""
+        """A lookup cannot be stopped: it runs in a thread."""
 
     def addressResolved(self, address: IAddress) -> None:
         assert isinstance(address, IPv4Address | IPv6Address), "no other types were asked for"
         self._addresses.append(address)
 
     def resolutionComplete(self) -> None:
-        if self._found.called:  # nobody waits any more
+        if self._found.called:  # the lookup was cancelled
             return
         self._addresses.sort(key=lambda address: isinstance(address, IPv6Address))
         if self._addresses:
@@ -50,7 +50,7 @@ class _Addresses:
 
 
 def resolve(reactor: Reactor, name: str) -> Deferred[str]:
-    """As `resolve_all`, with the first of them."""
+    """Like `resolve_all`, with the first address only."""
     return resolve_all(reactor, name).addCallback(lambda addresses: addresses[0])
 
 
@@ -76,7 +76,7 @@ MAX_LOOKUPS = 32
 
 
 def resolve_blocking(reactor: Reactor) -> None:
-    """From now on `reactor` looks names up in such threads. A reactor of a test is left alone."""
+    """Let `reactor` look names up in threads that are not waited for. A test's reactor is not changed."""
     if isinstance(reactor, ReactorBase):
         pool = _Pool(0, MAX_LOOKUPS, "names")
         pool.start()

@@ -51,7 +51,7 @@ class StorageThread:
         self._submit(lambda: self._perform(save, done))
 
     def commit(self, batch: CommitBatch, done: Committed) -> None:
-        """Do it soon; `landed(flight, failed)` is called in the reactor thread."""
+        """Commit in the thread; `done(batch, failed)` is called in the reactor thread."""
         self._submit(lambda: self._reactor.callFromThread(done, batch, batch.commit(self._log)))
 
     def finish(self, last: Callable[[], None]) -> Deferred[None]:

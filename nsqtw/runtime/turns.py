@@ -15,7 +15,7 @@ _log = Logger()
 
 
 class Connection(Protocol):
-    """What has something to write at the end of a turn."""
+    """A connection that has output at the end of a turn."""
 
     def flush(self, now: float) -> None:
         """Write what there is."""
@@ -25,30 +25,30 @@ class Connection(Protocol):
 
 
 class Turns(Protocol):
-    """What drives the edges: a broker's pump, or PlainTurns."""
+    """The end of a turn: the pump of a broker, or PlainTurns."""
 
     def now(self) -> float:
-        """The moment, in seconds; only differences mean something."""
+        """The time in seconds, from an arbitrary start."""
 
     def changed(self, connection: Connection) -> None:
         """It has something to write, and is asked for it at the end of the turn."""
 
     @property
     def reactor(self) -> Any:
-        """What runs all of it."""
+        """The reactor of the server."""
 
 
 def end_of_turn(reactor: Reactor) -> Callable[[Callable[[], object]], object]:
     """
-    How to have something called once, when everything that can be read now has been read. What such a call asks for is
-    done in the next turn.
+    Return a function that calls its argument once, after all reads of this turn. Calls scheduled by such a call run in
+    the next turn.
     """
     at_end: Callable[[Callable[[], object]], object] = getattr(reactor, "at_end", None) or partial(reactor.callLater, 0)
     return at_end
 
 
 def end_failed(connection: Connection) -> None:
-    """End one that failed; whatever breaks in that, the others are written to."""
+    """End a connection that failed. An exception in that does not affect the others."""
     try:
         connection.abort()
     except Exception:
@@ -56,7 +56,7 @@ def end_failed(connection: Connection) -> None:
 
 
 class PlainTurns:
-    """Those of a daemon that has nothing to do at the end of a turn but to write."""
+    """The turns of a daemon that only writes at their end."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
@@ -69,7 +69,7 @@ class PlainTurns:
         return time.monotonic()
 
     def unix_ns(self) -> int:
-        """Unix time in nanoseconds, as it was at the start and goes on from there: who sets the clock moves nothing."""
+        """Return Unix time in nanoseconds, counted from the start: changes of the wall clock do not affect it."""
         return self._base_ns + time.monotonic_ns()
 
     def changed(self, connection: Connection) -> None:

@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 def in_time(awaited: Deferred[Result], seconds: float, reactor: Reactor) -> Deferred[Result]:
-    """The same, but after so many seconds it is cancelled and fails with TimeoutError."""
+    """Cancel `awaited` after `seconds`, with a TimeoutError, and return it."""
     return awaited.addTimeout(seconds, reactor, _on_timeout)
 
 
@@ -22,7 +22,7 @@ def _on_timeout(outcome: object, seconds: float) -> Any:
 
 
 class ReadyEvent:
-    """Whether it is known yet."""
+    """Whether the event has happened."""
 
     def __init__(self) -> None:
         self.is_known = False
@@ -50,8 +50,8 @@ _MIN_SHARE = 0.5
 
 class Backoff:
     """
-    Twice as long after each failure, from `first` up to `longest` seconds, less up to half of it by chance: those who
-    failed together do not all come again together. `random` gives numbers from 0 up to 1.
+    Delays that double after each failure, from `first` up to `longest` seconds, less up to half of it by chance:
+    clients that failed together do not all retry together. `random` returns numbers from 0 up to 1.
     """
 
     def __init__(self, first: float, max_seconds: float, random: Callable[[], float]) -> None:
@@ -60,7 +60,7 @@ class Backoff:
         self._random = random
 
     def reset(self) -> None:
-        """All is well: the next failure is the first."""
+        """Start again with `first`: an attempt has succeeded."""
         self._next = self._first
 
     def failed(self) -> float:
