@@ -53,7 +53,7 @@ _INVALID_START = failure(400, "INVALID_START")
 _EPHEMERAL_CHANNEL = failure(400, "EPHEMERAL_CHANNEL")
 
 _DEFAULT = "default"
-"""What the options say."""
+"""The limits of the options."""
 _CLASSES = (*DURABILITIES, _DEFAULT)
 
 _CLASS = Parameter("class", {"type": "string", "enum": [*_CLASSES]})
@@ -83,7 +83,7 @@ _log = Logger()
 
 def _topic_change(name: str, summary: str, **fields: Any) -> Callable[[Method], Method]:
     """Declare /topic/`name`."""
-    # nsqd does not look at the body for /topic/create, and for the others at no more than whether it can be read.
+    # nsqd ignores the body of /topic/create; of the other requests it only checks that it can be read.
     fields = {"errors": _TOPIC_ERRORS, **fields}
     return endpoint("POST", f"/topic/{name}", f"Topic: {summary}", required=(TOPIC,), **fields)
 

@@ -1,8 +1,8 @@
 """
 GET and PUT /config/:opt: the options of the running broker, by their config keys (nsqd specification 3.9).
 
-Every option can be read, in its effective value. Two can be changed, and are until the broker stops: whoever uses
-them looks at them each time, or is told.
+Every option can be read, in its effective value. Two can be changed until the broker stops: their users read them each
+time, or are told.
 """
 
 from __future__ import annotations

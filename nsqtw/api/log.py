@@ -80,7 +80,7 @@ _log = Logger()
 
 @frozen
 class _Ask:
-    """What a request wants of the log of `topic`."""
+    """The parameters of a request for the log of `topic`."""
 
     topic: Topic
     start: int
@@ -217,7 +217,7 @@ def _start(reader: LogReader, text: str) -> int:
 
 
 def _time(params: Mapping[str, str], name: str, error: Answer) -> int | None:
-    """A moment in milliseconds of Unix time, None when none is given. Refused."""
+    """Parse a time in milliseconds of Unix time; None without one. Refused."""
     if name not in params:
         return None
     wall_ms = parse_time(params[name])

@@ -1,11 +1,11 @@
 """
-A moment in a topic's log, as people write it in a query.
+Positions in a topic's log, as users write them in a query.
 
-    earliest, latest             the oldest message kept; what is published from now on
+    earliest, latest             the oldest message kept; the end of the log
     0a1b2c3d4e5f6071             the message with this id: always 16 hex digits
     1767225600, 1767225600.25    Unix time in seconds: up to 11 digits, perhaps a fraction
     1767225600000                Unix time in milliseconds: 12 to 15 digits
-    2026-01-01T01:00:00+01:00    RFC 3339, always with `Z` or an offset; a `+` that became a space is taken for one
+    2026-01-01T01:00:00+01:00    RFC 3339, always with `Z` or an offset; a `+` that became a space is accepted
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LogPosition:
 
 
 def parse_log_position(text: str) -> LogPosition | None:
-    """None when it is no moment."""
+    """Parse a position; None when it is invalid."""
     if text in (EARLIEST, LATEST):
         return LogPosition(text)
     if _ID.fullmatch(text):

@@ -6,10 +6,10 @@ POST /pub and /mpub.
     /mpub?binary=true     int32 count | count x (int32 size | size bytes)      big-endian; what follows is ignored
 
 A publish is answered when its messages are as safe as the broker's durability class says. The order of the checks is
-nsqd's (nsqd specification 3.6, 3.7). With one difference: a chunked binary body whose messages do not end within
-max-body-size is refused for that, where nsqd would go on reading as long as there are messages in it.
+nsqd's (nsqd specification 3.6, 3.7), with one difference: a chunked binary body whose messages do not end within
+max-body-size is refused for its size, where nsqd continues to read as long as there are messages in it.
 
-This module is hot, once per request.
+Performance: called once per request.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
 _NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "TOO_MANY_TOPICS"]}
 
 _TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
-"""By what it means."""
+"""The values of `binary` by meaning."""
 
 _NS_PER_MS = 10**6
 _INT64 = re.compile(r"([+-]?)0*([0-9]{1,19})")
@@ -195,7 +195,7 @@ class _EndsEarly(ClientError):
 
 
 def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
-    """As `binary_messages`. ClientError."""
+    """Like `binary_messages`. ClientError."""
     if len(body) < SIZE_BYTES:
         raise _EndsEarly("E_BAD_BODY", "failed to read message count")
     count = unpack_size(body)[0]
@@ -220,7 +220,7 @@ def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
 
 
 def _wrapped(value: int) -> int:
-    """What does not fit into 64 bits wraps around, as nsqd lets a delay do."""
+    """Return the value modulo 64 bits, as nsqd does with a delay."""
     return (value + 2**63) % 2**64 - 2**63
 
 

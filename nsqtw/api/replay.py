@@ -125,7 +125,7 @@ class Replay(Section):
         return None
 
     def _seek_now(self, request: HttpRequest, channel: Channel, target: LogPosition, error: Exception | None) -> None:
-        """What is unfinished is saved, or that failed."""
+        """The unfinished messages are saved, or saving them failed."""
         if error is not None:
             request.answer_later(_failed(error))
             return
@@ -224,7 +224,7 @@ class Replay(Section):
 
 
 def _position(channel: Channel, target: LogPosition) -> int:
-    """Where in the log a moment is, within what is kept and released. Refused, BackendError."""
+    """Return the position of a time, within what is kept and released. Refused, BackendError."""
     topic = channel.topic
     earliest, latest = topic.reader.kept_from, topic.released
     if target.message_id:

@@ -92,6 +92,6 @@ def broker_site(
 
 
 def refusing_site(site: HttpFactory, https_port: int) -> HttpFactory:
-    """Refuses whatever `site` would serve: what is served, HTTPS serves, on that port, 0 for none."""
+    """Return a site that refuses every request of `site`, because HTTPS serves it, on that port (0 for none)."""
     assert isinstance(site.routes, Routes), "a site that serves"
     return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump, site.limits, None, site.is_local)

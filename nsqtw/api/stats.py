@@ -1,8 +1,8 @@
 """
-GET /ping, /info and /stats: what a broker tells of itself.
+GET /ping, /info and /stats: the state of a broker.
 
-The text of /stats is made from the same document as its JSON. People read it, and tools cut it by its columns
-(nsqd specification 3.11).
+The text of /stats is made from the same document as its JSON. Users read it, and tools split it by its columns (nsqd
+specification 3.11).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Inspection(Section):
         return text(shown.encode("utf-8", "replace"), HEADER)
 
     def _limits_document(self) -> dict[str, Any]:
-        """Return how much there is of what limits are for, and who was over one."""
+        """Return the current values of the limits, and the addresses that exceeded one."""
         limits = self._limits
         return {
             "connections": limits.connection_limiter.count,

@@ -1,1 +1,1 @@
-"""The authorizers that come with nsqtw: who may publish, subscribe and administrate."""
+"""The authorizers that come with nsqtw: permissions to publish, subscribe and administrate."""

@@ -1,12 +1,12 @@
 """
-Authorization: the chosen authorizer, with questions to it, renewal of rights, and listeners for withdrawn rights.
+Authorization: the chosen authorizer, with questions to it, renewal of permissions, and listeners for withdrawn ones.
 
-Theory of operation. An authorizer may answer as it likes: at once, with a Deferred or coroutine, or by a call from any
-thread. A `_Question` makes of all of these one call in the reactor's thread. One that is never answered, fails or
-answers nonsense is as good as refused: the door stays shut. What is being asked when a reload changes something is
-asked again (`_Standing`), for its answer may be from before.
+Theory of operation. An authorizer may answer at once, with a Deferred or coroutine, or by a call from any thread. A
+`_Question` makes of all of these one call in the reactor thread. A question without an answer in time, with an error or
+with an invalid answer counts as refused. A question that is pending while a reload changes something is asked again
+(`_Standing`), because its answer may be outdated.
 
-What an authorizer says of why it refuses is for the log. A client only learns that it did.
+The reason of a refusal is for the log. A client only learns that it was refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nsqtw.rights import Answer, Credentials, Rights, RightsListener
 from nsqtw.runtime.reactor import Reactor
 
 ANSWER_SECONDS = 60.0
-"""How long an authorizer may take. The http one has bounds of its own."""
+"""The time limit of an authorizer. The http one has limits of its own."""
 
 _MAX_TTL = 2**63
 
@@ -84,7 +84,7 @@ class PluginAuthorizations:
                 listener.reconsider()
 
     def close(self) -> None:
-        """The broker stops: nobody is let in any more."""
+        """The broker stops: no client is authorized any more."""
         self._is_shut = True
         self._authorizer.close()
 
@@ -106,7 +106,7 @@ class PluginAuthorizations:
 
 
 class _Standing:
-    """What is asked about one applicant, one of `standing` until it is answered or nobody wants to know any more."""
+    """A question about one client, in `standing` until it is answered or cancelled."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class _Standing:
             self._forget = forget
 
     def renew(self) -> None:
-        """What would be answered now may not be so any more."""
+        """A pending answer may be outdated."""
         if self in self._standing:
             self.forget()
             self.ask()
@@ -156,7 +156,7 @@ class _Question:
         self._timeout: Any = None
 
     def take(self, reply: Any) -> None:
-        """What the authorizer returned."""
+        """Handle the return value of the authorizer."""
         if isinstance(reply, Coroutine):
             reply = Deferred.fromCoroutine(reply)
         if isinstance(reply, Deferred):
@@ -168,7 +168,7 @@ class _Question:
             self._timeout = self._reactor.callLater(ANSWER_SECONDS, self._time_out)
 
     def answer(self, outcome: Rights | AuthError) -> None:
-        """From any thread: the answer."""
+        """Take the answer, from any thread."""
         if isInIOThread():  # type: ignore[no-untyped-call]
             self.resolve(outcome)
         else:
@@ -217,7 +217,7 @@ def _is_ttl(ttl: Any) -> bool:
 
 
 def _unforeseen(failure: Failure) -> AuthError:
-    """What an authorizer failed with. The log gets no more than the kind of it: the text could hold anything."""
+    """Return the error to log for a failed authorizer: only the type, because the text could contain a secret."""
     if isinstance(failure.value, AuthError):
         return failure.value
     return AuthError(f"the authorizer failed: {type(failure.value).__name__}{_location(failure)}")

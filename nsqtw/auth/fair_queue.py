@@ -1,6 +1,6 @@
 """
-Whose turn it is, where what waits takes long and anybody may come: one of each address after the other, however many
-each has sent. When there is no room, the address that has most waiting loses its newest.
+A fair queue for slow work: one entry of each address in rotation, however many each has. When the queue is full, the
+address with the most entries loses its newest.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """
-Rights as lists of patterns, as nsqd's auth servers give them (nsqd specification 1.11).
+Permissions as lists of patterns, as nsqd's auth servers return them (nsqd specification 1.11).
 
     Grant(topic="^orders", channels=(".*",), permissions=("publish", "subscribe"))
 
-Something is allowed when some grant has the permission, its topic pattern is found somewhere in the topic, and one of
-its channel patterns in the channel. Publishing has no channel: its name is empty there, and so is that of the topic
-where the whole broker is meant.
+An action is allowed when some grant has the permission, its topic pattern is found anywhere in the topic, and one of
+its channel patterns in the channel. For publishing the channel is empty; for the whole broker the topic is, too.
 
-Patterns are RE2's, as nsqd's are, by RE2 itself: it looks at each character once whatever the pattern is, where
-Python's own expressions can take for ever (`(a+)+$`). What comes from elsewhere is bounded all the same: a pattern's
-length, the memory it is compiled to, and how many there are. A pattern that is in use everywhere is compiled once.
+Patterns are matched by RE2, as in nsqd: it looks at each character once whatever the pattern is, where Python's own
+expressions can take exponential time (`(a+)+$`). External patterns are limited all the same: their length, the memory
+of their compiled form, and their number. Equal patterns are compiled once.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-A file of grants: who is let in by which secret, and what he may do then. TOML.
+A file of grants: secrets, and the permissions of their clients. TOML.
 
     [[client]]
     identity = "mail"
@@ -12,7 +12,7 @@ A file of grants: who is let in by which secret, and what he may do then. TOML.
     channels = [".*"]                        # [".*"] unless given
     permissions = ["subscribe"]              # publish, subscribe, admin
 
-Everything is checked when the file is read; a mistake anywhere, also a key that is none, makes the whole file useless.
+The whole file is checked when it is read; any mistake, also an unknown key, makes it invalid.
 """
 
 from __future__ import annotations
@@ -42,11 +42,13 @@ class Line:
 
 
 Table = dict[Line, Grants]
-"""What each secret is worth."""
+"""The grants of each secret."""
 
 
 def read_grants(path: str) -> Table:
-    """What is in the file at `path`. AuthError: one line that names the file and the place in it, and no secret."""
+    """
+    Read the file at `path`. AuthError: one line that names the file and the position of the mistake, and no secret.
+    """
     try:
         with open(path, "rb") as file:
             text = file.read(_MAX_BYTES + 1)

@@ -53,12 +53,12 @@ _AS_IT_WAS = (307, 308)
 _AS_GET = (301, 302, 303)
 _REFUSALS = (401, 403)
 _TELLING = ("twisted.internet", "OpenSSL", "service_identity")
-"""Where the errors of connections come from, whose text is about names and certificates."""
+"""Modules of connection errors, whose text is about names and certificates."""
 
 
 @attrs.frozen
 class Request:
-    """What is asked: a method, a URL and perhaps a body."""
+    """A request: a method, a URL and perhaps a body."""
 
     method: str
     url: str = attrs.field(repr=False)
@@ -108,14 +108,14 @@ class HttpAuthorizer:
         raise (AuthRefused if is_refused else AuthError)("; ".join(errors))
 
     async def _ask(self, address: str, credentials: Credentials) -> Grants:
-        """What one server says. AuthError."""
+        """Return the answer of one server. AuthError."""
         asking = Deferred.fromCoroutine(self._exchange(first_request(address, self._method, credentials)))
         asking.addTimeout(self._timeout, self._reactor, _on_timeout)
         try:
             return grants_in(await asking)
         except (AuthError, CancelledError):
             raise
-        except Exception as failure:  # whatever went wrong with the connection
+        except Exception as failure:  # any failure of the connection
             raise AuthError(reason_of(failure)) from None
 
     async def _exchange(self, request: Request) -> bytes:
@@ -153,7 +153,7 @@ class HttpAuthorizer:
 
 
 def first_request(address: str, method: str, credentials: Credentials) -> Request:
-    """What is asked about an applicant. An address with `://` is a URL, any other a host and perhaps a port."""
+    """Return the first request about a client. An address with `://` is a URL, any other a host and perhaps a port."""
     url = address if "://" in address else f"http://{address}/auth"
     fields: dict[str, str | bytes] = {
         "common_name": credentials.common_name,
@@ -168,7 +168,7 @@ def first_request(address: str, method: str, credentials: Credentials) -> Reques
 
 
 def redirected(request: Request, location: str, status: int) -> Request:
-    """What is asked next. AuthError when that would not do."""
+    """Return the request that follows a redirect. AuthError when it is not allowed."""
     try:
         url = urljoin(request.url, location)
     except ValueError:
@@ -184,7 +184,7 @@ def redirected(request: Request, location: str, status: int) -> Request:
 
 
 def over_https(request: Request, port: int) -> Request:
-    """The same on another port, with HTTPS."""
+    """Return the same request on another port, with HTTPS."""
     parts = _split(request.url)
     user, at, _ = parts.netloc.rpartition("@")
     host = parts.hostname or ""

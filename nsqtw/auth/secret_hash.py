@@ -1,11 +1,11 @@
 """
-Hashes of secrets, as they stand in a file of grants.
+Hashes of secrets, as a file of grants contains them.
 
     scrypt:16384:8:1:<salt>:<hash>           cost, block size, parallelism
     pbkdf2-sha256:600000:<salt>:<hash>       iterations
 
-Salt and hash are base64. Making one takes some 50 ms on purpose, and as long for whoever tries secrets. Secrets that
-share a salt are told apart with one such hash; `Recipe` is all of it but the hash.
+Salt and hash are base64. Computing one takes some 50 ms on purpose, also for an attacker that tries secrets. Secrets
+that share a salt are checked with one such hash; `Recipe` is everything except the hash.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SPARE_BYTES = 1024 * 1024
 
 @attrs.frozen
 class Recipe:
-    """How a secret is hashed."""
+    """The parameters of a hash."""
 
     method: str
     numbers: tuple[int, ...]
@@ -39,7 +39,7 @@ class Recipe:
 
     @classmethod
     def fresh(cls) -> Recipe:
-        """Ours, with a salt nobody has."""
+        """Return our default recipe, with a random salt."""
         return cls(SCRYPT, _DEFAULT_NUMBERS, token_bytes(_SALT_BYTES))
 
     def hash(self, secret: bytes, size: int = 32) -> bytes:

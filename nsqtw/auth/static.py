@@ -1,15 +1,15 @@
 """
 The authorizer with a file of grants (`grants_file`), where secrets are hashed.
 
-Theory of operation. Hashing a secret takes some 50 ms, so it is done in a thread of its own, for one applicant after
-the other, each address in its turn (`turns`): whoever sends wrong secrets all the time keeps himself waiting. Of a
-secret that was found right is remembered which line of the file it is, under a keyed digest that is of no use to who
-reads it later; from then on it costs two microseconds. A wrong one is not remembered: it is hashed each time, once for
-each recipe in the file, which is once when all were made with the same salt. What waits for the thread is bounded, and
-so is what an address may keep others waiting.
+Theory of operation. Hashing a secret takes some 50 ms, so it is done in a thread of its own, for one client after the
+other, addresses in rotation (`fair_queue`): an address that sends wrong secrets only delays itself. For a correct
+secret its line of the file is cached, under a keyed digest that is of no use to an attacker who reads it later; from
+then on a check takes two microseconds. A wrong secret is not cached: it is hashed each time, once for each recipe in
+the file, which is once if all have the same salt. The queue of the thread is bounded, and so is the delay that one
+address can cause to others.
 
-A reload replaces the table. A secret whose line is still there is known by it, without being hashed again, and is worth
-what the file says now. One that is being hashed at that moment is looked up in the new table.
+A reload replaces the table. A secret whose line is still in the file stays cached, and gets the permissions of the new
+file. One that is being hashed at that time is looked up in the new table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MANY_RECIPES = 8
 
 @implementer(IAuthorizer)
 class StaticAuthorizer:
-    """Lets in whom the file at `path` names. AuthError when it cannot be used, or has no client at the start."""
+    """Authorizes the clients in the file at `path`. AuthError when it is invalid, or has no client at the start."""
 
     def __init__(self, path: str, log: OperatorLog) -> None:
         self._path = path
@@ -83,7 +83,7 @@ class StaticAuthorizer:
         return True
 
     def close(self) -> None:
-        """IAuthorizer API. The process waits for no more than the hash that is being made."""
+        """IAuthorizer API. The process waits at most for the hash that is being computed."""
         self._is_closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -105,7 +105,7 @@ class StaticAuthorizer:
             self._known = {digest: line for digest, line in self._known.items() if line in table}
 
     def _find_next(self) -> None:
-        """In the thread."""
+        """Runs in the thread."""
         with self._lock:
             digest, secret = self._turns.take()
         while True:
@@ -138,7 +138,7 @@ class StaticAuthorizer:
 
 
 def _neighbours(remote_ip: str) -> str:
-    """Addresses that are one: of IPv6 all with the same first 64 bits, for whoever has one of them has all."""
+    """Return the key of an address: for IPv6 the first 64 bits, because their owner has all addresses behind them."""
     if ":" not in remote_ip:
         return remote_ip
     return str(ipaddress.ip_network((remote_ip.partition("%")[0], 64), strict=False))

@@ -1,8 +1,8 @@
 """
-The options that a restart would change, said on SIGHUP.
+Report, on SIGHUP, of the options that a restart would change.
 
-SIGHUP reads certificates, grants and secrets again, and no options. An operator who has edited the config file is told
-which of its keys wait for a restart, or that the file would not survive one.
+SIGHUP reads certificates, grants and secrets again, and no options. An operator that has edited the config file is told
+which of its keys need a restart, or that a start would fail.
 """
 
 from __future__ import annotations

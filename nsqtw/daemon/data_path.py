@@ -34,7 +34,7 @@ def lock_data_path(directory: str, program: str = "nsqd") -> int:
 
 
 def _remedy(directory: str, failure: OSError) -> str:
-    """What the user can do, as the end of the line."""
+    """The remedy, as the end of the line."""
     if isinstance(failure, FileNotFoundError):
         has_parent = os.path.isdir(os.path.dirname(os.path.abspath(directory)))
         return f"; make it with 'mkdir {'' if has_parent else '-p '}-m 700 {directory}'"

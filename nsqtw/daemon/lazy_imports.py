@@ -1,10 +1,10 @@
 """
 Modules that a start does not import: client test suites start a broker hundreds of times and wait for it.
 
-Twisted imports two large things for the sake of a few users. Importing this module, before Twisted, has the first one
-loaded only when somebody asks it for something: `http.cookiejar`, for a name in `twisted.python.compat`. The second is
-OpenSSL, which every TCP transport comes with when pyOpenSSL is installed; a broker that has no certificate needs none
-of it, see `without_tls`. Together they are a quarter of what the start takes.
+Twisted imports two large modules that few users need. Importing this module, before Twisted, delays the first one until
+it is used: `http.cookiejar`, for a name in `twisted.python.compat`. The second is OpenSSL, which every TCP transport
+imports when pyOpenSSL is installed; a broker without a certificate does not need it, see `without_tls`. Together they
+are a quarter of the start time.
 """
 
 from __future__ import annotations

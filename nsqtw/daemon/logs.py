@@ -37,7 +37,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class LogOptions(Protocol):
-    """What the options of a daemon say about its log."""
+    """The log options of a daemon."""
 
     log_level: int
     log_prefix: str
@@ -61,8 +61,8 @@ def start_up_failure(text: str, when: float, options: LogOptions | None = None, 
 
 def start_up_line(word: str, text: str, when: float, program: str = "nsqd") -> str:
     """
-    A line from before there is a log, which starts with the name of `program`, whatever log-prefix says. NSQ's lines
-    without a level have less in front.
+    Format a line from before there is a log, which starts with the name of `program`, whatever log-prefix says. NSQ's
+    lines without a level have a shorter start.
     """
     if word:
         return log_line(f"[{program}] ", when, word, one_line(text))
@@ -140,5 +140,5 @@ class JsonFormat:
         if failure is not None:
             fields.setdefault("error", f"{failure.type.__name__}: {failure.getErrorMessage()}")
             fields["traceback"] = failure.getTraceback()
-        # ASCII, so whatever a peer sent is escaped: no terminal and no reader of lines sees a control character.
+        # ASCII, so control characters of a peer are escaped: this prevents log and terminal injection.
         return json.dumps(fields, separators=(",", ":"), default=str) + "\n"

@@ -1,13 +1,13 @@
 """
 The process of a daemon, `nsqd` or another: its log, its signals, its exit codes (nsqd specification 6.5).
 
-    SIGTERM, SIGINT   a clean stop; what comes during the stop changes nothing
-    SIGHUP            certificates, grants and secrets are read again, and options that need a restart are named;
-                      NSQ's daemons die of it without a clean stop
+    SIGTERM, SIGINT   a clean stop; signals during the stop are ignored
+    SIGHUP            certificates, grants and secrets are read again, and options that need a restart are logged;
+                      NSQ's daemons end without a clean stop
     SIGQUIT           the stacks of all threads on stderr and exit code 2, without a clean stop
-    SIGUSR1, SIGUSR2  nothing
+    SIGUSR1, SIGUSR2  ignored
 
-A handler only passes the word on to the reactor: it runs in the middle of whatever the daemon does.
+A handler only schedules a call of the reactor, because it can interrupt the daemon anywhere.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = Logger()
 
 
 class Daemon(Protocol):
-    """What is run."""
+    """A daemon that can be started and stopped."""
 
     def startService(self) -> None:
         """NsqtwError, with the line for the user, when it cannot start."""
@@ -119,7 +119,7 @@ def why_not(error: NsqtwError, options: LogOptions | None = None, program: str =
 
 
 def reload_on_hang_up(reactor: Reactor, service: Daemon, changes: ConfigChanges) -> None:
-    """From now on SIGHUP has the service read again what may change, and says which options may not."""
+    """On SIGHUP, have the service read its files again, and log the options that need a restart."""
 
     def reload() -> None:
         service.reload()
@@ -129,7 +129,7 @@ def reload_on_hang_up(reactor: Reactor, service: Daemon, changes: ConfigChanges)
 
 
 def _listen_to_signals(reactor: Reactor, service: Daemon, changes: ConfigChanges) -> None:
-    """From now on signals do what is said above. `reactor.stop` is the clean stop."""
+    """Install the signal handlers. `reactor.stop` is the clean stop."""
 
     def stop(number: int, frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

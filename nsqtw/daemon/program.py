@@ -55,9 +55,11 @@ def _nothing_more(line: Any) -> str | None:
 @attrs.frozen
 class Program:
     """
-    A daemon's start. `load` imports the class of its service, when it is certain that one is going to run, and
-    `needs_tls` says of the options whether that uses OpenSSL from the first moment on. `answer` is what the program's
-    own flags ask for instead of a start, None for nothing. `twistd_name` is what twistd calls it.
+    The start of a daemon.
+
+    `load` imports the class of its service, when it is certain that one is going to run, and `needs_tls` tells from the
+    options whether it needs OpenSSL from the start. `answer` is the output of the program's own flags that replace a
+    start, None for none. `twistd_name` is the subcommand of twistd.
     """
 
     reader: OptionReader[Any, Any]
@@ -68,7 +70,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        """That of the console script."""
+        """Run as the console script."""
         return self.reader.table.program
 
     def main(self) -> None:
@@ -113,7 +115,7 @@ class Program:
         return _WRONG_FLAG
 
     def answered(self, line: Any) -> str | None:
-        """What is to be printed instead of starting, if anything. OptionError, PluginError."""
+        """Return the text to print instead of starting; None to start. OptionError, PluginError."""
         if line.version:
             return f"{version_line(self.name)}\n"
         answer = self.answer(line)
@@ -132,7 +134,7 @@ class Program:
         return self.reader.resolve(line, os.environ)
 
     def changes(self, line: Any, resolved: Resolved[Any]) -> ConfigChanges:
-        """What says, while the program runs, which options of the config file need a restart."""
+        """Return an object that reports, while the program runs, which options of the config file need a restart."""
         from nsqtw.daemon.config_changes import ConfigChanges
 
         # twistd goes to another directory.
@@ -141,7 +143,7 @@ class Program:
         return ConfigChanges(self.reader.table, resolved.options, partial(self.resolve, there))
 
     def usage(self, program: str) -> str:
-        """What --help prints."""
+        """Return the text of --help."""
         # A daemon that starts has no use for the pages.
         from nsqtw.options.help import usage
 

@@ -1,13 +1,13 @@
 """
-A daemon in a process of twistd's: its log, and its end when it cannot start.
+A daemon in a process of twistd: its log, and its end when it cannot start.
 
-The log has NSQ's lines or JSON, where twistd's own options say (`--logfile`, `--nodaemon`). twistd takes the observer
-it finds on the application, and otherwise makes one. The one it would have made knows the file and how it is rotated
-(SIGUSR1), so that one is taken and only told how to format; twistd has no public door to it. `--logger` and `--syslog`
-are other logs, with formats of their own.
+The log has NSQ's lines or JSON and goes where twistd's own options say (`--logfile`, `--nodaemon`). twistd takes the
+observer that it finds on the application, and otherwise makes one, which knows the file and its rotation (SIGUSR1). So
+that observer is made here and only told how to format (ADR 0019). `--logger` and `--syslog` are other logs, with
+formats of their own.
 
 A daemon that cannot start has no terminal any more. twistd's first process has it, waits for the outcome at the end of
-a pipe, and would print the first hundred bytes of it as Python shows bytes. It is made to print the whole line instead.
+a pipe, and would print the first hundred bytes of it as a bytes literal. It is changed to print the whole line.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ from nsqtw.runtime.reactor import Reactor
 _WHOLE = b"= "
 """The line of a daemon that cannot start begins with it in the pipe; twistd itself writes `0`, or `1 ` and an error."""
 _MAX_BYTES = 4096
-"""In the pipe, which takes so many with one call."""
+"""The size of one write to the pipe."""
 
 _log = Logger()
 
 
 class TwistdService(Service):
     """
-    What `make` makes, for `program`. `config_values` are twistd's options, None when there is no twistd. Ends the
-    process with one line when it cannot start, where twistd would print a traceback; a daemon has it in its log, too.
-    `changes` are reported on SIGHUP.
+    The service that `make` makes, for `program`.
+
+    `config_values` are twistd's options, None without twistd. A failed start ends the process with one line, where
+    twistd would print a traceback; a background process also logs it. `changes` are reported on SIGHUP.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class TwistdService(Service):
 
     @property
     def _is_daemon(self) -> bool:
-        """Whether twistd puts the process into the background before it starts this."""
+        """Whether twistd puts the process into the background before the start."""
         return self._given is not None and not (self._given.get("nodaemon", True) or self._given.get("debug"))
 
     def setServiceParent(self, parent: Any) -> None:
@@ -115,8 +116,8 @@ def _show_failures_whole() -> None:
 
 
 def _wait_for_start(runner: UnixApplicationRunner, pipe: int) -> int:
-    """In the place of twistd's method, which reads a hundred bytes and shows them as Python does. The exit code."""
-    # To read up to the end would take for ever: twistd leaves the other end of the pipe open in this process, too.
+    """Replaces twistd's method, which reads a hundred bytes and shows them as Python does. Returns the exit code."""
+    # Reading up to the end would block: twistd leaves the other end of the pipe open in this process, too.
     output = os.read(pipe, _MAX_BYTES)
     if output == b"0":
         return 0

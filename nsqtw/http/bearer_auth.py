@@ -1,13 +1,13 @@
 """
-Credentials over HTTP: `Authorization: Bearer SECRET`, with the secret that AUTH takes.
+Authentication over HTTP: `Authorization: Bearer SECRET`, with the secret that AUTH takes.
 
-Theory of operation. A connection sends many requests, and an authorizer may take long. So what a credential is worth is
-remembered while its rights last, for a minute at most, under a keyed digest of everything that is said of the
-applicant; requests that come while it is being asked wait for the one answer. Only what is good is remembered, so that
-nobody can fill the memory with guesses.
+Theory of operation. A connection sends many requests, and an authorizer may take long. So the permissions of a
+credential are cached while they last, for a minute at most, under a keyed digest of everything known about the client;
+requests that arrive while the authorizer is being asked wait for the same answer. Only valid credentials are cached, so
+guesses do not fill the memory.
 
-    401  no credential, or one that is worth nothing          403  it has not got the permission
-    503  the authorizer cannot tell
+    401  no credential, or an invalid one          403  the permission is missing
+    503  the authorizer cannot answer
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The body of a response to what we asked over HTTP, up to a size: whoever answers may be able to go on for ever."""
+"""The body of a response to our own requests, up to a size: a server may send without end."""
 
 from __future__ import annotations
 

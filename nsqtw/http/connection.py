@@ -61,7 +61,7 @@ _log = Logger()
 
 
 class State(Enum):
-    """What the connection does with its input."""
+    """The use that the connection makes of its input."""
 
     IDLE = auto()
     """Nothing has arrived since the end of the last request."""
@@ -86,7 +86,7 @@ class Pause(Enum):
     """Enough of the next requests is buffered."""
     UNREAD_ANSWERS = auto()
     RIGHTS = auto()
-    """Whether the request may be served is not known yet, so its body is not worth the memory."""
+    """The permissions of the client are not known yet, so its body is not worth the memory."""
 
 
 @implementer(IHalfCloseableProtocol, IPushProducer)
@@ -98,7 +98,7 @@ class HttpConnection(Protocol):
     persistent = True
     """Whether another request may follow the current one."""
     peer_is_done = False
-    """Whether the client sends no more. It may still read, or be gone."""
+    """Whether the client sends no more. It may still read."""
     address: Any = None
     """The peer's address."""
     _timeouts: RequestTimeouts | None = None
@@ -111,7 +111,7 @@ class HttpConnection(Protocol):
     _is_reading = False
     """True within `_read_step`, whose caller reads on."""
     _is_write_blocked = False
-    """Whether the transport has more to write than it wants."""
+    """Whether the transport's buffer is full."""
     _send_some: Callable[[bytes], int] | None = None
     """The socket's own `send`, as long as the transport has nothing to write."""
 
@@ -163,7 +163,7 @@ class HttpConnection(Protocol):
     def readConnectionLost(self) -> None:
         self.peer_is_done = True
         if self._request is not None and self._request.is_stream:
-            self.abort()  # there is no other sign that the client reads no more
+            self.abort()  # there is no other sign that the client stopped reading
         elif Pause.LONG_WORK not in self._pauses:
             self._end_input()
 
@@ -249,7 +249,7 @@ class HttpConnection(Protocol):
 
     @property
     def stage(self) -> tuple[Stage, int]:
-        """What the connection waits for, and how many requests were served before."""
+        """The part of a request that the connection waits for, and the number of requests served before."""
         request = self._request
         if self._state is not _READING and self._state is not _IDLE:
             stage = Stage.ANSWER
@@ -424,7 +424,7 @@ class HttpConnection(Protocol):
             self._end_input()
 
     def _end_input(self) -> None:
-        """The client sends no more, and all that it sent is read up to the request that is served."""
+        """The client sends no more, and its input is read up to the request that is served."""
         if self._state is _READING and self._request is not None and self._request.awaits_body:
             self._break_off(self._request)
         elif self._state is _READING or self._state is _IDLE:

@@ -207,7 +207,7 @@ def threads() -> str:
 
 
 def waited_for(reactor: Reactor) -> str:
-    """What the reactor waits to read from and to write to, a line each."""
+    """The descriptors that the reactor reads from and writes to, one per line."""
     waiting = [("read", reactor.getReaders()), ("write", reactor.getWriters())]
     return "".join(f"{what} {selectable!r}\n" for what, selectables in waiting for selectable in selectables)
 

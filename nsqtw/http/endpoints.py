@@ -28,7 +28,7 @@ HTML = "text/html; charset=utf-8"
 JSON = "application/json; charset=utf-8"
 
 Errors = Mapping[int, Sequence[str]]
-"""By status, the words of `http.errors`; none for a status that is answered with a bare text."""
+"""By status, the error words of `http.errors`; empty for a status whose body is plain text."""
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

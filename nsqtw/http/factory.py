@@ -50,7 +50,7 @@ class HttpFactory(Factory):
         self.is_local = is_local
         self.heads = KnownHeads()
         self.refusals = LineBudget(pump.now)
-        """For the lines of refused requests on routes that leave no line otherwise, as publishes."""
+        """Limits the log lines of refused requests on routes that log no requests, like publishes."""
         self.connections: set[HttpConnection] = set()
         keep_reads_on_the_heap()
 
@@ -63,6 +63,6 @@ class HttpFactory(Factory):
         return connection
 
     def disconnect_all(self) -> None:
-        """The daemon stops: who waits for an answer gets it, and every client sees the end of its connection."""
+        """The daemon stops: pending requests are answered, and every connection is closed."""
         for connection in list(self.connections):
             connection.stop()

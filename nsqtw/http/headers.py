@@ -52,7 +52,7 @@ _known = lru_cache(_REMEMBERED)(_read)
 
 
 def error_in(fields: Mapping[bytes, bytes], version: bytes) -> Answer | None:
-    """What is answered to a request for its header fields alone; None when they are good."""
+    """Return the response to invalid header fields; None when they are valid."""
     host = fields.get(b"Host")
     if host is None:
         if version == b"HTTP/1.1":

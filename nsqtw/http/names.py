@@ -30,7 +30,7 @@ Parameters = Mapping[str, str]
 
 
 def topic_name(params: Parameters) -> str:
-    """As it is given. Refused when it is not."""
+    """Return the parameter. Refused when it is missing."""
     if "topic" not in params:
         raise Refused(_MISSING_TOPIC)
     return params["topic"]

@@ -70,7 +70,7 @@ class Signal(Enum):
     """The events that have no data."""
 
     NEED_INPUT = auto()
-    """All that was received is read, except for a line that is not complete."""
+    """All input is read, except for an incomplete line."""
     PAUSE = auto()
     """More can be read by the next call."""
     END = auto()
@@ -172,7 +172,7 @@ class RequestParser:
 
     @property
     def has_begun(self) -> bool:
-        """Whether something of a request has arrived whose end is not read yet."""
+        """Whether input of a request has arrived whose end is not read yet."""
         return self._state is not State.START or self._offset < len(self._data)
 
     # -- readers: each returns an event, or None when it has changed the state or read a part
@@ -404,4 +404,4 @@ _READERS: tuple[Callable[[RequestParser], Event | None], ...] = (
     RequestParser._read_end,
     RequestParser._read_failed,
 )
-"""By state. A tuple, because the hash of an Enum member is computed in Python."""
+"""The readers by state. A tuple, because the hash of an Enum member is computed in Python."""

@@ -22,7 +22,7 @@ SAMPLE_SECONDS = 0.01
 
 
 def sample(seconds: float, is_wanted: Callable[[], bool]) -> Counter[str]:
-    """Look for so many seconds, as long as `is_wanted`: how often each stack of another thread was seen."""
+    """Sample the stacks of the other threads for `seconds`, as long as `is_wanted`. Returns how often each was seen."""
     stacks: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while is_wanted():
@@ -38,7 +38,7 @@ def sample(seconds: float, is_wanted: Callable[[], bool]) -> Counter[str]:
 
 
 def folded(stacks: Counter[str]) -> str:
-    """What `sample` found, most often seen first."""
+    """Format the result of `sample`, the most frequent stacks first."""
     return "".join(f"{stack} {count}\n" for stack, count in stacks.most_common())
 
 
@@ -54,8 +54,8 @@ class Profiler:
 
     def start(self, seconds: float, is_wanted: Callable[[], bool], done: Callable[[str], object]) -> bool:
         """
-        Begin; `done` is called later with the text, which is of less time when it `is_wanted` no more. False, and
-        nothing happens, while another one is going on.
+        Start; `done` is called later with the text, which covers less time if `is_wanted` turns false. Returns False,
+        without starting, while another profile runs.
         """
         if self._thread is not None and self._thread.is_alive():
             return False

@@ -51,7 +51,7 @@ _log = Logger()
 
 
 class Streamer(Protocol):
-    """What has more and more to say to one client. A push producer of Twisted's, and told when it is over."""
+    """The source of a response without an end. A push producer, which is told when the connection has ended."""
 
     def pauseProducing(self) -> None:
         """The client has enough to read."""
@@ -70,20 +70,20 @@ class HttpRequest:
     """A request on `connection`, made when its first line arrives."""
 
     target = query = b""
-    """What follows the method, and what in it follows the `?`."""
+    """The request target, and the part of it behind the `?`."""
     is_complete = False
-    """Whether all of it was read."""
+    """Whether the request was read completely."""
     is_answered = False
     size = 0
     """Bytes of the body that were kept."""
     is_overlong = False
-    """Whether the body is longer than the route allows."""
+    """Whether the body exceeds the limit of the route."""
     is_broken = False
-    """Whether the body ended before its end."""
+    """Whether the body ended early."""
     is_awaiting_rights = False
-    """Whether it is not known yet if the request may be served."""
+    """Whether the permissions of the client are still unknown."""
     _is_due = False
-    """Whether the handler waits for that."""
+    """Whether the handler is called when they are known."""
     _method = b""
     _version = b"HTTP/1.1"
     _route: Route | None = None
@@ -128,7 +128,7 @@ class HttpRequest:
         return None
 
     def repeat(self, head: CachedHead, body: bytes) -> None:
-        """All of the request is there, and its head is one that `begin` found good before."""
+        """The request is complete, and its head is one that `begin` has accepted before."""
         self._method, self.target, self.query, self._version, self.fields, route = head
         self._route = route
         self._body, self.size, self.is_complete = body, len(body), True
@@ -165,7 +165,7 @@ class HttpRequest:
                 self._run()
 
     def end_body(self) -> None:
-        """All of the request is there."""
+        """The request is complete."""
         self.is_complete = True
         if not (self.is_answered or self.is_overlong):
             self._run()
@@ -190,14 +190,14 @@ class HttpRequest:
 
     @property
     def awaits_body(self) -> bool:
-        """Whether more of the body is expected, and what it says matters."""
+        """Whether more of the body is expected and used."""
         return self._route is not None and not (self.is_complete or self.is_answered or self.is_overlong)
 
     # -- for handlers
 
     @property
     def last_part(self) -> bytes:
-        """Of the path, what follows the last slash."""
+        """The last segment of the path, decoded."""
         return unquote_to_bytes(self.target.partition(b"?")[0]).rpartition(b"/")[2]
 
     @property
@@ -207,7 +207,7 @@ class HttpRequest:
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept of it in memory."""
+        """Bytes of the body in memory."""
         return len(self._body)
 
     def forget(self) -> None:
@@ -216,12 +216,12 @@ class HttpRequest:
 
     @property
     def is_stream(self) -> bool:
-        """Whether its answer has no end."""
+        """Whether the response is a stream."""
         return self._streamer is not None
 
     @property
     def client(self) -> str:
-        """Where it comes from, for people; empty when nobody is there any more."""
+        """The client's address, as the log shows it; empty when the connection is closed."""
         return "" if self._connection is None else self._connection.remote
 
     @property
@@ -230,7 +230,7 @@ class HttpRequest:
         return self._connection is not None and not self._connection.peer_is_done
 
     def answer(self, answer: Answer) -> None:
-        """Send the answer, if there is still somebody to be answered."""
+        """Send the response, if the connection is still open."""
         connection = self._connection
         if connection is None:
             return
@@ -272,7 +272,7 @@ class HttpRequest:
             connection.request_done(self)
 
     def waiter(self, done: Answer, failed: Answer) -> Waiter:
-        """For what is going to be told to the broker: it then answers one or the other."""
+        """Return a waiter for the broker, which answers with `done` or `failed`."""
         self._later, self._if_failed = done, failed
         return self._told
 
@@ -296,13 +296,13 @@ class HttpRequest:
         self._pump.changed(self)
 
     def _cross_origin(self) -> Answer | None:
-        """What is answered when another web page sends this."""
+        """Return the response to a request that a web page of another origin has sent; None for others."""
         if self._method in _ONLY_LOOKING or self._connection is None:
             return None
         return sent_by_a_page(self.fields, is_local=self._connection.factory.is_local)
 
     def _authorize(self, route: Route) -> Answer | None:
-        """What is answered when the request may not be served, if that is known at once."""
+        """Return the response to a request without permission, if that is known at once."""
         connection = self._connection
         assert connection is not None, "a request begins while its connection is there"
         factory = connection.factory

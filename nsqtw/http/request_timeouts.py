@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Stage(Enum):
-    """What a connection waits for."""
+    """The part of a request that a connection waits for."""
 
     HEAD = auto()
     BODY = auto()
@@ -37,7 +37,7 @@ class Stage(Enum):
 
 
 class RequestTimeouts:
-    """That of `limits` with one connection, from `now` on."""
+    """The time limits of one connection, from `now` on."""
 
     def __init__(self, connection: HttpConnection, limits: Limits, now: float) -> None:
         self._connection = connection

@@ -51,14 +51,14 @@ _CLOSE = b"\r\nConnection: close"
 
 
 class Answer:
-    """A whole response, but for what the request and the moment add. May be given any number of times."""
+    """A whole response, except for what depends on the request and the time. It can be sent any number of times."""
 
     __slots__ = ("_head", "_usual", "_usual_second", "body", "status", "word")
 
     def __init__(self, status: int, body: bytes = b"", *headers: tuple[bytes, bytes], word: str = "") -> None:
         self.status = status
         self.word = word
-        """Of an error, NSQ's word for it."""
+        """NSQ's word for the error; empty for a success."""
         self.body = body
         lines = [b" %d %s" % (status, _REASONS[status])]
         lines += [b"%s: %s" % header for header in headers]
@@ -144,7 +144,7 @@ def _detail(word: str, sentence: str = "") -> tuple[bytes, bytes]:
 
 
 def cap_reached(error: CapReached) -> Answer:
-    """The broker takes no more of these."""
+    """A cap of the broker is reached."""
     return failure(503, f"TOO_MANY_{error.what.upper()}")
 
 
@@ -164,7 +164,7 @@ def page(shown: str) -> Answer:
 
 
 def tls_required(https_port: int) -> Answer:
-    """Not without TLS. The one document of nsqd's that is written with spaces."""
+    """TLS is required. The only document of nsqd with spaces in its JSON."""
     body = b'{"message": "TLS_REQUIRED", "https_port": %d}' % https_port
     return Answer(403, body, _JSON, _NSQ, _detail("TLS_REQUIRED"), word="TLS_REQUIRED")
 

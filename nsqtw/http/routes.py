@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BODY_IGNORED = -1
 FREE, ANY_RIGHT = "", "any"
-"""Beside a permission's name, what a route may need: nothing, or a credential that is good for something."""
+"""The requirement of a route, beside the name of a permission: none, or any valid credential."""
 _SAFE_IN_PATH = "/$&+,:;=@"
 
 Decided = Callable[["Answer | None", str], None]
@@ -52,15 +52,13 @@ class Route:
     too_big: Answer | None = None
     broken: Answer | None = INVALID_REQUEST
     logged: bool = True
-    """Whether each request leaves a line in the log. One that is refused does so in any case, within bounds."""
+    """Whether each request is logged. Refused ones always are, within bounds."""
     needs: str = ADMIN
-    """With an authorizer: the permission a credential must have, FREE or ANY_RIGHT."""
+    """The permission that a credential needs, with an authorizer: FREE or ANY_RIGHT, or its name."""
     about: tuple[str, ...] = ()
-    """
-    What it must have it for: the parameters of the query that name a topic, and a channel; none for the whole broker.
-    """
+    """The query parameters that name the topic and the channel of that permission; none for the whole broker."""
     repeats: bool = False
-    """Whether clients send the same head here again and again, so that it is worth remembering (head_cache)."""
+    """Whether clients repeat the same head here, so that it is worth caching (head_cache)."""
 
 
 @frozen
@@ -72,7 +70,7 @@ class DeadEnd:
 
 
 class Routes:
-    """All routes."""
+    """The routes of a server."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._routes = {(route.method, route.path): route for route in routes}
@@ -85,7 +83,7 @@ class Routes:
                 self._open[_start(path)] = path
 
     def find(self, method: bytes, target: bytes) -> Route | DeadEnd | None:
-        """What `target`, a path and perhaps a query, leads to. None when it is no valid one."""
+        """Return the route of `target`, a path and perhaps a query. None when it is invalid."""
         path, _, query = target.partition(b"?")
         return self._routes.get((method, path)) or self._search(method, path, query)
 
@@ -112,7 +110,7 @@ class Routes:
         return DeadEnd(not_allowed(listed), logged=True)
 
     def _whole_server(self, method: bytes) -> DeadEnd:
-        """For `*`, which is no path: it can be asked for OPTIONS, and then has none."""
+        """The target `*`, which is no path: it allows OPTIONS only."""
         if method == b"OPTIONS":
             return DeadEnd(EMPTY, logged=False)
         methods = {b"OPTIONS", *(method for method, _ in self._routes)}
@@ -134,19 +132,19 @@ class Routes:
 
 
 class OneAnswer:
-    """Where all routes lead to the same answer."""
+    """Routes that all lead to the same response."""
 
     def __init__(self, routes: Routes, answer: Answer) -> None:
         self._routes = routes
         self._end = DeadEnd(answer, logged=False)
 
     def find(self, method: bytes, target: bytes) -> DeadEnd | None:
-        """As Routes.find."""
+        """Like Routes.find."""
         return None if self._routes.find(method, target) is None else self._end
 
 
 def _start(path: bytes) -> bytes:
-    """All of a path but its last part."""
+    """Return a path without its last segment."""
     return path[: path.rfind(b"/") + 1]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.address import IPv4Address, IPv6Address
 
 IPV4_MAPPED = "::ffff:"
-"""What an IPv6 socket puts before the address of a client that comes over IPv4."""
+"""The prefix of an IPv4 address on an IPv6 socket."""
 
 
 def address_text(address: Any) -> str:

@@ -1,12 +1,12 @@
 """
 Admission of connections: limits on all connections, on those of one address, and on file descriptors.
 
-TCP, HTTP and HTTPS share one `ConnectionLimiter`. The first 64 bits of an IPv6 address count as one address, because
-one network usually has all that follow. Clients of unix sockets have no address.
+TCP, HTTP and HTTPS share one `ConnectionLimiter`. The first 64 bits of an IPv6 address count as one address, because a
+network usually owns all addresses behind them. Clients of unix sockets have no address.
 
-A rejected client gets an error in the protocol of its port, and a moment to read it. When descriptors are short there
-is no such moment: the connection is closed before the next one is accepted, because the connections of one turn could
-be more than the descriptors left.
+A rejected client gets an error in the protocol of its port, and a second to read it. When descriptors are short it does
+not: the connection is closed before the next one is accepted, because the connections of one turn could be more than
+the descriptors left.
 
 `Rejections` counts the refused and closed connections of each limit. It logs the first one of a limit at once, and then
 at most one line in LINE_SECONDS with the number since the line before, so that a flood does not fill the log.
@@ -32,19 +32,19 @@ from nsqtw.runtime.reactor import Reactor
 READING_SECONDS = 1.0
 """Time to read why."""
 MAX_READING = 64
-"""How many have it at a time."""
+"""The number of connections of each address."""
 _NETWORK_BYTES = 8
 
 
 class ConnectionLimiterOptions(Protocol):
-    """What the options say about who is let in."""
+    """The options that limit connections."""
 
     max_connections: int
     max_connections_per_address: int
 
 
 class ConnectionLimiter:
-    """Counts those who are in. `descriptors` is None where nobody counts them."""
+    """Counts connections. `descriptors` is None where descriptors are not limited."""
 
     def __init__(
         self, options: ConnectionLimiterOptions, rejections: Rejections, descriptors: Descriptors | None
@@ -73,7 +73,7 @@ class ConnectionLimiter:
         return True
 
     def leave(self, address: Any) -> None:
-        """A connection that was let in is gone."""
+        """An admitted connection is closed."""
         source = _source(address)
         self.count -= 1
         if source:
@@ -82,7 +82,10 @@ class ConnectionLimiter:
                 self.by_address[source] = remaining
 
     def refusal(self, reactor: Reactor, answer: bytes) -> RejectedConnection | None:
-        """For one who is not let in: what gives him time to read `answer`; None when there is none."""
+        """
+        Return the protocol of a rejected connection, which gives the client time to read `answer`; None for no such
+        time.
+        """
         is_short = self._descriptors is not None and self._descriptors.are_short()
         return None if is_short or self.reading_count >= MAX_READING else RejectedConnection(self, reactor, answer)
 
@@ -101,9 +104,7 @@ class ConnectionLimiter:
 
 @implementer(IHalfCloseableProtocol)
 class RejectedConnection(TwistedProtocol):
-    """
-    A connection over a limit of `connection_limiter`. Over TLS it just ends: nobody makes a handshake to be refused.
-    """
+    """A connection over a limit of `connection_limiter`. Over TLS it is closed without a handshake."""
 
     transport: Any
 
@@ -127,7 +128,7 @@ class RejectedConnection(TwistedProtocol):
         self.transport.loseConnection()
 
     def writeConnectionLost(self) -> None:
-        """What had to be said is said; what the client still sends is read, or closing would take the answer back."""
+        """The error is sent; input is read until the client closes, because closing at once would discard the error."""
 
     def connectionLost(self, reason: Any = None) -> None:
         if self._end is not None:
@@ -154,7 +155,7 @@ _log = Logger()
 
 
 class Rejections:
-    """By the name of the option that says where the limit is. `now` is a clock."""
+    """Counts by the name of the option that sets the limit. `now` is a clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -162,7 +163,7 @@ class Rejections:
         self._logged: dict[str, tuple[float, int]] = {}
 
     def record(self, limit: str, remote: str) -> None:
-        """One more; `remote` is who it was."""
+        """Count one more; `remote` is its address."""
         count = self.counts[limit] = self.counts.get(limit, 0) + 1
         now = self._now()
         logged_at, logged_count = self._logged.get(limit, (-LINE_SECONDS, 0))

@@ -25,7 +25,7 @@ _REASONS = {
 
 
 class TlsOptions(Protocol):
-    """What the options of a daemon say about TLS."""
+    """The TLS options of a daemon."""
 
     tls_cert: str
     tls_key: str

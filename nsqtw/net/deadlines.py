@@ -36,7 +36,7 @@ class DeadlineOptions(Protocol):
 
 
 class Watched(Protocol):
-    """What is looked at."""
+    """An object with deadlines."""
 
     def check(self, now: float) -> bool:
         """End what takes too long. Whether to look again in the next round."""
@@ -46,7 +46,7 @@ class Watched(Protocol):
 
 
 class DeadlineSweeper:
-    """Looks at those who joined and did not leave, in the clock `now`."""
+    """Checks its members periodically, in the clock `now`."""
 
     def __init__(self, reactor: Reactor, options: DeadlineOptions, now: Callable[[], float]) -> None:
         self._reactor = reactor
@@ -81,7 +81,7 @@ class DeadlineSweeper:
         self._go_on(iter(list(self._watched)))
 
     def _go_on(self, remaining: Iterator[Watched]) -> None:
-        """Look at some of those who are left of this round."""
+        """Check some of the remaining members of this round."""
         now = self._now()
         count = 0
         for watched in islice(remaining, CHECKS_PER_TURN):
@@ -101,6 +101,6 @@ class DeadlineSweeper:
             _log.failure("looking after a connection failed")
         try:
             watched.abort()
-        except Exception:  # this round ends for nobody else, and the next one begins
+        except Exception:  # this round is over, and the next one begins
             _log.failure("ending a connection failed")
         return False

@@ -1,8 +1,8 @@
 """
-File descriptors: as many as the system allows, and some of them kept for what is stored.
+File descriptors: the limit of the system, of which some are kept for storage.
 
-A new descriptor always has the lowest free number, so the number of one that is made for a moment tells how many are
-left, whoever has taken the others.
+A new descriptor always has the lowest free number, so the number of a temporary one tells how many are left, whatever
+uses the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MAX_WANTED = 1_048_576
 _KEPT_FOR_FILES = 320
 """Log files that stay open in any case (`backends.disk.open_files`), the databases, and a few."""
 _LARGEST_PART_KEPT = 3
-"""Of a small limit no more than a third is kept."""
+"""Of a small limit at most a third is kept."""
 LOW_LIMIT = 1024
 """Below it the start warns: every topic in use and every connection takes a descriptor."""
 HTTP_RESERVE = 4

@@ -1,8 +1,8 @@
 """
-Ports with TLS: the same connections as without, behind a handshake.
+TLS ports: the same connections as on plain ports, behind a handshake.
 
-A port may take both. A handshake begins with a byte that no protocol here begins with, so the first one that comes
-says which it is, and until then the connection is nobody's but a deadline's.
+A port may accept both. A handshake begins with a byte that no protocol of this package begins with, so the first byte
+tells which it is; until it arrives only a deadline applies to the connection.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ _log = Logger()
 
 
 def not_https(head: bytes) -> bytes:
-    """What is answered on a port of HTTPS to a client whose first bytes are no TLS."""
+    """Return the response of an HTTPS port to a client whose first bytes are not TLS."""
     return _NOT_HTTPS if head in _HTTP_STARTS else b""
 
 
 class TlsFactory(Factory):
     """
-    Accepts TLS connections for `inner`, and with `plain_limits`, which are those of `inner`, the others too. `not_tls`
-    says what is answered to who should use TLS and does not, by its first five bytes; `name` is what the log calls the
-    port.
+    Accepts TLS connections for `inner`, and with `plain_limits`, the limits of `inner`, plain ones too. `not_tls`
+    returns the response to a client without TLS, by its first five bytes; `name` is the port's name in the log.
     """
 
     noisy = False
@@ -83,8 +82,8 @@ class TlsFactory(Factory):
 
 class Undecided(Protocol):
     """
-    A connection of which nobody knows yet whether it is TLS. `connection` gets it then, as it is or behind what
-    `secured` makes for it.
+    A connection that has sent no byte yet. `connection` gets it then, directly or behind the transport that `secured`
+    makes.
     """
 
     transport: Any

@@ -14,7 +14,7 @@ from nsqtw.runtime.reactor import Reactor
 
 
 class LimitOptions(ConnectionLimiterOptions, DeadlineOptions, Protocol):
-    """What the options of a daemon say about it."""
+    """The options of a daemon that limit its clients."""
 
     max_unfinished_size: int
     min_body_rate: int

@@ -28,9 +28,9 @@ _EVERYWHERE_IPV6 = "::"
 _EVERYWHERE = ("0.0.0.0", _EVERYWHERE_IPV6)
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 UNIX_MODE = 0o660
-"""Who may connect to a unix socket: user and group of the broker."""
+"""The mode of a unix socket: user and group of the broker may connect."""
 UNIX_PORT = -1
-"""Where a port number is asked for, a unix socket has this one (nsqd specification 3.5)."""
+"""The port number of a unix socket, where one is needed (nsqd specification 3.5)."""
 
 
 class Listener:
@@ -120,7 +120,7 @@ def _bind(family: socket.AddressFamily, where: Any) -> socket.socket:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind(where)
         if family == socket.AF_UNIX:
-            # Nobody can connect before the next line, whatever umask the process has.
+            # No client can connect before the next line, whatever the umask of the process.
             os.chmod(where, UNIX_MODE)
         bound.listen(BACKLOG)
     except OSError:

@@ -1,9 +1,9 @@
 """
-Connections that are read from when so many bytes are there, and not waited for without end.
+Connections that are read from when so many bytes have arrived, or after a short time.
 
-The kernel is told how many are worth a wake-up (SO_RCVLOWAT, the low-water mark of what is received), so that waiting
-for them costs nothing. What it is not told is an end of it: here every connection that waits is looked at once in a
-moment, and one from which nothing was read since the last look is woken up by whatever there is.
+The kernel is told how many bytes wake the process (SO_RCVLOWAT, the low-water mark of the receive buffer), so waiting
+for them costs nothing. The kernel has no time limit for it: here every waiting connection is checked periodically, and
+one from which nothing was read since the last check is woken by whatever has arrived.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Waiting(Protocol):
     """A connection with a low-water mark."""
 
     def wait_on(self) -> bool:
-        """A moment is over: lower the mark, if nothing was read in it. Whether to look again after the next one."""
+        """The time is over: lower the mark if nothing was read. Returns whether to check again."""
 
 
 class LowWater:
-    """Looks at those who joined and did not leave."""
+    """Checks its members periodically."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor

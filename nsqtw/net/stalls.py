@@ -37,11 +37,11 @@ class StallDetector:
 
     @property
     def is_possible(self) -> bool:
-        """Whether something waited when it was last looked at: before more is written it cannot stall."""
+        """Whether output waited at the last check: until more is written the peer cannot stall."""
         return self._waiting > 0
 
     def lasts(self, transport: Any, now: float) -> float:
-        """For how many seconds the peer has taken nothing although something waited for it."""
+        """Return for how many seconds the peer has taken nothing although output waited for it."""
         connection = _socket_below(transport)
         in_kernel = _unread_in_kernel(connection)
         waiting, before = in_kernel + _unsent(connection), self._waiting
@@ -83,7 +83,7 @@ def _unread_in_kernel(connection: Any) -> int:
 
 
 def _acknowledged(connection: Any) -> int:
-    """Bytes that the peer has acknowledged so far; 0 where nobody counts them."""
+    """Return the bytes that the peer has acknowledged so far; 0 where the system does not count them."""
     if connection is None:
         return 0
     try:

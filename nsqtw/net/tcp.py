@@ -1,20 +1,20 @@
 """
-TCP (and unix socket) connections: the first four bytes choose the protocol, everything else is the session's.
+TCP and unix socket connections: the first four bytes select the protocol, the session does everything else.
 
-An upgrade that the session asks for (nsqtw.upgrades) is done here: TLS becomes the transport, and a compression stands
-between that and the session. A compressed chunk is given to the session in pieces, each when it wants data, TURN_BYTES
-of them in a turn. A session carries out so many commands of a chunk at once; the rest follows in steps, in turn with
-those of other connections (nsqtw.runtime.long_work).
+Upgrades that the session asks for (nsqtw.upgrades) are done here: TLS replaces the transport, and a compression is
+inserted between transport and session. A decompressed chunk is given to the session in pieces, whenever it wants data,
+TURN_BYTES of them in a turn. A session executes a limited number of commands of a chunk at once; the rest follows in
+steps, in rotation with other connections (nsqtw.runtime.long_work).
 
-Back-pressure runs both ways. When the transport has enough to write the session is told to deliver nothing; when
-the session does not want data the transport is not read from. Where it wants so many bytes at least, the kernel waits
-for them (nsqtw.net.low_water).
+Back-pressure works in both directions. When the transport's buffer is full the session delivers nothing; when the
+session does not want data the transport is not read from. When it wants a minimum of bytes, the kernel waits for them
+(nsqtw.net.low_water).
 
-Until it turns to TLS a connection reads from its socket and writes to it by itself, past some calls of Twisted's.
-Reading is `_read`, in the place of the transport's `doRead`, which is what a reactor calls. `_write` asks whether the
-transport has something to write, which Twisted tells only in private (`_tempDataBuffer`).
+Until TLS a connection reads from its socket and writes to it directly, without some calls of Twisted. `_read` replaces
+the transport's `doRead`, which the reactor calls. `_write` checks whether the transport has output, for which Twisted
+has private names only (ADR 0019).
 
-This module is hot, once per chunk and turn.
+Performance: called once per chunk and turn.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 MAGIC_BYTES: Final = 4
 END_SECONDS: Final = 5.0
-"""How long a connection that is being closed may take to read what was written to it."""
+"""How long a connection that is being closed may take to read its output."""
 V2_MAGIC: Final = b"  V2"
 """
 The one protocol that turns to TLS by a command of its own, and demands it where it is required. A session of another
@@ -82,35 +82,35 @@ class BrokerConnection(Flushable):
         self._magic = b""
         self._remote = ""
         self._reading = 1
-        """What the session wanted last: 0, not to be read from, or how many bytes are worth it."""
+        """What the session wanted last: 0, not to be read from, or the minimum number of bytes."""
         self._mark = 1
         """The low-water mark: how many are, as the kernel was told."""
         self._has_read = False
-        """Whether something was read since `wait_on`."""
+        """Whether data was read since `wait_on`."""
         self._is_ignored = False
         self._is_plain = False
-        """Whether the transport is Twisted's for a socket, with nothing between."""
+        """Whether the transport is Twisted's socket transport, without TLS or compression."""
         self._receive: Any = None
         self._send: Any = None
         """The socket's `recv` and `send`, while it is plain."""
         self._may_lag = False
-        """Whether the transport was given something to write, and was not seen without since."""
+        """Whether the transport may still have output."""
         self._compression: Compression | None = None
         self._holds_data = False
-        """Whether the compression has, or may have, something for the session."""
+        """Whether the compression may have data for the session."""
         self._has_ended = False
-        """Whether the peer sends no more, which the session is told after what is held."""
+        """Whether the peer sends no more, which the session is told after the buffered input."""
         self._is_stepping = False
         """True while the session is called in steps for commands that it is behind with."""
         self._end: Any = None
         self._began = 0.0
         self._stall_detector = StallDetector()
         self._is_watched = True
-        """Whether the rounds look at it."""
+        """Whether the sweeper checks the connection."""
         self._counted: Any = None
         """The session, if it says what it keeps."""
         self._holds = False
-        """Whether what it keeps is counted."""
+        """Whether the memory of an unfinished command is counted."""
         self._unweighed = 0
         """Bytes that it may keep: what it kept when it was asked last, and what was read since."""
 
@@ -232,7 +232,7 @@ class BrokerConnection(Flushable):
             self._regulate(session)
 
     def abort(self) -> None:
-        """End at once, whatever there is to write."""
+        """Close at once, without writing what is buffered."""
         self._limits.sweeper.leave(self)
         self.transport.abortConnection()
 
@@ -248,8 +248,8 @@ class BrokerConnection(Flushable):
     def wait_on(self) -> bool:
         """Waiting API"""
         if self._mark > 1 and not self._has_read:
-            self._wait_for(1)  # until something is read, whatever the session wants: `_reading` is as it was
-            if self._reading:  # kernels before 4.18 do not look at what is there, unless they are asked anew
+            self._wait_for(1)  # until data is read, whatever the session wants: `_reading` stays as it was
+            if self._reading:  # kernels before 4.18 do not check received data without a new call
                 self.transport.pauseProducing()
                 self.transport.resumeProducing()
         self._has_read = False
@@ -258,7 +258,7 @@ class BrokerConnection(Flushable):
     # -- from the limits
 
     def check(self, now: float) -> bool:
-        """DeadlineSweeper API. Of who has read everything nothing is expected; TLS writes by itself."""
+        """DeadlineSweeper API. A peer that has read everything has no deadline; TLS writes by itself."""
         options = self._limits.options
         if self._session is None and self._end is None:
             if 0 < options.magic_timeout <= now - self._began:
@@ -281,7 +281,7 @@ class BrokerConnection(Flushable):
             self._pump.changed(self)
 
     def read_rest(self) -> None:
-        """What is there, and was not worth a read. Whatever breaks in it, the others are read from."""
+        """Read input that was below the low-water mark. An exception does not affect other connections."""
         if self._reading > 1 and self._is_plain:
             try:
                 self._read()
@@ -296,7 +296,7 @@ class BrokerConnection(Flushable):
     # -- inside
 
     def _read(self) -> Exception | None:
-        """What the transport's `doRead` does: read once; returns why the connection ends, if it does."""
+        """Replaces the transport's `doRead`: reads once, and returns the reason if the connection ends."""
         try:
             data = self._receive(READ_BYTES)
         except BlockingIOError:
@@ -474,7 +474,7 @@ class BrokerConnection(Flushable):
             self._wait_for(wants)
 
     def _wait_for(self, mark: int) -> None:
-        """Have the kernel wake us up when so many bytes are there. If there are, it does so now."""
+        """Have the kernel wake the process when `count` bytes have arrived; at once if they have."""
         if mark != self._mark:
             self._mark = mark
             self.transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)

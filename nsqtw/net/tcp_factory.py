@@ -45,7 +45,7 @@ class BrokerFactory(Factory):
         self.low_water = LowWater(reactor)
         self.needs_tls = bool(broker.options.tls_required)
         self.tls: TlsSettings | None = None
-        """What connections turn to TLS with; None without a certificate."""
+        """The TLS settings of connections; None without a certificate."""
         keep_reads_on_the_heap()
 
     def buildProtocol(self, addr: Any) -> Any:

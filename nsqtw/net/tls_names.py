@@ -51,7 +51,7 @@ _VERIFICATIONS = {
 
 
 def described(connection: SSL.Connection) -> Secured:
-    """What a handshake that is done has agreed on."""
+    """Return the result of a completed handshake."""
     version = connection.get_protocol_version_name().removeprefix("TLSv")
     return Secured(
         version=f"TLS{version if '.' in version else version + '.0'}",
@@ -61,7 +61,7 @@ def described(connection: SSL.Connection) -> Secured:
 
 
 def suite_name(name: str) -> str:
-    """What nsqd calls a cipher suite."""
+    """Return nsqd's name of a cipher suite."""
     return _SUITES.get(name) or f"Unknown {_numbers().get(name, 0)}"
 
 
@@ -83,7 +83,7 @@ def reason_of(error: SSL.Error, verification: int = 0) -> str:
 
 
 def _common_name(connection: SSL.Connection) -> str:
-    """Of the client's certificate; empty where it has none, or one that cannot be read."""
+    """Return the common name of the client's certificate; empty without one that can be read."""
     try:
         certificate = connection.get_peer_certificate(as_cryptography=True)
         if certificate is None:

@@ -29,7 +29,7 @@ from nsqtw.upgrades import StartTls
 
 _MODERN = b"ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!aNULL:@SECLEVEL=%d" % SECURITY_LEVEL
 _OLD = b"DEFAULT:@SECLEVEL=0"
-"""For TLS 1.0 and 1.1, which need what is no longer thought secure."""
+"""The security level for TLS 1.0 and 1.1, which need algorithms that are no longer secure."""
 _HELLO_BYTES = 65536
 
 
@@ -52,7 +52,7 @@ class TlsSettings:
 
 
 def make_context(options: TlsOptions) -> SSL.Context:
-    """What the files and options say now, for OpenSSL. OptionError."""
+    """Make an OpenSSL context from the files and options. OptionError."""
     check_certificates(options)
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(options.tls_min_version)

@@ -4,18 +4,18 @@ TLS on a connection: a transport for the protocol above, a protocol for the tran
     BrokerConnection, HttpConnection ─▶ write ─▶ TlsTransport ─▶ OpenSSL ─▶ write ─▶ TCP
                                       dataReceived ◀─┘             ◀─ dataReceived ◀─┘
 
-Theory of operation. OpenSSL works on memory: what comes goes in, what it wants to send is taken out and written below.
-All that one read held is decrypted at once and handed up in one piece: a chunk is the unit of work here too, and its
-size the bound of what waits in memory. Back-pressure is that of the transport below, which has the protocol above as
-its producer. A peer that says it will send no more may still read, as over TCP.
+Theory of operation. OpenSSL works on memory buffers: received bytes are put in, and the bytes to send are taken out and
+written below. The contents of one read are decrypted together and delivered in one piece: a chunk is the unit of work
+here too, and its size bounds the memory. Back-pressure is that of the transport below, whose producer is the protocol
+above. A peer that has closed its sending side may still read, as over TCP.
 
-Twisted has such a transport. It is not used because after a failed handshake NSQ's clients are told so in plain text;
+Twisted has such a transport. It is not used because NSQ's clients get a plain-text error after a failed handshake;
 because a peer that has ended its side gets no answers from it; and because it writes a turn later.
 
-TLS has answers of its own (to KeyUpdate), which no back-pressure reaches: who has asked for more of them than
-MAX_ANSWERED_BYTES, far more than a connection of years needs, would have us keep what he never reads.
+TLS has answers of its own (to KeyUpdate), which back-pressure does not reach: a peer that requests more of them than
+MAX_ANSWERED_BYTES, far more than a connection of years needs, and does not read them, is disconnected.
 
-Until the handshake is done the protocol above can say nothing and reads nothing. A handshake that takes longer than
+Before the end of the handshake the protocol above cannot write and reads nothing. A handshake that takes longer than
 HANDSHAKE_SECONDS has failed.
 """
 
@@ -44,7 +44,7 @@ _ALERT, HANDSHAKE = 21, 22
 _LOWEST_UNKNOWN_VERSION = 0x10
 
 _TOLD_NOBODY = StartTls(lambda secured: None, lambda reason: b"")
-"""In the place of `start`, once the connection is lost."""
+"""The `start` of a lost connection."""
 
 
 @implementer(IHalfCloseableProtocol, IPushProducer, ITransport)
@@ -60,7 +60,7 @@ class TlsTransport(Protocol):
         self, application: Any, connection: SSL.Connection, start: StartTls, reactor: Reactor, *, connects: bool
     ) -> None:
         self.secured: Secured | None = None
-        """What the handshake has agreed on, once it is done."""
+        """The result of the handshake; None before its end."""
         self.head = b""
         """The first bytes that came."""
         self._application = application
@@ -146,7 +146,7 @@ class TlsTransport(Protocol):
         self.transport.loseConnection()
 
     def abortConnection(self) -> None:
-        """End at once, whatever there is to write."""
+        """Close at once, without writing what is buffered."""
         self._is_over = True
         self.transport.abortConnection()
 
@@ -263,7 +263,7 @@ class TlsTransport(Protocol):
             self._application.readConnectionLost()
 
     def _break(self, reason: str) -> None:
-        """What comes is no TLS any more, or not what was sent."""
+        """The input is not valid TLS, or was modified."""
         self._failure = Failure(ConnectionLost(reason))  # type: ignore[no-untyped-call]
         self.abortConnection()
 

@@ -58,7 +58,7 @@ CHECKS_AFTER_TLS = range(8, 20)
 
 
 def hostname() -> str:
-    """What the operating system calls this machine."""
+    """Return the host name of this machine."""
     return os.uname().nodename
 
 
@@ -75,7 +75,7 @@ NSQ_COMPAT: dict[str, Any] = {
     "keep_deferred": False,
     "tls_min_version": TLS_VERSIONS["tls1.0"],
 }
-"""What --nsq-compat puts in the place of the defaults. An option that was given keeps what was given."""
+"""The defaults of --nsq-compat. An option that was given keeps its value."""
 
 
 def _not_an_address(value: str) -> str:
@@ -481,7 +481,7 @@ class Options:
 
     @property
     def longest_delay(self) -> float:
-        """Of a message that is published, in seconds."""
+        """The maximum delay of a published message in seconds."""
         return self.max_defer_timeout or self.max_req_timeout
 
     def durability_of(self, topic: str) -> str:
@@ -495,7 +495,7 @@ class Options:
         return Retention(time, chosen("retention_bytes", topic, self.topic_rules, self.retention_bytes))
 
     def channel_start_of(self, topic: str) -> str:
-        """Where a new channel of a topic starts, unless who makes it says."""
+        """Return where a new channel of a topic starts, unless its creator says otherwise."""
         start: str = chosen("channel_start", topic, self.topic_rules, self.channel_start)
         return start
 
@@ -510,7 +510,7 @@ class Options:
         return not self.authorizer or self.http_auth == "off" or (self.http_auth == "auto" and not self.auth)
 
     def __attrs_post_init__(self) -> None:
-        # nsqd: asking for client certificates at all, in whatever words, requires TLS.
+        # nsqd: asking for client certificates at all, with any value, requires TLS.
         if self.tls_client_auth_policy and self.tls_required == TLS_REQUIRED["false"]:
             self.tls_required = TLS_REQUIRED["true"]
 
@@ -530,7 +530,7 @@ def check(options: Options, steps: Container[int] = EVERY_STEP) -> None:
 
 def config_value(options: Options, key: str) -> Any:
     """
-    What GET /config/`key` answers: text as str, anything else to be sent as JSON; durations are whole
+    Return the response to GET /config/`key`: text as str, anything else to be sent as JSON; durations are whole
     nanoseconds (nsqd specification 3.9). KeyError when no option has this config key.
     """
     option = BY_KEY[key]

@@ -75,7 +75,7 @@ class CommandLine:
 
 @attrs.define
 class NsqdCommandLine(CommandLine):
-    """That of a broker."""
+    """The command line of a broker."""
 
     help_backend: bool = _flag(BOOLEAN, False, "print the storage backends that are installed and exit")
     help_auth: bool = _flag(BOOLEAN, False, "print the authorizers that are installed and exit")
@@ -88,7 +88,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What --print-config calls it."""
+        """The name of the source in --print-config."""
 
     def holds(self, option: Option) -> bool:
         """Return whether the option is set here."""
@@ -97,7 +97,7 @@ class Source(Protocol):
         """The value of an option that is set here. OptionError."""
 
     def mistakes(self) -> list[OptionError]:
-        """What is wrong in it, and does not matter to nsqd."""
+        """The warnings: mistakes that nsqd ignores."""
 
     def warnings(self) -> list[str]:
         """A line for everything in it that is odd."""
@@ -221,7 +221,7 @@ class OptionReader(Generic[O, L]):
         return source is not None and bool(source.read(option))
 
     def _is_asked_to_be_compatible(self, words: Sequence[str], variables: Mapping[str, str]) -> bool:
-        """As `_is_compatible`, as far as it can be told before the words are read."""
+        """Like `_is_compatible`, as far as it is known before the words are parsed."""
         option = self.table.by_flag[_COMPAT]
         texts = [text for word in words for text in _texts_of(word, option) if word.startswith("-")]
         texts = texts or [variables.get(option.variable, "false")]
@@ -234,7 +234,7 @@ class OptionReader(Generic[O, L]):
         return [f"--{flag}" for flag in (*self.table.by_flag, *self.other_flags)]
 
     def _why_stray(self, word: str, previous: str) -> str:
-        """What is wrong with `word`, which is no flag. It stands behind the switch `previous`, if that is not empty."""
+        """Return the error for `word`, which is no flag. It follows the switch `previous`, if that is not empty."""
         if previous:
             return f"unexpected word {quoted(word)}: write --{previous}={word}, a switch takes its value behind '='"
         hint = did_you_mean(f"--{word.partition('=')[0]}", self._flags(), "--")

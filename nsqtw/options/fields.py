@@ -20,8 +20,8 @@ OURS_STEP = 19
 EVERY_STEP = range(OURS_STEP + 1)
 VARIABLE_PREFIXES = {"nsqd": "NSQTW_", "nsqlookupd": "NSQTW_NSQLOOKUPD_"}
 """
-What the names of the environment variables of each program start with; the flag follows, in upper case with `_`. A
-name belongs to the longest of these that it starts with.
+The prefixes of each program's environment variables; the flag follows, in upper case with `_`. A name belongs to the
+longest prefix that it starts with.
 """
 
 _NO_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
@@ -32,11 +32,12 @@ O = TypeVar("O")  # noqa: E741
 @attrs.frozen
 class Limit:
     """
-    What an option's value must be. `text` ends the sentence "--flag must be ...". `step` says when it is looked
-    at: nsqd's checks have their numbers in nsqd specification 4.3, ours, of what nsqd crashes on later, come last.
-    `complaint` says what is wrong with a value where the flag and the text do not. Without the option `only_with` the
-    value is not used. `not_below` names an option whose value is the least this one may have. nsqd has no bound where
-    `is_ours`: with --nsq-compat such a limit does not hold.
+    A check of an option's value.
+
+    `text` ends the sentence "--flag must be ...". `step` is the order of the checks: those of nsqd have their numbers
+    in nsqd specification 4.3; ours, of values with which nsqd fails later, come last. `complaint` is the error where
+    the flag and the text do not suffice. Without the option `only_with` the value is not used. `not_below` names an
+    option whose value is the minimum. nsqd has no such limit if `is_ours`: --nsq-compat disables it.
     """
 
     text: str

@@ -75,7 +75,7 @@ class ConfigFile:
         return [OptionError(f"config file {self._path}: {texts}")] if texts else []
 
     def warnings(self) -> list[str]:
-        """A line for each boolean that means something else than it looks like."""
+        """Return a warning for each boolean whose meaning differs from its look."""
         lines = []
         for key, raw in self._found.items():
             option = self._table.by_key.get(key)
@@ -97,7 +97,7 @@ class ConfigFile:
 
 
 def _unknown(table: OptionTable[Any], key: str, raw: Any) -> str:
-    """What is to be said of a key that is none."""
+    """Return the error for an unknown key."""
     if isinstance(raw, dict):
         if table.has_rules and did_you_mean(key, [KEY]):
             pattern = next(iter(raw), "*")
@@ -109,7 +109,7 @@ def _unknown(table: OptionTable[Any], key: str, raw: Any) -> str:
 
 
 def read_file(path: str) -> bytes:
-    """What a file holds. OptionError, in Go's words, when it cannot be read."""
+    """Read a file. OptionError, in Go's words, when that fails."""
     try:
         with open(path, "rb") as file:
             return file.read()

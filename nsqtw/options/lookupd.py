@@ -30,7 +30,7 @@ from nsqtw.options.types import (
 )
 
 CHANGES, ALL, OFF = "changes", "all", "off"
-"""What --http-auth may be."""
+"""The values of --http-auth."""
 
 
 @attrs.define(kw_only=True)
@@ -119,7 +119,7 @@ class LookupdOptions:
     )
 
     def __attrs_post_init__(self) -> None:
-        # As for nsqd: asking for client certificates at all, in whatever words, requires TLS.
+        # As for nsqd: asking for client certificates at all, with any value, requires TLS.
         if self.tls_client_auth_policy and self.tls_required == TLS_REQUIRED["false"]:
             self.tls_required = TLS_REQUIRED["true"]
 

@@ -33,7 +33,7 @@ def without_argument(auth: str) -> str:
 
 
 def without_secret(text: str, secret: str) -> str:
-    """A text of somebody who was told a secret, as it is or in JSON; "" for none."""
+    """Replaces a secret in a text, as it is or in JSON; "" for none."""
     for form in (secret, json.dumps(secret)[1:-1]):
         text = text.replace(form, MASK) if form else text
     return text

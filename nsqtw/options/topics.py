@@ -27,7 +27,9 @@ KEY = "topic"
 """The name of the tables in the file."""
 DURABILITIES = ("memory", "os", "fsync")
 EARLIEST, LATEST = STARTS = ("earliest", "latest")
-"""Where a new channel starts: at the oldest message kept, or, as in nsqd, at what no channel was given yet."""
+"""
+The start of a new channel: the oldest message kept, or, as in nsqd, the first message that was released to no channel.
+"""
 
 _MAX_SECONDS = 2**63 / 10**9
 _MAX_BYTES = 2**63 - 1
@@ -35,7 +37,7 @@ _MAX_BYTES = 2**63 - 1
 
 @attrs.frozen
 class Retention:
-    """For how long, and how many bytes of it, a topic keeps what is finished. 0 is no limit; both 0: not at all."""
+    """How long, and how many bytes of, finished messages of a topic are kept. 0 is no limit; both 0: none are kept."""
 
     time: float = 0.0
     bytes: int = 0
@@ -46,7 +48,7 @@ class Retention:
 
 @attrs.frozen
 class TopicRule:
-    """What holds for the topics that match `pattern`; None: nothing is said."""
+    """The settings of topics that match `pattern`; None: not set."""
 
     pattern: str
     durability: str | None = None
@@ -76,7 +78,7 @@ def is_retention_bytes(size: int) -> bool:
 
 
 def chosen(name: str, topic: str, rules: Iterable[TopicRule], default: Any) -> Any:
-    """What holds for a topic of the key `name`."""
+    """Return the setting of a topic for the key `name`."""
     values = [getattr(rule, name) for rule in rules if fnmatchcase(topic, rule.pattern)]
     return next((value for value in reversed(values) if value is not None), default)
 

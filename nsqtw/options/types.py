@@ -55,7 +55,7 @@ TLS_MIN = "tls1.2"
 """The lowest version of TLS unless a lower one is asked for."""
 REQUIRE, REQUIRE_VERIFY = "require", "require-verify"
 CLIENT_AUTH_POLICIES = ("", REQUIRE, REQUIRE_VERIFY)
-"""What --tls-client-auth-policy may be. As nsqd's, a broker takes any other word for the first, and requires TLS."""
+"""The values of --tls-client-auth-policy. As in nsqd, any other word means the first one, and requires TLS."""
 TLS_VERSIONS = {"tls1.0": 769, "tls1.1": 770, "tls1.2": 771, "tls1.3": 772}
 
 
@@ -157,7 +157,7 @@ def parse_boolean(text: str) -> bool:
 
 
 def unfit(kind: Kind, text: str, failure: ValueError) -> str:
-    """What a value must be, after a reader of `kind` refused `text`, in words that do not need Go to be understood."""
+    """Return the error for `text`, which a reader of `kind` refused, in words that do not need Go to be understood."""
     hint = did_you_mean(text.lower(), kind.words) if kind.words else ""
     reason = f"{failure}; " if str(failure) in _PLAIN_REASONS else ""
     return f"{reason}must be {kind.form}{hint}"
@@ -197,7 +197,9 @@ def _nanoseconds(text: str) -> int:
 
 
 def _part(fraction: str, unit: int) -> int:
-    """What the digits behind a point are worth, in ns: in floats, and no more digits than 64 bits hold, as in Go."""
+    """
+    Return the value of the digits behind a point, in ns: in floats, and no more digits than 64 bits hold, as in Go.
+    """
     while fraction and not _in_int64(int(fraction)):
         fraction = fraction[:-1]
     scale = float(f"1e{len(fraction)}")  # infinite for very many digits, where 10.0**len would raise
@@ -444,7 +446,7 @@ def did_you_mean(name: str, names: Iterable[str], prefix: str = "") -> str:
     `, did you mean ...?` with the known name that looks most like `name`; empty when none does. `prefix`, which all
     of them have, makes nothing more alike.
     """
-    # Only who has a wrong name waits for this.
+    # Imported lazily: only needed for wrong names.
     from difflib import get_close_matches
 
     matches = get_close_matches(name.removeprefix(prefix), [word.removeprefix(prefix) for word in names], 1)

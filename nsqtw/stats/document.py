@@ -31,8 +31,8 @@ def document(
     memory: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """
-    All of /stats, at the moment `now`. `topic` and `channel` leave only what has exactly that name; "" leaves
-    everything. `memory` is put in as it is, its key left out for None.
+    Return the document of /stats at the time `now`. `topic` and `channel` select entries of exactly that name; ""
+    selects all. `memory` is inserted as it is; None leaves its key out.
     """
     is_known_topic = topic == "" or topic in broker.topics
     stats: dict[str, Any] = {
@@ -60,9 +60,8 @@ class Numbers(NamedTuple):
 
 def walk(broker: Broker, now: float) -> Iterator[Numbers | None]:
     """
-    The same without clients, a topic and then its channels, one at a time: for whoever has other things to do in
-    between. No step is larger than one channel; None is a step that did not finish anything. What is deleted on the way
-    is left out.
+    Iterate over the same without clients, a topic and then its channels, for a caller with other work in between. No
+    step is larger than one channel; None is a step without a result. Topics that are deleted meanwhile are left out.
     """
     for topic in _named(broker.topics.values(), ""):
         if topic.exiting:
@@ -126,7 +125,7 @@ def _channel(channel: Channel, include_clients: bool, counted_topic: str, now: f
 
 
 def _producers(broker: Broker, topic: str) -> list[dict[str, Any]] | None:
-    """Every client that has published anything, whatever topic is asked for."""
+    """The clients that have published anything, whatever topic is selected."""
     return [_client(client, topic) for client in broker.clients.values() if client.pub_counts] or None
 
 
@@ -158,13 +157,13 @@ def _client(client: Client, topic: str) -> dict[str, Any]:
         "tls_cipher_suite": client.tls_cipher_suite,
         "tls_version": client.tls_version,
         "tls_negotiated_protocol": "",
-        "tls_negotiated_protocol_is_mutual": client.tls,  # Go: nobody has asked for a protocol
+        "tls_negotiated_protocol_is_mutual": client.tls,  # Go: no protocol was negotiated
     }
     return numbers
 
 
 def _auth(client: Client) -> dict[str, Any]:
-    """What AUTH has told of a client, without what is empty."""
+    """The AUTH fields of a client, without empty ones."""
     numbers = {
         "authed": client.authed,
         "auth_identity": client.auth_identity,

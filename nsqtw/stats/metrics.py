@@ -33,19 +33,19 @@ class Metric(Generic[Source]):
     kind: str
     value: Callable[[Source], int | None]
     statsd: str = ""
-    """Its name for statsd, where it differs."""
+    """Its statsd name, where it differs."""
     label: str = ""
-    """Its name in the text of /stats; without one it is not there."""
+    """Its name in the text of /stats; empty if it is not shown there."""
     width: int = 0
     """Columns of the number in the text."""
     is_pushed: bool = True
-    """Whether statsd gets it."""
+    """Whether it is sent to statsd."""
     is_extra: bool = False
     """It is no number of nsqd, and stands behind the latencies in the text."""
 
     @property
     def statsd_name(self) -> str:
-        """Its name for statsd."""
+        """Its statsd name."""
         return self.statsd or self.name
 
     def text(self, numbers: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ UNSPREAD_SECONDS = 1.0
 SLICE_SECONDS = 0.002
 PAUSE_SECONDS = 0.008
 SHORTEST_WAIT_SECONDS = 0.01
-"""Where packets would follow each other faster, several go at a time."""
+"""With shorter intervals several packets are sent together."""
 
 _log = Logger()
 
@@ -87,7 +87,7 @@ class Statsd:
                 due += self._interval
 
     async def _push(self, until: float) -> None:
-        """Push once, all of it sent at the moment `until`."""
+        """Push once; the packets are sent until the time `until`."""
         try:
             port = await self._connected()
         except (OSError, ValueError, OverflowError, DNSLookupError, CancelledError):
@@ -162,7 +162,7 @@ class Statsd:
                 return
 
     async def _wait(self, awaited: Deferred[Any]) -> Any:
-        """What a Deferred fires with. CancelledError when the broker stops first."""
+        """Wait for a Deferred. CancelledError when the broker stops first."""
         self._waiting = awaited
         try:
             return await awaited
@@ -180,7 +180,7 @@ def _advance(steps: Iterator[None]) -> bool:
 
 
 def _write(port: Any, packet: bytes) -> None:
-    """Send it or lose it: nobody is there to be told, and statsd's users live with lost packets."""
+    """Send a packet. A failure is ignored: statsd's users expect lost packets."""
     try:
         port.write(packet)
     except (OSError, MessageLengthError):

@@ -93,7 +93,7 @@ class Packets:
             self._open += data
 
     def take(self) -> list[bytes]:
-        """All packets; the last one may have room left."""
+        """Return all packets; the last one may be shorter."""
         if self._open:
             self._close()
         closed, self._closed = self._closed, []
