@@ -1,29 +1,29 @@
 """
-Every error nsqtw raises on purpose, in one tree.
+All errors that nsqtw raises deliberately, in one tree.
 
     NsqtwError
-    ├── ClientError          a peer broke the protocol: becomes one error frame
-    ├── LineTooLong          a command line without an end: the connection is closed without a word
-    ├── BrokenStream         what a peer sends cannot be decompressed: as if it could not be read any further
+    ├── ClientError          a peer violated the protocol: becomes one error frame
+    ├── LineTooLong          a command line without an end: the connection is closed without an answer
+    ├── BrokenStream         input cannot be decompressed: treated as a failed read
     ├── Exiting              the topic or channel is being deleted, or the broker stops
-    ├── ChannelFull          the channel has as many consumers as it may have
-    ├── CapReached           there are as many topics, channels or registrations as there may be
+    ├── ChannelFull          the channel has max_channel_consumers
+    ├── CapReached           the maximum of topics, channels or registrations is reached
     ├── InvalidName          no topic or channel can have this name
-    ├── BackendError         storage refused: text is what follows "PUB failed "
+    ├── BackendError         storage failed: text is what follows "PUB failed "
     │   └── BackendFull      ... because there is no space left
-    ├── MetadataError        nsqd.dat is there and cannot be understood
-    ├── SnapshotError        a snapshot of registrations cannot be understood
-    ├── AuthError            nobody can say what a secret is worth
-    │   └── AuthRefused      ... it is worth nothing
+    ├── MetadataError        nsqd.dat exists and is invalid
+    ├── SnapshotError        a snapshot of registrations is invalid
+    ├── AuthError            the permissions of a secret cannot be determined
+    │   └── AuthRefused      ... the secret is invalid
     ├── OptionError          an option or a config file is wrong: one line for the user
     │   ├── FlagError        ... a flag, or a word that is none: exit code 2
-    │   └── UnfitValue       ... a value cannot be turned into what its option needs
-    └── PluginError          a plugin cannot be had
+    │   └── UnfitValue       ... a value cannot be converted to the type of its option
+    └── PluginError          a plugin cannot be loaded
         ├── UnknownPlugin    nothing installed has that name
         └── DuplicatePlugin  two installed plugins share a name
 
-Low-level exceptions (OSError, sqlite3.Error, JSON errors) are turned into one of these where they
-enter; nothing above that border catches them.
+Low-level exceptions (OSError, sqlite3.Error, JSON errors) are converted to one of these where they enter; no code above
+that border catches them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ClientError(NsqtwError):
 
     @property
     def log_text(self) -> str:
-        """What the log says of it; a client's bytes need not be text."""
+        """The error as the log shows it; a client's bytes need not be text."""
         shown = f"{self.code} {self._logged}" if self._logged else self.code
         return shown.encode("utf-8", "backslashreplace").decode()
 
@@ -76,7 +76,7 @@ class BrokenStream(NsqtwError):
 
 
 class Exiting(NsqtwError):
-    """What was asked for is going away; NSQ's own word for it is the text."""
+    """The topic, channel or broker is going away; the text is NSQ's word for it."""
 
     def __init__(self) -> None:
         super().__init__("exiting")
@@ -99,8 +99,8 @@ class CapReached(NsqtwError):
 
 class InvalidName(NsqtwError):
     """
-    What was asked for cannot be the name of a topic or channel. Sessions look before and have words of their own for
-    it; this is for those that do not.
+    A name is invalid for a topic or channel. Sessions check names before and answer in their own words; this is for
+    those that do not.
     """
 
     def __init__(self) -> None:
@@ -120,13 +120,13 @@ class MetadataError(NsqtwError):
 
 
 class SnapshotError(NsqtwError):
-    """What is to be a snapshot of registrations is none, of another version, or damaged. The text says which."""
+    """A snapshot of registrations is no such file, has another version, or is damaged. The text says which."""
 
 
 class AuthError(NsqtwError):
     """
-    What a secret is worth cannot be said, or what says it cannot be used. The text is for the log, holds no secret, and
-    is not shown to clients.
+    The permissions of a secret cannot be determined, or the authorizer cannot be used. The text is for the log,
+    contains no secret, and is not shown to clients.
     """
 
 

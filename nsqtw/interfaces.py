@@ -40,12 +40,12 @@ Answered = Callable[["ClientError | None"], None]
 
 class OperatorLog(Protocol):
     """
-    `log("info", "TOPIC({topic}): created", topic=name)`: one line for the operator. `level` is debug, info, warn or
-    error. Also critical, called while an exception nobody foresaw is handled, whose traceback then belongs to the line.
-    From any thread.
+    Logs one line for the operator: `log("info", "TOPIC({topic}): created", topic=name)`. From any thread.
 
-    `text` names the fields in braces, as in twisted.logger; without fields it is taken as it stands. Fields are named
-    as in docs/how-to/logs.md. Neither they nor the text ever hold a message body or a secret.
+    `level` is debug, info, warn, error, or critical, which is called while an unexpected exception is handled, whose
+    traceback then belongs to the line. `text` names the fields in braces, as in twisted.logger; without fields it is
+    used as it is. Fields are named as in docs/how-to/logs.md. Neither they nor the text ever contain a message body or
+    a secret.
     """
 
     def __call__(self, level: str, text: str, /, **fields: object) -> None: ...
@@ -90,22 +90,22 @@ class IProtocol(Interface):
         """
 
     def receive_end(now: float) -> None:
-        """The peer will send no more; it may still read."""
+        """The peer sends no more; it may still read."""
 
     def data_to_send() -> list[bytes | Upgrade]:
         """
-        What is to be written now, in order. The list is the caller's: the next call starts afresh. The last item may be
-        an upgrade of the connection (nsqtw.upgrades); then what follows it is asked for at once.
+        Return what is to be written now, in order. The list is the caller's: the next call starts a new one. The last
+        item may be an upgrade of the connection (nsqtw.upgrades); then the caller asks for the rest at once.
         """
 
     def pause_delivery() -> None:
-        """The peer does not read fast enough: produce nothing that is not owed until resume_delivery."""
+        """The peer does not read fast enough: produce nothing but due replies until resume_delivery."""
 
     def resume_delivery(now: float) -> None:
         """The peer has read what was waiting."""
 
     def connection_lost(now: float) -> None:
-        """The connection is gone. The last call, whoever closed."""
+        """The connection is closed, by either side. The last call."""
 
 
 class ICountedProtocol(IProtocol):
@@ -118,11 +118,12 @@ class ICountedProtocol(IProtocol):
 
 class IBroker(Interface):
     """
-    The broker as one connection of a protocol may use it. Names, sizes, limits and rights are checked inside, whatever
-    the protocol checks itself. A refused command changes nothing and leaves the log line that V2 leaves.
+    The broker as one connection of a protocol may use it.
 
-    `answered` is called once, perhaps before the method returns, perhaps much later: with None or the ClientError to
-    tell the client. Commands are carried out in the order in which they were given.
+    Names, sizes, limits and permissions are checked inside, whatever the protocol checks itself. A refused command
+    changes nothing and leaves the log line that V2 leaves. `answered` is called once, perhaps before the method
+    returns, perhaps much later: with None or the ClientError to send to the client. Commands are executed in the order
+    of their calls.
     """
 
     identity = Attribute("whom the secret of `authorize` belongs to; empty before, and without an authorizer")
@@ -180,7 +181,7 @@ class IConsumer(Interface):
         """Have it delivered again after `delay` seconds, at most `max-req-timeout`."""
 
     def touch(message_id: bytes, now: float) -> None:
-        """Give it its timeout anew, at most up to `max-msg-timeout` after its delivery."""
+        """Restart its timeout, at most up to `max-msg-timeout` after its delivery."""
 
     def pause() -> None:
         """Deliver nothing until `resume`."""
@@ -189,11 +190,11 @@ class IConsumer(Interface):
         """Deliver again."""
 
     def leave() -> None:
-        """End the subscription. What is in flight waits for its timeout."""
+        """End the subscription. Messages in flight wait for their timeout."""
 
 
 class IChannel(Interface):
-    """What a consumer may know of its channel."""
+    """The part of a channel that its consumer may see."""
 
     topic = Attribute("the name of its topic")
     name = Attribute("its own name")
@@ -218,9 +219,9 @@ class IBackendQueueFactory(Interface):
 
 class IBackend(Interface):
     """
-    The storage of all topics of a broker. It keeps message bodies; who has read what is not its business.
+    The storage of all topics of a broker. It stores messages; the positions of channels are stored elsewhere.
 
-    `commit` is called once at the end of each reactor turn in which something was published, with all of it.
+    `commit` is called once at the end of each reactor turn with publishes, with all of them.
     """
 
     in_thread = Attribute(
@@ -233,8 +234,8 @@ class IBackend(Interface):
 
     def queue(topic: str) -> IBackendQueue:
         """
-        The queue of a topic, created when there is none. Recovers its tail: what a crash left half-written
-        is cut off; what is damaged is reported. BackendError when it cannot be opened.
+        Return the queue of a topic, created when there is none. Recovers its tail: an incomplete write of a crash is
+        truncated; damage is reported. BackendError when it cannot be opened.
         """
 
     def commit(writes: Sequence[tuple[IBackendQueue, Sequence[Segment]]], durable: bool) -> dict[Any, BackendError]:
@@ -253,7 +254,7 @@ class IBackend(Interface):
 
 
 class IReleasingBackend(Interface):
-    """What an IBackend may provide besides: it keeps files open that it can close and open again."""
+    """An optional interface of an IBackend: it keeps files open that it can close and open again."""
 
     def release_descriptors() -> bool:
         """
@@ -264,7 +265,7 @@ class IReleasingBackend(Interface):
 
 class IRemovableBackend(Interface):
     """
-    What an IBackend may provide besides: its files can be removed when another backend has taken the messages over.
+    An optional interface of an IBackend: its files can be removed after another backend has taken the messages over.
     Without it the queues of all topics are deleted.
     """
 
@@ -295,9 +296,10 @@ class IBackendQueue(Interface):
 
     def trim(below: int, keep: Iterable[int]) -> None:
         """
-        Of the sequences under `below` only those in `keep`, ascending, are still wanted. May free less, never
-        more. Called at most about once a second, in the writer thread; `keep` may be a lazy iterable that is
-        not looked at when there is nothing to free. BackendError when it fails; nothing wanted is lost.
+        Of the sequences below `below` only those in `keep`, ascending, are still needed. May free less, never more.
+
+        Called at most about once a second, in the storage thread; `keep` may be a lazy iterable that is not used when
+        there is nothing to free. BackendError when it fails; no needed message is lost.
         """
 
     def delete() -> None:
@@ -311,23 +313,21 @@ class IBackendQueue(Interface):
 
 
 class ICountedQueue(Interface):
-    """
-    What an IBackendQueue may provide besides: it can tell that messages are missing, though gaps are normal.
-    """
+    """An optional interface of an IBackendQueue: it detects missing messages, though gaps are normal."""
 
     def check(start: int, expected: int) -> bool | None:
         """
-        Called once after the queue was opened: no channel wants what is below `start`, and from there on there should
-        be at least `expected` messages. Report what is missing. Return True if messages are stored that were never
-        counted, such as those of a refused publish: the broker then counts the messages anew. BackendError when the
+        Called once after the queue was opened: no channel needs messages below `start`, and from there on there should
+        be at least `expected` messages. Reports what is missing. Returns True if messages are stored that were never
+        counted, such as those of a refused publish: the broker then counts the messages again. BackendError when the
         medium fails.
         """
 
 
 class IFreeingQueue(Interface):
     """
-    What an IBackendQueue may provide besides: it can tell that there is nothing to free, which spares finding out what
-    is still wanted of it.
+    An optional interface of an IBackendQueue: it knows when there is nothing to free, which saves computing what is
+    still needed of it.
     """
 
     may_free: bool = Attribute(
@@ -340,9 +340,7 @@ class IFreeingQueue(Interface):
 
 
 class IDamagedBackend(Interface):
-    """
-    What an IBackend may provide besides: it counts what damage cost, and keeps what it takes out of the data path.
-    """
+    """An optional interface of an IBackend: it counts damage, and keeps what it removes from the data path."""
 
     damage = Attribute("the counters, a `nsqtw.core.damage.DamageLedger`; /stats shows them")
 
@@ -354,13 +352,13 @@ class IDamagedBackend(Interface):
 
 
 class IDamagedQueue(Interface):
-    """What an IBackendQueue of such a backend may provide besides."""
+    """An optional interface of an IBackendQueue of such a backend."""
 
     is_damaged: bool = Attribute("Whether messages were found missing or damaged when it was opened.")
 
 
 class IAuthorizerFactory(Interface):
-    """Makes what says who may do what. A plugin, chosen by `--auth=NAME` or `--auth=NAME:ARGUMENT`."""
+    """Makes an authorizer. A plugin, chosen by `--auth=NAME` or `--auth=NAME:ARGUMENT`."""
 
     name = Attribute("what --auth calls it: 'static'")
     summary = Attribute("one line for --help-auth")
@@ -381,10 +379,12 @@ class IAuthorizer(Interface):
 
     def authorize(credentials: Credentials, answer: Answer) -> Any:
         """
-        What `credentials` may do, as `nsqtw.rights.Rights` (`nsqtw.auth.grants.Grants` are some), in one of three ways:
-        return it; return a Deferred or a coroutine that gives it; or return None and call `answer` with it, once, from
-        any thread. AuthRefused, raised or given to `answer`, says that the secret is worth nothing, AuthError that this
-        cannot be found out now. A Deferred or coroutine is cancelled when nobody waits for it any more.
+        Return what `credentials` may do, as `nsqtw.rights.Rights` (`nsqtw.auth.grants.Grants` are some), in one of
+        three ways: return it; return a Deferred or a coroutine that results in it; or return None and call `answer`
+        with it, once, from any thread.
+
+        AuthRefused, raised or given to `answer`, says that the secret is invalid, AuthError that this cannot be
+        determined now. A Deferred or coroutine is cancelled when its result is not needed any more.
         """
 
     def reload() -> bool:

@@ -26,10 +26,9 @@ def is_ephemeral(name: str) -> bool:
 
 def directory_name(name: str) -> str:
     """
-    The name of the directory that keeps a topic's files: percent-encoded, dots too, so that no topic can leave the
-    data path or take the place of a file of the broker's own (`..` and `positions.db` are legal NSQ names). A name has
-    at most 64 bytes, so this has at most 192, and 255 with whatever a backend puts behind it. ValueError for what is no
-    name of a topic: nothing may be stored under it, whoever asks.
+    Return the name of the directory of a topic's files: percent-encoded, dots too, so that no topic can leave the data
+    path or collide with a file of the broker (`..` and `positions.db` are legal NSQ names). A name has at most 64
+    bytes, so this has at most 192, and 255 with the suffixes of backends. ValueError for an invalid topic name.
     """
     if not is_valid_name(name):
         raise ValueError(f"{name!r} is no name of a topic")

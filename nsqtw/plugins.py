@@ -1,12 +1,12 @@
 """
 Installed plugins: storage backends, protocols and authorizers, found by Twisted.
 
-A plugin is an object in some `twisted/plugins/*.py` that provides `twisted.plugin.IPlugin` and one of the
-factory interfaces of `nsqtw.interfaces`. Every `twistd` start imports those files, whatever it is going to
-run, so what stands there is a descriptor: a name, a line of help, and the dotted name of the class that
-does the work, imported when it is chosen. Ours come in by the same door as anybody's.
+A plugin is an object in some `twisted/plugins/*.py` that provides `twisted.plugin.IPlugin` and one of the factory
+interfaces of `nsqtw.interfaces`. Every `twistd` start imports those files, whatever it runs, so they contain
+descriptors: a name, a line of help, and the dotted name of the class, which is imported when it is chosen. Our own
+plugins use the same mechanism.
 
-Two plugins of one name are refused: picking one would be a guess.
+Two plugins of one name are refused, because choosing one would be a guess.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BackendPlugin:
     dotted: str
 
     def open(self, argument: str, directory: str, options: Any, report: Report) -> IBackend:
-        """As IBackendQueueFactory; PluginError too, when the code cannot be had."""
+        """Like IBackendQueueFactory; also PluginError, when the code cannot be loaded."""
         factory: IBackendQueueFactory = _load(_BACKEND, self.name, self.dotted)
         return factory.open(argument, directory, options, report)
 
@@ -70,7 +70,7 @@ class ProtocolPlugin:
     dotted: str
 
     def session(self, broker: Any, remote_address: str, changed: Callable[[], None], now: float) -> IProtocol:
-        """As IProtocolFactory; PluginError too, when the code cannot be had."""
+        """Like IProtocolFactory; also PluginError, when the code cannot be loaded."""
         return self._factory.session(broker, remote_address, changed, now)
 
     def load(self) -> None:
@@ -102,7 +102,7 @@ class AuthorizerPlugin:
     dotted: str
 
     def open(self, argument: str, options: Any, log: OperatorLog) -> IAuthorizer:
-        """As IAuthorizerFactory; PluginError too, when the code cannot be had."""
+        """Like IAuthorizerFactory; also PluginError, when the code cannot be loaded."""
         factory: IAuthorizerFactory = _load(_AUTHORIZER, self.name, self.dotted)
         return factory.open(argument, options, log)
 
@@ -161,22 +161,22 @@ def backend_description(description: str) -> str:
 
 
 def find_authorizer(description: str, candidates: Iterable[Any] | None = None) -> tuple[IAuthorizerFactory, str]:
-    """As `find_backend`, for `--auth`."""
+    """Like `find_backend`, for `--auth`."""
     return _found(_AUTHORIZER, description, authorizers(candidates))
 
 
 def help_backend() -> str:
-    """What --help-backend prints."""
+    """Return the text of --help-backend."""
     return _help("Storage backends, for --backend=NAME or --backend=NAME:ARGUMENT", backends())
 
 
 def help_auth() -> str:
-    """What --help-auth prints."""
+    """Return the text of --help-auth."""
     return _help("Authorizers, for --auth=NAME or --auth=NAME:ARGUMENT", authorizers())
 
 
 def help_protocol() -> str:
-    """What --help-protocol prints."""
+    """Return the text of --help-protocol."""
     lines = ["Protocols, for --protocol=NAME,NAME, and the first four bytes that a client of each sends"]
     for magic, protocol in sorted(protocols().items()):
         lines.append(f"  {protocol.name}  {magic.decode('latin-1')!r}\n    \t{protocol.summary}")
@@ -211,7 +211,7 @@ def _by(attribute: str, kind: str, interface: Any, candidates: Iterable[Any] | N
 
 
 def _origin(plugin: Any) -> str:
-    """Where a plugin's code is, as a dotted name."""
+    """Return the dotted name of a plugin's class."""
     named: str | None = getattr(plugin, "dotted", None)
     return named or f"{type(plugin).__module__}.{type(plugin).__qualname__}"
 
@@ -220,7 +220,7 @@ def _load(kind: str, name: str, dotted: str) -> Any:
     module, _, attribute = dotted.rpartition(".")
     try:
         factory = getattr(import_module(module), attribute)
-    except Exception as failure:  # whatever a module does while it is imported
+    except Exception as failure:  # any exception of a module that is imported
         why = str(failure) if isinstance(failure, ImportError | AttributeError) else repr(failure)
         raise PluginError(f"{kind} {name!r} cannot be loaded from {dotted}: {why}") from failure
     return factory()

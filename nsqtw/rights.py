@@ -1,8 +1,8 @@
 """
-Credentials of a client, and the rights that an authorizer grants.
+Credentials of a client, and the permissions that an authorizer grants.
 
-An *applicant* shows a secret, with AUTH or as `Authorization: Bearer`. What the secret is worth are its *rights*. They
-end `ttl` seconds after they were given, and whoever relies on them asks again then.
+A client sends a secret, with AUTH or as `Authorization: Bearer`. Its permissions are `Rights`. They expire `ttl`
+seconds after they were granted; then they have to be requested again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Credentials:
     """Empty for a unix socket."""
     is_tls: bool = False
     common_name: str = ""
-    """Of the client's certificate; empty without one."""
+    """The common name of the client's certificate; empty without one."""
 
 
 class Rights(Protocol):
-    """What a secret is worth. Never changes."""
+    """The permissions of a secret. Immutable."""
 
     @property
     def identity(self) -> str:
@@ -45,11 +45,11 @@ class Rights(Protocol):
 
     @property
     def identity_url(self) -> str:
-        """Where more is said of whom it belongs to; may be empty."""
+        """A URL with more about the identity; may be empty."""
 
     @property
     def count(self) -> int:
-        """How many things are granted; 0 is the same as to know the secret and to allow nothing."""
+        """The number of grants; 0 means a valid secret without any permission."""
 
     @property
     def ttl(self) -> float | None:
@@ -67,29 +67,29 @@ Answer = Callable[["Rights | AuthError"], None]
 
 
 class Authorizations(Protocol):
-    """Where sessions ask for rights. The edge has one when the broker has an authorizer."""
+    """The source of permissions. A server has one when the broker has an authorizer."""
 
     def ask(self, credentials: Credentials, answer: Answer) -> Callable[[], None]:
         """
-        Have `answer` called, perhaps before this returns, in the reactor's thread. The function returned is called when
-        nobody wants to know any more.
+        Have `answer` called with the permissions, perhaps before this returns, in the reactor thread. Returns a
+        function that withdraws the question.
         """
 
     def allows(self, rights: Rights, permission: str, topic: str, channel: str) -> bool:
-        """As Rights.allows, and False when that fails."""
+        """Like Rights.allows, and False when that fails."""
 
     def now(self) -> float:
-        """The moment, in the clock of `now` everywhere."""
+        """The time, in the clock of `now` everywhere."""
 
     def enter(self, listener: RightsListener) -> None:
         """Tell `listener` from now on when rights may have been withdrawn."""
 
     def leave(self, listener: RightsListener) -> None:
-        """Tell it no more."""
+        """Stop telling `listener` about withdrawn permissions."""
 
 
 class RightsListener(Protocol):
-    """Somebody who relies on rights for longer than one command."""
+    """A user of permissions for longer than one command."""
 
     def reconsider(self) -> None:
-        """What was granted may have changed: ask again."""
+        """Grants may have changed: request the permissions again."""

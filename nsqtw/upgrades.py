@@ -18,7 +18,7 @@ from attrs import frozen
 
 @frozen
 class Secured:
-    """What a TLS handshake has agreed on. Names are those of /stats."""
+    """The result of a TLS handshake. Names are those of /stats."""
 
     version: str
     """`TLS1.3`"""
@@ -30,8 +30,8 @@ class Secured:
 @frozen
 class StartTls:
     """
-    From here on the connection is TLS. One of the two is called: `secured` when it is, `failed`, with the reason, when
-    it will not be; what that returns is written without TLS, and the connection closed.
+    Start TLS here. One of the two is called: `secured` after the handshake; or `failed` with the reason, whose result
+    is written without TLS before the connection is closed.
     """
 
     secured: Callable[[Secured], None]
@@ -42,7 +42,7 @@ class Compression(Protocol):
     """Both directions of one connection's compression."""
 
     has_ended: bool
-    """Whether the peer has said, in the compressed stream, that nothing more will come."""
+    """Whether the peer has ended the compressed stream."""
 
     def compress(self, data: bytes) -> bytes:
         """`data`, compressed, so that the peer can read all of it."""
@@ -59,7 +59,7 @@ class Compression(Protocol):
 
 @frozen
 class Compress:
-    """From here on everything is compressed, in both directions."""
+    """Compress everything from here on, in both directions."""
 
     compression: Compression
 

@@ -10,7 +10,7 @@ from nsqtw import NSQ_VERSION, __version__
 
 
 def version_line(program: str = "nsqd") -> str:
-    """What --version prints and the log starts with: NSQ's format, ours in the place of the compiler's version."""
+    """The output of --version and the first log line: NSQ's format, with our version in the place of the compiler's."""
     return f"{program} v{NSQ_VERSION} (built w/nsqtw{__version__}-python{platform.python_version().rstrip('+')})"
 
 

@@ -36,7 +36,7 @@ _log = Logger()
 
 @attrs.frozen
 class LookupdAddress:
-    """Where one nsqlookupd is. `name` is what its certificate must be for."""
+    """The address of one nsqlookupd. `name` is the name in its certificate."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ class LookupdAddress:
 
 
 def fixed_address(address: str) -> LookupdAddress | None:
-    """Where `host:port` is; None for what is not that."""
+    """Parse `host:port`; None when it is invalid."""
     parts = split_host_port(address)
     if parts is None or not is_host_port(address):
         return None
@@ -68,7 +68,7 @@ class Names:
         self._services = services
 
     async def places(self, address: str) -> list[LookupdAddress]:
-        """Where an address that `is_looked_up` is now. Any error when that cannot be said."""
+        """Look up an address that `is_looked_up`. Any error when that fails."""
         if address.startswith(LOOKED_UP_SERVICE):
             return await self._of_service(address.removeprefix(LOOKED_UP_SERVICE))
         address_ = fixed_address(address.removeprefix(LOOKED_UP_HOST))
@@ -97,7 +97,7 @@ class Names:
 
 
 LookUp = Callable[[str], Coroutine[Any, Any, list[LookupdAddress]]]
-"""As Names.places."""
+"""Like Names.places."""
 
 
 class Expansion:
@@ -144,7 +144,7 @@ class Expansion:
                 raise ValueError("it stands for nothing")
         except CancelledError:
             raise
-        except Exception as failure:  # whatever a resolver says
+        except Exception as failure:  # any error of a resolver
             reason = str(failure) or type(failure).__name__
             _log.error("LOOKUP({lookupd}): looking it up - {error}", lookupd=self._address, error=reason)
             return False

@@ -68,7 +68,9 @@ class ChannelQuery:
 
 @implementer(IAgentEndpointFactory)
 class _Endpoints:
-    """Where an agent connects to. The certificate is for the name in the options, wherever nsqlookupd says it is."""
+    """
+    The endpoints of an agent. The certificate is checked for the name in the options, whatever the lookup returned.
+    """
 
     def __init__(self, reactor: Reactor, options: Options, name: str) -> None:
         self._reactor = reactor
@@ -82,7 +84,7 @@ class _Endpoints:
 
 
 def durable_channels(body: bytes) -> list[str]:
-    """Those that an answer names. ValueError for one that will not do."""
+    """Return the channels in a response. ValueError when it is invalid."""
     try:
         channels = read_object(body, {"channels": []})["channels"]
     except (ValueError, RecursionError):

@@ -1,17 +1,18 @@
 """
-The channels a new topic has elsewhere, made before its first message goes out (nsqd specification 2.1).
+The channels that a new topic has on other brokers, created before its first message is released (nsqd specification
+2.1).
 
-    born ─▶ held ─▶ every nsqlookupd is asked ─▶ channels are made ─▶ start
-                       at most --http-client-request-timeout, then with what came by then
+    created ─▶ waiting ─▶ every nsqlookupd is asked ─▶ channels are created ─▶ start
+                          at most --http-client-request-timeout, then with the answers so far
 
-Theory of operation. While a topic is held, what is published to it is stored and answered as ever, but goes on to no
-channel. An nsqlookupd that is being connected to for the first time is waited for as well; one that is known to be away
-is not. An ephemeral topic is asked about and not held, as in memory there is no room for what it would have to keep;
-only while its channels are made it is, so that what it has kept goes to all of them.
+Theory of operation. While a topic waits for its channels, publishes are stored and answered as usual, but released to
+no channel. An nsqlookupd that is being connected to for the first time is waited for as well; one that is known to be
+unreachable is not. An ephemeral topic does not wait, because memory has no room for its messages, except while its
+channels are created, so that its messages go to all of them.
 
-Each nsqlookupd is asked MAX_QUERIES questions at a time: one that does not answer takes the turns of no other.
+Each nsqlookupd is asked MAX_QUERIES questions at a time: one that does not answer delays no other.
 
-nsqd asks while it creates the topic: its publisher waits, and with it everybody who publishes to that topic.
+nsqd asks while it creates the topic: its publishers wait for that.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _log = Logger()
 
 
 class NewTopics:
-    """Those of the topics of `broker`."""
+    """The new topics of `broker`."""
 
     def __init__(self, reactor: Reactor, broker: Broker, pump: Pump, links: Links, ask: Ask) -> None:
         self._reactor = reactor
@@ -55,7 +56,7 @@ class NewTopics:
         self._links = links
         self._ask = ask
         self._turns: dict[str, DeferredSemaphore] = {}
-        """By the address over HTTP."""
+        """By HTTP address."""
         self._starting: dict[Topic, Deferred[None]] = {}
         self._is_over = False
 
@@ -67,7 +68,7 @@ class NewTopics:
         starting.addBoth(self._started, topic)
 
     def stop(self) -> None:
-        """Ask no more. Topics that are held stay so, and are held again by the next process."""
+        """Ask no more. Topics that wait stay so, and wait again in the next process."""
         self._is_over = True
         for starting in list(self._starting.values()):
             starting.cancel()
@@ -125,7 +126,7 @@ class NewTopics:
     async def _ask_one(
         self, lookupd: LookupdAddress, peer: LookupdPeer, asked: set[str], topic: str, channels: set[str]
     ) -> None:
-        """As `_ask_all`, unless this nsqlookupd is among those `asked`, at another place."""
+        """Like `_ask_all`, unless this nsqlookupd was `asked` already, by another address."""
         await peer.ready.wait()
         address = peer.lookupd.http_address if peer.lookupd is not None else ""
         if not address or address in asked:

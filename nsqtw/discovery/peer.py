@@ -41,7 +41,7 @@ Connect = Callable[[Factory], Deferred[Any]]
 BeforeAnswers = Callable[[Callable[[], None]], object]
 """Calls something once, in this turn of the reactor, before the turn's answers are written."""
 Speak = Callable[[Iterable[Name], float], LookupdProtocol]
-"""Makes the dialogue of a new connection, with the names there are, at a moment."""
+"""Makes the dialogue of a new connection, with the current names, at the given time."""
 
 _log = Logger()
 
@@ -63,7 +63,7 @@ class LookupdPeer:
         before_answers: BeforeAnswers,
     ) -> None:
         self.ready = ReadyEvent()
-        """Known is whether it can be spoken to, `lookupd` then says with whom."""
+        """Tells when the first attempt has ended; `lookupd` is then known, or None."""
         self._reactor = reactor
         self._address = address
         self._connect = connect
@@ -97,7 +97,7 @@ class LookupdPeer:
 
     @property
     def lookupd(self) -> Lookupd | None:
-        """Who is at the other end now; None while that is not known."""
+        """The identity of the nsqlookupd; None while it is unknown."""
         return None if self._protocol is None or self._stopped else self._protocol.lookupd
 
     # -- what there is
@@ -109,7 +109,7 @@ class LookupdPeer:
             self._flush_soon()
 
     def on_deleted(self, name: Name) -> None:
-        """A topic or channel is no more."""
+        """A topic or channel is deleted."""
         self._refused.pop(name, None)
         if self._protocol is not None:
             self._protocol.on_deleted(name)

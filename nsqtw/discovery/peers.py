@@ -1,12 +1,13 @@
 """
-All nsqlookupds of a broker: each is told what topics and channels there are, and asked for the channels of a new topic.
+All nsqlookupds of a broker: each gets the names of its topics and channels, and is asked for the channels of a new
+topic.
 
     --lookupd-tcp-address ─▶ places (addresses) ─▶ a LookupdPeer each (peer) ─▶ a LookupdProtocol each
     PUT /config/...            looked up again            made again                  bytes
 
-Theory of operation. Every nsqlookupd has a connection of its own, and none waits for another. The broker says what
-comes and goes (`core.topic_listener`); that costs the turn a dictionary entry for each connection, and one write to
-each before its publishes are answered. The broker never waits for an nsqlookupd. A new topic is a matter of
+Theory of operation. Every nsqlookupd has a connection of its own, and none waits for another. The broker reports new
+and deleted names (`core.topic_listener`), which costs a turn one dictionary entry for each connection, and one write to
+each before its publishes are answered. The broker never waits for an nsqlookupd. New topics are handled by
 `new_topics`.
 """
 
@@ -38,13 +39,13 @@ from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor import Reactor
 
 TLS_ANSWER_SECONDS = 5.0
-"""For the first answer when there is a handshake before it."""
+"""The time limit of the first response after a handshake."""
 
 _log = Logger()
 
 
 class LookupdConnector:
-    """What reaches nsqlookupds, as the options of an nsqd say."""
+    """The connections and queries to nsqlookupds, according to the options of an nsqd."""
 
     def __init__(self, reactor: Reactor, options: Options) -> None:
         self._reactor = reactor
@@ -56,22 +57,22 @@ class LookupdConnector:
         """Connects a protocol of the factory to one of them. Any error."""
         try:
             endpoint = endpoint_to(self._reactor, self._options, lookupd, CONNECT_SECONDS)
-        except Exception:  # a file that is gone, a name that is none, whatever OpenSSL says
+        except Exception:  # a missing file, an invalid name, any error of OpenSSL
             return fail()
         connecting: Deferred[Any] = endpoint.connect(factory)
         return connecting
 
     async def places(self, address: str) -> list[LookupdAddress]:
-        """As Names.places."""
+        """Like Names.places."""
         return await self._names.places(address)
 
     async def ask(self, http_address: str, topic: str, name: str, secret: str) -> list[str]:
-        """As ChannelQuery.ask."""
+        """Like ChannelQuery.ask."""
         return await self._query.ask(http_address, topic, name, secret)
 
 
 class LookupdPeers:
-    """Those of `broker`, as its options name them, once it is started."""
+    """The nsqlookupds in the options of `broker`, once it is started."""
 
     def __init__(
         self, reactor: Reactor, broker: Broker, pump: Pump, log: OperatorLog, network: LookupdConnector | None = None
@@ -89,7 +90,7 @@ class LookupdPeers:
         self._secret = ""
 
     def start(self) -> None:
-        """From now on the broker is listed. Topics that are held from before are asked about."""
+        """Report the broker's names from now on. Topics that still wait for their channels are asked for."""
         self._broker.directory = self
         self.follow()
         for topic in [topic for topic in self._broker.topics.values() if topic.is_awaiting_channels]:

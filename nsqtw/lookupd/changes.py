@@ -51,7 +51,7 @@ class TopicCreated:
 
 @frozen
 class TopicDeleted:
-    """A topic is not known any more, and nobody is registered for it."""
+    """A topic is removed, and no producer is registered for it."""
 
     topic: str
 
@@ -66,7 +66,7 @@ class ChannelCreated:
 
 @frozen
 class ChannelDeleted:
-    """A channel is not known any more, and nobody is registered for it."""
+    """A channel is removed, and no producer is registered for it."""
 
     topic: str
     channel: str
@@ -92,7 +92,7 @@ class Unregistered:
 
 @frozen
 class Tombstoned:
-    """For this topic no lookup shows this nsqd, for the time that tombstones last."""
+    """Lookups of this topic hide the producer while the tombstone lasts."""
 
     topic: str
     producer: Producer

@@ -65,7 +65,7 @@ NAMES: dict[type[StreamItem], str] = {
 
 
 def events(changes: Iterable[StreamItem], first: int) -> bytes:
-    """All of it, numbered from `first` on."""
+    """Return all events, numbered from `first` on."""
     return "".join(
         [
             f"event: {NAMES[type(change)]}\nid: {number}\ndata: {_data(change)}\n\n"

@@ -4,11 +4,11 @@ The HTTP API of nsqlookupd (suite specification 1.5).
     GET    /ping  /info  /topics  /channels?topic=  /lookup?topic=  /nodes  /debug
     POST   /topic/{create,delete}?topic=    /channel/{create,delete}?topic=&channel=
     POST   /topic/tombstone?topic=&node=
-    GET    /debug/pprof/...                                                 net.http_debug
-    GET    /v2/watch                                                        watch
+    GET    /debug/pprof/...                                                 http.debug
+    GET    /v2/watch                                                        watchers
 
-Bodies are not looked at. What takes long for many registrations, /topics, /lookup?topic=*, /nodes and /debug, is
-gathered in turns of some milliseconds, between which everybody else is served.
+Bodies are ignored. Responses that are large with many registrations, /topics, /lookup?topic=*, /nodes and /debug, are
+built in steps of some milliseconds, between which other clients are served.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LookupApi:
         self._needs = needs
 
     def routes(self) -> list[Route]:
-        """All but /v2/watch."""
+        """All routes except /v2/watch."""
         questions: dict[bytes, Callable[[HttpRequest], Answer | None]] = {
             b"/info": lambda request: versioned(request, {"version": NSQ_VERSION}),
             b"/topics": self._topics,

@@ -3,9 +3,9 @@ The registrations as JSON: the bodies of /topics, /channels, /lookup, /nodes and
 
     {"producers":[{"remote_address":...,"topology_region":...,"tombstones":[false,...],"topics":["t",...]},...]}
 
-Names are put together by hand, in a fifth of the time that `json` takes: a valid name has nothing to escape. What an
-nsqd says of itself is escaped, once. What tells of all topics is in pieces, because 100,000 registrations in one turn
-would keep everybody else waiting.
+Names are joined directly, in a fifth of the time that `json` takes: a valid name has nothing to escape. The data that
+an nsqd sends about itself is escaped, once. Documents of all topics are built in pieces, because 100,000 registrations
+in one turn would delay other clients.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BOOLEANS = ("false", "true")
 
 
 def topic_pieces(topics: Iterable[str]) -> Iterator[bytes]:
-    """Of /topics."""
+    """The body of /topics."""
     before = b'{"topics":['
     names = iter(topics)
     while some := list(islice(names, TOPICS_AT_ONCE)):
@@ -32,18 +32,18 @@ def topic_pieces(topics: Iterable[str]) -> Iterator[bytes]:
 
 
 def channels_document(channels: Iterable[str]) -> bytes:
-    """Of /channels."""
+    """The body of /channels."""
     return f'{{"channels":{_names(channels)}}}'.encode()
 
 
 def lookup_document(result: Lookup) -> bytes:
-    """Of /lookup."""
+    """The body of /lookup."""
     producers = b",".join([producer.document for producer in result.producers])
     return b'{"channels":%b,"producers":[%b]}' % (_names(result.channels).encode(), producers)
 
 
 def lookup_pieces(parts: Iterable[Lookup]) -> Iterator[bytes]:
-    """Of /lookup, when what is found comes in parts."""
+    """The body of /lookup, built in pieces."""
     producers: dict[int, Producer] = {}
     before = b'{"channels":['
     for part in parts:
@@ -58,7 +58,7 @@ def lookup_pieces(parts: Iterable[Lookup]) -> Iterator[bytes]:
 
 
 def node_pieces(nodes: Iterable[Node]) -> Iterator[bytes]:
-    """Of /nodes: a piece for each node."""
+    """The body of /nodes: a piece for each node."""
     before = b'{"producers":['
     for node in nodes:
         is_hidden = True in node.tombstones
@@ -74,7 +74,7 @@ def node_pieces(nodes: Iterable[Node]) -> Iterator[bytes]:
 
 
 def debug_pieces(entries: Iterable[tuple[str, list[dict[str, Any]]]]) -> Iterator[bytes]:
-    """Of /debug: a piece for each key."""
+    """The body of /debug: a piece for each key."""
     before = b"{"
     for key, producers in entries:
         yield b'%b"%b":%b' % (before, key.encode(), json_text(producers))

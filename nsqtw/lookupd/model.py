@@ -35,7 +35,9 @@ class Producer:
 
     @property
     def node(self) -> str:
-        """What a tombstone names it by. An IPv6 address has no brackets here (suite specification 6, 9)."""
+        """
+        The name of the node in a tombstone request. An IPv6 address has no brackets here (suite specification 6, 9).
+        """
         return f"{self.broadcast_address}:{self.http_port}"
 
     @cached_property
@@ -51,7 +53,7 @@ class Producer:
 
 
 NEVER_TOMBSTONED = -6795364578871345152
-"""What /debug shows for the time of a tombstone that there never was: Go's zero time."""
+"""The time of an absent tombstone in /debug: Go's zero time."""
 
 
 class Key(NamedTuple):
@@ -66,7 +68,7 @@ CLIENT = Key("client")
 
 
 class Lookup(NamedTuple):
-    """What /lookup answers."""
+    """The result of a lookup."""
 
     channels: list[str]
     producers: list[Producer]
@@ -79,18 +81,18 @@ class Node(NamedTuple):
     tombstones: list[bool]
     topics: list[str]
     is_stale: bool
-    """From a snapshot, and not heard of since."""
+    """Loaded from a snapshot, and not heard from since."""
 
 
 @frozen
 class RegistrationQuotas:
-    """How much there may be; 0: any number. What a snapshot brings is taken in whatever they are."""
+    """Maximum numbers; 0: no limit. A snapshot is loaded completely, whatever they are."""
 
     topics: int = 0
     channels: int = 0
     """Of all topics."""
     registrations: int = 0
-    """Of all connections. REGISTER of a channel makes two, of which one is the topic's."""
+    """Of all connections. REGISTER of a channel counts twice: for the topic, too."""
     producer_registrations: int = 0
     """Of one connection."""
 
@@ -113,11 +115,11 @@ class Peer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection; if not, a snapshot brought it."""
+        """Whether it has a connection; if not, it was loaded from a snapshot."""
         return self.producer.peer_id >= 0
 
     def described(self, tombstoned_at: int | None = None) -> dict[str, Any]:
-        """As /debug shows it under one key (suite specification 1.5)."""
+        """Return its entry in /debug under one key (suite specification 1.5)."""
         producer = self.producer
         return {
             "broadcast_address": producer.broadcast_address,
@@ -136,10 +138,10 @@ class Peer:
 
 @define(eq=False)
 class Topic:
-    """The keys that name one topic, and the numbers of those who are registered under them."""
+    """The keys of one topic, and the numbers of the producers registered under them."""
 
     name: str
-    """The one string that all who are registered for it share."""
+    """The one string that all producers registered for the topic share."""
     has_key: bool = False
     """False: it has channels only. So is an ephemeral topic whose last producer unregistered."""
     members: array[int] = field(factory=no_members)

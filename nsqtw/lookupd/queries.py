@@ -1,8 +1,8 @@
 """
-The registrations as they are asked for: lookups, nodes, everything (suite specification 1.5). Nothing here changes any.
+Queries of the registrations: lookups, nodes, everything (suite specification 1.5). They change nothing.
 
-What walks over all of them gives one piece at a time, for whoever has other things to do in between; no piece is more
-than one producer, one key, or one topic. Each is as it is when it is asked for, and what comes on the way may be
+Queries over all registrations return one piece at a time, so that the caller can serve others in between; a piece is at
+most one producer, one key, or one topic. Each piece shows the state at its time, and names added meanwhile may be
 missing.
 """
 
@@ -23,13 +23,13 @@ from nsqtw.lookupd.changes import (
 from nsqtw.lookupd.model import Lookup, Node, Peer, Producer, Topic
 
 ANY = "*"
-"""In the place of a topic: all of them."""
+"""In the place of a topic: all topics."""
 TOPICS_AT_ONCE = 500
-"""In one step of a walk through all of them: 0.3 ms."""
+"""In one step of a query over all of them: 0.3 ms."""
 
 
 class RegistrationQueries:
-    """What one nsqlookupd knows. See `Registrations`, which it is the readable side of."""
+    """The state of one nsqlookupd. `Registrations` extends it with changes."""
 
     def __init__(self, inactive_after_ns: int, tombstone_ns: int) -> None:
         self.registration_count = 0
@@ -67,7 +67,7 @@ class RegistrationQueries:
 
     def lookup(self, topic: str, now: int) -> Lookup | None:
         """
-        The channels of a topic, and who has it: no producer that is silent or tombstoned. ANY: all topics are one.
+        Return the channels and the producers of a topic, without silent and tombstoned ones. ANY: all topics as one.
         None: there is no such topic.
         """
         if not self.is_topic(topic):
@@ -80,7 +80,7 @@ class RegistrationQueries:
         return Lookup(channels, list(producers.values()))
 
     def walk_lookup(self, topic: str, now: int) -> Iterator[Lookup]:
-        """The same, what some of the topics have of it at each step."""
+        """The same in steps, each for some of the topics."""
         names = list(self._topics) if topic == ANY else [topic]
         for start in range(0, len(names), TOPICS_AT_ONCE):
             channels: list[str] = []
@@ -102,7 +102,7 @@ class RegistrationQueries:
         return any(topic_entry.has_key for topic_entry in self._named(topic))
 
     def nodes(self, now: int) -> list[Node]:
-        """All producers that are not silent."""
+        """Return all producers that are not silent."""
         return list(self.walk_nodes(now))
 
     def walk_nodes(self, now: int) -> Iterator[Node]:
@@ -153,12 +153,12 @@ class RegistrationQueries:
                 yield self._state_of(topic_entry, clock())
 
     def walk_producers(self) -> Iterator[tuple[Producer, int]]:
-        """All producers, also silent ones, and when each was last heard of."""
+        """Iterate over all producers, also silent ones, and when each was last heard from."""
         for peer in list(self._peers.values()):
             yield peer.producer, peer.last_update
 
     def walk_topics(self) -> Iterator[tuple[Topic, dict[int, int]]]:
-        """All topics, each with the times of the tombstones that its members got."""
+        """Iterate over all topics, each with the tombstone times of its members."""
         for topic_entry in list(self._topics.values()):
             marks = [(peer_id, self._peers[peer_id].topics[topic_entry.name]) for peer_id in topic_entry.members]
             yield topic_entry, {peer_id: at for peer_id, at in marks if at is not None}

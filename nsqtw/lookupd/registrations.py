@@ -1,21 +1,22 @@
 """
-The registrations: which nsqd has which topics and channels (suite specification 1.4).
+The registrations: the topics and channels of each nsqd (suite specification 1.4).
 
-Theory of operation. NSQ describes a mapping of keys to producers; it is kept from both sides.
+Theory of operation. NSQ describes a mapping of keys to producers; it is indexed from both sides.
 
-    _topics   name -> the topic's own key, the keys of its channels, and who is registered under each
-    _peers    number of a connection -> who it is, when it was last heard of, its topics and their tombstones
+    _topics   name -> the topic's own key, the keys of its channels, and the producers registered under each
+    _peers    number of a connection -> its producer, when it was last heard from, its topics and their tombstones
 
-An nsqd that is registered for a channel is registered for its topic too, so what a connection has is found through
-its topics. A key stays when its last producer goes; only `delete_*`, and UNREGISTER of something ephemeral, take keys
-away. That an nsqd is silent, or a tombstone's time over, is seen by comparing with `now` whenever somebody asks;
-`pass_time` only tells the watchers, and forgets what a snapshot brought and nobody confirmed.
+An nsqd that is registered for a channel is registered for its topic too, so the registrations of a connection are found
+through its topics. A key stays when its last producer leaves; only `delete_*`, and UNREGISTER of an ephemeral name,
+remove keys. Whether an nsqd is silent, or a tombstone has expired, is computed from `now` at each query; `pass_time`
+only tells the watchers, and drops what was loaded from a snapshot and not confirmed.
 
-What a snapshot brought is a peer without a connection. When an nsqd with the same address identifies, lookups show
-the new connection in its place, for the old registrations too until the nsqd has said all its topics again, which it
-has at its first PING: so a restart of nsqlookupd leaves no gap. No other two connections are taken for one nsqd.
+Registrations from a snapshot belong to a peer without a connection. When an nsqd with the same address identifies,
+lookups show the new connection in its place, also for the old registrations until the nsqd has registered all its
+topics again, which it has at its first PING: so a restart of nsqlookupd causes no gap. No other two connections are
+taken for one nsqd.
 
-Times are unix time in nanoseconds, as /debug shows them.
+Times are Unix time in nanoseconds, as /debug shows them.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ __all__ = ["ANY", "NEVER_TOMBSTONED", "Key", "Lookup", "Node", "RegistrationQuot
 
 class Registrations(RegistrationQueries):
     """
-    Those of one nsqlookupd. `inactive_after_ns`: how long after its last sign a producer is shown; `tombstone_ns`: how
-    long a tombstone hides one.
+    The registrations of one nsqlookupd. `inactive_after_ns`: how long after its last sign of life a producer is shown;
+    `tombstone_ns`: how long a tombstone hides a producer.
     """
 
     def __init__(self, inactive_after_ns: int, tombstone_ns: int, quotas: RegistrationQuotas) -> None:
@@ -113,7 +114,7 @@ class Registrations(RegistrationQueries):
                 add(keys.members, peer_id)
                 peer.topics[keys.name] = None
             self._tell(Registered, keys.name, key.channel or None, peer.producer)
-        if peer.is_silent:  # who watches one topic may not know
+        if peer.is_silent:  # a watcher of one topic may not know it
             self._tell(ProducerSilent, peer.producer)
         self._count(peer, len(added))
         return added
@@ -162,8 +163,8 @@ class Registrations(RegistrationQueries):
 
     def adopt(self, topic: Topic, tombstones: dict[int, int]) -> None:
         """
-        Take in a topic that a snapshot brought, with the time of the tombstone of each member that has one, after its
-        members have identified and before anybody else does.
+        Load a topic from a snapshot, with the tombstone times of its members, after these have identified and before
+        any other client does.
         """
         assert topic.name not in self._topics, "a topic is adopted once"
         self._topics[topic.name] = topic
@@ -189,8 +190,8 @@ class Registrations(RegistrationQueries):
 
     def delete_topic(self, topic: str) -> list[Key]:
         """
-        The topic and its channels, or all of them for ANY, are not known any more, and nobody is registered for them.
-        Returns the keys that there were.
+        Remove the topic with its channels, or all topics for ANY, and all registrations for them. Returns the removed
+        keys.
         """
         deleted = []
         for topic_entry in self._named(topic):
@@ -204,7 +205,7 @@ class Registrations(RegistrationQueries):
         return deleted
 
     def delete_channel(self, topic: str, channel: str) -> bool:
-        """The channel is not known any more, and nobody is registered for it. False: it was not known."""
+        """Remove the channel and all registrations for it. Returns whether it was known."""
         topic_entry = self._topics.get(topic)
         if topic_entry is None or channel not in topic_entry.channels:
             return False
@@ -228,7 +229,7 @@ class Registrations(RegistrationQueries):
     # -- time and watchers
 
     def pass_time(self, now: int) -> None:
-        """Tell the watchers who became silent and which tombstones ended. To be called every second or so."""
+        """Tell the watchers which producers became silent and which tombstones ended. Called about once a second."""
         while self._tombstones and self._tombstones[0][0] <= now:
             ends_at, peer_id, topic = heappop(self._tombstones)
             peer = self._peers.get(peer_id)

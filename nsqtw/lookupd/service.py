@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 SECRET_FLAG = "--peer-secret-file"
 PASS_TIME_SECONDS = 1.0
-"""How often it is looked who became silent."""
+"""The interval of checks for silent producers."""
 _NANOSECONDS = 1_000_000_000
 _NOT_TLS = response(b"E_INVALID client must use TLS")
 
@@ -133,7 +133,7 @@ class LookupdService(Service):
         """The files that options name. OptionError."""
         options = self._options
         if options.tls_required or options.tls_cert or options.tls_key or options.tls_root_ca_file:
-            # Only who asks for TLS waits for it.
+            # Imported lazily: only needed with TLS.
             from nsqtw.net.certificates import check_certificates
 
             check_certificates(options)
@@ -240,7 +240,7 @@ def invalid_options(options: LookupdOptions) -> list[str]:
 
 
 def protection(options: LookupdOptions) -> str:
-    """What protects nsqlookupd, in a line for its log."""
+    """Return a log line about the access control of nsqlookupd."""
     secret = "off"
     if options.peer_secret_file:
         of_http = {CHANGES: "for HTTP requests that change something", ALL: "for HTTP", OFF: "not for HTTP"}
@@ -249,7 +249,7 @@ def protection(options: LookupdOptions) -> str:
 
 
 def open_to_all(options: LookupdOptions, tcp: Listener, http: Listener) -> list[str]:
-    """A warning for addresses where whoever reaches them needs nothing to change what consumers are told."""
+    """Return a warning for addresses where any client can change the results of lookups."""
     is_verified = options.tls_client_auth_policy == REQUIRE_VERIFY
     lines = []
     if not (is_verified or options.peer_secret_file or tcp.is_local):

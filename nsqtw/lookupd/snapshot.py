@@ -1,7 +1,7 @@
 """
 Format version 1 of a snapshot of the registrations, with which a restarted nsqlookupd answers at once.
 
-UTF-8, a line of JSON each for what is said and for every producer and topic, between a head and a tail:
+UTF-8; one line of JSON for the header, each producer and each topic, between a first and a last line:
 
     NSQTW REGISTRATIONS 1                                            the version
     {"saved_at":1763795000000000000}                                 unix time, nanoseconds
@@ -10,13 +10,13 @@ UTF-8, a line of JSON each for what is said and for every producer and topic, be
     {"topic":"t","has_key":true,"members":[12],"tombstones":[[12,1763794999000000000]],"channels":{"c":[12],"d":[]}}
     CRC 1a2b3c4d                                                     CRC-32 as in zlib of all bytes before this line
 
-Producers come before topics, which name them by the number of the connection they had. One that is named but not
-there came while the snapshot was written, and is left out: a snapshot is a good guess, not a promise. But a file is
-believed as a whole or not at all.
+Producers precede topics, which refer to them by the number of their former connection. A reference to a missing
+producer means that it connected while the snapshot was written, and is ignored: a snapshot is a best guess. But a file
+is either valid as a whole or rejected.
 
-A producer's age goes on where it stood: how long nobody could hear of it because nsqlookupd did not run is not
-counted. Several connections of one address were one nsqd, or one of them was dead, and come back as one that is
-shown where one of them was.
+The silence of a producer continues where it stood: the time in which nsqlookupd did not run is not counted. Several
+connections of one address were one nsqd, or one of them was dead; they are loaded as one that is shown where one of
+them was.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NUMBERS = ("tcp_port", "http_port")
 
 
 class Restored(NamedTuple):
-    """What a snapshot brought."""
+    """The contents of a snapshot."""
 
     saved_at: int
     producers: int
@@ -57,7 +57,7 @@ def encode(registrations: Registrations, now: int) -> bytes:
 
 
 def pieces(registrations: Registrations, now: int) -> Iterator[bytes]:
-    """The same a line at a time, for whoever has other things to do in between."""
+    """The same a line at a time, so that the caller can serve others in between."""
     crc = 0
     for line in _lines(registrations, now):
         crc = crc32(line, crc)
@@ -145,7 +145,10 @@ def _producer(fields: dict[str, Any]) -> Producer:
 
 
 def _topic(fields: dict[str, Any]) -> tuple[Topic, dict[int, int]]:
-    """A topic with the numbers of the file. Who has a channel has the topic, and a topic that somebody has its key."""
+    """
+    Read a topic, with the numbers of the file. A member of a channel is a member of the topic, and a topic with members
+    has its key.
+    """
     channels = {_name(name): array("q", members) for name, members in _object(fields["channels"]).items()}
     members = array("q", sorted(set(fields["members"]).union(*channels.values())))
     tombstones = {_number(peer_id): _number(at) for peer_id, at in fields["tombstones"]}

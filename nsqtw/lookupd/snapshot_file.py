@@ -1,13 +1,13 @@
 """
-The file of the snapshot, `registrations.snapshot` under the data path: read at the start, written after changes.
+The snapshot file, `registrations.snapshot` in the data path: read at the start, written after changes.
 
-Theory of operation. The first change after a while is written at once, or nearly, and the next ones SECONDS later: the
-registrations are put together in turns of some milliseconds, and written by a thread. It takes no more than a
-twentieth of the time, however many registrations there are. The stop writes what there is. Pings are no change: what a
-crash leaves may say that an nsqd was heard of earlier than it was, and no harm is done, see `snapshot`.
+Theory of operation. The first change after a pause is written after a short delay, and the next ones SECONDS later: the
+registrations are collected in steps of some milliseconds, and written by a thread. Writing takes at most a twentieth of
+the time, however many registrations there are. The stop writes the current state. PINGs are no changes: after a crash
+the file may say that an nsqd was heard from earlier than it was, which is harmless, see `snapshot`.
 
-A file that cannot be used is moved aside, as `registrations.snapshot.bad`, and nsqlookupd starts with nothing, as the
-original always does.
+An invalid file is renamed to `registrations.snapshot.bad`, and nsqlookupd starts without registrations, as the original
+always does.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ FILE = "registrations.snapshot"
 BAD_FILE = f"{FILE}.bad"
 SECONDS = 1.0
 DELAY_SECONDS = 0.05
-"""How long a change waits for others that come with it."""
+"""The delay after a change, for others that follow it."""
 _PART_OF_TIME = 19
 
 _log = Logger()
 
 
 class SnapshotFile:
-    """That of `registrations` in `directory`."""
+    """The snapshot file of `registrations` in `directory`."""
 
     def __init__(
         self, directory: str, registrations: Registrations, turns: PlainTurns, files: Files | None = None

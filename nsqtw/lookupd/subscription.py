@@ -1,13 +1,13 @@
 """
 Subscription of one watcher: the whole state first, then every change.
 
-Theory of operation. A watch notes changes from its first moment on, and walks over the state beside it, a step
-whenever it has nothing else to tell. Steps and changes stand in one line, in the order in which they happened; a change
-says how something is from now on, so it does no harm that some are of what the walk has not come to. When the walk is
-over, who applied all of it knows what there is.
+Theory of operation. A subscription records changes from its start on, and walks over the state beside that, a step
+whenever it has nothing else to send. Steps and changes are sent in the order in which they happened; a change describes
+the new state, so changes of what the walk has not reached yet are harmless. At the end of the walk a watcher that has
+applied everything knows the state.
 
-A watcher that does not keep up is not told less, and does not make the line longer: past `limit` changes the line is
-thrown away and everything is told again, `StateFollows` first. So a watch holds at most that many changes and one step.
+A slow watcher does not get less, and its queue does not grow: beyond `limit` changes the queue is dropped and
+everything is sent again, `StateFollows` first. So a subscription holds at most that many changes and one step.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Subscription:
         self._starts_over = True
         self._is_waiting = False
         self._now = 0
-        self._sent_peers: set[int] = set()  # of one topic: who is registered for it as far as the watcher knows
+        self._sent_peers: set[int] = set()  # the known members of one topic
         self._end = registrations.subscribe(self._record, topic)
 
     def take(self, count: int, now: int) -> list[StreamItem]:
-        """What is to be told next: `count` of them and the rest of a step, or fewer. [] until `wake` is called."""
+        """Return what is to be sent next: up to `count` changes and the rest of a step. [] until `wake` is called."""
         self._now = now
         if self._starts_over:
             self._starts_over = False

@@ -1,9 +1,9 @@
 """
-TCP connections of nsqds: the magic, the deadlines, and the bytes of a V1 session in and out.
+TCP connections of nsqds: the magic, the deadlines, and the bytes of a V1 session.
 
-A connection that was let in costs a bounded amount of memory: what it sends is kept to one line or one body, and it is
-not read from while it does not read its responses. It costs the others a bounded amount of time too: of what was read
-PIECE_BYTES are done at once, and the rest in pieces between which everybody else is served; then it is read from again.
+A connection uses a bounded amount of memory: its input is limited to one line or one body, and it is not read from
+while it does not read its responses. It uses a bounded amount of time: PIECE_BYTES of the input are processed at once,
+and the rest in pieces between which other clients are served; then it is read from again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from nsqtw.runtime.turns import PlainTurns
 
 MAGIC = b"  V1"
 PIECE_BYTES = 512
-"""Of commands: some 100 that are as short as can be, which take 2 ms with their lines in the log."""
+"""The size of a piece: some 100 of the shortest commands, which take 2 ms with their log lines."""
 END_SECONDS = 5.0
-"""How long a connection that is being closed may take to read what was written to it."""
+"""How long a connection that is being closed may take to read its output."""
 _TOO_MANY = response(b"E_TOO_MANY_CONNECTIONS too many connections")
 
 _log = Logger()
@@ -52,9 +52,9 @@ class NsqdConnection(Protocol):
         self._session: V1Session | None = None
         self._magic = b""
         self._unread = b""
-        """What was read and is not done yet."""
+        """Input that is not processed yet."""
         self._is_behind = False
-        """Whether that is done in pieces, or will be."""
+        """Whether it is processed in steps."""
         self._is_full = False
         """Whether responses wait."""
         self._has_ended = False
@@ -119,7 +119,7 @@ class NsqdConnection(Protocol):
             _log.error("client({client}) - {error}", client=self._remote, error=reason.getErrorMessage())
 
     def pauseProducing(self) -> None:
-        """Responses wait: whoever does not read them is not read from."""
+        """Responses wait: stop reading until the peer has read them."""
         self._is_full = True
         self.transport.pauseProducing()
 
@@ -154,7 +154,7 @@ class NsqdConnection(Protocol):
         return True
 
     def abort(self) -> None:
-        """End at once, whatever there is to write."""
+        """Close at once, without writing what is buffered."""
         self._limits.sweeper.leave(self)
         self.transport.abortConnection()
 

@@ -7,15 +7,15 @@ The protocol V1 between an nsqd and nsqlookupd, without IO (suite specification 
     nsqlookupd:  int32 size | size bytes                                 one for each command, in order
 
     PING                           OK
-    IDENTIFY                       JSON: where this nsqlookupd is reached
+    IDENTIFY                       JSON: the addresses of this nsqlookupd
     REGISTER topic [channel]       OK
     UNREGISTER topic [channel]     OK
 
-An error is `CODE text`, and the connection ends after it. Only REGISTER beyond a limit is answered with an error and
-nothing else: an nsqd that had to connect again for it would lose all that it has registered, and ask again.
+An error is `CODE text`, and the connection ends after it. Only REGISTER beyond a limit does not end it: an nsqd that
+had to connect again would lose all its registrations, and ask again.
 
-Theory of operation. What comes is kept until a line or a body is complete, and neither may be long, so a connection
-costs little whatever it sends. With a secret, IDENTIFY must carry it as `secret`; before IDENTIFY there is only PING.
+Theory of operation. Input is kept until a line or a body is complete, and both have limits, so a connection costs
+little whatever it sends. With a secret, IDENTIFY must contain it as `secret`; before IDENTIFY only PING is allowed.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ _UNEXPECTED = "client({client}) unexpected UNREGISTER category:{category} key:{t
 
 @attrs.define
 class V1Context:
-    """What the connections of one nsqlookupd share."""
+    """The state that the connections of one nsqlookupd share."""
 
     registrations: Registrations
     log: OperatorLog
     identity: bytes = b"{}"
     """The answer to IDENTIFY."""
     secret: bytes = attrs.field(default=b"", repr=False)
-    """What IDENTIFY must carry; empty for nothing."""
+    """The secret that IDENTIFY must contain; empty for none."""
 
 
 def response(payload: bytes) -> bytes:
-    """What is sent: the size and `payload`."""
+    """Return a response: the size and `payload`."""
     return _SIZE.pack(len(payload)) + payload
 
 
@@ -86,11 +86,11 @@ class V1Session:
 
     def __init__(self, context: V1Context, peer_id: int, remote: str) -> None:
         self.closing = False
-        """Whether the connection ends when all is sent."""
+        """Whether the connection ends when all output is written."""
         self.command_count = 0
         """Complete commands so far."""
         self.refused = ""
-        """What was over a limit in the last call, for the log; empty for nothing."""
+        """The limit that the last call exceeded, for the log; empty for none."""
         self._context = context
         self._peer_id = peer_id
         self._remote = remote
@@ -98,7 +98,7 @@ class V1Session:
         self._last_sign = 0
         self._buffer = b""
         self._body_bytes = -1
-        """How long the body is that is waited for; -1 for none, and then a line is."""
+        """The size of the expected body; -1 when a line is expected."""
         self._awaits_size = False
         self._out: list[bytes] = []
 

@@ -35,7 +35,7 @@ _TOO_MANY = failure(503, "TOO_MANY_WATCHERS")
 
 
 class Watchers:
-    """All of one nsqlookupd, at most `limit`."""
+    """The watchers of one nsqlookupd, at most `limit`."""
 
     def __init__(self, registrations: Registrations, turns: PlainTurns, limit: int, rejections: Rejections) -> None:
         self.registrations = registrations
@@ -46,7 +46,7 @@ class Watchers:
         self._timer: Any = None
 
     def route(self, needs: str) -> Route:
-        """That of /v2/watch, for who has a right to `needs`."""
+        """Return the route of /v2/watch, which needs the permission `needs`."""
         return Route(b"GET", b"/v2/watch", self._begin, broken=None, needs=needs)
 
     def leave(self, watcher: Watcher) -> None:

@@ -1,15 +1,14 @@
 """
-Taking over what an nsqd 1.x left in the data path, before the broker is loaded. docs/decisions/0006-import.md says why
-it is done this way.
+Import of the data path of an nsqd 1.x, before the broker is loaded. The reasons are in docs/decisions/0006-import.md.
 
-    records   scratch: one row for each message and queue, sorted by publish time, messages in several queues found
-    order     in which order a topic's messages go to its log, so that few held rows are needed
-    log_copy  the messages into the log, under new ids
+    records   scratch database: one row for each message and queue, sorted by publish time; finds messages in several queues
+    ordering  the order of a topic's messages in its log that needs few pending rows
+    log_copy  copies the messages into the log, under new ids
     topic     one topic, from its queue files to its saved cursors
-    journal   what was begun, so that an interrupted import starts over
-    run       all topics; the old files put away
+    journal   the state of the import, so that an interrupted one starts over
+    importer  all topics; moves the old files away
 
-This module is imported by every start, and so has next to nothing in it.
+Every start imports this module, so it contains next to nothing.
 """
 
 from __future__ import annotations

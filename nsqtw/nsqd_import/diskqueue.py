@@ -1,22 +1,22 @@
 """
-Queue files of an nsqd 1.x, to be read once and imported (nsqd specification 5.3, 5.4).
+Queue files of an nsqd 1.x, read once for the import (nsqd specification 5.3, 5.4).
 
     <name>.diskqueue.NNNNNN.dat            records; the number has at least six digits, the highest file grows
-    <name>.diskqueue.meta.dat              where reading and writing are
-    <name>.diskqueue.meta.dat.<n>.tmp      a metadata file that did not get its name
+    <name>.diskqueue.meta.dat              the positions of reading and writing
+    <name>.diskqueue.meta.dat.<n>.tmp      a metadata file that was not renamed
     <name>.diskqueue.NNNNNN.dat.bad        a file that could not be read on; never touched
 
-`<name>` is a topic, for what it has not handed out yet, or `topic:channel` (`topic;channel` on Windows). A record,
-big-endian:
+`<name>` is a topic, for messages that went to no channel yet, or `topic:channel` (`topic;channel` on Windows). A
+record, big-endian:
 
     offset 0       4               12        14                  30
            length  timestamp (ns)  attempts  id, 16 hex digits   body ...
-           length counts all that follows it: 26 + len(body)
+           length counts everything behind it: 26 + len(body)
 
 The metadata are three lines: depth, `read file,read position`, `write file,write position`.
 
-They are as old as the last sync of an nsqd that did not end well. So every file is read to its end, whatever the
-metadata say of it, as nsqd does too: what stands before the read position by now may come again, nothing is left out.
+After a crash of nsqd they are as old as its last sync. So every file is read to its end, whatever the metadata say, as
+nsqd does too: messages before the current read position may be repeated, none is left out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Record(NamedTuple):
 
 
 class Meta(NamedTuple):
-    """Where an nsqd was in its queue when it last wrote that down."""
+    """The positions of a queue in its last metadata."""
 
     read_file: int
     read_position: int
@@ -65,12 +65,12 @@ class QueueFiles:
     name: str
     numbers: list[int] = field(factory=list)
     names: list[str] = field(factory=list)
-    """All files, as they are to be put away together."""
+    """All files, which are moved away together."""
 
 
 @frozen
 class Listing:
-    """What a data path has of nsqd: queues by name, and the files that it had given up itself."""
+    """The nsqd files of a data path: queues by name, and the files that nsqd had given up."""
 
     queues: dict[str, QueueFiles]
     bad: list[str]

@@ -1,19 +1,19 @@
 """
 An import from beginning to end, before the broker is loaded.
 
-Each topic on its own, in this order; whatever comes first is on stable storage before the next is begun:
+Each topic is imported by itself, in this order; each step is on stable storage before the next one begins:
 
     1  its queue files are read into the scratch database
-    2  the journal notes where its log ends
-    3  the messages go to the log, then the journal notes its new end
+    2  the journal records where its log ends
+    3  the messages are written to the log, then the journal records its new end
     4  the cursors are saved, in one transaction
     5  the old files are moved to nsqd.files/
-    6  the journal forgets it
+    6  the journal entry is removed
 
-Interrupted before 4 the topic starts over: a log that had nothing before is deleted, and of one that had something the
-half import is dropped in the transaction of the next try. Interrupted after 4, only its files are left to be moved.
-So each message is taken over once, whenever the process dies, for what is on disk survives it. Only if an nsqd was
-started on these files in between they are imported again: what it took since is in no log of ours.
+Interrupted before 4, the topic starts over: a log that was empty before is deleted, and in another one the half import
+is dropped in the transaction of the next attempt. Interrupted after 4, only its files are left to be moved. So each
+message is imported once, whenever the process dies, because what is on disk survives it. If an nsqd was started on
+these files in between, they are imported again: our log does not have its new messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from nsqtw.nsqd_import.sources import SourceTopic, find_topics
 from nsqtw.nsqd_import.topic import MAX_RETRIED, Counts, TopicImport
 
 OLD_FILES = "nsqd.files"
-"""Where the old files are moved to. No topic's directory has a dot in its name."""
+"""The directory of the old files. No topic's directory has a dot in its name."""
 
 
 def take_over(
@@ -96,7 +96,7 @@ class _Import:
         broker.log("info", f"IMPORT: done; nsqd's files are in {os.path.join(self._directory, OLD_FILES)}")
 
     def _import_messages(self, topic: SourceTopic) -> bool:
-        """All there is to do for a topic with messages. False for one without."""
+        """Import a topic with messages. Returns False for one without."""
         entry = self._journal.entries.get(topic.name)
         if entry is not None and self._is_saved(entry) and self._has_changed(topic, entry):
             text = f"TOPIC({topic.name}): an nsqd went on with what was imported; it is imported again, as it is now"
@@ -224,7 +224,7 @@ def _names_like(name: str) -> Iterator[str]:
 
 
 def _told(counts: Counts, state: TopicState) -> str:
-    """What was imported, for the log."""
+    """Return the log line about the import."""
     text = f"{counts.handed + counts.own} messages"
     if counts.own:
         text += f", {counts.own} of them not handed to any channel yet"

@@ -1,17 +1,17 @@
 """
-In which order the messages of a topic go to its log.
+The order of a topic's messages in its log.
 
-A channel that wants everything from some place of the log on needs no row for these messages: its cursor stands
-there. Every other message it wants costs a held row, in memory as long as the message lives. nsqd promises no order
-between messages, so the log may be sorted to make few of them.
+A channel that wants all messages from some position of the log on needs no rows for them: its cursor stands there.
+Every other message it wants costs a pending row, in memory as long as the message lives. nsqd promises no order of
+messages, so the log may be sorted in a way that needs few of them.
 
-Messages are of one *kind* when the same channels want them for the first time. Kinds get ranks, the places of their
-messages in the log, from the end on: at each step that kind comes next which costs least, that is, whose messages are
-not wanted by channels with little left. So with nested wishes, as when one channel is behind the other, there are no
-rows at all. Within a kind messages stay in the order of publishing.
+Messages are of one *kind* when the same channels want them for the first time. Kinds get ranks, the positions of their
+messages in the log, from the end on: at each step the next kind is the cheapest one, whose messages are not wanted by
+channels with few messages left. So with nested sets, as when one channel is behind the other, there are no rows at all.
+Within a kind messages stay in the order of publication.
 
-Rank 0, at the beginning, is for all kinds that are too rare to be looked at, and for messages that only somebody
-wants again: these need their row in any case, which carries their attempts.
+Rank 0, at the beginning, is for all kinds that are too rare to be considered, and for messages that channels want only
+again: these need their row in any case, which has their attempts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Kind = tuple[int, ...]
 """The numbers of the channels that want a message for the first time, ascending."""
 
 OTHER: Kind = ()
-"""The kind of messages that nobody wants for the first time, and of those that do not matter."""
+"""The kind of messages that no channel wants for the first time, and of those that do not matter."""
 
 MAX_KINDS = 256
 """So many are ranked."""
@@ -37,10 +37,10 @@ class Order:
 
     kinds: Sequence[Kind]
     counts: Sequence[int]
-    """How many messages each kind has."""
+    """The number of messages of each kind."""
     ranks: Mapping[Kind, int]
     whole_from: Mapping[int, int]
-    """By channel; `len(kinds)` when it is nowhere so."""
+    """By channel; `len(kinds)` for none."""
 
     def rank(self, kind: Kind) -> int:
         """The rank of messages of a kind."""

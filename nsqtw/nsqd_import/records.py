@@ -113,7 +113,7 @@ class Records:
         return dict(rows.fetchall())
 
     def messages(self) -> Iterator[Message]:
-        """All messages in the order of their publishing."""
+        """Iterate over all messages in the order of publication."""
         return _messages(self._connection.execute("SELECT * FROM record ORDER BY key, queue"))
 
     def place(self, places: Iterable[tuple[int, bytes]]) -> None:

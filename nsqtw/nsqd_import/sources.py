@@ -31,17 +31,17 @@ class SourceTopic:
     named: NamedTopic | None = None
 
     def queues(self) -> Iterator[QueueFiles]:
-        """All that left files."""
+        """All topics with files."""
         yield from (files for files in [self.own, *self.channels.values()] if files is not None)
 
     def file_names(self) -> list[str]:
-        """All its files."""
+        """All files of the topic."""
         return [name for files in self.queues() for name in files.names]
 
     def files(self, directory: str) -> dict[str, str]:
         """
-        What its files are like, by name: the size of data, the text of metadata. Whatever an nsqd does with its
-        queues shows there. OSError.
+        Return the fingerprint of its files: by name, the size of data and the text of metadata. Any use of the queues
+        by an nsqd changes it. OSError.
         """
         return {name: _like(os.path.join(directory, name)) for name in self.file_names()}
 

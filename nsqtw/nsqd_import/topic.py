@@ -29,12 +29,12 @@ from nsqtw.nsqd_import.ordering import OTHER, Kind, Order, arrange, count
 from nsqtw.nsqd_import.records import TOPIC, Message, Records
 
 MAX_RETRIED = 1_000_000
-"""A channel with more messages that were delivered before gets them as new ones: each would need a held row."""
+"""A channel with more messages that were delivered before gets them as new ones: each would need a pending row."""
 _READ_BYTES = 1 << 20
 
 
 class Deliveries:
-    """Who wants a message. Channels are their numbers, of which there are `channels`."""
+    """The channels that want a message, as numbers below `channels`."""
 
     def __init__(self, channels: int, retried: dict[int, int]) -> None:
         self._nobody_had_it = dict.fromkeys(range(channels), 0)
@@ -47,7 +47,7 @@ class Deliveries:
         if TOPIC in counts:
             if len(counts) == 1:
                 return None
-            # Only after a crash of nsqd. Who it was given to is not known then, so everybody gets it.
+            # Only after a crash of nsqd. Its channel is not known then, so all channels get it.
             counts = {**self._nobody_had_it, **counts}
             del counts[TOPIC]
         if self.forgiven:
@@ -69,7 +69,7 @@ class BacklogMessage(NamedTuple):
 
 @define
 class _Handed:
-    """Where the messages are that channels had been given: the first of each rank, their number, the rows."""
+    """The positions of messages that channels had been given: the first of each rank, their number, the rows."""
 
     firsts: dict[int, int] = field(factory=dict)
     count: int = 0
@@ -77,7 +77,9 @@ class _Handed:
 
 
 class Counts(NamedTuple):
-    """How many distinct messages were imported: handed to channels before, and of the topic's own queue."""
+    """
+    The number of distinct messages that were imported: delivered to channels before, and of the topic's own queue.
+    """
 
     handed: int
     own: int
@@ -138,7 +140,7 @@ class TopicImport:
                 yield self.deliveries.kind(counts), message
 
     def _in_order(self, order: Order) -> Iterator[tuple[int, Message]]:
-        """The same with their ranks, in the order in which they are to stand in the log."""
+        """Iterate over the same messages with their ranks, in the order of the log."""
         # Most messages are of one rank as a rule: these need no second sorting.
         largest = order.counts.index(max(order.counts))
         if sum(order.counts) > order.counts[largest]:
@@ -197,7 +199,9 @@ class TopicImport:
 
 
 def _parts(queue: IBackendQueue, start: int, stop: int) -> Iterator[tuple[Segment, int, int]]:
-    """What the log has of the sequences from `start` to `stop`: segments, each with the indexes that are meant."""
+    """
+    Iterate over the messages of the log from `start` to `stop`: segments, each with the indexes that belong to them.
+    """
     while start < stop and (segments := queue.read(start, _READ_BYTES)):
         for segment in segments:
             if segment.first < stop:
