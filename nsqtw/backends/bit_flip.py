@@ -1,18 +1,17 @@
 """
 Location of a single flipped bit from a CRC-32.
 
-CRC-32 is linear: the checksum that is found, XOR the checksum that was stored, depends only on the flipped bits and on
-how far each is from the end. For one bit that difference is x^(32 + distance in bits) modulo the polynomial. The
-polynomial is primitive, so the distance is unique in anything shorter than 512 MB, and it is the discrete logarithm of
-the difference.
+CRC-32 is linear: the computed checksum XOR the stored one depends only on the flipped bits and on their distance from
+the end. For one bit that difference is x^(32 + distance in bits) modulo the polynomial. The polynomial is primitive, so
+the distance is unique in anything shorter than 512 MB, and it is the discrete logarithm of the difference.
 
 Up to 256 KB, which is all but single large messages, it is found with baby steps and giant steps: the difference is
-moved on by zero bytes, one at a time, which the library's CRC-32 does, until it is one of those in a table: 0.1 ms.
-Beyond that the order of the group helps: 2^32 - 1 has small prime factors only, so the logarithm takes a few
-milliseconds (Pohlig-Hellman), whatever the size of the data.
+extended by zero bytes, one at a time, with the library's CRC-32, until it is in a table: 0.1 ms. Beyond that the order
+of the group helps: 2^32 - 1 has small prime factors only, so the logarithm takes a few milliseconds (Pohlig-Hellman),
+whatever the size of the data.
 
-Damage of several bits has a difference as good as random: that it equals the one of a single bit in n bytes has the
-probability n / 2^29, which is 1 in 32,000 for 16 KB. Callers must check what else can be checked.
+Damage of several bits has an almost random difference: the probability that it equals the one of a single bit in n
+bytes is n / 2^29, which is 1 in 32,000 for 16 KB. Callers must check what else can be checked.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def flipped_bit(difference: int, size: int) -> int | None:
 
 
 def _near_bit(difference: int, size: int) -> int | None:
-    """The same for a size that the table covers."""
+    """Like `locate`, for a size that the table covers."""
     marks = _marks()
     state = difference
     for moved in range(_STEP):
@@ -77,7 +76,7 @@ def _marks() -> dict[int, tuple[int, int]]:
 
 
 def _moved_on(difference: int, zeros: bytes) -> int:
-    """What a difference becomes when these zero bytes follow."""
+    """Return the difference with `count` zero bytes behind it."""
     return crc32(zeros, difference ^ _ORDER) ^ _ORDER
 
 

@@ -15,7 +15,7 @@ from nsqtw.errors import BackendError, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
 
 _WORTH = 4
-"""A segment is cut down to what is wanted of it when that has fewer messages by this factor."""
+"""A segment is reduced to its needed messages when there are fewer of them by this factor."""
 
 
 @implementer(IBackendQueueFactory)

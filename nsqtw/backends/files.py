@@ -43,7 +43,7 @@ class Files:
         os.close(fd)
 
     def read(self, fd: int, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position` on; fewer only at the end of the file."""
+        """Read up to `size` bytes from `position` on; fewer only at the end of the file."""
         return os.pread(fd, size, position)
 
     def write(self, fd: int, buffers: Sequence[bytes], position: int) -> int:
@@ -51,7 +51,7 @@ class Files:
         return os.pwritev(fd, buffers, position)
 
     def truncate(self, fd: int, size: int) -> None:
-        """Also gives back what `allocate` has kept beyond `size`."""
+        """Truncate, which also frees what `allocate` has reserved beyond `size`."""
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, position: int, size: int) -> None:
@@ -86,7 +86,7 @@ class Files:
         os.close(fd)
 
     def unwritten_bytes(self) -> float:
-        """What all programs have written to any file, and no disk has got yet."""
+        """Bytes that all programs have written to any file and that are not on disk yet."""
         return linux.unwritten_bytes()
 
     def device(self, path: str) -> int:
@@ -102,7 +102,7 @@ class Files:
         return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, in no particular order; nothing when there is no such directory."""
+        """Return the names in a directory, in no particular order; nothing when there is no such directory."""
         try:
             return os.listdir(directory)
         except (FileNotFoundError, NotADirectoryError):
@@ -186,6 +186,6 @@ def remove_temporaries(files: Files, path: str) -> None:
 
 
 def backend_error(error: OSError, doing: str) -> BackendError:
-    """What a failed call becomes at the border of storage: "write 0000.log: no space left on device"."""
+    """Convert an error of the operating system: "write 0000.log: no space left on device"."""
     kind = BackendFull if error.errno in _FULL else BackendError
     return kind(f"{doing}: {(error.strerror or str(error)).lower()}")

@@ -19,7 +19,7 @@ from nsqtw.backends.files import Files
 
 MANY_FILES = 100
 BYTES_A_FILE = 256 * 1024
-"""What a disk writes while one file is synced: 0.2 ms here, 10 ms on a disk that turns."""
+"""The data that a disk writes while one file is synced: 0.2 ms here, 10 ms on a rotating disk."""
 
 
 class Filesystem:
@@ -32,12 +32,12 @@ class Filesystem:
         self._files = files
         self._fd: int | None = None
         self._device = -1
-        with suppress(OSError):  # it will be said by who makes or reads the first file there
+        with suppress(OSError):  # the next access to a file there reports it
             self._fd = files.open_filesystem(directory)
             self._device = files.device(directory)
 
     def sync(self, file_count: int) -> bool:
-        """Bring everything on it to stable storage, if that is better than syncing so many files. Whether it was."""
+        """Sync the whole file system, if that is better than syncing so many files. Returns whether it did."""
         if self._fd is None or file_count < MANY_FILES:
             return False
         if self._files.unwritten_bytes() > file_count * BYTES_A_FILE:

@@ -17,7 +17,7 @@ _MEMORY = "/proc/meminfo"
 _UNWRITTEN = re.compile(rb"^(?:Dirty|Writeback): *([0-9]+) kB$", re.MULTILINE)
 
 # ext4, xfs and btrfs, by their numbers in <linux/magic.h>. Of what is stacked on them, as containers' overlayfs is,
-# syncfs says that all is well whatever the one below met. Before 5.8 it said so of every file, before 5.17 of journals.
+# syncfs reports no error of the layer below. Before 5.8 it reported none of files, before 5.17 none of journals.
 _TELLING_TYPES = (0xEF53, 0x58465342, 0x9123683E)
 _TELLING_SINCE = 5, 17
 
@@ -69,7 +69,7 @@ def tells_what_failed(fd: int) -> bool:
 
 
 def unwritten_bytes() -> float:
-    """What all programs together have written and no disk has got yet; infinite when nobody knows."""
+    """Return the bytes that all programs have written and that are not on disk yet; infinite when unknown."""
     try:
         with open(_MEMORY, "rb") as memory:
             counts = _UNWRITTEN.findall(memory.read())

@@ -32,7 +32,7 @@ _KEYS = ("backend", "migrating_to", "migrated_from")
 
 @frozen
 class Manifest:
-    """What the file says. "" for a key that is not there."""
+    """The contents of the file. "" for a missing key."""
 
     backend: str
     migrating_to: str = ""

@@ -1,9 +1,9 @@
 """
-The place for what is taken out of a data path because it is damaged, by the broker or by `nsqtw fsck --repair`:
+The quarantine of a data path, for what the broker or `nsqtw fsck --repair` removes because it is damaged:
 
     <data path>/damaged.d/<number of the run>/positions.db ...
                                                  <topic's directory>/<first sequence>.log
-                                                                     <first sequence>.log.from-<offset>    cut off
+                                                                     <first sequence>.log.from-<offset>    tail
 
 The name has a dot because no topic's directory has one: a topic may be called `damaged`.
 """
@@ -105,7 +105,7 @@ class Quarantine:
 
 
 def kept_in(data_path: str, files: Files) -> list[str]:
-    """What was set aside so far, by all runs: paths below the data path. Databases are set aside beside themselves."""
+    """Return everything in quarantine, of all runs: paths below the data path. Databases are beside their originals."""
     root = os.path.join(data_path, DIRECTORY)
     databases = sorted(name for name in files.names(data_path) if _DATABASE.fullmatch(name))
     for number in sorted(_numbers(files, root)):

@@ -7,9 +7,11 @@ _AT_EACH_CALL = 10_000
 
 class TrimPace:
     """
-    Trims are asked for once a second or so, and each looks at all that is still wanted below, which may be millions of
-    deferred messages. The more the last one looked at, the more calls are passed over, so that over time a call looks
-    at no more than some ten thousand.
+    Skips trims that would be expensive.
+
+    A trim is requested about once a second, and reads all that is still needed below, which may be millions of deferred
+    messages. The more the last one read, the more requests are skipped, so that over time a request reads at most some
+    ten thousand.
     """
 
     def __init__(self) -> None:
@@ -24,6 +26,6 @@ class TrimPace:
         return True
 
     def looked_at(self, wanted_count: int, kept_count: int) -> None:
-        """So many wanted messages were looked at, and so many files are kept for them."""
+        """A trim has read `count` needed messages, and so many files are kept for them."""
         self._passes = wanted_count // _AT_EACH_CALL
         self._kept_count = kept_count

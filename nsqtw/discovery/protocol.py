@@ -33,7 +33,7 @@ from nsqtw.options.redaction import without_secret
 MAGIC = b"  V1"
 PING_SECONDS = 15.0
 LATEST_PING_SECONDS = 60.0
-"""When the first PING is due at the latest; until then it waits for everything to be told, see `LookupdProtocol`."""
+"""The latest time of the first PING; until then it waits for all registrations, see `LookupdProtocol`."""
 _RETRY_SECONDS = 1.0
 ANSWER_SECONDS = 1.0
 MAX_UNANSWERED = 500
@@ -65,7 +65,7 @@ class _Command(NamedTuple):
 
 @attrs.frozen
 class IdentifyPayload:
-    """What is said of this nsqd. `secret` is what an nsqlookupd may ask for; "" for none."""
+    """The IDENTIFY data of this nsqd. `secret` is for an nsqlookupd that requires one; "" for none."""
 
     broadcast_address: str
     hostname: str
@@ -77,7 +77,7 @@ class IdentifyPayload:
     secret: str = attrs.field(default="", repr=False)
 
     def encode(self) -> bytes:
-        """As IDENTIFY takes it."""
+        """Return the document of IDENTIFY."""
         fields = attrs.asdict(self)
         if not self.secret:
             del fields["secret"]
@@ -86,7 +86,7 @@ class IdentifyPayload:
 
 @attrs.frozen
 class Lookupd:
-    """What an nsqlookupd says of itself."""
+    """The IDENTIFY response of an nsqlookupd."""
 
     tcp_port: int = 0
     http_port: int = 0
@@ -127,11 +127,11 @@ class LookupdProtocol:
         first_answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self.lookupd: Lookupd | None = None
-        """Who it is, once it has said so."""
+        """The identity of the nsqlookupd, once it has responded to IDENTIFY."""
         self.failure = ""
         """Why the connection must be ended."""
         self.refused: list[Name] = []
-        """Names it did not take, and that there still are; whoever has seen to them clears this."""
+        """Names that it refused and that still exist; the caller handles and clears them."""
         self._address = address
         self._secret = identify_payload.secret
         self._log = log
@@ -145,7 +145,7 @@ class LookupdProtocol:
         self._answer_due = now + first_answer_seconds
         self._ping_due = inf
         self._latest_ping = inf
-        """Of the first; -inf when it may come at any time."""
+        """When the first PING is due at the latest; -inf when it may be sent at any time."""
         body = identify_payload.encode()
         self._to_send = [MAGIC, b"IDENTIFY\n", _SIZE.pack(len(body)), body]
 
@@ -157,7 +157,7 @@ class LookupdProtocol:
             self._to_register[name] = True
 
     def on_deleted(self, name: Name) -> None:
-        """A topic or channel is no more."""
+        """A topic or channel is deleted."""
         is_untold = self._to_register.pop(name, None) is not None
         if name in self._registered:
             self._to_unregister[name] = None
@@ -184,7 +184,7 @@ class LookupdProtocol:
             self._take_answer(answer, now)
 
     def data_to_send(self, now: float) -> bytes:
-        """What is to be written now. The connection is made, so the first call gives the introduction."""
+        """Return what is to be written now. The first call returns the introduction."""
         pieces, self._to_send = self._to_send, []
         if self.lookupd is not None and not self.failure:
             commands = self._commands()

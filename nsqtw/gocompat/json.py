@@ -20,8 +20,8 @@ _ALL_WIDE: Mapping[str, int] = MappingProxyType({})
 
 def read_object(body: bytes, defaults: Mapping[str, Any], bits: Mapping[str, int] = _ALL_WIDE) -> dict[str, Any]:
     """
-    All fields of `defaults` with their values in `body`, which must be of the types that the defaults have. Integers
-    have 64 bits, or as many as `bits` says. ValueError or RecursionError when it is no such JSON.
+    Return all fields of `defaults` with their values in `body`, which must have the types of the defaults. Integers
+    have 64 bits, or `bits`. ValueError or RecursionError when it is invalid.
     """
     fields = dict(defaults)
     document = json.loads(

@@ -36,7 +36,7 @@ from nsqtw.runtime.storage_thread import StorageThread
 
 POSITIONS_FILE = "positions.db"
 LATENCY_ACCURACY = 0.01
-"""How far a percentile of latencies may be off, as a part of it."""
+"""The relative accuracy of latency percentiles."""
 
 _log = Logger()
 
@@ -52,7 +52,7 @@ class Storage:
 
     @property
     def metadata_path(self) -> str:
-        """Where the names of topics and channels are."""
+        """The path of nsqd.dat."""
         return os.path.join(self.directory, nsqd_dat.METADATA_FILE)
 
     def close(self, clean: bool) -> None:
@@ -75,12 +75,12 @@ class Parts:
     pump: Pump
     clients: BrokerFactory
     authorizations: PluginAuthorizations | None
-    """Where rights are asked for, when there is an authorizer."""
+    """The permissions of clients, with an authorizer."""
     limits: Limits
 
 
 def open_authorizer(options: Options) -> IAuthorizer | None:
-    """What says who may do what; None when nothing does. OptionError, PluginError."""
+    """Return the authorizer of the options; None without one. OptionError, PluginError."""
     if not options.authorizer:
         return None
     factory, argument = find_authorizer(options.authorizer)
@@ -161,7 +161,7 @@ def assemble(
 
 
 def _recovered(broker: Broker, saved: SavedState) -> str:
-    """What a start after an unclean stop found, in a line."""
+    """Return a line about what a start after an unclean stop found."""
     put_totals = {topic.name: topic.put_total for topic in saved.topics}
     more = sum(max(0, topic.message_count - put_totals.get(name, 0)) for name, topic in broker.topics.items())
     depth = sum(channel.depth for topic in broker.topics.values() for channel in topic.channels.values())
@@ -173,7 +173,7 @@ def _recovered(broker: Broker, saved: SavedState) -> str:
 
 
 def _failure_text(path: str) -> str:
-    """What an operator is told of a file that is not there; "" when it is."""
+    """Return what the operator is told about a missing file; "" when it exists."""
     try:
         return "" if os.path.getsize(path) else "is empty"
     except OSError:

@@ -1,14 +1,13 @@
 """
-The names of all topics and channels, in the file and the format of nsqd: `nsqd.dat` under the data path.
+The names of all topics and channels, in the file and the format of nsqd: `nsqd.dat` in the data path.
 
     {"topics":[{"name":"a","paused":false,"channels":[{"name":"c","paused":true}]}],"version":"1.3.0"}
 
-Compact, nothing behind it, lists that are empty are `null`, in no particular order. Ephemeral topics and channels are
-left out by who writes it. The file changes as a whole: it is written under another name, synced, and given its own
-(nsqd specification 5.2).
+Compact, without a line end, empty lists are `null`, in no particular order. The caller leaves ephemeral topics and
+channels out. The file is replaced as a whole: written under another name, synced, and renamed (nsqd specification 5.2).
 
-A broker of ours keeps the truth in positions.db. This file tells tools, and an nsqd that takes over, what there is;
-read at the start it brings the topics and channels that an nsqd left, or that a lost positions.db knew.
+positions.db is authoritative for this broker. This file tells tools, and an nsqd that takes over, the names; read at
+the start it adds the topics and channels that an nsqd left, or that a lost positions.db had.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ def write(path: str, topics: Iterable[NamedTopic], files: Files | None = None) -
 
 def _document(topics: Iterable[NamedTopic]) -> bytes:
     """
-    What is in the file. Put together by hand: several times as fast as by `json`, whose one call also keeps all other
-    threads waiting, 10 ms and more for 10,000 topics. A valid name has nothing to escape.
+    Return the contents of the file. Joined directly: several times as fast as `json`, whose one call also blocks all
+    other threads, 10 ms and more for 10,000 topics. A valid name has nothing to escape.
     """
     listed = ",".join(
         [

@@ -53,7 +53,7 @@ def unserved(options: Options) -> list[str]:
 
 
 def protection(options: Options) -> str:
-    """What protects the broker, and which protocols it speaks, in a line for its log."""
+    """Return a log line about the access control of the broker, and its protocols."""
     auth = "off"
     if options.authorizer:
         http = "HTTP is open" if options.http_is_open else "HTTP too"
@@ -62,10 +62,7 @@ def protection(options: Options) -> str:
 
 
 def open_to_all(options: Options, tcp: Listener, http: Listener | None, https: Listener | None) -> list[str]:
-    """
-    A warning for addresses where whoever reaches them needs neither a credential nor a certificate, and others than
-    this machine can.
-    """
+    """Return a warning for addresses where clients of other machines need neither a credential nor a certificate."""
     if options.tls_client_auth_policy == REQUIRE_VERIFY:
         return []
     lines = []
@@ -177,7 +174,7 @@ class BrokerService(Service):
         cleanup.callback(os.close, self._lock)
         check(options, CHECKS_BEFORE_TLS)
         if options.tls_required or options.tls_cert or options.tls_key or options.tls_root_ca_file:
-            # Only who asks for TLS waits for it.
+            # Imported lazily: only needed with TLS.
             from nsqtw.net.certificates import check_certificates
 
             check_certificates(options)
@@ -220,7 +217,7 @@ class BrokerService(Service):
             self._statsd.start()
 
     def _tcp_clients(self) -> Any:
-        """What accepts TCP connections. Those of other protocols than V2 may begin with a TLS handshake."""
+        """Return the factory of TCP connections. Those of other protocols than V2 may begin with a TLS handshake."""
         clients = self._parts.clients
         if self._tls is None or set(clients.protocols) <= {V2_MAGIC}:
             return clients
@@ -287,7 +284,7 @@ class BrokerService(Service):
         _log.info("NSQ: bye")
 
     async def _store_all(self) -> None:
-        """Save everything and close the files. A disk that does not answer is not waited for for ever."""
+        """Save everything and close the files. The wait for an unresponsive disk has a limit."""
         stored = Deferred.fromCoroutine(self._store())
         if self._options.stop_timeout:
             stored.addTimeout(self._options.stop_timeout, self._reactor)

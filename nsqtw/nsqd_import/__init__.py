@@ -1,7 +1,7 @@
 """
 Import of the data path of an nsqd 1.x, before the broker is loaded. The reasons are in docs/decisions/0006-import.md.
 
-    records   scratch database: one row for each message and queue, sorted by publish time; finds messages in several queues
+    records   scratch database: one row for each message and queue, by publish time; finds messages in several queues
     ordering  the order of a topic's messages in its log that needs few pending rows
     log_copy  copies the messages into the log, under new ids
     topic     one topic, from its queue files to its saved cursors

@@ -1,1 +1,1 @@
-"""Contract suites and fakes for those who write parts of their own, and for our own tests."""
+"""Contract suites and fakes for authors of plugins, and for our own tests."""

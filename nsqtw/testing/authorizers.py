@@ -49,7 +49,7 @@ class Asked:
             self.tell(answer)
 
     def tell(self, outcome: Rights | AuthError) -> None:
-        """From any thread: the answer."""
+        """Answer the question, from any thread."""
         self.outcomes.append(outcome)
         self._is_answered.set()
 
@@ -90,7 +90,7 @@ class AuthorizerContract:
         made.close()
 
     def ask(self, authorizer: IAuthorizer, secret: bytes, **facts: Any) -> Rights | AuthError:
-        """What an applicant gets."""
+        """Return the permissions of a client."""
         return self._outcome(Asked(authorizer, Credentials(secret, **{"remote_ip": "10.0.0.1", **facts})))
 
     def _outcome(self, asked: Asked) -> Rights | AuthError:

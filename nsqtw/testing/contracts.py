@@ -35,7 +35,7 @@ def make_segment(first: int, count: int = 1, size: int = 10, delay_ms: int = 0) 
 
 
 def messages(segments: Iterable[Segment]) -> dict[int, tuple[int, bytes]]:
-    """What is in segments: for each sequence the delay and the frame. The segments must ascend."""
+    """Return the contents of segments: for each sequence the delay and the frame. The segments must ascend."""
     contents: dict[int, tuple[int, bytes]] = {}
     above = 0
     for segment in segments:
@@ -47,7 +47,7 @@ def messages(segments: Iterable[Segment]) -> dict[int, tuple[int, bytes]]:
 
 
 def read_all(queue: IBackendQueue, start: int = 0, limit: int = 1000) -> list[Segment]:
-    """All segments from `start` on, read as a channel reads them."""
+    """Return all segments from `start` on, read as a channel reads them."""
     segments: list[Segment] = []
     while some := queue.read(start, limit):
         segments += some
@@ -56,7 +56,7 @@ def read_all(queue: IBackendQueue, start: int = 0, limit: int = 1000) -> list[Se
 
 
 class OnDirectory:
-    """What all of them start with."""
+    """The common base of the backend contracts."""
 
     @pytest.fixture
     def directory(self, tmp_path: Path) -> str:
@@ -68,7 +68,7 @@ class BackendContract(OnDirectory):
     """The duties of `IBackend` and `IBackendQueue`."""
 
     persistent = True
-    """Whether what was committed is there after a close and an open."""
+    """Whether committed messages survive a close and an open."""
 
     def make_backend(self, directory: str) -> IBackend:
         """Open the backend under test on a data path. Called again on the same one after a close."""
@@ -126,7 +126,7 @@ class BackendContract(OnDirectory):
         assert queue.end == far + 2
 
     def test_a_read_is_bounded_but_never_empty(self, backend: IBackend, queue: IBackendQueue) -> None:
-        """About `limit` bytes, and one segment whatever its size."""
+        """`read` returns about `limit` bytes, and one segment whatever its size."""
         segments = [make_segment(number, 1, size=100) for number in range(50)]
         backend.commit([(queue, segments)], False)
         size = len(segments[0].frames)
@@ -156,7 +156,7 @@ class BackendContract(OnDirectory):
             assert messages(read_all(queue)) == messages(segments)
 
     def test_a_queue_opened_twice_is_the_same(self, backend: IBackend, queue: IBackendQueue) -> None:
-        """What is committed through one is read through the other."""
+        """Messages committed through one object are read through the other."""
         backend.commit([(queue, [make_segment(0, 3)])], False)
         assert list(messages(read_all(backend.queue("topic")))) == [0, 1, 2]
 
@@ -195,7 +195,7 @@ class BackendContract(OnDirectory):
             assert queue.first <= min([*kept, queue.end])
 
     def test_trim_with_nothing_to_free_asks_for_nothing(self, backend: IBackend, queue: IBackendQueue) -> None:
-        """What is kept may be costly to find out."""
+        """The iterable of kept sequences may be expensive."""
 
         def never() -> Iterator[int]:
             raise AssertionError("nobody should ask")
@@ -207,7 +207,7 @@ class BackendContract(OnDirectory):
         assert list(messages(read_all(queue))) == list(range(10, 20))
 
     def test_the_end_never_falls(self, backend: IBackend, queue: IBackendQueue) -> None:
-        """Not when everything is trimmed, and not while it is open."""
+        """A queue has nothing to free when everything is trimmed, or while it is open."""
         ends = []
         for first in range(0, 100, 10):
             backend.commit([(queue, [make_segment(first, 10)])], False)
@@ -276,11 +276,11 @@ class FailingCommitContract(OnDirectory):
     """The duties of a backend whose commits can be made to fail."""
 
     def make_backend(self, directory: str) -> IBackend:
-        """As in `BackendContract`."""
+        """Like in `BackendContract`."""
         raise NotImplementedError
 
     def break_commits(self, backend: IBackend, good: int) -> None:
-        """From now on let the backend store `good` queues of a commit and fail at the next one."""
+        """Let the backend store `good` queues of each commit and fail at the next one."""
         raise NotImplementedError
 
     def repair_commits(self, backend: IBackend) -> None:
@@ -310,7 +310,7 @@ class FailingCommitContract(OnDirectory):
         backend.close()
 
     def test_one_queue_fails_and_the_answer_says_which(self, directory: str) -> None:
-        """All or nothing for each queue: those not named in the answer are stored."""
+        """Each queue is stored completely or not at all: those not in the result are stored."""
         backend = self.make_backend(directory)
         queues = [backend.queue(name) for name in ("a", "b", "c")]
         backend.commit([(queue, [make_segment(0)]) for queue in queues], False)

@@ -31,7 +31,7 @@ from attrs import define, field
 from nsqtw.backends.files import FILE_MODE, Files
 
 _BLOCK_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""The unit that a disk writes completely or not at all."""
 _SURVIVES = 0.5
 
 
@@ -59,8 +59,8 @@ class _Fault:
 
 class FaultyFiles(Files):
     """
-    Real files under `directory`; every change is noted in `trace`. A sync is only noted: so tests are quick, and what
-    it was good for shows in a power loss.
+    Real files under `directory`; every change is recorded in `trace`. A sync is only recorded: so tests are quick, and
+    its effect shows in a simulated power loss.
     """
 
     def __init__(self, directory: str) -> None:
@@ -96,7 +96,7 @@ class FaultyFiles(Files):
         chance: Random | None = None,
     ) -> None:
         """
-        Make `directory`, which is new, what the watched one was after so many steps. With `torn` the next step, a
+        Make `directory`, which is new, what the watched one was after `count` steps. With `torn` the next step, a
         write, was done up to that byte. With `chance` a power loss leaves some of what was not synced.
         """
         image = deepcopy(self._at_start)

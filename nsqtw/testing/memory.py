@@ -26,9 +26,9 @@ class MemoryBackend(DummyBackend):
     def __init__(self, before: MemoryBackend | None = None) -> None:
         super().__init__()
         self.failure: BackendError | None = None
-        """What commits fail with, as long as it is there."""
+        """The error of commits, while it is set."""
         self.good = 0
-        """How many queues of a commit are stored before it fails."""
+        """The number of queues of a commit that are stored before it fails."""
         if before is not None:
             self._queues = before._queues
 
@@ -58,9 +58,9 @@ class MemoryPositions:
 
     def __init__(self, before: MemoryPositions | None = None) -> None:
         self.failure: BackendError | None = None
-        """What reserve and save raise, as long as it is there."""
+        """The error of reserve and save, while it is set."""
         self.read_failure: BackendError | None = None
-        """What held and count_pending raise."""
+        """The error of pending and count_pending, while it is set."""
         self.saved: SavedState = SavedState() if before is None else deepcopy(before.saved)
 
     def load(self) -> SavedState:
@@ -146,7 +146,7 @@ class MemoryPositions:
 
 
 def _without_rows(topic: TopicState) -> TopicState:
-    """As it is loaded, nothing of it shared."""
+    """Return a copy of the state, as it is loaded."""
     cursors = [
         evolve(cursor, first_deliveries=list(cursor.first_deliveries), pending=[], pending_count=len(cursor.pending))
         for cursor in topic.cursors

@@ -32,7 +32,7 @@ class PositionsContract(OnDirectory):
         positions.close(False)
 
     def reopened(self, positions: IPositions, directory: str, *, clean: bool = False) -> SavedState:
-        """What the next process finds."""
+        """Return what the next process loads."""
         positions.close(clean)
         store = self.make_positions(directory)
         saved = self.loaded(store)
@@ -40,7 +40,7 @@ class PositionsContract(OnDirectory):
         return saved
 
     def loaded(self, positions: IPositions) -> SavedState:
-        """What it has, the held rows too."""
+        """Return the state with all pending rows."""
         saved: SavedState = positions.load()
         for topic in saved.topics:
             for cursor in topic.cursors:
@@ -97,7 +97,7 @@ class PositionsContract(OnDirectory):
         assert saved == SavedState(topics=[topic, TopicState("empty")])
 
     def test_a_checkpoint_changes_only_what_is_in_it(self, positions: IPositions, directory: str) -> None:
-        """Topics and cursors that are not named stay; held rows come as differences."""
+        """Topics and cursors that are not named stay; pending rows are saved as differences."""
         rows = [PendingRow(sequence, 1, 0) for sequence in (1, 2, 3)]
         cursors = [CursorState("c", next=5, pending=rows, pending_count=3), CursorState("d", next=4)]
         first = TopicState("t", released=9, cursors=cursors)
@@ -113,7 +113,7 @@ class PositionsContract(OnDirectory):
         assert saved == SavedState(topics=[topic, TopicState("other", paused=True)])
 
     def test_an_emptied_channel_has_only_its_new_rows(self, positions: IPositions, directory: str) -> None:
-        """Emptying comes before the rows of the same cut."""
+        """Emptying is applied before the rows of the same checkpoint."""
         rows = [PendingRow(sequence, 1, 0) for sequence in range(5)]
         positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=rows, pending_count=5)])]))
         emptied = CursorState("c", next=9, pending=[PendingRow(8, 1, 0)], emptied=True, pending_count=1)
@@ -124,7 +124,7 @@ class PositionsContract(OnDirectory):
     def test_a_channel_that_was_moved_has_no_rows_beyond_the_place_but_new_ones(
         self, positions: IPositions, directory: str
     ) -> None:
-        """Removing them comes before the rows of the same cut. Other channels keep theirs."""
+        """Removals are applied before the rows of the same checkpoint. Other channels keep theirs."""
         rows = [PendingRow(sequence, 1, 0) for sequence in range(5)]
         cursors = [CursorState(name, pending=rows, pending_count=5) for name in "cd"]
         positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
@@ -152,7 +152,7 @@ class PositionsContract(OnDirectory):
         assert topics == {"gone": {"x": CursorState("x")}, "t": {"x": CursorState("x"), "y": old[1]}}
 
     def test_reserved_blocks_are_kept(self, positions: IPositions, directory: str) -> None:
-        """Also without any cut. A few more may be taken, as there are plenty."""
+        """Reservations survive without a checkpoint. A few more blocks may be taken."""
         highest = (1 << 33) + 64
         positions.reserve(5)
         positions.reserve(highest)
@@ -168,7 +168,9 @@ class PositionsContract(OnDirectory):
         store.close(False)
 
     def test_unfinished_is_what_some_channel_still_wants(self, positions: IPositions) -> None:
-        """Under the lowest `next`: first deliveries and held rows of all channels, each once, ascending."""
+        """
+        Unfinished below the lowest `next`: first deliveries and pending rows of all channels, each once, ascending.
+        """
         behind = CursorState(
             "behind", next=100, first_deliveries=[99, 7], pending=[PendingRow(3, 1, 0), PendingRow(50, 2, 9)]
         )
@@ -219,7 +221,7 @@ class PositionsContract(OnDirectory):
             assert positions.count_pending(*unknown, BEFORE_ALL, 9, inf) == 0
 
     def test_pending_rows_are_counted_by_due_time(self, positions: IPositions) -> None:
-        """All ends as said: behind a row, up to a time, under a sequence."""
+        """All bounds are as documented: behind a row, up to a time, below a sequence."""
         rows = [PendingRow(sequence, 1, due_ms) for sequence, due_ms in ((1, 0), (2, 10), (4, 10), (3, 11), (5, 30))]
         positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=rows, pending_count=5)])]))
         counts = [positions.count_pending("t", "c", BEFORE_ALL, until, inf) for until in (0, 9, 10, 29, 30, inf)]
@@ -231,7 +233,7 @@ class PositionsContract(OnDirectory):
         assert positions.count_pending("t", "c", (0, inf), 11, 4) == 2
 
     def test_runs_are_rows(self, positions: IPositions, directory: str) -> None:
-        """Of messages that were never delivered."""
+        """Messages that were never delivered have pending rows."""
         runs = [PendingRun(10, 3, 500), PendingRun(20, 1, 400), PendingRun(30, 5000, 600)]
         positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", runs=runs, pending_count=5004)])]))
         (cursor,) = self.reopened(positions, directory).topics[0].cursors
@@ -246,7 +248,7 @@ class PositionsContract(OnDirectory):
         assert {(row.attempts, row.due_ms) for row in cursor.pending[4:]} == {(0, 600)}
 
     def test_pending_rows_are_forgotten_from_a_sequence_on(self, positions: IPositions) -> None:
-        """Of one channel; the answer is how many."""
+        """Rows of one channel are removed; the result is their number."""
         rows = [PendingRow(sequence, 1, 50 - sequence) for sequence in range(1, 6)]
         cursors = [CursorState(name, pending=rows, pending_count=5) for name in "cd"]
         positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
@@ -257,7 +259,7 @@ class PositionsContract(OnDirectory):
         assert positions.pending("t", "d", BEFORE_ALL, 9) == rows[::-1]
 
     def test_delays_are_forgotten(self, positions: IPositions) -> None:
-        """Of all channels; the rest of the rows stays."""
+        """Rows of all channels become due; the rest of the rows stays."""
         cursors = [
             CursorState(name, pending=[PendingRow(2, 7, 50), PendingRow(3, 1, 0)], pending_count=2) for name in "cd"
         ]

@@ -131,7 +131,7 @@ class Connection:
     def __init__(self, stage: SessionHarness, factory: Any, address: str = "10.0.0.1:5") -> None:
         self._stage = stage
         self.written = b""
-        """All that was written since it was taken."""
+        """Everything that was written since the last call."""
         self.made: Any
         self.session: Session
         if factory.magic == V2_MAGIC:
@@ -174,23 +174,23 @@ class ProtocolContract:
     """An IProtocolFactory."""
 
     def hello(self) -> bytes:
-        """What a client sends before all else, after the magic; nothing by default."""
+        """The bytes that a client sends first, after the magic; none by default."""
         return b""
 
     def auth(self, secret: bytes) -> bytes:
-        """What a client sends to show its secret."""
+        """The bytes that a client sends with its secret."""
         raise NotImplementedError
 
     def put(self, topic: bytes, body: bytes) -> bytes:
-        """What a client sends to publish a message."""
+        """The bytes of a publish."""
         raise NotImplementedError
 
     def get(self, topic: bytes, channel: bytes) -> bytes:
-        """What a client sends to subscribe and be given at least one message."""
+        """The bytes of a subscription to at least one message."""
         raise NotImplementedError
 
     def done(self, message_id: bytes) -> bytes:
-        """What a client sends to finish a message."""
+        """The bytes of a finish."""
         raise NotImplementedError
 
     def is_ok(self, written: bytes) -> bool:

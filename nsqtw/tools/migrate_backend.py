@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 
 @frozen
 class Stored:
-    """How much a topic has."""
+    """The size of a topic."""
 
     messages: int
     bytes: int
@@ -84,7 +84,7 @@ class _Migration:
         self._ends = {topic.name: topic.end for topic in saved.topics} if saved is not None else {}
 
     def manifest(self) -> Manifest:
-        """What is recorded, or can be told. OptionError when there is nothing to do from there."""
+        """Return the recorded or detected backend. OptionError when there is nothing to migrate."""
         manifest = read_manifest(self._directory)
         if manifest is None:
             present = backends_with_messages(self._directory)

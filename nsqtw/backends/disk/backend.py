@@ -55,7 +55,7 @@ from nsqtw.interfaces import (
 from nsqtw.names import directory_name, name_of_directory
 
 PROBE_FILE = "probe.tmp"
-"""Under the data path, for a moment: whether the disk takes what it did not take before."""
+"""A temporary file in the data path: a write to it shows whether the disk has space again."""
 _MAX_PROBED = 1 << 20
 
 _DELETED = re.compile(r"(.+)\.deleted\.[0-9]+")

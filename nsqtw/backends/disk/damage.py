@@ -36,11 +36,11 @@ class Damage(NamedTuple):
     head: Head | None
     """None: what was there is not known."""
     segments: list[Segment]
-    """What can be kept."""
+    """The part that can be kept."""
     lost: list[tuple[int, int]]
     """The first sequence of each run that is lost, and one past its last; bounds without a `head`."""
     lost_count: int
-    """At most so many messages; as many with a `head`."""
+    """The maximum number of messages; the exact one with a `head`."""
     touched: int
     """Messages in damaged bytes: those lost, and those that were put right."""
     is_end: bool
@@ -48,7 +48,7 @@ class Damage(NamedTuple):
 
     @property
     def why(self) -> str:
-        """What is wrong, in a few words."""
+        """The kind of damage, in a few words."""
         if self.head is None:
             return NO_RECORD
         return WRONG_FRAMES if self.lost else ONE_BIT

@@ -62,7 +62,7 @@ BLOCK_BYTES: Final = 16 * 1024
 """The smallest block with a checksum of its own. One of 4 KB costs 4 to 7 % of an MPUB's rate, this one 1 to 2 %."""
 _MAX_BLOCK_STEPS: Final = 3
 _BLOCK_MESSAGES: Final = 16
-"""A block has room for about so many messages: the price is paid for each block."""
+"""About so many messages have room in a block: the cost is per block."""
 _TABLES: Final = [struct.Struct(f">{count}I") for count in range(32)]
 TOMBSTONE: Final = 0xFFFFFFFF
 _CRC_BYTES: Final = 4
@@ -85,7 +85,7 @@ _INDEX_NAME = re.compile(r"([0-9a-f]{14})\.index")
 
 
 class Header(NamedTuple):
-    """What the header of a file says."""
+    """The header of a file."""
 
     version: int
     first: int
@@ -93,7 +93,7 @@ class Header(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What the 40 bytes before the frames of a record say."""
+    """The head of a record: the 40 bytes before its frames."""
 
     length: int
     first: int
@@ -104,7 +104,7 @@ class Head(NamedTuple):
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether it says only that messages were lost."""
+        """Whether it only records lost messages."""
         return self.layout == TOMBSTONE
 
     @property
@@ -114,7 +114,7 @@ class Head(NamedTuple):
 
     @property
     def put_count(self) -> int:
-        """How many messages were put with it; of a tombstone that is not always the number of its sequences."""
+        """The number of messages published with it; for a tombstone not always the number of its sequences."""
         return self.delay_ms if self.layout == TOMBSTONE else self.messages
 
     @property
@@ -154,14 +154,14 @@ def decode_header(data: bytes) -> Header | None:
 
 
 def encode_head(segment: Segment) -> bytes:
-    """What stands before the frames of a segment in its record."""
+    """Return the bytes before the frames of a segment in its record."""
     frames = segment.frames
     head = _pack_head(MAGIC, len(frames), segment.first, segment.count, 0, segment.delay_ms, crc32(frames))
     return head + _pack_crc(crc32(head))
 
 
 def encode_batch_head(segment: Segment, position: int) -> bytes:
-    """The same, and the table, for a record at `position` whose frames are more than BLOCK_BYTES."""
+    """Return them with the block table, for a record at `position` whose frames are larger than BLOCK_BYTES."""
     frames = segment.frames
     length = len(frames)
     block = BLOCK_BYTES
@@ -206,7 +206,7 @@ def table_bytes(layout: int, length: int) -> int:
 
 
 def blocks_of(head: Head) -> list[int]:
-    """Where the blocks of a record end in its frames, the last one where the frames do."""
+    """Return the ends of the blocks of a record in its frames; the last one is the end of the frames."""
     length, layout = head.length, head.layout
     if layout == 0 or layout == TOMBSTONE:
         return [length]

@@ -1,9 +1,9 @@
 """
-The last of the space on a disk is not for messages.
+A reserve of disk space that is not for messages.
 
-On a disk that publishers have filled to the last byte nobody can note what consumers finish: positions.db cannot
-grow, so nothing may be trimmed, so no space ever comes back. Therefore publishing ends a little earlier. Consumers go
-on, what they finish is saved and trimmed, and publishing goes on by itself.
+On a disk that publishers have filled to the last byte, what consumers finish could not be recorded: positions.db cannot
+grow, so nothing may be trimmed, so no space becomes free. Therefore publishing ends a little earlier. Consumers go on,
+what they finish is saved and trimmed, and publishing resumes by itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Reserve:
         self._until_next_check = 0
         self._is_low = False
         self.free_bytes = _UNKNOWN
-        """What was free when it looked last."""
+        """The free space at the last check."""
 
     def refusal(self, size: int) -> OSError | None:
         """Why `size` more bytes of messages must not be written now, if so. Looks again after a part of the reserve."""

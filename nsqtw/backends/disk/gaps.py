@@ -77,7 +77,7 @@ def _counts_are_right(log: Log, last: LogFile) -> bool:
 
 
 def _put_total_before(log: Log, file: LogFile) -> int | None:
-    """What the header says; None when it is damaged."""
+    """Return the header; None when it is damaged."""
     descriptor = log.descriptor(file)
     if descriptor is None:
         return None

@@ -1,9 +1,9 @@
 """
 The files of one topic's log, as the writer, the reader and trim share them.
 
-The list of files is never changed in place: whoever reads takes a `snapshot` and works on that. `lock` is held
-for moments only: to show what was committed, to take a snapshot, and while a file is replaced, so that nobody
-opens the new file for the old one.
+The list of files is never changed in place: a reader takes a `snapshot` and works on that. `lock` is held briefly: to
+publish a commit, to take a snapshot, and while a file is replaced, so that the new file is never opened for the old
+one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SPARE_NAME = "spare" + TEMPORARY
 
 
 class Snapshot(NamedTuple):
-    """The log at one moment. `size` is that of the last file, `end` one past the highest sequence."""
+    """A consistent view of the log. `size` is that of the last file, `end` one past the highest sequence."""
 
     log_files: list[LogFile]
     size: int

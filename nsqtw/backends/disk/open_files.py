@@ -1,11 +1,11 @@
 """
-One log file as the running broker knows it, and those of all log files that are open.
+One log file of the running broker, and the set of open log files.
 
-A file is read in the reactor thread while the writer thread may replace or unlink it. Two rules keep that right:
+A file is read in the reactor thread while the storage thread may replace or unlink it. Two rules keep that right:
 
-- a descriptor is closed when nobody uses it any more, not when it falls out of the list of open files;
-- a file that was replaced, unlinked or put aside for reuse is marked `is_removed` before its name means something
-  else. Who finds damage, or fails to open a file, looks at `is_removed` first: it then asks the log again.
+- a descriptor is closed when it is not used any more, not when it leaves the set of open files;
+- a file that was replaced, unlinked or kept for reuse is marked `is_removed` before its name gets another meaning. A
+reader that finds damage, or fails to open a file, checks `is_removed` first: it then asks the log again.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from nsqtw.backends.disk.format import HEADER_BYTES, Entry
 from nsqtw.backends.files import Files, write_all
 
 INDEX_BYTES: Final = 256 * 1024
-"""An index has an entry for about every so many bytes."""
+"""Bytes between two entries of an index, about."""
 AHEAD_FROM: Final = 4 * 1024 * 1024
 """A file that is larger gets space ahead (`writer`)."""
 
 KEPT_OPEN = 256
-"""Files that may be open whoever else needs descriptors, if the limit is not low."""
+"""Files that may be open whatever else needs descriptors, if the limit is not low."""
 _KEPT_SHARE = 8
-"""Of a low limit it is this part."""
+"""The share of a low limit."""
 _SHARE = 1, 2
 """
-Of all descriptors: while new ones have numbers below this part of the limit nothing is closed. Of any limit connections
-may have more (`net.descriptors`), so that files never keep them out.
+The share of all descriptors below which new numbers mean that nothing needs to be closed. Connections may have more of
+any limit (`net.descriptors`), so that files never exclude them.
 """
 _CLOSED_AT_ONCE = 8
 """An eighth more than `_SHARE` can be in use with it; with two it would be twice as many."""
@@ -77,7 +77,7 @@ class Descriptor:
 
 
 class LogFile:
-    """What is known of one log file. Identity counts: a file that was rewritten is another `LogFile`."""
+    """The state of one log file. Identity matters: a file that was rewritten is another `LogFile`."""
 
     __slots__ = (
         "ahead_to",
@@ -108,29 +108,29 @@ class LogFile:
         self.index: list[Entry] | None = None
         """Ascending. None: not yet looked for. Only the writer of the log or the reader adds to it, never both."""
         self.saved = 0
-        """How many entries of the index its index file has."""
+        """The number of index entries in its index file."""
         self.damaged: dict[int, int] = {}
         """Places where no good record is, already reported, and where to go on."""
         self.salvaged: set[int] = set()
-        """Those of the places in `damaged` of which messages could be kept."""
+        """The positions in `damaged` of which messages could be kept."""
         self.needs_repair = False
         """A read found damage that a rewritten file would not have."""
         self.recycled = False
         """Older content may follow after `size`."""
         self.ahead_to = AHEAD_FROM
-        """Up to here there is space, or need be none yet."""
+        """The space up to here is checked, or need not be."""
         self.sealed = False
-        """Never to be written again: an fsync failed, or what a failed write left could not be cut off."""
+        """Never to be written again: an fsync failed, or the rest of a failed write could not be truncated."""
         self.closed = False
         """The log writes on in another file, though this one is not full: trim can free it now."""
         self.is_removed = False
         """No longer part of the log: the path may mean another file."""
         self.examined: int | None = None
-        """How many sequences were wanted when the file was last found not worth rewriting."""
+        """The number of needed sequences when the file was last found not worth rewriting."""
 
     @property
     def is_longer(self) -> bool:
-        """Whether it has more on disk than readers look at: older content, or space that was kept ahead."""
+        """Whether it uses more disk space than readers see: older content, or space allocated ahead."""
         return self.recycled or self.ahead_to > AHEAD_FROM
 
     def entry_at(self, sequence: int) -> Entry:
@@ -142,13 +142,15 @@ class LogFile:
 
 class OpenFiles:
     """
-    The descriptors of files that were used. Closing a file and opening it anew costs 100 us, more than a publish to it,
-    so it is only done when descriptors run short. A new one has the lowest free number: one that is not below
-    `plenty_below` tells that all below it are taken, and then some files are closed. The next ones fill the gaps, and
-    tell nothing; so the files in use exceed `plenty_below` by a part that is the smaller the more are closed.
+    The descriptors of files that were used.
 
-    Which ones are closed is left to chance. Were it those that were not used for the longest time, who writes to a few
-    more topics than there are descriptors, to one after the other, would find every one of them closed.
+    Closing and reopening a file costs 100 us, more than a publish to it, so files are closed only when descriptors run
+    short. A new descriptor has the lowest free number: one that is not below `plenty_below` tells that all numbers
+    below it are taken, and then some files are closed. The next descriptors fill the gaps, and tell nothing; so the
+    files in use exceed `plenty_below` by a share that is the smaller the more are closed.
+
+    The files to close are chosen at random. If the least recently used ones were closed, a client that writes to a few
+    more topics than there are descriptors, in rotation, would find every one of them closed.
     """
 
     def __init__(self, files: Files) -> None:
@@ -156,12 +158,12 @@ class OpenFiles:
         self._lock = Lock()
         self._open: dict[LogFile, Descriptor] = {}
         self._order: list[LogFile] = []
-        """The same files; `_places` tells where in here. The last one takes the place of one that goes."""
+        """The same files; `_places` has their indexes. A removed one is replaced by the last one."""
         self._places: dict[LogFile, int] = {}
         limit = _descriptor_limit()
         self.kept_open = min(KEPT_OPEN, max(1, limit // _KEPT_SHARE))
         self.plenty_below = limit * _SHARE[0] // _SHARE[1]
-        """While new descriptors have lower numbers there are enough for everybody."""
+        """While new descriptors have lower numbers there are enough for all uses."""
 
     def find(self, file: LogFile) -> Descriptor | None:
         """The descriptor of a file that is open. Needs no lock: it is one step."""
@@ -199,7 +201,7 @@ class OpenFiles:
         closed.clear()
 
     def _take_some(self) -> list[Descriptor]:
-        """Some of those that need not be kept open; whoever lets go of them closes them."""
+        """Take some of the files that need not stay open; the caller closes them by dropping them."""
         count = min(_CLOSED_AT_ONCE, len(self._open) + 1 - self.kept_open)
         return [self._take(choice(self._order)) for _ in range(count)]
 

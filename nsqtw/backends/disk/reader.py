@@ -22,7 +22,7 @@ from nsqtw.backends.files import backend_error
 from nsqtw.core.segment import BODY_AT, Segment
 
 MAX_PLACES: Final = 256
-"""How many ends of reads are remembered; a channel that reads on needs one."""
+"""The number of remembered ends of reads; a channel that reads on needs one."""
 
 _LARGEST_BLOCK: Final = 1024 * 1024
 

@@ -1,13 +1,12 @@
 """
-Opening a log after whatever happened to the last process that wrote it.
+Opening a log, whatever happened to the last process that wrote it.
 
-Only the last file is looked into, from the last record its index file knows: a few MB. The first place where
-no good record stands is the end of the log if nothing that can be kept comes behind, and if positions.db knows of
-nothing there; else it is damage: the file is rewritten with all that can be kept (`repair`), and set aside as it
-was.
+Only the last file is read, from the last record in its index file: a few MB. The first position without a good record
+is the end of the log if nothing that can be kept follows, and if positions.db knows of nothing there; else it is
+damage: the file is rewritten with everything that can be kept (`repair`), and the original is quarantined.
 
-What stands behind the end is a torn write, and is cut off. A last file without any record is what a crash left of a
-roll, and is removed. Both are set aside first where positions.db knows messages of that place.
+Bytes behind the end are a torn write and truncated. A last file without any record was being created at a crash, and is
+removed. Both are quarantined first where positions.db knows messages at that position.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ def _truncate(log: Log, file: LogFile, scan: Scan, descriptor: Descriptor, known
         if head is not None or (scan.above < known_end and not is_older):
             kept = log.quarantine.keep_part(file.path, scan.position, file_size)
             log.ledger.add_file(log.quarantine.name_of(kept))
-            # What is lost is counted by whoever knows how many there were (core/recovery).
+            # Losses are counted by core/recovery, which knows how many messages there were.
             max_count = (file_size - scan.position) // BODY_AT + 1
             expected = head.messages if head is not None else known_end - scan.above
             log.ledger.add(log.topic, set_aside=min(expected, max_count))

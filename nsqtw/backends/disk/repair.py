@@ -23,12 +23,12 @@ from nsqtw.backends.files import Files
 
 _BLOCK_BYTES: Final = 1 << 20
 _MAX_SEQUENCES: Final = (1 << 32) - 1
-"""Of one record."""
+"""The part of one record."""
 
 
 @define
 class Repaired:
-    """What a rewritten file has."""
+    """The contents of a rewritten file."""
 
     damages: list[Damage] = field(factory=list)
     index: list[Entry] = field(factory=list)

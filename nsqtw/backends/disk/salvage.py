@@ -3,16 +3,17 @@ Salvage of the messages of a damaged record.
 
 A message is kept only if a checksum proves it:
 
-- The head has one flipped bit: it is put right if its own checksum then holds.
-- The checksum of the frames holds: the frames are whole.
-- One bit of the frames, or of one of their blocks, is flipped: its place follows from the checksum (`bit_flip`). It is
-  put right if all frames are well formed afterwards.
-- Otherwise the messages with no byte in a damaged block are kept, where the record has blocks. The frames before the
-  first damaged block are walked from the front. Behind one, the next frame is the first place from where frames with
-  consecutive ids lead to the next damaged block or to the end.
+- The head has one flipped bit: it is corrected if its own checksum then holds.
+- The checksum of the frames holds: the frames are intact.
+- One bit of the frames, or of one of their blocks, is flipped: its position follows from the checksum (`bit_flip`). It
+  is
+corrected if all frames are well formed afterwards.
+- Otherwise the messages without a byte in a damaged block are kept, where the record has blocks. The frames before the
+first damaged block are read from the front. Behind one, the next frame is the first position from which frames with
+consecutive ids lead to the next damaged block or to the end.
 
-All others are lost, also those whose frames look whole: nobody knows where in a damaged block the damage is. The record
-of a head that cannot be put right is lost as a whole.
+All others are lost, also those whose frames look intact: the position of the damage within a block is unknown. The
+record of a head that cannot be corrected is lost as a whole.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ ONE_BIT: Final = "one flipped bit, which is put right"
 
 
 class Salvaged(NamedTuple):
-    """What is left of a damaged record."""
+    """The remains of a damaged record."""
 
     head: Head
     segments: list[Segment]
     lost: list[tuple[int, int]]
     """The first sequence of each run that is lost, and one past its last."""
     touched: int
-    """How many messages were in damaged bytes: those lost, and those in which a bit was put right."""
+    """The number of messages in damaged bytes: lost ones, and those in which a bit was corrected."""
 
     @property
     def lost_count(self) -> int:
@@ -64,8 +65,8 @@ class Salvaged(NamedTuple):
 
 def salvage(descriptor: Descriptor, position: int, size: int, above: int, below: int) -> Salvaged | None:
     """
-    What can be kept of the damaged record at `position` of a file that is looked at up to `size`, with sequences from
-    `above` on and under `below`. None when there is no head of such a record. OSError.
+    Salvage the damaged record at `position` of a file that is read up to `size`, with sequences from `above` on and
+    below `below`. None when there is no head of such a record. OSError.
     """
     data = descriptor.read(min(RECORD_BYTES, size - position), position)
     head = decode_head(data)
@@ -83,7 +84,9 @@ def salvage(descriptor: Descriptor, position: int, size: int, above: int, below:
 
 
 def salvage_frames(head: Head, data: bytes, *, is_damaged: bool = False) -> Salvaged:
-    """The same for a head, which `is_damaged` when a bit of it was put right, and all bytes there are of its record."""
+    """
+    Like `salvage`, for a head, which `is_damaged` when a bit of it was corrected, and all existing bytes of its record.
+    """
     start = RECORD_BYTES + head.table_bytes
     frames = bytearray(data[start : start + head.length])
     bits: list[int] = []
@@ -171,7 +174,7 @@ def _holds(frames: bytearray, start: int, end: int, before: list[int], sums: lis
 
 
 def _neighbours(numbers: list[int]) -> Iterator[list[int]]:
-    """The same in runs of consecutive ones."""
+    """Return the same as runs of consecutive sequences."""
     run: list[int] = []
     for number in numbers:
         if run and number != run[-1] + 1:
@@ -233,7 +236,7 @@ def _leads_to(frames: bytearray, offset: int, head: Head, index: int, stop: int)
 
 
 def _frame_end(frames: bytearray, offset: int, head: Head, index: int) -> int | None:
-    """Where the frame of a message that starts here ends; None when it is not one."""
+    """Return the end of the message frame that starts here; None when there is none."""
     if index >= head.messages or _index_at(frames, offset, head) != index:
         return None
     size: int = _FRAME.unpack_from(frames, offset)[0]

@@ -116,7 +116,7 @@ class Scan:
         return room
 
     def entry_at(self) -> Entry:
-        """Where this stands."""
+        """The current position."""
         return Entry(self.above, self.position, self.put_total)
 
     def is_foreign(self) -> bool:
@@ -156,7 +156,7 @@ class Scan:
         return self.above <= head.first < head.end <= self.below
 
     def head_at(self, position: int) -> Head | None:
-        """The head at a place, whatever its sequences; None when there is none, or its record is not all there."""
+        """Return the head at a position, whatever its sequences; None without one, or when its record is incomplete."""
         if position + RECORD_BYTES > self.size:
             return None
         block, offset = self._bytes_at(position, RECORD_BYTES)
@@ -174,7 +174,7 @@ class Scan:
         if len(block) - offset < RECORD_BYTES:
             return self.size
         match = block.find(MAGIC, offset + 1)
-        # A magic may be cut by the end of the block: the next block starts with what could be its beginning.
+        # The end of the block may split a magic: the next block starts with its possible beginning.
         return self._base + (match if match >= 0 else len(block) - len(MAGIC) + 1)
 
     def _bytes_at(self, position: int, size: int) -> tuple[bytes, int]:

@@ -1,15 +1,15 @@
 """
-Giving space back: files nobody wants are unlinked, or kept as one spare file to be written again (overwriting
-pages the system still has in memory costs half of appending new ones); closed files with few wanted messages
-are rewritten with those.
+Freeing space: unneeded files are unlinked, or kept as one spare file for reuse (overwriting pages that the system has
+in memory costs half of appending new ones); closed files with few needed messages are rewritten with those.
 
-A rewritten file keeps name, first sequence and sequences. It is written beside the old one, synced, and renamed
-over it: the old one counts until then.
+A rewritten file keeps name, first sequence and sequences. It is written beside the old one, synced, and renamed over
+it: the old one counts until then.
 
 The last file is the one that grows. Once everything in it is finished, or nearly everything, it is closed, so that the
 next commit opens a new file, and then freed like the others: an idle topic keeps less than CLOSE_BYTES on disk. A topic
-that goes on writing would open and free files all the time, so its last file is closed only when it has grown by less
-than an eighth since the trim before (`CloseLast`). When the disk is nearly full, a file of any size is closed at once.
+that continues to write would open and free files all the time, so its last file is closed only when it has grown by
+less than an eighth since the trim before (`CloseLast`). When the disk is nearly full, a file of any size is closed at
+once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RecycledFiles:
         self._logs: list[Log] = []
 
     def keep(self, log: Log) -> None:
-        """The log has got a spare file: who got his first gives it back if there are too many."""
+        """The log has a new spare file. If there are too many, the oldest one is removed."""
         self.forget(log)
         self._logs.append(log)
         if len(self._logs) > MAX_RECYCLED:
@@ -68,13 +68,13 @@ class CloseLast:
         self._is_short = is_short
         self._file: LogFile | None = None
         self._size = 0
-        """Of that file at the last look."""
+        """The size of that file at the last check."""
         self.needs_another_pass = False
         """The file was growing. If it does not grow any more, it is closed at the next look."""
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether the last file has enough in it, or the log keeps a spare file."""
+        """Whether the last file is large enough to close, or the log has a spare file."""
         log_files = self._log.log_files
         if not log_files:
             return self._log.has_spare
@@ -284,7 +284,7 @@ def _survivors(scan: Scan, head: Head, kept: Sequence[int]) -> list[Segment]:
 
 
 def _wanted_of_each(closed: Sequence[tuple[LogFile, int]], keep: Iterable[int]) -> list[Sequence[int]]:
-    """For each file, which comes with its end, those of the sequences `keep` that may be in it."""
+    """Return for each file, given with its end, those of the sequences `keep` that may be in it."""
     keep_sequences: list[Sequence[int]] = []
     sequences = iter(keep)
     sequence = next(sequences, None)

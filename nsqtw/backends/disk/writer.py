@@ -1,17 +1,17 @@
 """
-Appending to a log, in two steps: `stage` writes behind what readers look at, `commit` shows it, `rollback` takes it
-back. Between them the backend may sync.
+Appending to a log, in two steps: `stage` writes behind the part that readers see, `commit` makes it visible, `rollback`
+removes it. Between them the backend may sync.
 
-What belongs to one file is one gathered write. After a failed write the file is cut back to its last good end,
-which works on a full disk too; when even that fails, or after a failed fsync, the file is sealed: it keeps what
-readers saw of it, and the next commit opens a new one. A sealed file is cut back as well, but nothing depends on that:
-a restart may find the refused messages in it.
+The data of one file is one gathered write. After a failed write the file is truncated to its last good end, which works
+on a full disk too; when even that fails, or after a failed fsync, the file is sealed: it keeps what readers saw of it,
+and the next commit opens a new one. A sealed file is truncated as well, but nothing depends on that: a restart may find
+the refused messages in it.
 
-A file that grows large is given space ahead, an eighth of what it has: a write that has to find space for each of its
-pages takes 26 us for 100 KB, one that has it takes 19. The end of the file stays where it is, so nobody sees that. What
-is left over is given back when the file is full, and when the log is closed or opened.
+A file that grows large gets space ahead, an eighth of its size: a write that has to allocate each of its pages takes 26
+us for 100 KB, one with allocated space 19. The end of the file stays where it is, so readers see no difference. The
+rest is given back when the file is full, and when the log is closed or opened.
 
-This module is hot, once per turn and topic.
+Performance: called once per turn and topic.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MAX_AHEAD: Final = 4 * 1024 * 1024
 
 
 class FileAppend:
-    """What a commit adds to one file."""
+    """The part of a commit for one file."""
 
     __slots__ = ("buffers", "entries", "file", "is_new", "last_entry", "put_total", "size")
 
@@ -76,7 +76,7 @@ class FileAppend:
 
 
 class Rollback(NamedTuple):
-    """What a power loss may bring back until it is synced: names of files that are gone, and the ends of others."""
+    """What a power loss may restore until it is synced: names of removed files, and the ends of others."""
 
     has_removed: bool
     truncated: list[LogFile]
@@ -175,8 +175,8 @@ class LogWriter:
 
     def _finish(self, file_append: FileAppend) -> None:
         """
-        Leave nothing behind the end of a file that is full, before there is a next one: who finds that takes older
-        content for damage. Space that was kept ahead does no harm, and no publish is refused for it.
+        Truncate a full file to its end before there is a next one: older content behind it would look like damage.
+        Space that was allocated ahead is harmless, and no publish is refused for it.
         """
         if file_append.file.recycled:
             self._truncate(file_append.file, file_append.size)
@@ -201,7 +201,7 @@ class LogWriter:
         descriptor.write(file_append.buffers, file.size)
 
     def _keep_space(self, descriptor: Descriptor, file_append: FileAppend) -> None:
-        """For what is written now, and for some of what comes next; a file that is used again has it."""
+        """Allocate space for this write, and for some of the next ones; a reused file has it."""
         file = file_append.file
         ahead = min(file_append.size // _AHEAD_SHARE, _MAX_AHEAD, max(0, self._limit - file_append.size))
         file.ahead_to = file_append.size + ahead

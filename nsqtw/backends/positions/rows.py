@@ -1,11 +1,11 @@
 """
-The rows of `positions.db` and what they stand for; values that make no sense are found here, whoever wrote them.
+The rows of `positions.db` and their meaning; invalid values are detected here, whatever wrote them.
 
-A topic with such a value, in its own row or in one of its channels', is removed from the database, its name and those
-of its channels are kept: they start at the oldest message, which repeats messages and loses none. A held row that is
-odd costs at most itself: one whose time makes no sense is due at once, one whose sequence makes none is removed. To
-find these nothing is looked through: in the order of an index odd values come before or behind all others. Only odd
-attempts, and fractions, are met when a row is read.
+A topic with such a value, in its own row or in one of its channels', is removed from the database; its name and those
+of its channels are kept: they start at the oldest message, which repeats messages and loses none. An invalid pending
+row costs at most itself: one with an invalid time is due at once, one with an invalid sequence is removed. Finding
+these needs no scan: in the order of an index invalid values come before or behind all others. Only invalid attempts,
+and fractions, are found when a row is read.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read_topics(connection: sqlite3.Connection, saved: SavedState) -> None:
 
 
 def repair_pending(connection: sqlite3.Connection, saved: SavedState) -> None:
-    """Remove held rows of nobody and of no message, and let those that are due at no possible time be due at once."""
+    """Remove pending rows without a channel or message, and make those with an impossible due time due at once."""
     counts = dict(connection.execute("SELECT id, held_count FROM cursor").fetchall())
     for number in list(_cursors_of_pending(connection)):
         if number in counts:
@@ -121,7 +121,7 @@ def pending_row(sequence: Any, attempts: Any, due_ms: Any) -> PendingRow:
 
 
 def topic_row(number: int, topic: TopicState) -> tuple[Any, ...]:
-    """As the table has it."""
+    """Return the row of the table."""
     dropped = _blob([end for run in topic.dropped for end in run])
     waiting = _blob([number for run in topic.waiting for number in (run.first, run.count, run.delay_ms)])
     totals = (topic.released, topic.released_total, topic.end, topic.put_total)
@@ -131,7 +131,7 @@ def topic_row(number: int, topic: TopicState) -> tuple[Any, ...]:
 
 
 def cursor_row(number: int, topic: int, cursor: CursorState) -> tuple[Any, ...]:
-    """As the table has it."""
+    """Return the row of the table."""
     first_deliveries = _blob(cursor.first_deliveries)
     place = (cursor.next, cursor.taken_total, first_deliveries, cursor.pending_count, cursor.replays)
     return (number, topic, cursor.name, cursor.paused, *place)
@@ -228,7 +228,7 @@ def _remove_topic(connection: sqlite3.Connection, number: int) -> None:
 
 
 def _cursors_of_pending(connection: sqlite3.Connection) -> Iterator[Any]:
-    """The cursors that have held rows, each with one look into the index."""
+    """Return the cursors that have pending rows, each with one look into the index."""
     if connection.execute("SELECT 1 FROM held WHERE cursor IS NULL LIMIT 1").fetchone():
         yield None
     row = connection.execute("SELECT cursor FROM held WHERE cursor IS NOT NULL ORDER BY cursor LIMIT 1").fetchone()

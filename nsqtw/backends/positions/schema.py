@@ -79,7 +79,9 @@ _MIGRATIONS = {
         ALTER TABLE cursor ADD COLUMN replays INTEGER NOT NULL DEFAULT 0
     """,
 }
-"""What leads from a version to the next one. From 2 it reads all held rows, once: about a second for a million."""
+"""
+The statements from one version to the next. From 2 they read all pending rows, once: about a second for a million.
+"""
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:

@@ -1,13 +1,13 @@
 """
-Positions of all cursors: `positions.db`, an SQLite database under the data path.
+Positions of all cursors: `positions.db`, an SQLite database in the data path.
 
-It is written once a second or so, by the writer thread, one transaction for all topics: so the saved cut is
-consistent, and a crash leaves the one before. A saved cut need not survive a power failure (synchronous NORMAL),
-unless it says so: an older cut means repeats, no loss. Reserved blocks of sequences must survive (FULL): a sequence
-is never used twice.
+It is written about once a second, by the storage thread, in one transaction for all topics: so the saved checkpoint is
+consistent, and a crash leaves the one before. A checkpoint need not survive a power failure (synchronous NORMAL),
+unless it is durable: an older checkpoint means repeats, no loss. Reserved blocks of sequences must survive (FULL): a
+sequence is never used twice.
 
-A database that is damaged is set aside as `positions.db.damaged.<n>` and a fresh one takes its place; the caller
-is told by `SavedState.lost`.
+A damaged database is quarantined as `positions.db.damaged.<n>` and replaced by a new one; `SavedState.lost` tells the
+caller.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _DAMAGE_CODES = (
     sqlite3.SQLITE_IOERR_SHORT_READ,
     sqlite3.SQLITE_ERROR,
 )
-"""What opening and reading fail with when the file is not what we wrote. ERROR: a table or column is missing."""
+"""The errors of opening and reading a file that this code did not write. ERROR: a table or column is missing."""
 
 _FRESH = ".new"
 _MAX_PAGES_CHECKED = 4096
@@ -300,7 +300,7 @@ class Positions:
 
     @contextmanager
     def _transaction(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
-        """All that is done inside, or nothing. With `durable` it is on stable storage afterwards."""
+        """Execute everything inside in one transaction. With `durable` it is on stable storage afterwards."""
         with self._reading() as connection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             try:
@@ -377,7 +377,7 @@ class _DamagedError(BackendError):
 
 
 def _read(connection: sqlite3.Connection) -> SavedState:
-    """All but the held rows; what is odd is mended. In a transaction."""
+    """Load everything except the pending rows; invalid values are repaired. In a transaction."""
     try:
         version, next_block, clean_stop, shift_ms, suspect = connection.execute(
             "SELECT version, next_block, clean_stop, wall_shift_ms, suspect FROM broker"
@@ -401,8 +401,8 @@ def _read(connection: sqlite3.Connection) -> SavedState:
 
 def _check(connection: sqlite3.Connection, *, is_clean: bool, is_suspect: bool) -> None:
     """
-    Look for damage after a stop that was not clean: in all of a small database, or of one that was found damaged while
-    it was read; of a large one not in the held rows, of which there may be millions.
+    Check for damage after an unclean stop: all of a small database, or of one in which damage was met; of a large one
+    without the pending rows, of which there may be millions.
     """
     if is_clean and not is_suspect:
         return

@@ -1,17 +1,17 @@
 """
 The backend `sqlite`: all topics in one database, `<data path>/messages.db`, a segment a row.
 
-Theory of operation. A commit is one transaction in WAL mode, so several topics are stored or none is. It does not wait
-for the medium (synchronous NORMAL) unless it has to be durable (FULL). Everything that writes runs in the writer
-thread on one connection; reads have another one, which sees what is committed and never waits. A commit never copies
-the WAL back (wal_autocheckpoint 0): that takes milliseconds, and is done when trimming, or when the WAL is large.
+Theory of operation. A commit is one transaction in WAL mode, so all its topics are stored or none is. It does not wait
+for the medium (synchronous NORMAL) unless it has to be durable (FULL). All writes run in the storage thread on one
+connection; reads have another one, which sees what is committed and never waits. A commit never checkpoints the WAL
+(wal_autocheckpoint 0): that takes milliseconds, and is done when trimming, or when the WAL is large.
 
-A deleted topic first loses its name: what an interrupted deletion leaves is removed by the next open.
+A deleted topic first loses its name: the rest of an interrupted deletion is removed by the next open.
 
-Space of finished messages goes back to the file system by incremental vacuum: trim deletes rows, which leaves free
-pages, and `tidy` cuts free pages off the database, some with each trim. The broker calls trim until none are left
-(`may_free_later`); then the WAL is cut to nothing, too. All of this writes to the WAL first. On a full disk it is done
-in small steps, with the space that is kept for that (`spare_space`).
+Space of finished messages returns to the file system by incremental vacuum: trim deletes rows, which leaves free pages,
+and `tidy` removes free pages from the database, some with each trim. The broker calls trim until none are left
+(`may_free_later`); then the WAL is truncated, too. All of this writes to the WAL first. On a full disk it is done in
+small steps, with the space that is reserved for that (`spare_space`).
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ class SqliteBackend:
         self._reserve = Reserve(self._files, directory, RecycledFiles())
         self._spare = SpareSpace(self._files, self._path)
         self.free_pages = 0
-        """Of the database, when it was opened or `tidy` last looked."""
+        """The size of the database, when it was opened or at the last `tidy`."""
         self._queues: dict[str, SqliteQueue] = {}
         self._lock = Lock()
         self._read_lock = Lock()
         self._is_in_doubt = False
-        """The log of changes could not be synced: what is in it may not be on the medium, whatever a next sync says."""
+        """The WAL could not be synced: its contents may not be on the medium, whatever a later sync reports."""
         try:
             try:
                 self._open_or_quarantine()
@@ -130,7 +130,7 @@ class SqliteBackend:
         self._report_damage(topic, where, first, last, why)
 
     def _report_quarantine(self, topic: str, where: str, first: int, last: int, why: str) -> None:
-        """The same for what a database had that is set aside."""
+        """The same for the contents of a quarantined database."""
         self.report(topic, where, first, last, why)
         if topic and first <= last:
             self.damage.add(topic, set_aside=last + 1 - first)
@@ -215,7 +215,9 @@ class SqliteBackend:
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """All that is done inside, or nothing. With `durable` it is on stable storage afterwards. BackendError."""
+        """
+        Execute everything inside in one transaction. With `durable` it is on stable storage afterwards. BackendError.
+        """
         with self._lock:
             connection = self._writer
             try:
@@ -236,8 +238,8 @@ class SqliteBackend:
 
     def _leave_log(self) -> None:
         """
-        Copy the log of changes into the database, which is synced, and start it anew: after a failed sync a commit
-        behind what was not synced could be lost with it. sqlite3.Error, BackendError.
+        Checkpoint the WAL into the database, which is synced, and restart the WAL: after a failed sync a commit behind
+        unsynced data could be lost with it. sqlite3.Error, BackendError.
         """
         self._writer.execute("PRAGMA synchronous = FULL")
         busy, *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -247,8 +249,8 @@ class SqliteBackend:
 
     def tidy(self, most_pages: int = _VACUUMED_PAGES) -> None:
         """
-        Give free pages back to the file system, and copy the WAL back: all of it, and cut it to nothing, when no free
-        pages are left. BackendError.
+        Return free pages to the file system, and checkpoint the WAL: completely, with truncation, when no free pages
+        are left. BackendError.
         """
         with self._lock:
             try:
@@ -269,14 +271,14 @@ class SqliteBackend:
             self.tidy()
 
     def make_room(self) -> bool:
-        """The disk is full: give back what was kept for this moment. Returns whether there was something."""
+        """The disk is full: free the reserved space. Returns whether there was some."""
         had_room = self._spare.give_back()
         self._copy_back(0, how="RESTART")
         return had_room
 
     @property
     def is_full(self) -> bool:
-        """Whether publishing is refused for want of space."""
+        """Whether publishing is refused for lack of space."""
         return self._reserve.is_short()
 
     def remove_segments(self, topic_id: int) -> None:
@@ -329,7 +331,7 @@ class SqliteBackend:
         return int(self._writer.execute("PRAGMA freelist_count").fetchone()[0])
 
     def _find(self, topic: str) -> SurveyedTopic | None:
-        """What is stored of a topic, as it was at the open, or is now when that is over."""
+        """The stored contents of a topic, as of the open, or now after it."""
         topic_row = self._surveyed.pop(topic, None)
         if topic_row is None:
             with self.reading() as connection:
@@ -419,7 +421,7 @@ class SqliteQueue:
         self._has_freed = freed > 0 or self._backend.free_pages < before
 
     def _trim_when_full(self, below: int, keep: Sequence[int]) -> None:
-        """In steps that need little space, which ends when nothing more can be freed."""
+        """Free space in small steps, until nothing more can be freed."""
         self._has_freed = False
         for _ in range(_STEPS_WHEN_FULL):
             try:
@@ -457,7 +459,7 @@ class SqliteQueue:
         self._backend.forget_queue(self.topic)
 
     def _passed_on(self, row: Row, above: int) -> list[Segment]:
-        """What a good row adds to those before it, which end at `above`."""
+        """Return the bounds with one more good row, behind those that end at `above`."""
         segment = row.segment()
         if segment.first >= above:
             return [segment]

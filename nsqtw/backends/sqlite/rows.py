@@ -29,7 +29,7 @@ WRONG_NUMBERS = "its numbers are not those that were stored"
 
 
 class Row(NamedTuple):
-    """As it is read: any column may be anything."""
+    """A row as it is read: any column may have any value."""
 
     row_id: int
     topic: Any
@@ -66,7 +66,7 @@ class Row(NamedTuple):
         return row
 
     def segment(self) -> Segment:
-        """What is in it; without a `fault`."""
+        """Its contents; without a `fault`."""
         return Segment(self.first, self.last + 1 - self.first, self.delay, self.frames)
 
     def bounds(self, low: int, high: int) -> tuple[int, int]:
@@ -76,7 +76,7 @@ class Row(NamedTuple):
         return first, last
 
     def repaired(self) -> Row | None:
-        """With the numbers its frames tell, if these are good. A delay that cannot be is none."""
+        """Return the row with the numbers from its frames, if these are good. An impossible delay is none."""
         if not isinstance(self.frames, bytes) or type(self.crc) is not int or crc32(self.frames) != self.crc:
             return None
         numbers = numbers_of(self.frames)

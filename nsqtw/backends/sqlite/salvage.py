@@ -43,16 +43,16 @@ class SalvagedRow:
     topic_id: int | None
     """None: that cannot be told."""
     segment: Segment | None
-    """What of it is no other row's and can be delivered; None: nothing."""
+    """The part that no other row has and that can be delivered; None: nothing."""
     why: str = ""
-    """What is wrong with it."""
+    """The kind of damage."""
     messages: tuple[int, int] | None = None
     """The first and the last sequence that are lost, if it is known."""
 
 
 @define
 class Salvage:
-    """All that can be read of a database."""
+    """Everything that can be read of a database."""
 
     connection: sqlite3.Connection
     topics: dict[int, tuple[str, int]] = field(factory=dict)
@@ -60,7 +60,7 @@ class Salvage:
     nameless: set[int] = field(factory=set)
     """Topics that are being deleted."""
     invalid_topics: list[tuple[int, str]] = field(factory=list)
-    """What is wrong with the others."""
+    """The damage of the other rows."""
     query: str = ""
     """For one row."""
 
@@ -227,8 +227,8 @@ def finish_quarantine(path: str) -> None:
 
 def _both_ways(connection: sqlite3.Connection, query: str) -> tuple[dict[int, Any], bool]:
     """
-    What a query finds from the front, and from the back when it does not come through: rows by their first column, and
-    whether these are all.
+    Query from the front, and from the back if that fails midway. Returns rows by their first column, and whether these
+    are all.
     """
     rows: dict[int, Any] = {}
     for order in ("ASC", "DESC"):

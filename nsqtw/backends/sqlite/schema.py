@@ -40,7 +40,7 @@ _MIGRATIONS: dict[int, str] = {
     0: _SCHEMA,
     1: "ALTER TABLE segment ADD COLUMN head INTEGER;",  # CRC-32 of the numbers of a row; see rows
 }
-"""What leads from a version to the next one."""
+"""The statements from one version to the next."""
 
 _PAGE_BYTES = 8192
 _BUSY_SECONDS = 5.0
@@ -61,7 +61,7 @@ def _values(topic_id: int, segment: Segment) -> tuple[object, ...]:
 
 
 def sqlite_error(error: sqlite3.Error) -> BackendError:
-    """What an error of SQLite becomes at the border of storage."""
+    """Convert an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)
     kind = BackendFull if code == sqlite3.SQLITE_FULL else BackendError
     hint = "; nsqtw fsck --repair sets it aside" if code == sqlite3.SQLITE_NOTADB else ""

@@ -46,7 +46,7 @@ class SurveyedTopic:
     end: int
     bytes: int
     is_invalid: bool = False
-    """What the database says of it is not so."""
+    """The database contradicts itself about the topic."""
 
 
 def survey(connection: sqlite3.Connection, report: Report) -> dict[str, SurveyedTopic]:

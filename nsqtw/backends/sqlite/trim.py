@@ -1,7 +1,7 @@
 """
-Giving rows back: segments nobody wants are deleted, those with few wanted messages are replaced by these.
+Freeing rows: segments without needed messages are deleted, those with few are replaced by these.
 
-A segment that is mostly wanted stays as it is.
+A segment that is mostly needed stays as it is.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Trim:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the last call left rows that it did not look at."""
+        """Whether the last call left rows unchecked."""
         return self._start > 0
 
     def trim(
         self, connection: sqlite3.Connection, below: int, keep: Iterable[int], most_rows: int = ROWS_AT_ONCE
     ) -> int:
         """
-        See `IBackendQueue.trim`; in a transaction, and for at most so many rows. Returns how many bytes of frames were
+        See `IBackendQueue.trim`; in a transaction, for at most `limit` rows. Returns how many bytes of frames were
         freed.
         """
         if not self._pace.is_due(0):
@@ -60,7 +60,7 @@ class Trim:
         freed = 0
         for row_id, first, last, size in rows:
             if type(first) is not int or type(last) is not int or first > last:
-                continue  # nobody can tell what is in it
+                continue  # its contents are unknown
             of_row = kept_sequences[bisect_left(kept_sequences, first) : bisect_left(kept_sequences, last + 1)]
             if not of_row:
                 connection.execute("DELETE FROM segment WHERE id = ?", (row_id,))
@@ -73,7 +73,7 @@ class Trim:
         """Replace a row by what is wanted of it. Returns its new size."""
         row = Row(*connection.execute(_ROW, (row_id,)).fetchone())
         if row.fault():
-            return size  # cannot be cut; who reads it reports it
+            return size  # cannot be split; reading it reports the damage
         kept = only(row.segment(), kept_sequences)
         connection.execute("DELETE FROM segment WHERE id = ?", (row_id,))
         insert_segments(connection, self._topic_id, kept)

@@ -37,7 +37,7 @@ _TEMPORARY = re.compile(rf"({re.escape(nsqd_dat.METADATA_FILE)}|{re.escape(MANIF
 
 @define
 class NamesCheck:
-    """What nsqd.dat is found like."""
+    """The state of nsqd.dat."""
 
     path: str
     topics: list[NamedTopic] | None = None
@@ -45,10 +45,10 @@ class NamesCheck:
     problem: str = ""
     """Why it cannot be read."""
     invalid: list[str] = field(factory=list)
-    """What a start says of names it leaves out."""
+    """The findings of a start about names that it ignores."""
 
     def findings(self, positions: PositionsCheck) -> Iterator[Finding]:
-        """What is wrong. Without it the names are in positions.db, if that can be read."""
+        """The findings. Without nsqd.dat the names are in positions.db, if that is valid."""
         if self.problem and positions.saved is not None:
             costs = f"{self.problem}; a start fails; all that positions.db names is there without it"
             yield Finding("unreadable names", self.path, costs, "sets it aside")
@@ -61,7 +61,7 @@ class NamesCheck:
 
 @define
 class DataPathCheck:
-    """All that was found in one data path."""
+    """All findings of one data path."""
 
     directory: str
     logs: dict[str, TopicLog]

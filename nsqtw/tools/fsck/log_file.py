@@ -1,12 +1,12 @@
 """
-One log file, read from front to back: every record with both checksums, as the broker's recovery and reader walk it.
+One log file, read from front to back: every record with both checksums, as the broker's recovery and reader do.
 
-    last file     `below` is HIGHEST; behind the last good record is the tail, which a start cuts off
-    older files   `below` is the first sequence of the next file; what is bad at the end is lost, because the next
-                  file was only begun when this one was whole
+    last file     `below` is HIGHEST; behind the last good record is the tail, which a start truncates
+    older files   `below` is the first sequence of the next file; damage at the end is a loss, because the next file was
+                  only begun when this one was complete
 
-A record counts only if its sequences go on, so the rest of a file that was written over (see disk.format) ends it
-without damage.
+A record counts only if its sequences continue the ones before, so the rest of a file that was reused (see disk.format)
+ends it without damage.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class Damage:
     lost: int = 0
     """How many of them are lost, at most; the others can be kept."""
     kept: list[Segment] = field(factory=list)
-    """What can be kept."""
+    """The messages that can be kept."""
 
 
 @define
 class LogFileCheck:
-    """What is in one log file."""
+    """The contents of one log file."""
 
     path: str
     first: int
@@ -72,12 +72,12 @@ class LogFileCheck:
     header: Header | None = None
     """None: damaged, or that of another file."""
     runs: list[tuple[int, int]] = field(factory=list)
-    """Where good records are: from a position up to another."""
+    """The range of good records, by position."""
     damage: list[Damage] = field(factory=list)
     put_count: int = 0
-    """How many messages were put into it, as far as known."""
+    """The number of messages written to it, as far as known."""
     tail: Damage | None = None
-    """What is behind the last good record, and not damage before good ones."""
+    """The damage behind the last good record."""
     records: int = 0
     end: int = 0
     """One past its highest sequence."""
@@ -93,7 +93,7 @@ class LogFileCheck:
 
     @property
     def good_end(self) -> int:
-        """Where its last record ends that is good, or of which something can be kept."""
+        """The end of its last record that is good, or of which a part can be kept."""
         return max(
             [
                 HEADER_BYTES,
@@ -104,7 +104,7 @@ class LogFileCheck:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a header and good records and perhaps a tail."""
+        """Whether it consists of a header, good records and perhaps a tail."""
         return self.header is not None and not self.damage and len(self.runs) <= 1
 
 

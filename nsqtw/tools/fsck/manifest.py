@@ -23,7 +23,7 @@ Logs = Mapping[str, TopicLog]
 
 @define
 class ManifestCheck:
-    """What the manifest is found like, and what each backend has."""
+    """The state of the manifest, and the contents of each backend."""
 
     directory: str
     present: dict[str, Logs]
@@ -36,11 +36,11 @@ class ManifestCheck:
 
     @property
     def path(self) -> str:
-        """Of the manifest."""
+        """The path of the manifest."""
         return os.path.join(self.directory, MANIFEST_FILE)
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong."""
+        """The findings."""
         if self.problem:
             yield Finding("unreadable manifest", self.path, f"{self.problem}; a start fails", "sets it aside")
         elif self.manifest is None:

@@ -33,11 +33,11 @@ _ANEW = "writes all that can be read into a new one and sets the old one aside"
 
 @define
 class MessagesCheck:
-    """What messages.db is found like."""
+    """The state of messages.db."""
 
     path: str
     logs: dict[str, TopicLog] = field(factory=dict)
-    """What each topic has in it."""
+    """The contents of each topic."""
     findings: list[Finding] = field(factory=list)
     records: int = 0
     """Good rows."""
@@ -114,7 +114,7 @@ def _take(check: MessagesCheck, content: Salvage, row: SalvagedRow) -> None:
 
 
 def _problems(connection: sqlite3.Connection) -> list[str]:
-    """What SQLite's own check says, but for values that are odd: these are rows of ours."""
+    """Return the findings of SQLite's own check, without odd values in our rows."""
     try:
         rows = connection.execute(f"PRAGMA integrity_check({_MAX_PROBLEMS})").fetchall()
     except sqlite3.DatabaseError as error:

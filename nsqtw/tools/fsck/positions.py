@@ -1,11 +1,11 @@
 """
-positions.db: whether it can be used, and whether it and the logs speak of the same messages.
+positions.db: whether it is valid, and whether it agrees with the logs.
 
-A start loads it with the code used here, on a copy, because loading writes. Beyond what a start does, every page is
-checked. Three things are compared with each log:
+It is loaded with the code of a start, on a copy, because loading writes. In addition every page is checked. Three
+things are compared with each log:
 
-    topic      the messages nobody was given yet: counted when they were put
-    channel    the messages it has not come to: counted when the topic released them
+    topic      the messages that were released to no channel: counted when they were published
+    channel    the messages that it has not reached: counted when the topic released them
     channel    the messages that were in flight, requeued or deferred: each by its sequence
 """
 
@@ -29,28 +29,28 @@ from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.topic_log import TopicLog
 
 FRESH_FILE = f"{POSITIONS_FILE}.new"
-"""What an interrupted setting aside leaves: while there is no positions.db the next start takes it."""
+"""The file of an interrupted quarantine: without a positions.db the next start uses it."""
 
 _MAX_PROBLEMS = 10
 
 
 @define
 class PositionsCheck:
-    """What positions.db is found like."""
+    """The state of positions.db."""
 
     path: str
     saved: SavedState | None = None
-    """What a start gets; None: nothing, or it would not start."""
+    """The state that a start loads; None: nothing, or it would not start."""
     is_there: bool = False
     refusal: str = ""
     """Why a start would fail: a newer nsqtw wrote it."""
     problems: list[str] = field(factory=list)
-    """What SQLite's own check says."""
+    """The findings of SQLite's own check."""
     invalid: list[str] = field(factory=list)
-    """What makes no sense in it, and what a start makes of that."""
+    """The invalid values, and how a start repairs them."""
 
     def findings(self, has_logs: bool) -> Iterator[Finding]:
-        """What is wrong with the database itself. `has_logs`: some topic has messages."""
+        """The findings about the database itself. `has_logs`: some topic has messages."""
         fresh = "channels start at the oldest message kept: messages come again, none is lost"
         if not self.is_there:
             if has_logs:
@@ -99,7 +99,7 @@ def check_positions(directory: str) -> PositionsCheck:
 
 
 def compare(path: str, saved: SavedState, logs: dict[str, TopicLog]) -> Iterator[Finding]:
-    """Where the positions, which are at `path`, and the logs do not agree."""
+    """The differences between the positions, at `path`, and the logs."""
     topic_names = {topic.name for topic in saved.topics}
     costs = "nothing: the next start makes the topic, and its channels start at the oldest message kept"
     for name, log in logs.items():
@@ -112,7 +112,7 @@ def compare(path: str, saved: SavedState, logs: dict[str, TopicLog]) -> Iterator
 
 
 def _read_pending(positions: Positions, saved: SavedState) -> None:
-    """Fill in the held rows, all of them. BackendError."""
+    """Load all pending rows. BackendError."""
     for topic in saved.topics:
         for cursor in topic.cursors:
             cursor.pending = list(all_rows(positions, topic.name, cursor.name))
@@ -120,7 +120,7 @@ def _read_pending(positions: Positions, saved: SavedState) -> None:
 
 
 def _compare_topic(path: str, topic: TopicState, log: TopicLog) -> Iterator[Finding]:
-    """What a topic's positions say of its log."""
+    """The expectations of a topic's positions about its log."""
     lost_count = topic.put_total - topic.released_total - _count(log, topic.released, topic.end)
     if lost_count > 0:
         costs = f"not in the log: {lost_count} of those that no channel was given yet"
@@ -161,7 +161,7 @@ def _unread(topic: TopicState, cursor: CursorState, log: TopicLog) -> int:
 
 
 def _problems(path: str) -> list[str]:
-    """What is wrong with a database, in SQLite's words; nothing when all is well."""
+    """The damage of a database, in SQLite's words; nothing when it is sound."""
     try:
         with closing(sqlite3.connect(path)) as connection:
             rows = connection.execute(f"PRAGMA integrity_check({_MAX_PROBLEMS})").fetchall()

@@ -1,19 +1,19 @@
 """
-Mending what was found. Every step leaves a data path that a broker can start on, and of which it delivers at least
-what it would have delivered before; so a repair may be interrupted anywhere and be run again.
+Repair of the findings. Every step leaves a data path that a broker can start on, and of which it delivers at least what
+it would have delivered before; so a repair may be interrupted anywhere and be run again.
 
-    torn tail             copied, then cut off
+    torn tail             copied, then truncated
     damaged records       the good ones are copied into another file, byte by byte, and what can be kept of the others
                           (`disk.repair`); synced; the old file gets a second name under damaged.d; the new one gets its
                           name
     files without record  moved to damaged.d, the very last first, as a start deletes them
     messages.db, positions.db
-                          all that can be read of it is written into a new one; the old one is moved to damaged.d
-    foreign messages      moved to damaged.d, as is a manifest that cannot be read
+                          everything that can be read is written into a new one; the old one is moved to damaged.d
+    foreign messages      moved to damaged.d, as is an invalid manifest
     nsqd.dat              moved to damaged.d if positions.db knows the names
     strays                removed
 
-A topic of which a file cannot be read, or has a newer format, is left as it is.
+A topic with an unreadable file, or one of a newer format, is left as it is.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ class Sequences:
         self._firsts = array("Q")
         self._ends = array("Q")
         self._before = array("Q")
-        """How many are in the runs before."""
+        """The number of sequences in the runs before."""
 
     def __len__(self) -> int:
         return self._before[-1] + self._ends[-1] - self._firsts[-1] if self._firsts else 0

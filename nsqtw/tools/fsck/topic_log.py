@@ -29,7 +29,7 @@ from nsqtw.tools.fsck.sequences import Sequences
 
 @define
 class TopicLog:
-    """What is in the directory of a topic."""
+    """The contents of the directory of a topic."""
 
     topic: str
     directory: str
@@ -45,7 +45,7 @@ class TopicLog:
     """All good messages that were published without a delay."""
     deferred: Sequences = field(factory=Sequences)
     database_end: int = 0
-    """What `end` is when it is in a database instead of files."""
+    """The `end` of a topic in a database."""
 
     @property
     def end(self) -> int:
@@ -66,7 +66,7 @@ class TopicLog:
         return self.at_once.has(sequence) or self.deferred.has(sequence)
 
     def findings(self) -> list[Finding]:
-        """What is wrong here."""
+        """The findings."""
         findings_ = [*self.unreadable, *self._findings()]
         return findings_ if self.is_known else [evolve(finding, remedy=None) for finding in findings_]
 
