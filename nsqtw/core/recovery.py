@@ -141,9 +141,10 @@ def repair(state: TopicState, log: Log, positions: IPositions) -> None:
         _forget_messages(state, log)
         return
     is_damaged = IDamagedQueue.providedBy(log.queue) and log.queue.is_damaged
-    if is_damaged:
+    is_shorter = log.end < state.end
+    if is_damaged or is_shorter:  # after a power loss the checkpoint may also be older than the last trim
         _forget_lost_rows(state, log, positions)
-    if log.end < state.end:
+    if is_shorter:
         _recount(state, log, positions)
     elif is_damaged:
         _count_unread(state, log)

@@ -218,13 +218,8 @@ class BrokerHarness:
             if error is not None or not goes_on(self.broker.checkpointer):
                 break
 
-    def crash(self, lost_segments: int = 0, named: Iterable[NamedTopic] = ()) -> None:
-        """
-        The process is gone; another one starts on what was saved and committed, less the newest segments of topic t.
-        `named` is what it finds in nsqd.dat.
-        """
-        if lost_segments:
-            self.backend.queue("t").lose(lost_segments)
+    def crash(self, named: Iterable[NamedTopic] = ()) -> None:
+        """Kill the process, and start another one on what was saved and committed. `named` is what nsqd.dat has."""
         self._start(deepcopy(self.positions.load()), named)
 
     def lose_positions(self, *named: NamedTopic) -> None:

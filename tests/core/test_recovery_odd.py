@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 from nsqtw.core.checkpoint import NamedChannel, NamedTopic
 from tests.core.harness import BrokerHarness
 
@@ -38,3 +40,28 @@ def test_numbers_that_do_not_go_together() -> None:
     harness.crash()
     assert harness.reader().bodies() == [b"a"]
     assert any("makes no sense" in line for _, line in harness.lines)
+
+
+def test_rows_of_messages_that_were_trimmed_before_a_power_loss_are_forgotten() -> None:
+    """The trim reached the medium, the checkpoint before it did not: its rows name messages that are not stored."""
+    harness = BrokerHarness()
+    reader = harness.reader(ready=2)
+    harness.put(b"a")
+    harness.turn()
+    harness.put(b"b")
+    harness.turn()
+    for message in reader.read():
+        reader.requeue(message.id, 3600.0)
+    harness.save()
+    older = deepcopy(harness.positions)
+    harness.channel().empty()
+    harness.put(b"c")
+    harness.turn()
+    harness.save()
+    older.saved.topics[0].end = harness.topic().log.end + 1  # and the newest messages are lost
+    harness.positions = older
+    harness.crash()
+    channel = harness.channel()
+    harness.wait(3600.0)
+    waiting = channel.depth + channel.deferred_count
+    assert len(harness.reader().bodies()) == waiting == 1
