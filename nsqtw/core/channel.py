@@ -401,7 +401,7 @@ class Channel(Timer):
             return True
         self.position.redelivered(redelivery)
         attempts = redelivery.attempts + 1
-        frame = redelivery.segment.again(redelivery.at, attempts)
+        frame = redelivery.segment.redelivery_frame(redelivery.at, attempts)
         segment = redelivery.segment if self.ephemeral else None
         timestamp_ns = timestamp_ns_of(frame) if self.latencies is not None else 0
         delivery = consumer.single_delivery(now, timestamp_ns, redelivery.sequence, attempts, segment)

@@ -171,7 +171,7 @@ class Segment:
             return stop
         return max(start + 1, bisect_right(offsets, base + limit, start, stop) - 1)
 
-    def again(self, index: int, attempts: int) -> bytes:
+    def redelivery_frame(self, index: int, attempts: int) -> bytes:
         """The frame of one message for a delivery that is not its first."""
         frame = self.slice(index, index + 1)
         return b"".join(

@@ -42,7 +42,7 @@ from nsqtw.http.responses import MALFORMED, TOO_MUCH_PARTIAL_INPUT, Answer
 from nsqtw.net.addresses import address_text
 from nsqtw.net.partial_input import SMALL_BYTES
 from nsqtw.rights import Credentials
-from nsqtw.runtime.chunks import READ_BYTES
+from nsqtw.runtime.read_size import READ_BYTES
 
 if TYPE_CHECKING:
     from nsqtw.http.factory import HttpFactory

@@ -14,7 +14,7 @@ from nsqtw.net.descriptors import HTTP_RESERVE
 from nsqtw.net.limits import Limits
 from nsqtw.net.line_budget import LineBudget
 from nsqtw.rights import Credentials
-from nsqtw.runtime.chunks import keep_reads_on_the_heap
+from nsqtw.runtime.read_size import keep_reads_on_the_heap
 from nsqtw.runtime.turns import Turns
 
 

@@ -41,8 +41,8 @@ from nsqtw.net.stalls import StallDetector
 from nsqtw.protocols.frames import ERROR, frame
 from nsqtw.protocols.guarded import ClientBroker
 from nsqtw.protocols.session import Session, SessionAdapter, session_of
-from nsqtw.runtime.chunks import READ_BYTES
 from nsqtw.runtime.flushable import Flushable
+from nsqtw.runtime.read_size import READ_BYTES
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from nsqtw.net.limits import Limits
 from nsqtw.net.low_water import LowWater
 from nsqtw.net.tcp import BrokerConnection
 from nsqtw.protocols.frames import ERROR, frame
-from nsqtw.runtime.chunks import keep_reads_on_the_heap
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor import Reactor
+from nsqtw.runtime.read_size import keep_reads_on_the_heap
 
 if TYPE_CHECKING:
     from nsqtw.net.tls_settings import TlsSettings

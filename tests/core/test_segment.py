@@ -82,9 +82,9 @@ def test_cuts_of_a_segment_that_came_from_storage(bodies: list[bytes], first: in
 
 def test_a_redelivery_differs_in_its_attempts_alone() -> None:
     segment = encode([b"a", b"bb"], 5, NODE, 99)
-    again = segment.again(1, 3)
+    again = segment.redelivery_frame(1, 3)
     assert again == struct.pack(">iiqH", 32, 2, 99, 3) + id_of(NODE, 6) + b"bb"
-    assert struct.unpack_from(">H", segment.again(1, 65536), 16) == (0,)
+    assert struct.unpack_from(">H", segment.redelivery_frame(1, 65536), 16) == (0,)
 
 
 @pytest.mark.parametrize("sequence", [0, 4095, 4096, (1 << SEQUENCE_BITS) - 1])

@@ -84,8 +84,8 @@ def forget_saving() -> None:
 
 def forget_attempts() -> None:
     """Every delivery is a second one at most."""
-    again = Segment.again
-    Segment.again = lambda self, index, attempts: again(self, index, min(attempts, 2))  # type: ignore[method-assign]
+    again = Segment.redelivery_frame
+    Segment.redelivery_frame = lambda self, index, attempts: again(self, index, min(attempts, 2))  # type: ignore[method-assign]
 
 
 def forget_stored_attempts() -> None:

@@ -1,14 +1,14 @@
 """
 Dialogues with protocol V2: what clients send, and what they read.
 
-    stage = Stage()
-    client = stage.connect()
+    harness = V2Harness()
+    client = harness.connect()
     client.send(pub(b"hello"))
     client.expect(OK)
     client.send(b"PUB\\n")
     client.expect(error(b"E_INVALID PUB insufficient number of parameters"), END)
 
-A `Stage` is a broker with the least edge there can be: it gives a session what was sent only while that wants data,
+A `V2Harness` is a broker with a minimal transport: it gives a session what was sent only while that wants data,
 asks it for something to write only when it said that it changed, and closes the connection when it is closing, which is
 what `END` stands for. An upgrade that a session asks for is done by being asked for, and read as `SNAPPY` or `DEFLATE`;
 after `TLS` the session waits for `secure` or `fail_to_secure`. `send` ends with a turn: commit, release, serve, write,
@@ -109,7 +109,7 @@ def cut_frames(data: bytes) -> Iterator[bytes]:
 class Peer:
     """One client, with its connection and the session at the other end."""
 
-    def __init__(self, stage: Stage, address: str) -> None:
+    def __init__(self, stage: V2Harness, address: str) -> None:
         self.connected = True
         self._stage = stage
         self._wire: deque[bytes] = deque()
@@ -249,7 +249,7 @@ class Peer:
         return Frame(kind, delivered.body, delivered.attempts)
 
 
-class Stage:
+class V2Harness:
     """A broker and its clients. `options` are the broker's."""
 
     def __init__(self, **options: Any) -> None:

@@ -14,7 +14,7 @@ from nsqtw.protocols.fin_coalescing import (
     WINDOW_GROWTH,
     FinCoalescing,
 )
-from tests.protocols.dialogue import OK, Peer, Stage, message, pub
+from tests.protocols.dialogue import OK, Peer, V2Harness, message, pub
 
 FIN = b"FIN 0123456789abcdef\n"
 IN_FLIGHT = 1024
@@ -133,7 +133,7 @@ def test_never_more_than_a_32nd_of_what_is_in_flight(reads: list[tuple[int, int,
         assert fin_coalescing.min_read_bytes <= max(1, left // 32 * len(FIN))
 
 
-def busy(stage: Stage, count: int) -> tuple[Peer, list[bytes]]:
+def busy(stage: V2Harness, count: int) -> tuple[Peer, list[bytes]]:
     """A consumer with so many in flight, and the FINs for them."""
     client = stage.connect()
     client.subscribe(ready=2 * count)
@@ -143,7 +143,7 @@ def busy(stage: Stage, count: int) -> tuple[Peer, list[bytes]]:
 
 
 def test_a_consumer_with_much_in_flight_is_read_from_for_several_fins() -> None:
-    client, fins = busy(Stage(), 2 * MUCH)
+    client, fins = busy(V2Harness(), 2 * MUCH)
     client.send(*fins[:READS])
     assert client.session.wants_data == 1
     client.send(fins[READS])
@@ -151,13 +151,13 @@ def test_a_consumer_with_much_in_flight_is_read_from_for_several_fins() -> None:
 
 
 def test_one_with_little_in_flight_for_each() -> None:
-    client, fins = busy(Stage(), MUCH)
+    client, fins = busy(V2Harness(), MUCH)
     client.send(*fins)
     assert client.session.wants_data == 1
 
 
 def test_one_whose_messages_are_gone_is_read_from_for_each_again() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, fins = busy(stage, 2 * MUCH)
     client.send(*fins[: READS + 1])
     stage.broker.topics["t"].channels["c"].empty()

@@ -22,7 +22,7 @@ from tests.protocols.dialogue import (
     RESPONSE,
     UNKNOWN_ID,
     Frame,
-    Stage,
+    V2Harness,
     dpub,
     identify,
     int32,
@@ -42,7 +42,7 @@ class Conversation:
     """A broker with one client that sends anything, and a witness that must not notice."""
 
     def __init__(self) -> None:
-        self.stage = Stage(**OPTIONS)
+        self.stage = V2Harness(**OPTIONS)
         self.client = self.stage.connect()
         self.witness = self.stage.connect()
         self.witness.subscribe(topic=b"witness", ready=1)

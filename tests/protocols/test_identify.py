@@ -13,7 +13,7 @@ from tests.protocols.dialogue import (
     RESPONSE,
     Frame,
     Peer,
-    Stage,
+    V2Harness,
     error,
     identify,
     response,
@@ -45,7 +45,7 @@ BOOLEANS = [name for name, default in FIELDS.items() if type(default) is bool]
 
 def says(document: bytes) -> list[Frame]:
     """What a new client reads that identifies itself with this."""
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(b"IDENTIFY\n" + sized(document))
     return client.read()
 
@@ -126,7 +126,7 @@ def test_integers_fit_their_type(name: str) -> None:
 
 
 def test_keys_match_in_any_case_and_the_last_one_wins() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(b"IDENTIFY\n" + sized(b'{"CLIENT_ID":"a","Client_Id":"b","HostName":"h","hostname":null}'))
     client.expect(OK)
@@ -134,7 +134,7 @@ def test_keys_match_in_any_case_and_the_last_one_wins() -> None:
 
 
 def test_the_long_s_is_an_s_in_a_key() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(
         b"IDENTIFY\n" + sized('{"ho\u017ftname":"h","client_\u0131d":"dotless","ho\ufb06name":"ligature"}'.encode())
@@ -162,7 +162,7 @@ def test_a_wrong_type_is_an_error_also_when_a_later_key_is_right() -> None:
     ],
 )
 def test_what_is_no_text_in_a_string_is_replaced(raw: bytes, text: str) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(b"IDENTIFY\n" + sized(b'{"client_id":"%s","user_agent":"%s"}' % (raw, raw)))
     client.expect(OK)
@@ -186,7 +186,7 @@ def test_bounds(name: str, negotiate: bool) -> None:
     what, low, high, may_be_off = BOUNDS[name]
     allowed = {0, low, low + 1, high - 1, high} | ({-1} if may_be_off else set())
     for value in {-(2**31), -2, -1, 0, 1, low - 1, low, low + 1, high - 1, high, high + 1, 2**31 - 1}:
-        client = Stage().connect()
+        client = V2Harness().connect()
         client.send(identify(feature_negotiation=negotiate, **{name: value}))
         first, *then = client.read()
         if value in allowed or low <= value <= high:
@@ -209,11 +209,11 @@ def test_bounds(name: str, negotiate: bool) -> None:
 )
 def test_bounds_are_options(name: str, options: dict[str, Any], good: tuple[int, ...], bad: tuple[int, ...]) -> None:
     for value in good:
-        client = Stage(**options).connect()
+        client = V2Harness(**options).connect()
         client.send(identify(**{name: value}))
         client.expect(OK)
     for value in bad:
-        client = Stage(**options).connect()
+        client = V2Harness(**options).connect()
         client.send(identify(**{name: value}))
         client.expect(error(b"E_BAD_BODY IDENTIFY %s (%d) is invalid" % (BOUNDS[name][0].encode(), value)), END)
 
@@ -221,7 +221,7 @@ def test_bounds_are_options(name: str, options: dict[str, Any], good: tuple[int,
 def test_values_are_checked_in_their_order() -> None:
     bad = {name: -5 for name in reversed(BOUNDS)}
     for name, (what, *_) in BOUNDS.items():
-        client = Stage().connect()
+        client = V2Harness().connect()
         client.send(identify(**bad))
         client.expect(error(b"E_BAD_BODY IDENTIFY %s (-5) is invalid" % what.encode()), END)
         del bad[name]
@@ -236,7 +236,7 @@ def test_without_feature_negotiation_the_answer_is_ok_and_nothing_is_negotiated(
 
 
 def test_the_answer_byte_for_byte() -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(identify(feature_negotiation=True))
     client.expect(
         response(
@@ -249,7 +249,7 @@ def test_the_answer_byte_for_byte() -> None:
 
 
 def test_the_answer_tells_the_brokers_limits_and_place() -> None:
-    stage = Stage(
+    stage = V2Harness(
         max_rdy_count=7,
         max_msg_timeout=20.5,
         msg_timeout=1.5,
@@ -293,11 +293,11 @@ def test_the_answer_tells_the_brokers_limits_and_place() -> None:
     ],
 )
 def test_the_answer_tells_what_is_in_force(asked: dict[str, Any], given: dict[str, Any]) -> None:
-    answer = negotiated(Stage().connect(), **asked)
+    answer = negotiated(V2Harness().connect(), **asked)
     assert {name: answer[name] for name in given} == given
 
 
 def test_the_answer_cuts_off_parts_of_a_millisecond() -> None:
-    answer = negotiated(Stage(max_msg_timeout=2.0019, msg_timeout=1.5007, output_buffer_timeout=1.001).connect())
+    answer = negotiated(V2Harness(max_msg_timeout=2.0019, msg_timeout=1.5007, output_buffer_timeout=1.001).connect())
     timeouts = answer["max_msg_timeout"], answer["msg_timeout"], answer["output_buffer_timeout"]
     assert timeouts == (2001, 1500, 1001)

@@ -10,7 +10,7 @@ from zope.interface.interface import Method
 
 from nsqtw.interfaces import IProtocol
 from nsqtw.protocols.session import MAX_BYTES, SessionAdapter, session_of
-from tests.protocols.dialogue import Stage
+from tests.protocols.dialogue import V2Harness
 
 
 @implementer(IProtocol)
@@ -44,7 +44,7 @@ class Recorded:
 
 
 def test_a_session_of_v2_is_taken_as_it_is() -> None:
-    session = Stage().connect().session
+    session = V2Harness().connect().session
     assert session_of(session) is session
 
 

@@ -12,7 +12,7 @@ from tests.protocols.dialogue import (
     END,
     OK,
     UNKNOWN_ID,
-    Stage,
+    V2Harness,
     dpub,
     error,
     identify,
@@ -26,19 +26,19 @@ from tests.protocols.dialogue import (
 
 def test_the_factory_and_its_sessions_are_what_the_interfaces_say() -> None:
     assert verifyObject(IProtocolFactory, V2Factory)
-    assert verifyObject(IProtocol, Stage().connect().session)
+    assert verifyObject(IProtocol, V2Harness().connect().session)
     assert V2Factory.magic == b"  V2"
 
 
 def test_a_new_session_has_nothing_to_say_and_wants_data() -> None:
-    session = Stage().connect().session
+    session = V2Harness().connect().session
     assert session.data_to_send() == []
     assert session.wants_data
     assert not session.closing
 
 
 def test_what_is_to_be_sent_is_given_once_and_the_list_is_the_callers() -> None:
-    stage = Stage()
+    stage = V2Harness()
     session = V2Factory.session(stage.broker, "1.2.3.4:5", lambda: None, stage.now)
     session.receive_data(b"IDENTIFY\n" + sized(b"{}"), stage.now)
     out = session.data_to_send()
@@ -48,7 +48,7 @@ def test_what_is_to_be_sent_is_given_once_and_the_list_is_the_callers() -> None:
 
 
 def test_who_gave_it_data_need_not_be_asked_for_what_it_says_in_that_turn() -> None:
-    stage = Stage()
+    stage = V2Harness()
     asked: list[None] = []
     session = V2Factory.session(stage.broker, "1.2.3.4:5", lambda: asked.append(None), stage.now)
     session.receive_data(b"IDENTIFY\n" + sized(b"{}") + pub(b"x"), stage.now)
@@ -61,7 +61,7 @@ def test_who_gave_it_data_need_not_be_asked_for_what_it_says_in_that_turn() -> N
 
 
 def test_frames_byte_for_byte() -> None:
-    stage = Stage()
+    stage = V2Harness()
     session = V2Factory.session(stage.broker, "1.2.3.4:5", lambda: None, stage.now)
     session.receive_data(identify() + b"SUB t c\nCLS\nnop\n", stage.now)
     stage.core.save()
@@ -75,7 +75,7 @@ def test_frames_byte_for_byte() -> None:
 
 
 def test_a_message_byte_for_byte() -> None:
-    stage = Stage()
+    stage = V2Harness()
     session = V2Factory.session(stage.broker, "1.2.3.4:5", lambda: None, stage.now)
     session.receive_data(b"SUB t c\nRDY 1\n", stage.now)
     stage.core.save()
@@ -115,7 +115,7 @@ def test_a_message_byte_for_byte() -> None:
     ],
 )
 def test_unknown_commands(line: bytes, name: bytes) -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(line)
     client.expect(error(b"E_INVALID invalid command " + name), END)
 
@@ -144,14 +144,14 @@ def test_unknown_commands(line: bytes, name: bytes) -> None:
     ],
 )
 def test_a_cr_and_extra_parameters_are_ignored(sent: bytes, replies: list[object]) -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(sent)
     assert client.read() == replies
     assert client.connected
 
 
 def test_a_line_without_an_end_closes_the_connection_without_a_word() -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(pub(b"before") + b"x" * 16383)
     client.expect(OK)
     client.send(b"x")
@@ -159,7 +159,7 @@ def test_a_line_without_an_end_closes_the_connection_without_a_word() -> None:
 
 
 def test_the_longest_line_is_a_command() -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(b"NOP " + b"x" * (16384 - 5) + b"\n", pub(b"x"))
     client.expect(OK)
     client.send(b"NOP " + b"x" * (16384 - 4) + b"\n")
@@ -167,13 +167,13 @@ def test_the_longest_line_is_a_command() -> None:
 
 
 def test_commands_in_one_chunk_are_answered_in_order() -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(identify() + pub(b"a") + b"NOP\n" + mpub(b"b", b"c") + dpub(0, b"d") + b"SUB u c\nCLS\n" + pub(b"e"))
     client.expect(OK, OK, OK, OK, OK, CLOSE_WAIT, OK)
 
 
 def test_commands_behind_a_fatal_error_are_not_looked_at() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(pub(b"a", topic=b"before") + b"X\n" + pub(b"b", topic=b"behind"), pub(b"c", topic=b"later"))
     client.expect(OK, error(b"E_INVALID invalid command X"), END)
@@ -211,7 +211,7 @@ def test_names_that_are_not_valid(name: bytes, shown: bytes) -> None:
         (b"SUB %s c\n", b"E_BAD_TOPIC SUB topic name %s is not valid"),
         (b"SUB t %s\n", b"E_BAD_CHANNEL SUB channel name %s is not valid"),
     ):
-        stage = Stage()
+        stage = V2Harness()
         client = stage.connect()
         client.send(line % name)
         client.expect(error(text % shown), END)
@@ -220,7 +220,7 @@ def test_names_that_are_not_valid(name: bytes, shown: bytes) -> None:
 
 @pytest.mark.parametrize("name", [b"t", b".", b"..", b"-", b"_", b"A.b-C_0", b"x" * 64, b"x" * 54 + b"#ephemeral"])
 def test_names_that_are_valid(name: bytes) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe(name, name, ready=10)
     client.send(pub(b"a", topic=name), mpub(b"b", topic=name), dpub(0, b"c", topic=name))
@@ -244,7 +244,7 @@ def test_names_that_are_valid(name: bytes) -> None:
     ],
 )
 def test_auth(sent: bytes, text: bytes) -> None:
-    client = Stage(max_body_size=100).connect()
+    client = V2Harness(max_body_size=100).connect()
     client.send(sent)
     client.expect(error(text), END)
 
@@ -259,7 +259,7 @@ def test_auth(sent: bytes, text: bytes) -> None:
     ],
 )
 def test_sizes_of_an_identify(size: int, text: bytes) -> None:
-    client = Stage(max_body_size=100).connect()
+    client = V2Harness(max_body_size=100).connect()
     client.send(b"IDENTIFY\n" + int32(size))
     client.expect(error(text), END)
 
@@ -269,7 +269,7 @@ def test_sizes_of_an_identify(size: int, text: bytes) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"NOP\n", b"NO", b"PUB t", identify()[:8], b"FIN " + UNKNOWN_ID])
 def test_the_end_between_commands_or_within_a_line_is_quiet(sent: bytes) -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(sent)
     client.shut()
     client.expect(END)
@@ -299,7 +299,7 @@ def test_the_end_between_commands_or_within_a_line_is_quiet(sent: bytes) -> None
     ],
 )
 def test_the_end_within_a_body(sent: bytes, text: bytes) -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(sent)
     client.expect()
     client.shut()
@@ -307,7 +307,7 @@ def test_the_end_within_a_body(sent: bytes, text: bytes) -> None:
 
 
 def test_everything_sent_before_the_end_is_done_and_answered() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.write(b"SUB t c\nCLS\n" + pub(b"a", topic=b"u") + b"PUB u\n")
     client.shut()
@@ -316,7 +316,7 @@ def test_everything_sent_before_the_end_is_done_and_answered() -> None:
 
 
 def test_the_end_waits_for_what_is_owed() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     stage.commits_held = True
     client.write(pub(b"a"))
@@ -328,7 +328,7 @@ def test_the_end_waits_for_what_is_owed() -> None:
 
 
 def test_a_lost_connection_is_forgotten() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe(ready=1)
     client.vanish()
@@ -340,7 +340,7 @@ def test_a_lost_connection_is_forgotten() -> None:
 
 
 def test_errors_end_only_the_connection_that_made_them() -> None:
-    stage = Stage()
+    stage = V2Harness()
     good, bad = stage.connect(), stage.connect()
     good.subscribe(ready=10)
     bad.write(b"X\n")

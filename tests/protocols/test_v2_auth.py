@@ -17,7 +17,7 @@ from tests.protocols.dialogue import (
     HEARTBEAT,
     OK,
     Frame,
-    Stage,
+    V2Harness,
     dpub,
     error,
     identify,
@@ -78,7 +78,7 @@ class Door:
         self.stage.turn()
 
 
-class Guarded(Stage):
+class Guarded(V2Harness):
     """A stage with a door."""
 
     def __init__(self, **options: Any) -> None:
@@ -177,7 +177,7 @@ def test_twice_is_once_too_often() -> None:
 
 
 def test_without_an_authorizer_there_is_no_auth() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(AUTH)
     client.expect(error(b"E_AUTH_DISABLED AUTH disabled"), END)
@@ -224,7 +224,7 @@ def test_what_is_granted_is_done() -> None:
 
 
 def test_identify_tells_that_it_is_needed() -> None:
-    for stage, needed in ((Guarded(), b"true"), (Stage(), b"false")):
+    for stage, needed in ((Guarded(), b"true"), (V2Harness(), b"false")):
         client = stage.connect()
         client.send(identify(feature_negotiation=True))
         (answer,) = client.read()

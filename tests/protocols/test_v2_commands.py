@@ -12,7 +12,7 @@ from nsqtw.protocols.parameters import shown_name
 from nsqtw.protocols.v2 import COMMANDS
 from nsqtw.protocols.v2_command import INIT, MESSAGE, CommandSpec
 from nsqtw.protocols.v2_session import V2Session
-from tests.protocols.dialogue import Stage, error, response, sized
+from tests.protocols.dialogue import V2Harness, error, response, sized
 
 
 def echo(session: V2Session, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
@@ -25,7 +25,7 @@ def test_one_declaration_makes_a_command(monkeypatch: pytest.MonkeyPatch) -> Non
     """Its states, its body, what the log shows of it, and what carries it out come from there."""
     spec = CommandSpec(frozenset({INIT}), echo, body=MESSAGE, shown=(shown_name,))
     monkeypatch.setitem(COMMANDS, b"ECHO", spec)
-    stage = Stage(log_level=LEVELS["debug"])
+    stage = V2Harness(log_level=LEVELS["debug"])
     client = stage.connect()
     client.send(b"ECHO word\n" + sized(b"hello"))
     client.expect(response(b"hello"))

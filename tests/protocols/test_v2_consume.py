@@ -14,7 +14,7 @@ from tests.protocols.dialogue import (
     UNKNOWN_ID,
     Frame,
     Peer,
-    Stage,
+    V2Harness,
     error,
     identify,
     message,
@@ -29,7 +29,7 @@ def failed(verb: bytes, message_id: bytes, why: bytes = NOT_IN_FLIGHT) -> Frame:
     return error(b"E_%s_FAILED %s %s failed %s" % (verb, verb, message_id, why))
 
 
-def consumer_of(stage: Stage, *bodies: bytes, ready: int = 100) -> tuple[Peer, list[Message]]:
+def consumer_of(stage: V2Harness, *bodies: bytes, ready: int = 100) -> tuple[Peer, list[Message]]:
     """A subscriber of t/c that was given these messages."""
     client = stage.connect()
     client.subscribe(ready=ready)
@@ -59,7 +59,7 @@ def consumer_of(stage: Stage, *bodies: bytes, ready: int = 100) -> tuple[Peer, l
     ],
 )
 def test_rdy(line: bytes, count: int) -> None:
-    stage = Stage(max_rdy_count=5)
+    stage = V2Harness(max_rdy_count=5)
     client = stage.connect()
     client.subscribe()
     client.send(mpub(*[b"x"] * 10))
@@ -87,14 +87,14 @@ def test_rdy(line: bytes, count: int) -> None:
     ],
 )
 def test_rdy_that_is_refused(parameter: bytes, text: bytes) -> None:
-    client = Stage(max_rdy_count=5).connect()
+    client = V2Harness(max_rdy_count=5).connect()
     client.subscribe()
     client.send(b"RDY %s\n" % parameter)
     client.expect(error(b"E_INVALID RDY " + text), END)
 
 
 def test_rdy_is_a_standing_credit() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, (a, b) = consumer_of(stage, b"1", b"2", b"3", b"4", ready=2)
     client.send(b"FIN %s\n" % a.id)
     (c,) = client.expect(message(b"3"))
@@ -113,7 +113,7 @@ def test_rdy_is_a_standing_credit() -> None:
     ("verb", "line"), [("FIN", b"FIN\n"), ("REQ", b"REQ\n"), ("REQ", b"REQ x\n"), ("TOUCH", b"TOUCH\n")]
 )
 def test_too_few_parameters(verb: str, line: bytes) -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.subscribe()
     client.send(line)
     client.expect(error(b"E_INVALID %s insufficient number of params" % verb.encode()), END)
@@ -122,7 +122,7 @@ def test_too_few_parameters(verb: str, line: bytes) -> None:
 @pytest.mark.parametrize("line", [b"FIN %s\n", b"FIN %s\r\n", b"FIN %s x\n", b"REQ %s x\n", b"TOUCH %s\n"])
 @pytest.mark.parametrize("message_id", [b"", b"x", UNKNOWN_ID[1:], UNKNOWN_ID + b"0", b" " + UNKNOWN_ID, b"0" * 99])
 def test_an_id_has_16_bytes(line: bytes, message_id: bytes) -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.subscribe()
     client.send(line % message_id)
     client.expect(error(b"E_INVALID invalid message ID"), END)
@@ -130,7 +130,7 @@ def test_an_id_has_16_bytes(line: bytes, message_id: bytes) -> None:
 
 @pytest.mark.parametrize("parameter", [b"x", b"-1", b"+1", b"1.5", b"1s", b"\xff"])
 def test_req_needs_a_number(parameter: bytes) -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.subscribe()
     client.send(b"REQ %s %s\n" % (UNKNOWN_ID, parameter))
     client.expect(error(b"E_INVALID REQ could not parse timeout " + parameter), END)
@@ -140,14 +140,14 @@ def test_req_needs_a_number(parameter: bytes) -> None:
     "message_id", [UNKNOWN_ID, b"no_hex_digits!!!", b"\x00\xff\xfe\t\r\x01\x02\x03" * 2, b"%s%d%%%q%n%x%f%s"]
 )
 def test_an_unknown_id_is_echoed_as_it_came(message_id: bytes) -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.subscribe()
     client.send(b"FIN %s\n" % message_id, b"REQ %s 5\n" % message_id, b"TOUCH %s\n" % message_id)
     client.expect(failed(b"FIN", message_id), failed(b"REQ", message_id), failed(b"TOUCH", message_id))
 
 
 def test_only_the_owner_can_finish_requeue_or_touch() -> None:
-    stage = Stage()
+    stage = V2Harness()
     owner, (m,) = consumer_of(stage, b"x")
     other = stage.connect()
     other.subscribe()
@@ -158,7 +158,7 @@ def test_only_the_owner_can_finish_requeue_or_touch() -> None:
 
 
 def test_a_run_of_fins_fails_where_it_fails() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, (a, b, c) = consumer_of(stage, b"a", b"b", b"c")
     client.send(b"".join(b"FIN %s\n" % i for i in (a.id, UNKNOWN_ID, b.id, a.id, c.id, b"x" * 16)))
     client.expect(failed(b"FIN", UNKNOWN_ID), failed(b"FIN", a.id), failed(b"FIN", b"x" * 16))
@@ -169,7 +169,7 @@ def test_a_run_of_fins_fails_where_it_fails() -> None:
 
 
 def test_a_malformed_fin_ends_the_run_and_the_connection() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, (a, b, c) = consumer_of(stage, b"a", b"b", b"c")
     client.send(b"FIN %s\nFIN %s\nFIN %s\n" % (a.id, b.id[1:], c.id))
     client.expect(error(b"E_INVALID invalid message ID"), END)
@@ -178,7 +178,7 @@ def test_a_malformed_fin_ends_the_run_and_the_connection() -> None:
 
 @pytest.mark.parametrize("delay", [b"0", b"", b"18446744073709551615", b"9223372036855", b"18446744073709551616"])
 def test_req_without_a_delay_or_with_one_that_overflows_comes_again_at_once(delay: bytes) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, (m,) = consumer_of(stage, b"x")
     client.send(b"REQ %s %s\n" % (m.id, delay))
     (again,) = client.expect(message(b"x", attempts=2))
@@ -192,7 +192,7 @@ def test_req_without_a_delay_or_with_one_that_overflows_comes_again_at_once(dela
     [(b"1500", 1.5), (b"10000", 10), (b"10001", 10), (b"9223372036854", 10), (b"18446744073710", 0)],
 )
 def test_req_with_a_delay_comes_again_after_it_and_a_long_one_is_cut(delay: bytes, seconds: float) -> None:
-    stage = Stage(max_req_timeout=10.0)
+    stage = V2Harness(max_req_timeout=10.0)
     client, (m,) = consumer_of(stage, b"x")
     client.send(b"REQ %s %s\n" % (m.id, delay))
     if seconds:
@@ -203,7 +203,7 @@ def test_req_with_a_delay_comes_again_after_it_and_a_long_one_is_cut(delay: byte
 
 
 def test_a_deferred_message_is_not_in_flight() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, (m,) = consumer_of(stage, b"x")
     client.send(b"REQ %s 1000\n" % m.id, b"FIN %s\n" % m.id, b"REQ %s 0\n" % m.id, b"TOUCH %s\n" % m.id)
     client.expect(*[failed(verb, m.id) for verb in (b"FIN", b"REQ", b"TOUCH")])
@@ -212,7 +212,7 @@ def test_a_deferred_message_is_not_in_flight() -> None:
 
 
 def test_touch_starts_the_timeout_anew_but_not_past_the_longest() -> None:
-    stage = Stage(max_msg_timeout=2.5)
+    stage = V2Harness(max_msg_timeout=2.5)
     client = stage.connect()
     client.send(identify(msg_timeout=1000))
     client.expect(OK)
@@ -230,7 +230,7 @@ def test_touch_starts_the_timeout_anew_but_not_past_the_longest() -> None:
 
 
 def test_what_has_timed_out_can_not_be_finished_any_more() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify(msg_timeout=1000))
     client.expect(OK)
@@ -248,7 +248,7 @@ def test_what_has_timed_out_can_not_be_finished_any_more() -> None:
 
 
 def test_in_whatever_order_a_client_finishes_it_can_once() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, got = consumer_of(stage, *[b"%d" % n for n in range(20)])
     ids = [m.id for m in got]
     client.send(b"".join(b"FIN %s\n" % one for one in ids[:12]))
@@ -264,7 +264,7 @@ def test_in_whatever_order_a_client_finishes_it_can_once() -> None:
 
 
 def test_what_a_channel_forgot_is_not_in_flight() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, (m,) = consumer_of(stage, b"x", ready=1)
     stage.broker.topics["t"].channels["c"].empty()
     client.send(b"FIN %s\n" % m.id, pub(b"y"))
@@ -275,7 +275,7 @@ def test_what_a_channel_forgot_is_not_in_flight() -> None:
 
 
 def test_cls_stops_deliveries_and_what_is_in_flight_can_still_be_answered_for() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, (a, b, c, d) = consumer_of(stage, b"a", b"b", b"c", b"d")
     client.send(b"CLS\n", pub(b"x"))
     client.expect(CLOSE_WAIT, OK)
@@ -294,7 +294,7 @@ def test_cls_stops_deliveries_and_what_is_in_flight_can_still_be_answered_for() 
 
 
 def test_nothing_is_delivered_behind_a_fatal_error() -> None:
-    stage = Stage()
+    stage = V2Harness()
     bad, publisher = stage.connect(), stage.connect()
     bad.subscribe(ready=10)
     bad.write(b"X\n")
@@ -303,7 +303,7 @@ def test_nothing_is_delivered_behind_a_fatal_error() -> None:
 
 
 def test_nothing_is_delivered_behind_the_error_of_a_failed_commit() -> None:
-    stage = Stage()
+    stage = V2Harness()
     bad, publisher = stage.connect(), stage.connect()
     bad.subscribe(ready=10)
     with stage.failing_commits("no", "bad"):
@@ -313,7 +313,7 @@ def test_nothing_is_delivered_behind_the_error_of_a_failed_commit() -> None:
 
 
 def test_nothing_is_delivered_to_a_client_that_only_waits_for_its_last_replies() -> None:
-    stage = Stage()
+    stage = V2Harness()
     bad = stage.connect()
     bad.subscribe()
     bad.send(pub(b"x"))
@@ -329,7 +329,7 @@ def test_nothing_is_delivered_to_a_client_that_only_waits_for_its_last_replies()
 
 
 def test_a_client_that_reads_slowly_gets_no_messages_until_it_has_caught_up() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe(ready=10)
     client.stall()
@@ -340,7 +340,7 @@ def test_a_client_that_reads_slowly_gets_no_messages_until_it_has_caught_up() ->
 
 
 def test_a_client_that_reads_slowly_before_it_subscribes_gets_no_messages_either() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.stall()
     client.subscribe(ready=10)
@@ -351,7 +351,7 @@ def test_a_client_that_reads_slowly_before_it_subscribes_gets_no_messages_either
 
 
 def test_another_consumer_gets_what_a_slow_one_does_not_read() -> None:
-    stage = Stage()
+    stage = V2Harness()
     slow, quick = stage.connect(), stage.connect()
     slow.subscribe(ready=10)
     quick.subscribe(ready=10)
@@ -361,7 +361,7 @@ def test_another_consumer_gets_what_a_slow_one_does_not_read() -> None:
 
 
 def test_what_a_lost_client_had_waits_for_its_timeout() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, (a, _, _) = consumer_of(stage, b"a", b"b", b"c", ready=3)
     client.send(b"FIN %s\n" % a.id)
     client.vanish()
@@ -382,7 +382,7 @@ def test_what_a_lost_client_had_waits_for_its_timeout() -> None:
 )
 def test_sampling_keeps_one_percent_more_than_its_rate_and_drops_the_rest(rate: int, least: int, most: int) -> None:
     random.seed(rate)
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify(sample_rate=rate))
     client.expect(OK)
@@ -395,7 +395,7 @@ def test_sampling_keeps_one_percent_more_than_its_rate_and_drops_the_rest(rate: 
 
 
 def test_a_paused_channel_delivers_nothing() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe(ready=10)
     channel = stage.broker.topics["t"].channels["c"]
@@ -408,7 +408,7 @@ def test_a_paused_channel_delivers_nothing() -> None:
 
 
 def test_several_consumers_share_what_there_is() -> None:
-    stage = Stage()
+    stage = V2Harness()
     clients = [stage.connect() for _ in range(4)]
     for client in clients:
         client.subscribe(ready=100)

@@ -11,7 +11,7 @@ from tests.protocols.dialogue import (
     OK,
     UNKNOWN_ID,
     Peer,
-    Stage,
+    V2Harness,
     dpub,
     error,
     identify,
@@ -21,7 +21,7 @@ from tests.protocols.dialogue import (
 )
 
 
-def identified(stage: Stage, interval_ms: int) -> Peer:
+def identified(stage: V2Harness, interval_ms: int) -> Peer:
     client = stage.connect()
     client.send(identify(heartbeat_interval=interval_ms))
     client.expect(OK)
@@ -32,7 +32,7 @@ def identified(stage: Stage, interval_ms: int) -> Peer:
 
 
 def test_heartbeats_come_every_30_seconds_from_the_connection_on() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     stage.wait(29.9)
     client.expect()
@@ -46,7 +46,7 @@ def test_heartbeats_come_every_30_seconds_from_the_connection_on() -> None:
 
 
 def test_the_first_identify_starts_them_anew() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     stage.wait(20)
     client.send(identify())
@@ -58,7 +58,7 @@ def test_the_first_identify_starts_them_anew() -> None:
 
 
 def test_a_shorter_interval_and_a_longer_one() -> None:
-    stage = Stage()
+    stage = V2Harness()
     short, long = identified(stage, 1000), identified(stage, 60_000)
     beats = 0
     for _ in range(59):
@@ -73,7 +73,7 @@ def test_a_shorter_interval_and_a_longer_one() -> None:
 
 @pytest.mark.parametrize("state", ["init", "subscribed", "closing"])
 def test_they_come_in_every_state(state: str) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, 1000)
     if state != "init":
         client.subscribe(ready=1)
@@ -87,7 +87,7 @@ def test_they_come_in_every_state(state: str) -> None:
 
 
 def test_they_come_whatever_else_is_sent_and_received() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, 1000)
     client.subscribe(ready=100)
     beats = 0
@@ -101,7 +101,7 @@ def test_they_come_whatever_else_is_sent_and_received() -> None:
 
 
 def test_they_come_to_a_client_that_reads_slowly() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, 1000)
     client.stall()
     stage.wait(1.01)
@@ -109,7 +109,7 @@ def test_they_come_to_a_client_that_reads_slowly() -> None:
 
 
 def test_they_come_while_a_birth_is_being_saved() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, 1000)
     stage.saves_held = True
     client.send(b"SUB t c\n")
@@ -121,7 +121,7 @@ def test_they_come_while_a_birth_is_being_saved() -> None:
 
 
 def test_none_come_when_they_are_turned_off_and_then_nothing_is_too_long() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, -1)
     for _ in range(10):
         stage.wait(1000)
@@ -131,13 +131,13 @@ def test_none_come_when_they_are_turned_off_and_then_nothing_is_too_long() -> No
 
 
 def test_without_heartbeats_there_is_no_sub() -> None:
-    client = identified(Stage(), -1)
+    client = identified(V2Harness(), -1)
     client.send(b"SUB\n")
     client.expect(error(b"E_INVALID cannot SUB with heartbeats disabled"), END)
 
 
 def test_none_come_to_whom_is_gone() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, 1000)
     client.vanish()
     stage.wait(1.01)
@@ -149,7 +149,7 @@ def test_none_come_to_whom_is_gone() -> None:
 
 
 def test_two_intervals_of_silence_close_the_connection_without_a_word() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     stage.wait(30)
     client.expect(HEARTBEAT)
@@ -164,7 +164,7 @@ def test_two_intervals_of_silence_close_the_connection_without_a_word() -> None:
     [b"NOP\n", b"RDY 1\n", b"FIN %s\n" % UNKNOWN_ID, b"TOUCH %s\n" % UNKNOWN_ID, pub(b"x"), mpub(b"x"), dpub(1, b"x")],
 )
 def test_any_command_is_a_sign_of_life(sign: bytes) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, 1000)
     client.subscribe()
     for _ in range(5):
@@ -178,7 +178,7 @@ def test_any_command_is_a_sign_of_life(sign: bytes) -> None:
 
 
 def test_half_a_line_is_no_sign_of_life() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, 10_000)
     for piece in (b"N", b"O"):
         stage.wait(9)
@@ -199,7 +199,7 @@ def test_half_a_line_is_no_sign_of_life() -> None:
     ],
 )
 def test_a_body_that_trickles_in_has_the_same_deadline_as_its_line(whole: bytes, text: bytes) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, 10_000)
     head, rest = whole[:-8], whole[-8:-1]
     stage.wait(5)
@@ -215,7 +215,7 @@ def test_a_body_that_trickles_in_has_the_same_deadline_as_its_line(whole: bytes,
 
 
 def test_the_deadline_counts_from_the_last_command_not_from_the_last_bytes() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, 10_000)
     stage.wait(15)
     client.send(pub(b"a") + b"PUB t\n")
@@ -227,7 +227,7 @@ def test_the_deadline_counts_from_the_last_command_not_from_the_last_bytes() -> 
 
 
 def test_a_subscriber_that_is_silent_leaves_what_it_has_to_the_others_after_its_timeout() -> None:
-    stage = Stage()
+    stage = V2Harness()
     silent, other = identified(stage, 1000), stage.connect()
     silent.subscribe(ready=1)
     other.subscribe()
@@ -245,7 +245,7 @@ def test_a_subscriber_that_is_silent_leaves_what_it_has_to_the_others_after_its_
 
 
 def test_a_birth_that_takes_long_to_save_does_not_make_a_client_silent() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = identified(stage, 1000)
     stage.saves_held = True
     client.send(b"SUB t c\n")

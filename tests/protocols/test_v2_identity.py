@@ -14,7 +14,7 @@ from nsqtw.errors import ClientError
 from nsqtw.options.broker import Options
 from nsqtw.protocols.identify import Settings
 from nsqtw.protocols.v2_identity import MAX_IDENTIFIES, Identity
-from tests.protocols.dialogue import END, HEARTBEAT, OK, UNKNOWN_ID, Stage, error, identify, message, pub
+from tests.protocols.dialogue import END, HEARTBEAT, OK, UNKNOWN_ID, V2Harness, error, identify, message, pub
 
 
 class Speaker:
@@ -42,13 +42,13 @@ class Speaker:
     ("address", "host"), [("1.2.3.4:5678", "1.2.3.4"), ("[2001:db8::1]:5678", "2001:db8::1"), ("@", "")]
 )
 def test_before_identify_a_client_is_its_address(address: str, host: str) -> None:
-    stage = Stage()
+    stage = V2Harness()
     stage.connect(address)
     assert (stage.seen.client_id, stage.seen.hostname, stage.seen.user_agent) == (host, host, "")
 
 
 def test_without_names_a_client_has_none() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify())
     client.expect(OK)
@@ -56,7 +56,7 @@ def test_without_names_a_client_has_none() -> None:
 
 
 def test_statistics_show_what_a_client_says_of_itself() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(
         identify(client_id="id", hostname="h", user_agent="ua", sample_rate=5, topology_region="r", topology_zone="z")
@@ -72,7 +72,7 @@ def test_statistics_show_what_a_client_says_of_itself() -> None:
 
 
 def test_identify_can_be_repeated_until_sub() -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     for _ in range(3):
         client.send(identify())
         client.expect(OK)
@@ -82,7 +82,7 @@ def test_identify_can_be_repeated_until_sub() -> None:
 
 
 def test_names_are_those_of_the_last_identify() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify(client_id="a", hostname="b", user_agent="c"), identify(client_id="d"))
     client.expect(OK, OK)
@@ -90,7 +90,7 @@ def test_names_are_those_of_the_last_identify() -> None:
 
 
 def test_deliveries_time_out_as_the_first_identify_says_and_touch_grants_what_the_last_one_says() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify(msg_timeout=1000), identify(msg_timeout=5000), pub(b"a", b"b"))
     client.expect(OK, OK, OK, OK)
@@ -108,7 +108,7 @@ def test_deliveries_time_out_as_the_first_identify_says_and_touch_grants_what_th
 def test_messages_are_sampled_as_the_first_identify_says() -> None:
     random.seed(1)
     for first, last, sampled in ((0, 1, False), (1, 0, True)):
-        stage = Stage()
+        stage = V2Harness()
         client = stage.connect()
         client.send(identify(sample_rate=first), identify(sample_rate=last))
         client.expect(OK, OK)
@@ -120,7 +120,7 @@ def test_messages_are_sampled_as_the_first_identify_says() -> None:
 
 
 def test_heartbeats_come_as_the_first_identify_says() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify(heartbeat_interval=1000), identify(heartbeat_interval=10_000))
     client.expect(OK, OK)
@@ -130,7 +130,7 @@ def test_heartbeats_come_as_the_first_identify_says() -> None:
 
 
 def test_heartbeats_turned_off_by_the_first_identify_stay_off() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify(heartbeat_interval=-1), identify(heartbeat_interval=5000))
     client.expect(OK, OK)
@@ -141,7 +141,7 @@ def test_heartbeats_turned_off_by_the_first_identify_stay_off() -> None:
 
 
 def test_heartbeats_go_on_when_a_second_identify_turns_them_off() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify(heartbeat_interval=1000), identify(heartbeat_interval=-1))
     client.expect(OK, OK)
@@ -151,7 +151,7 @@ def test_heartbeats_go_on_when_a_second_identify_turns_them_off() -> None:
 
 
 def test_the_read_deadline_is_what_the_last_identify_says() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify(heartbeat_interval=10_000), identify(heartbeat_interval=2000))
     client.expect(OK, OK)
@@ -163,7 +163,7 @@ def test_the_read_deadline_is_what_the_last_identify_says() -> None:
 
 def test_it_is_said_ten_times_at_most() -> None:
     """Reading one and its line in the log take long, and it is done for clients that have shown no secret."""
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(identify() * 100_000)
     client.expect(*[OK] * 10, error(b"E_INVALID cannot IDENTIFY more than 10 times"), END)
 

@@ -12,7 +12,7 @@ from tests.protocols.dialogue import (
     OK,
     UNKNOWN_ID,
     Frame,
-    Stage,
+    V2Harness,
     dpub,
     error,
     identify,
@@ -74,7 +74,7 @@ def not_in_flight(verb: bytes) -> Frame:
     ],
 )
 def test_what_is_refused(sent: bytes, text: bytes) -> None:
-    stage = Stage(max_msg_size=10, max_body_size=100)
+    stage = V2Harness(max_msg_size=10, max_body_size=100)
     client = stage.connect()
     client.send(sent)
     client.expect(error(text), END)
@@ -82,7 +82,7 @@ def test_what_is_refused(sent: bytes, text: bytes) -> None:
 
 
 def test_the_largest_bodies_are_taken() -> None:
-    stage = Stage(max_msg_size=10, max_body_size=100)
+    stage = V2Harness(max_msg_size=10, max_body_size=100)
     client = stage.connect()
     client.send(pub(b"x" * 10), dpub(0, b"x" * 10), mpub(*[b"x" * 10] * 6), mpub(*[b"x"] * 19))
     client.expect(OK, OK, OK, OK)
@@ -90,7 +90,7 @@ def test_the_largest_bodies_are_taken() -> None:
 
 
 def test_an_mpub_with_a_bad_message_publishes_none_of_it() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(MPUB + TOTAL + int32(3) + sized(b"a") + sized(b"b") + int32(0))
     client.expect(error(b"E_BAD_MESSAGE MPUB invalid message(2) body size 0"), END)
@@ -98,7 +98,7 @@ def test_an_mpub_with_a_bad_message_publishes_none_of_it() -> None:
 
 
 def test_a_bad_body_of_an_mpub_leaves_the_topic_created_and_of_a_pub_or_dpub_not() -> None:
-    stage = Stage()
+    stage = V2Harness()
     for verb, topic in ((b"PUB", b"p"), (b"DPUB", b"d 1"), (b"MPUB", b"m")):
         client = stage.connect()
         client.send(verb + b" " + topic + b"\n" + int32(0))
@@ -107,7 +107,7 @@ def test_a_bad_body_of_an_mpub_leaves_the_topic_created_and_of_a_pub_or_dpub_not
 
 
 def test_the_total_of_an_mpub_is_not_compared_with_what_is_in_it() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     two = int32(2) + sized(b"a") + sized(b"bc")
     client.send(MPUB + int32(1) + two + MPUB + int32(5000) + two + pub(b"d"))
@@ -119,7 +119,7 @@ def test_the_total_of_an_mpub_is_not_compared_with_what_is_in_it() -> None:
 
 
 def test_every_body_arrives_as_it_was_sent() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, reader = stage.connect(), stage.connect()
     reader.subscribe(ready=10)
     bodies = [bytes(range(256)), b"\n", b"NOP\n", b"\0", b"x" * 70000]
@@ -131,7 +131,7 @@ def test_every_body_arrives_as_it_was_sent() -> None:
 
 
 def test_publishes_are_counted_for_the_client_by_topic() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     (seen,) = stage.broker.clients.values()
     client.send(pub(b"a", b"b") + mpub(b"c", b"d", b"e") + dpub(5, b"f") + pub(b"g", topic=b"u"))
@@ -140,7 +140,7 @@ def test_publishes_are_counted_for_the_client_by_topic() -> None:
 
 
 def test_a_deferred_message_comes_after_its_delay() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe(ready=10)
     client.send(dpub(1500, b"later"), dpub(0, b"now"), dpub(b"", b"empty is 0"))
@@ -153,7 +153,7 @@ def test_a_deferred_message_comes_after_its_delay() -> None:
 
 def test_publishing_may_have_a_longest_delay_of_its_own() -> None:
     """Of days; REQ keeps its own bound."""
-    stage = Stage(max_req_timeout=10.0, max_defer_timeout=240 * 3600.0)
+    stage = V2Harness(max_req_timeout=10.0, max_defer_timeout=240 * 3600.0)
     client = stage.connect()
     client.subscribe(ready=10)
     client.send(dpub(864_000_000, b"x"))
@@ -163,7 +163,7 @@ def test_publishing_may_have_a_longest_delay_of_its_own() -> None:
 
 
 def test_the_longest_delay_is_taken() -> None:
-    stage = Stage(max_req_timeout=10.0)
+    stage = V2Harness(max_req_timeout=10.0)
     client = stage.connect()
     client.subscribe(ready=10)
     client.send(dpub(10_000, b"x"))
@@ -185,7 +185,7 @@ def test_the_longest_delay_is_taken() -> None:
     ],
 )
 def test_delays_wrap_around(delay: bytes) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe(ready=10)
     client.send(dpub(delay, b"x"))
@@ -197,7 +197,7 @@ def test_delays_wrap_around(delay: bytes) -> None:
 
 
 def test_nothing_is_answered_or_delivered_before_the_commit() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, reader = stage.connect(), stage.connect()
     reader.subscribe(ready=10)
     stage.commits_held = True
@@ -211,7 +211,7 @@ def test_nothing_is_answered_or_delivered_before_the_commit() -> None:
 
 
 def test_replies_wait_for_what_is_owed_before_them() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe()
     stage.commits_held = True
@@ -223,7 +223,7 @@ def test_replies_wait_for_what_is_owed_before_them() -> None:
 
 
 def test_the_answer_to_identify_and_sub_wait_for_what_is_owed_before_them() -> None:
-    stage = Stage()
+    stage = V2Harness()
     stage.connect().subscribe()
     client = stage.connect()
     stage.commits_held = True
@@ -235,7 +235,7 @@ def test_the_answer_to_identify_and_sub_wait_for_what_is_owed_before_them() -> N
 
 
 def test_a_birth_that_is_saved_before_an_older_publish_is_committed() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     stage.commits_held = True
     client.send(pub(b"a", topic=b"u") + b"SUB t c\nRDY 1\n" + pub(b"b"))
@@ -246,7 +246,7 @@ def test_a_birth_that_is_saved_before_an_older_publish_is_committed() -> None:
 
 
 def test_messages_and_heartbeats_pass_while_a_publish_is_owed() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify(heartbeat_interval=1000), pub(b"a", b"b"))
     client.expect(OK, OK, OK)
@@ -266,7 +266,7 @@ def test_messages_and_heartbeats_pass_while_a_publish_is_owed() -> None:
 
 
 def test_a_client_whose_publish_takes_long_is_not_taken_for_silent() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(identify(heartbeat_interval=1000))
     client.expect(OK)
@@ -283,7 +283,7 @@ def test_a_client_whose_publish_takes_long_is_not_taken_for_silent() -> None:
 
 
 def test_an_error_waits_for_what_is_owed_before_it_and_then_ends_the_connection() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     stage.commits_held = True
     client.send(pub(b"a") + b"PUB\n" + pub(b"never"))
@@ -301,7 +301,7 @@ def test_an_error_waits_for_what_is_owed_before_it_and_then_ends_the_connection(
     ("sent", "verb"), [(pub(b"x"), b"PUB"), (pub(b"x", b"y"), b"PUB"), (mpub(b"x"), b"MPUB"), (dpub(5, b"x"), b"DPUB")]
 )
 def test_a_failed_commit_is_the_error_and_the_end(sent: bytes, verb: bytes) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, reader = stage.connect(), stage.connect()
     reader.subscribe(ready=10)
     (seen, _) = stage.broker.clients.values()
@@ -315,7 +315,7 @@ def test_a_failed_commit_is_the_error_and_the_end(sent: bytes, verb: bytes) -> N
 
 
 def test_nothing_follows_the_error_of_a_failed_commit() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe(topic=b"other")
     with stage.failing_commits("no", "bad"):
@@ -332,7 +332,7 @@ def test_nothing_follows_the_error_of_a_failed_commit() -> None:
 
 
 def test_a_failed_commit_concerns_only_its_topic() -> None:
-    stage = Stage()
+    stage = V2Harness()
     one, two = stage.connect(), stage.connect()
     with stage.failing_commits("no", "bad"):
         one.write(pub(b"a", topic=b"bad"))
@@ -342,7 +342,7 @@ def test_a_failed_commit_concerns_only_its_topic() -> None:
 
 
 def test_publishing_goes_on_when_the_cause_is_gone() -> None:
-    stage = Stage()
+    stage = V2Harness()
     first, second = stage.connect(), stage.connect()
     second.subscribe(ready=10)
     with stage.failing_commits("no", "t"):
@@ -354,7 +354,7 @@ def test_publishing_goes_on_when_the_cause_is_gone() -> None:
 
 @pytest.mark.parametrize(("sent", "verb"), [(pub(b"x"), b"PUB"), (mpub(b"x"), b"MPUB"), (dpub(5, b"x"), b"DPUB")])
 def test_a_topic_that_is_going_away_takes_nothing(sent: bytes, verb: bytes) -> None:
-    stage = Stage()
+    stage = V2Harness()
     owed, late = stage.connect(), stage.connect()
     stage.saves_held = stage.commits_held = True
     owed.send(sent)
@@ -371,7 +371,7 @@ def test_a_topic_that_is_going_away_takes_nothing(sent: bytes, verb: bytes) -> N
 
 @pytest.mark.parametrize("sent", [pub(b"x"), mpub(b"x", b"y"), dpub(5, b"x")])
 def test_after_its_topic_was_deleted_a_client_publishes_to_the_new_one(sent: bytes) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(sent)
     client.expect(OK)
@@ -386,7 +386,7 @@ def test_after_its_topic_was_deleted_a_client_publishes_to_the_new_one(sent: byt
 
 
 def test_a_client_that_publishes_to_two_topics_in_turn_mixes_nothing_up() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(pub(b"1", topic=b"one") + pub(b"2", topic=b"two") + pub(b"3", b"4", topic=b"one"))
     client.expect(OK, OK, OK, OK)
@@ -394,7 +394,7 @@ def test_a_client_that_publishes_to_two_topics_in_turn_mixes_nothing_up() -> Non
 
 
 def test_a_connection_lost_while_a_publish_is_owed_does_not_take_it_back() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, reader = stage.connect(), stage.connect()
     reader.subscribe(ready=10)
     stage.commits_held = True
@@ -421,7 +421,7 @@ def test_a_connection_lost_while_a_publish_is_owed_does_not_take_it_back() -> No
     ],
 )
 def test_a_client_that_does_not_read_its_replies_is_not_read_from(chunk: bytes, reply: Frame, count: int) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe(topic=b"other")
     client.stall()
@@ -437,7 +437,7 @@ def test_a_client_that_does_not_read_its_replies_is_not_read_from(chunk: bytes, 
 
 
 def test_a_client_that_reads_may_be_owed_any_number_of_replies() -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(*[pub(b"x")] * (2 * MAX_UNREAD_REPLIES))
     client.expect(*[response(b"OK")] * (2 * MAX_UNREAD_REPLIES))
 
@@ -445,8 +445,8 @@ def test_a_client_that_reads_may_be_owed_any_number_of_replies() -> None:
 # -- a publish that takes longer than a turn (class fsync)
 
 
-def fsync_stage() -> Stage:
-    stage = Stage(durability="fsync")
+def fsync_stage() -> V2Harness:
+    stage = V2Harness(durability="fsync")
     stage.core.lands_at_once = False
     return stage
 

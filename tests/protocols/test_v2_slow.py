@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from nsqtw.core.quotas import CREATIONS_PER_TURN
-from tests.protocols.dialogue import END, OK, Peer, Stage, error, identify, int32, mpub, pub, sized
+from tests.protocols.dialogue import END, OK, Peer, V2Harness, error, identify, int32, mpub, pub, sized
 
 SHORT_BODY = error(b"E_BAD_MESSAGE PUB failed to read message body")
 HALF = b"PUB t\n" + int32(100_000)
 
 
-def without_heartbeats(stage: Stage) -> Peer:
+def without_heartbeats(stage: V2Harness) -> Peer:
     client = stage.connect()
     client.send(identify(heartbeat_interval=-1))
     client.expect(OK)
     return client
 
 
-def drip(stage: Stage, client: Peer, piece: bytes, times: int, seconds: float) -> None:
+def drip(stage: V2Harness, client: Peer, piece: bytes, times: int, seconds: float) -> None:
     for _ in range(times):
         if client.connected:
             client.send(piece)
@@ -30,7 +30,7 @@ def frames_but_heartbeats(client: Peer) -> list[object]:
 
 
 def test_a_slow_link_has_all_the_time_it_needs() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(HALF)
     drip(stage, client, b"x" * 1000, 100, 3)
@@ -39,7 +39,7 @@ def test_a_slow_link_has_all_the_time_it_needs() -> None:
 
 
 def test_a_slow_mpub_too() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     whole = mpub(*[b"x" * 20] * 5000)
     for start in range(0, len(whole), 2000):
@@ -49,7 +49,7 @@ def test_a_slow_mpub_too() -> None:
 
 
 def test_a_slow_link_that_stops_is_not_waited_for() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(HALF)
     drip(stage, client, b"x" * 2000, 30, 3)
@@ -60,7 +60,7 @@ def test_a_slow_link_that_stops_is_not_waited_for() -> None:
 
 
 def test_without_heartbeats_half_a_command_is_waited_for_as_long_as_a_body() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = without_heartbeats(stage)
     stage.wait(100_000)
     client.send(pub(b"x") + HALF)
@@ -75,7 +75,7 @@ def test_without_heartbeats_half_a_command_is_waited_for_as_long_as_a_body() -> 
     "half", [b"PU", b"PUB t\n", b"PUB t\n\0\0", HALF, b"MPUB t\n" + int32(100) + int32(5) + sized(b"x")]
 )
 def test_whatever_it_is_half_of(half: bytes) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = without_heartbeats(stage)
     client.send(half)
     stage.wait(31)
@@ -83,7 +83,7 @@ def test_whatever_it_is_half_of(half: bytes) -> None:
 
 
 def test_without_heartbeats_a_drip_is_not_waited_for_and_a_slow_link_is() -> None:
-    stage = Stage()
+    stage = V2Harness()
     dripping, slow = without_heartbeats(stage), without_heartbeats(stage)
     dripping.send(HALF)
     slow.send(HALF)
@@ -97,7 +97,7 @@ def test_without_heartbeats_a_drip_is_not_waited_for_and_a_slow_link_is() -> Non
 
 
 def test_without_heartbeats_whole_commands_may_come_at_any_time() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = without_heartbeats(stage)
     for _ in range(5):
         client.send(pub(b"x"))
@@ -107,7 +107,7 @@ def test_without_heartbeats_whole_commands_may_come_at_any_time() -> None:
 
 
 def test_without_a_body_timeout_half_a_command_may_take_any_time() -> None:
-    stage = Stage(body_timeout=0.0)
+    stage = V2Harness(body_timeout=0.0)
     client = without_heartbeats(stage)
     client.send(HALF)
     stage.wait(100_000)
@@ -116,7 +116,7 @@ def test_without_a_body_timeout_half_a_command_may_take_any_time() -> None:
 
 def test_a_client_that_leaves_replies_unread_is_not_silent() -> None:
     """It is we who do not read on; whether it reads at all the edge sees."""
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.stall()
     client.write(*[pub(*[b"x"] * 100)] * 20)
@@ -129,7 +129,7 @@ def test_a_client_that_leaves_replies_unread_is_not_silent() -> None:
 
 
 def test_what_a_session_keeps_is_told_and_given_up() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     assert client.session.unfinished_bytes == 0
     client.send(pub(b"x") + HALF + b"x" * 50_000)
@@ -140,7 +140,7 @@ def test_what_a_session_keeps_is_told_and_given_up() -> None:
 
 
 def test_births_without_end_leave_turns_for_others() -> None:
-    stage = Stage()
+    stage = V2Harness()
     greedy, other = stage.connect(), stage.connect()
     count = 10 * CREATIONS_PER_TURN
     greedy.write(b"".join(pub(b"x", topic=b"t%d" % number) for number in range(count)))
@@ -158,7 +158,7 @@ def test_births_without_end_leave_turns_for_others() -> None:
 
 
 def test_births_by_mpub_too() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     count = 3 * CREATIONS_PER_TURN
     client.write(b"".join(mpub(b"x", topic=b"t%d" % number) for number in range(count)))
@@ -180,7 +180,7 @@ def test_births_by_mpub_too() -> None:
     ],
 )
 def test_more_than_there_may_be(command: bytes, text: bytes) -> None:
-    stage = Stage(max_topics=1, max_channels=1)
+    stage = V2Harness(max_topics=1, max_channels=1)
     stage.connect().subscribe()
     client = stage.connect()
     client.send(pub(b"x"))

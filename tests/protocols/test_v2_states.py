@@ -11,7 +11,7 @@ from tests.protocols.dialogue import (
     UNKNOWN_ID,
     Frame,
     Peer,
-    Stage,
+    V2Harness,
     dpub,
     error,
     identify,
@@ -23,8 +23,8 @@ from tests.protocols.dialogue import (
 STATES = {"init": 0, "subscribed": 3, "closing": 4}
 
 
-def client_in(state: str) -> tuple[Stage, Peer]:
-    stage = Stage()
+def client_in(state: str) -> tuple[V2Harness, Peer]:
+    stage = V2Harness()
     client = stage.connect()
     if state != "init":
         client.subscribe()

@@ -9,7 +9,7 @@ import pytest
 from nsqtw.protocols.idle_commands import BATCH, REST_SECONDS
 from nsqtw.protocols.session import STEP_BYTES, session_of
 from nsqtw.protocols.v2_session import STEP_COMMANDS
-from tests.protocols.dialogue import END, HEARTBEAT, OK, UNKNOWN_ID, Peer, Stage, error, identify, message, pub
+from tests.protocols.dialogue import END, HEARTBEAT, OK, UNKNOWN_ID, Peer, V2Harness, error, identify, message, pub
 from tests.protocols.test_session import Recorded
 
 LIMIT = 1000
@@ -35,7 +35,7 @@ def steps(client: Peer, data: bytes, now: float) -> int:
 
 
 def test_commands_are_carried_out_in_steps_and_in_order() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     data = b"".join(pub(b"%d" % index, topic=b"t%d" % (index % 10)) for index in range(600))
     assert steps(client, data, stage.now) == 600 // STEP_COMMANDS + 1
@@ -46,12 +46,12 @@ def test_commands_are_carried_out_in_steps_and_in_order() -> None:
 
 
 def test_runs_of_publishes_are_one_command() -> None:
-    stage = Stage()
+    stage = V2Harness()
     assert steps(stage.connect(), pub(b"x") * 10_000, stage.now) == 1
 
 
 def test_half_a_command_behind_a_step_is_waited_for() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     half = pub(b"hello")
     assert steps(client, b"NOP\n" * STEP_COMMANDS + half[:-3], stage.now) == 2
@@ -61,7 +61,7 @@ def test_half_a_command_behind_a_step_is_waited_for() -> None:
 
 
 def test_what_comes_while_a_session_is_behind_waits() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.session.receive_data(b"NOP\n" * STEP_COMMANDS, stage.now)
     assert client.session.is_behind
@@ -71,7 +71,7 @@ def test_what_comes_while_a_session_is_behind_waits() -> None:
 
 
 def test_failures_count_for_more() -> None:
-    stage = Stage(max_idle_commands=0)
+    stage = V2Harness(max_idle_commands=0)
     other = stage.connect()
     other.subscribe()
     assert steps(other, b"REQ %s 0\n" % UNKNOWN_ID * STEP_COMMANDS, stage.now) > 4
@@ -79,7 +79,7 @@ def test_failures_count_for_more() -> None:
 
 @pytest.mark.parametrize("flood", FLOODS)
 def test_a_client_that_only_talks_is_slowed_and_then_disconnected(flood: str) -> None:
-    stage = Stage(max_idle_commands=LIMIT)
+    stage = V2Harness(max_idle_commands=LIMIT)
     client = stage.connect()
     client.subscribe()
     client.send(FLOODS[flood] * LIMIT * 3)
@@ -95,7 +95,7 @@ def test_a_client_that_only_talks_is_slowed_and_then_disconnected(flood: str) ->
 
 
 def test_a_client_that_rests_gets_its_heartbeats_and_is_read_from_again() -> None:
-    stage = Stage(max_idle_commands=LIMIT)
+    stage = V2Harness(max_idle_commands=LIMIT)
     client = stage.connect()
     client.send(identify(heartbeat_interval=1000))
     client.expect(OK)
@@ -110,11 +110,11 @@ def test_a_client_that_rests_gets_its_heartbeats_and_is_read_from_again() -> Non
     client.expect(OK)
 
 
-def publish(client: Peer, stage: Stage) -> None:
+def publish(client: Peer, stage: V2Harness) -> None:
     client.send(pub(b"x"))
 
 
-def consume(client: Peer, stage: Stage) -> None:
+def consume(client: Peer, stage: V2Harness) -> None:
     client.send(b"RDY 1\n")
     client.read()
     stage.connect().send(pub(b"x"))
@@ -123,8 +123,8 @@ def consume(client: Peer, stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("effect", [publish, consume])
-def test_an_effect_begins_the_count_anew(effect: Callable[[Peer, Stage], None]) -> None:
-    stage = Stage(max_idle_commands=LIMIT)
+def test_an_effect_begins_the_count_anew(effect: Callable[[Peer, V2Harness], None]) -> None:
+    stage = V2Harness(max_idle_commands=LIMIT)
     client = stage.connect()
     client.subscribe()
     for _ in range(5):
@@ -135,7 +135,7 @@ def test_an_effect_begins_the_count_anew(effect: Callable[[Peer, Stage], None]) 
 
 
 def test_talk_at_a_low_rate_is_no_flood() -> None:
-    stage = Stage(max_idle_commands=LIMIT)
+    stage = V2Harness(max_idle_commands=LIMIT)
     client = stage.connect()
     for _ in range(4 * LIMIT // 50):
         client.send(b"NOP\n" * 50)
@@ -144,7 +144,7 @@ def test_talk_at_a_low_rate_is_no_flood() -> None:
 
 
 def test_without_a_limit_a_client_may_talk() -> None:
-    stage = Stage(max_idle_commands=0)
+    stage = V2Harness(max_idle_commands=0)
     client = stage.connect()
     assert steps(client, b"NOP\n" * 50_000, stage.now) > 50_000 // STEP_COMMANDS
     client.send(pub(b"x"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from nsqtw.errors import BackendError
-from tests.protocols.dialogue import CLOSE_WAIT, END, OK, Stage, error, identify, message, pub
+from tests.protocols.dialogue import CLOSE_WAIT, END, OK, V2Harness, error, identify, message, pub
 
 
 @pytest.mark.parametrize("line", [b"SUB\n", b"SUB t\n", b"SUB $\n", b"SUB t\r\n"])
 def test_sub_needs_a_topic_and_a_channel(line: bytes) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(line)
     client.expect(error(b"E_INVALID SUB insufficient number of parameters"), END)
@@ -18,13 +18,13 @@ def test_sub_needs_a_topic_and_a_channel(line: bytes) -> None:
 
 
 def test_the_topic_is_looked_at_before_the_channel() -> None:
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(b"SUB $ $\n")
     client.expect(error(b'E_BAD_TOPIC SUB topic name "$" is not valid'), END)
 
 
 def test_sub_makes_topic_and_channel_and_delivers_nothing_before_rdy() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.send(b"SUB t c\n", pub(b"x"))
     client.expect(OK, OK)
@@ -34,7 +34,7 @@ def test_sub_makes_topic_and_channel_and_delivers_nothing_before_rdy() -> None:
 
 
 def test_sub_is_answered_when_the_birth_is_saved_and_what_follows_waits_for_it() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     stage.saves_held = True
     client.send(b"SUB t c\n" + pub(b"y", topic=b"u"), b"CLS\n")
@@ -50,7 +50,7 @@ def test_sub_is_answered_when_the_birth_is_saved_and_what_follows_waits_for_it()
 
 
 def test_rdy_behind_a_birth_is_taken_when_that_is_saved() -> None:
-    stage = Stage()
+    stage = V2Harness()
     stage.connect().send(pub(b"a", b"b"))
     client = stage.connect()
     stage.saves_held = True
@@ -62,7 +62,7 @@ def test_rdy_behind_a_birth_is_taken_when_that_is_saved() -> None:
 
 
 def test_everybody_who_waits_for_a_birth_is_answered() -> None:
-    stage = Stage()
+    stage = V2Harness()
     clients = [stage.connect() for _ in range(3)]
     stage.saves_held = True
     for client in clients:
@@ -75,7 +75,7 @@ def test_everybody_who_waits_for_a_birth_is_answered() -> None:
 
 
 def test_a_channel_that_is_saved_is_subscribed_to_at_once() -> None:
-    stage = Stage()
+    stage = V2Harness()
     stage.connect().subscribe()
     client = stage.connect()
     stage.saves_held = True
@@ -84,7 +84,7 @@ def test_a_channel_that_is_saved_is_subscribed_to_at_once() -> None:
 
 
 def test_ephemeral_ones_are_never_saved_and_not_waited_for() -> None:
-    stage = Stage()
+    stage = V2Harness()
     stage.saves_held = True
     for line in (b"SUB t c#ephemeral\n", b"SUB t#ephemeral c\n"):
         client = stage.connect()
@@ -93,7 +93,7 @@ def test_ephemeral_ones_are_never_saved_and_not_waited_for() -> None:
 
 
 def test_a_birth_that_cannot_be_saved_is_an_error_and_the_next_sub_tries_again() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     stage.save_error = BackendError("disk full")
     client.send(pub(b"a", topic=b"u") + b"SUB t c\nRDY 1\n" + pub(b"b", topic=b"u"))
@@ -105,7 +105,7 @@ def test_a_birth_that_cannot_be_saved_is_an_error_and_the_next_sub_tries_again()
 
 
 def test_a_client_that_goes_while_its_birth_is_saved() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     stage.saves_held = True
     client.send(b"SUB t c\nRDY 1\n")
@@ -119,7 +119,7 @@ def test_a_client_that_goes_while_its_birth_is_saved() -> None:
 
 
 def test_a_channel_takes_as_many_consumers_as_it_may_have() -> None:
-    stage = Stage(max_channel_consumers=2)
+    stage = V2Harness(max_channel_consumers=2)
     first, second, third = stage.connect(), stage.connect(), stage.connect()
     first.subscribe()
     second.subscribe()
@@ -131,7 +131,7 @@ def test_a_channel_takes_as_many_consumers_as_it_may_have() -> None:
 
 
 def test_a_topic_that_is_going_away_takes_no_subscriber() -> None:
-    stage = Stage()
+    stage = V2Harness()
     stage.connect().subscribe()
     stage.saves_held = True
     stage.broker.delete_topic("t")
@@ -141,7 +141,7 @@ def test_a_topic_that_is_going_away_takes_no_subscriber() -> None:
 
 
 def test_deleting_the_channel_or_the_topic_ends_its_consumers_without_a_word() -> None:
-    stage = Stage()
+    stage = V2Harness()
     consumer, other = stage.connect(), stage.connect()
     consumer.subscribe(channel=b"c", ready=1)
     other.subscribe(channel=b"d", ready=1)
@@ -158,7 +158,7 @@ def test_deleting_the_channel_or_the_topic_ends_its_consumers_without_a_word() -
 
 
 def test_an_ephemeral_channel_goes_with_its_last_client() -> None:
-    stage = Stage()
+    stage = V2Harness()
     first, second = stage.connect(), stage.connect()
     first.subscribe(channel=b"c#ephemeral", ready=1)
     second.subscribe(channel=b"c#ephemeral", ready=1)
@@ -172,7 +172,7 @@ def test_an_ephemeral_channel_goes_with_its_last_client() -> None:
 
 
 def test_what_an_ephemeral_channel_had_goes_with_it() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe(channel=b"c#ephemeral", ready=1)
     client.send(pub(b"a", b"b"))
@@ -185,7 +185,7 @@ def test_what_an_ephemeral_channel_had_goes_with_it() -> None:
 
 
 def test_an_ephemeral_topic_goes_with_its_last_channel() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client, publisher = stage.connect(), stage.connect()
     client.subscribe(topic=b"t#ephemeral", channel=b"c#ephemeral", ready=1)
     client.vanish()
@@ -195,7 +195,7 @@ def test_an_ephemeral_topic_goes_with_its_last_channel() -> None:
 
 
 def test_a_lasting_channel_stays_without_clients() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     client.subscribe()
     client.vanish()
@@ -207,7 +207,7 @@ def test_a_lasting_channel_stays_without_clients() -> None:
 
 @pytest.mark.parametrize("experiments", [("topology-aware-consumption",), ()])
 def test_the_experiment_prefers_who_is_near(experiments: tuple[str, ...]) -> None:
-    stage = Stage(enable_experiment=experiments, topology_zone="z", topology_region="r")
+    stage = V2Harness(enable_experiment=experiments, topology_zone="z", topology_region="r")
     clients = {}
     for name, zone, region in (("far", "y", "q"), ("region", "y", "r"), ("zone", "z", "r")):
         clients[name] = stage.connect()

@@ -9,17 +9,17 @@ import pytest
 from nsqtw.options.types import LEVELS
 from nsqtw.protocols.v2 import COMMANDS
 from nsqtw.protocols.v2_trace import command_text
-from tests.protocols.dialogue import OK, UNKNOWN_ID, Stage, dpub, identify, int32, message, mpub, pub, sized
+from tests.protocols.dialogue import OK, UNKNOWN_ID, V2Harness, dpub, identify, int32, message, mpub, pub, sized
 
 MARKER = b"Quixotic-Zwieback"
 ENDS = ["info: PROTOCOL(V2): [1.2.3.4:5] exiting ioloop", "info: PROTOCOL(V2): [1.2.3.4:5] exiting messagePump"]
 
 
-def stage_at(level: str, **options: Any) -> Stage:
-    return Stage(log_level=LEVELS[level], **options)
+def stage_at(level: str, **options: Any) -> V2Harness:
+    return V2Harness(log_level=LEVELS[level], **options)
 
 
-def said(stage: Stage, *parts: str) -> list[str]:
+def said(stage: V2Harness, *parts: str) -> list[str]:
     """What was said since the last time: the lines that contain one of `parts`, or all."""
     lines = [f"{level}: {text}" for level, text in stage.core.lines]
     stage.core.lines.clear()

@@ -17,7 +17,7 @@ from tests.protocols.dialogue import (
     TLS,
     Frame,
     Peer,
-    Stage,
+    V2Harness,
     error,
     identify,
     mpub,
@@ -39,7 +39,7 @@ def negotiated(client: Peer, **asked: Any) -> tuple[dict[str, Any], list[Frame]]
 
 @pytest.mark.parametrize(("name", "upgrade"), [("snappy", SNAPPY), ("deflate", DEFLATE)])
 def test_compression_begins_behind_the_answer_and_is_answered(name: str, upgrade: Frame) -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     assert negotiated(client, **{name: True}) == ({**WITHOUT, name: True}, [upgrade, OK])
     (seen,) = stage.broker.clients.values()
@@ -49,7 +49,7 @@ def test_compression_begins_behind_the_answer_and_is_answered(name: str, upgrade
 
 
 def test_tls_comes_first_and_each_layer_is_answered() -> None:
-    stage = Stage(**CERTIFICATE)
+    stage = V2Harness(**CERTIFICATE)
     client = stage.connect()
     assert negotiated(client, tls_v1=True, deflate=True) == ({**WITHOUT, "tls_v1": True, "deflate": True}, [TLS])
     (seen,) = stage.broker.clients.values()
@@ -62,17 +62,17 @@ def test_tls_comes_first_and_each_layer_is_answered() -> None:
 
 def test_only_what_is_there_is_negotiated() -> None:
     everything = {"tls_v1": True, "snappy": True, "deflate": True}
-    assert negotiated(Stage(snappy=False, deflate=False).connect(), **everything) == (WITHOUT, [])
-    answer, _ = negotiated(Stage(snappy=False).connect(), **everything)
+    assert negotiated(V2Harness(snappy=False, deflate=False).connect(), **everything) == (WITHOUT, [])
+    answer, _ = negotiated(V2Harness(snappy=False).connect(), **everything)
     assert answer == {**WITHOUT, "deflate": True}
 
 
 def test_both_compressions_are_refused_unless_one_of_them_is_off() -> None:
     both = error(b"E_IDENTIFY_FAILED cannot enable both deflate and snappy compression")
-    client = Stage().connect()
+    client = V2Harness().connect()
     client.send(identify(feature_negotiation=True, snappy=True, deflate=True))
     client.expect(both, END)
-    client = Stage().connect()
+    client = V2Harness().connect()
     assert negotiated(client, snappy=True)[1] == [SNAPPY, OK]
     client.send(identify(feature_negotiation=True, deflate=True))
     client.expect(both, END)
@@ -89,7 +89,7 @@ def test_both_compressions_are_refused_unless_one_of_them_is_off() -> None:
     ],
 )
 def test_the_level_is_what_was_asked_for_up_to_the_highest(asked: dict[str, int], level: int) -> None:
-    client = Stage(max_deflate_level=7).connect()
+    client = V2Harness(max_deflate_level=7).connect()
     client.send(identify(feature_negotiation=True, deflate=True, **asked))
     answer, *rest = client.read()
     assert json.loads(answer.data)["deflate_level"] == level
@@ -99,7 +99,7 @@ def test_the_level_is_what_was_asked_for_up_to_the_highest(asked: dict[str, int]
 @pytest.mark.parametrize("asked", [{"tls_v1": True}, {"snappy": True}, {"tls_v1": True, "snappy": True}])
 def test_what_was_sent_before_the_upgrade_is_dropped(asked: dict[str, bool]) -> None:
     """Nobody in between can put plain text in front of what comes through TLS."""
-    stage = Stage(**CERTIFICATE)
+    stage = V2Harness(**CERTIFICATE)
     client = stage.connect()
     client.write(identify(feature_negotiation=True, **asked) + b"NO COMMAND\n" + pub(b"injected") + b"PUB t")
     stage.turn()
@@ -113,7 +113,7 @@ def test_what_was_sent_before_the_upgrade_is_dropped(asked: dict[str, bool]) -> 
 
 
 def test_nothing_is_said_during_a_handshake() -> None:
-    stage = Stage(**CERTIFICATE)
+    stage = V2Harness(**CERTIFICATE)
     client = stage.connect()
     negotiated(client, tls_v1=True, heartbeat_interval=1000)
     assert not client.session.wants_data
@@ -128,14 +128,14 @@ def test_nothing_is_said_during_a_handshake() -> None:
 
 
 def test_a_failed_handshake_ends_the_session_with_an_error() -> None:
-    client = Stage(**CERTIFICATE).connect()
+    client = V2Harness(**CERTIFICATE).connect()
     negotiated(client, tls_v1=True)
     client.fail_to_secure("tls: first record does not look like a TLS handshake")
     client.expect(error(b"E_IDENTIFY_FAILED IDENTIFY failed tls: first record does not look like a TLS handshake"), END)
 
 
 def test_replies_that_are_owed_come_before_the_upgrade() -> None:
-    stage = Stage()
+    stage = V2Harness()
     client = stage.connect()
     stage.commits_held = True
     client.send(pub(b"x") + identify(feature_negotiation=True, snappy=True))
@@ -147,7 +147,7 @@ def test_replies_that_are_owed_come_before_the_upgrade() -> None:
 
 
 def test_what_is_on_stays_on_when_a_client_identifies_again() -> None:
-    client = Stage(**CERTIFICATE).connect()
+    client = V2Harness(**CERTIFICATE).connect()
     negotiated(client, tls_v1=True)
     client.secure()
     client.expect(OK)
@@ -156,7 +156,7 @@ def test_what_is_on_stays_on_when_a_client_identifies_again() -> None:
 
 
 def test_tls_does_not_begin_inside_a_compression() -> None:
-    client = Stage(**CERTIFICATE).connect()
+    client = V2Harness(**CERTIFICATE).connect()
     negotiated(client, snappy=True)
     assert negotiated(client, tls_v1=True) == ({**WITHOUT, "snappy": True}, [])
 
@@ -178,7 +178,7 @@ def test_tls_does_not_begin_inside_a_compression() -> None:
 )
 def test_where_tls_is_required_nothing_but_identify_is_done_without(required: int, command: bytes, word: bytes) -> None:
     refused = error(b"E_INVALID cannot %s in current state (TLS required)" % word)
-    stage = Stage(tls_required=required, **CERTIFICATE)
+    stage = V2Harness(tls_required=required, **CERTIFICATE)
     client = stage.connect()
     client.send(command)
     client.expect(refused, END)
@@ -190,7 +190,7 @@ def test_where_tls_is_required_nothing_but_identify_is_done_without(required: in
 
 
 def test_where_tls_is_required_it_opens_everything() -> None:
-    stage = Stage(tls_required=2, **CERTIFICATE)
+    stage = V2Harness(tls_required=2, **CERTIFICATE)
     client = stage.connect()
     negotiated(client, tls_v1=True)
     client.secure()

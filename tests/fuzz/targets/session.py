@@ -16,7 +16,7 @@ from tests.fuzz.meter import Broken
 from tests.fuzz.target import Bound, Target, chance_of
 from tests.fuzz.targets.codec import pieces
 from tests.fuzz.targets.commands import TOKENS, command, subscribed_command
-from tests.protocols.dialogue import END, MESSAGE, OK, Frame, Peer, Stage, message, pub
+from tests.protocols.dialogue import END, MESSAGE, OK, Frame, Peer, V2Harness, message, pub
 
 OPTIONS = {"max_msg_size": 30, "max_body_size": 200, "max_rdy_count": 10}
 _PLACEHOLDER = re.compile(rb"@([0-9]{3})")
@@ -50,7 +50,7 @@ class Session(Target):
     def run(self, data: bytes) -> str:
         chance = chance_of(data)
         sent = _PLACEHOLDER.sub(lambda found: _nth_id(int(found[1])), data)
-        stage = Stage(**OPTIONS)
+        stage = V2Harness(**OPTIONS)
         witness = stage.connect()
         witness.subscribe(topic=b"witness", ready=1)
         client = stage.connect()
@@ -69,7 +69,7 @@ class Session(Target):
         return _outcome(read)
 
 
-def _go_on(stage: Stage, client: Peer, chance: Random) -> None:
+def _go_on(stage: V2Harness, client: Peer, chance: Random) -> None:
     """What happens between two chunks."""
     step = chance.randrange(8)
     if step == 0:
@@ -80,7 +80,7 @@ def _go_on(stage: Stage, client: Peer, chance: Random) -> None:
         client.catch_up()
 
 
-def _leave(stage: Stage, client: Peer, chance: Random) -> None:
+def _leave(stage: V2Harness, client: Peer, chance: Random) -> None:
     if client.connected:
         client.catch_up()
     if client.connected and chance.random() < 0.3:
@@ -106,7 +106,7 @@ def _check(read: list[Frame], sent: bytes) -> None:
                 raise Broken(f"delivered {data!r}, which nobody sent")
 
 
-def _check_others(stage: Stage, witness: Peer) -> None:
+def _check_others(stage: V2Harness, witness: Peer) -> None:
     """Another connection is served as before, and nothing is kept for the one that is gone."""
     if witness.connected:
         raise Broken("a silent consumer is still connected after 1000 s")
@@ -129,7 +129,7 @@ def _outcome(read: list[Frame]) -> str:
 
 @cache
 def _first_id() -> int:
-    stage = Stage(**OPTIONS)
+    stage = V2Harness(**OPTIONS)
     client = stage.connect()
     client.subscribe(ready=1)
     client.send(pub(b"x"))
