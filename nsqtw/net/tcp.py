@@ -10,9 +10,8 @@ Back-pressure works in both directions. When the transport's buffer is full the 
 session does not want data the transport is not read from. When it wants a minimum of bytes, the kernel waits for them
 (nsqtw.net.low_water).
 
-Until TLS a connection reads from its socket and writes to it directly, without some calls of Twisted. `_read` replaces
-the transport's `doRead`, which the reactor calls. `_write` checks whether the transport has output, for which Twisted
-has private names only (ADR 0019).
+Until TLS a connection writes to its socket directly, without some calls of Twisted. `_write` checks whether the
+transport has output, for which Twisted has private names only (ADR 0019).
 
 Performance: called once per chunk and turn.
 """
@@ -26,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
-from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.internet.protocol import connectionDone
 from twisted.internet.tcp import Connection as SocketConnection
 from twisted.logger import Logger
@@ -90,9 +88,8 @@ class BrokerConnection(Flushable):
         self._is_ignored = False
         self._is_plain = False
         """Whether the transport is Twisted's socket transport, without TLS or compression."""
-        self._receive: Any = None
         self._send: Any = None
-        """The socket's `recv` and `send`, while it is plain."""
+        """The socket's `send`, while it is plain."""
         self._may_lag = False
         """Whether the transport may still have output."""
         self._compression: Compression | None = None
@@ -125,8 +122,7 @@ class BrokerConnection(Flushable):
         self.transport.bufferSize = READ_BYTES
         self._is_plain = isinstance(self.transport, SocketConnection)
         if self._is_plain:
-            self._receive, self._send = self.transport.socket.recv, self.transport.socket.send
-            self.transport.doRead = self._read
+            self._send = self.transport.socket.send
         self.transport.registerProducer(self, True)
         self._factory.connections.add(self)
         self._began = self._pump.now()
@@ -136,6 +132,9 @@ class BrokerConnection(Flushable):
     def dataReceived(self, data: bytes) -> None:
         if self._is_ignored:
             return
+        self._has_read = True
+        if self._mark < self._reading:
+            self._reading = self._mark
         session = self._session
         if session is None:
             session = self._choose(data)
@@ -165,8 +164,6 @@ class BrokerConnection(Flushable):
         """Only we end the writing side, and then the whole connection."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        if self._is_plain:
-            self._leave_reading(self.transport)
         if self._end is not None and self._end.active():
             self._end.cancel()
         self._factory.connections.discard(self)
@@ -284,7 +281,7 @@ class BrokerConnection(Flushable):
         """Read input that was below the low-water mark. An exception does not affect other connections."""
         if self._reading > 1 and self._is_plain:
             try:
-                self._read()
+                self.transport.doRead()
             except Exception:
                 _log.failure("reading what is left of a connection failed")
 
@@ -294,27 +291,6 @@ class BrokerConnection(Flushable):
         self.transport.pauseProducing()
 
     # -- inside
-
-    def _read(self) -> Exception | None:
-        """Replaces the transport's `doRead`: reads once, and returns the reason if the connection ends."""
-        try:
-            data = self._receive(READ_BYTES)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return CONNECTION_LOST
-        if not data:
-            return CONNECTION_DONE
-        self._has_read = True
-        if self._mark < self._reading:
-            self._reading = self._mark
-        self.dataReceived(data)
-        return None
-
-    def _leave_reading(self, transport: Any) -> None:
-        """To the transport again, as it is Twisted's."""
-        if transport.doRead == self._read:  # and not what Twisted puts there of a connection that is aborted
-            del transport.doRead
 
     def _account_memory(self) -> None:
         """Have it counted what the session keeps of a command that has come in part."""
@@ -362,9 +338,7 @@ class BrokerConnection(Flushable):
     def _start_tls(self, start: StartTls) -> None:
         assert self._factory.tls is not None, "a broker without a certificate offers no TLS"
         below, self.transport = self.transport, self._factory.tls.transport(self, start, connects=False)
-        if self._is_plain:
-            self._is_plain = False
-            self._leave_reading(below)
+        self._is_plain = False
         self._reading = 0
         self.transport.begin(below)
 

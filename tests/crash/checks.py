@@ -179,7 +179,8 @@ def stranded(history: History) -> Iterator[str]:
             before = [message_id for at, message_id in delivered[channel] if at < number]
             highest = max([history.past.highest.get(channel, b""), *before])
             after = {message_id for at, message_id in delivered[channel] if at > number}
-            for message_id in sorted(found.ids - after):
+            destroyed = {message_id for at, event in history.all(Damaged) if at > number for message_id in event.ids}
+            for message_id in sorted(found.ids - after - destroyed):
                 if message_id > highest:
                     yield f"stranded: {message_id.decode()} is in the files of {channel.topic} and not in {channel}"
 

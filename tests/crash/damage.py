@@ -36,23 +36,30 @@ _SIZE_BYTES = 4
 _MOST_FLIPS = 3
 
 
+class StoredMessage(NamedTuple):
+    """The id and the body of a message in the files of a broker."""
+
+    id: bytes
+    body: bytes
+
+
 class Record(NamedTuple):
-    """Where one is in a log file, and the bodies in it."""
+    """Where one is in a log file, and the messages in it."""
 
     start: int
     end: int
-    bodies: frozenset[bytes]
+    messages: frozenset[StoredMessage]
 
 
-def bodies_in(frames: bytes) -> frozenset[bytes]:
-    """The bodies of a run of message frames, up to where it is damaged."""
+def messages_in(frames: bytes) -> frozenset[StoredMessage]:
+    """The messages of a run of frames, up to where it is damaged."""
     found, place = set(), 0
     while place + _FRAME.size <= len(frames):
-        size = _FRAME.unpack_from(frames, place)[0]
+        size, *_, message_id = _FRAME.unpack_from(frames, place)
         end = place + _SIZE_BYTES + size
         if not place + _FRAME.size <= end <= len(frames):
             break
-        found.add(frames[place + _FRAME.size : end])
+        found.add(StoredMessage(message_id, frames[place + _FRAME.size : end]))
         place = end
     return frozenset(found)
 
@@ -92,14 +99,14 @@ def records_of(content: bytes) -> Iterator[Record]:
             start += 4 * -(((layout & 0xFFFF) - length) // block)
         end = start + length
         if crc32(head) == crc and first > above and end <= len(content):
-            yield Record(place, end, bodies_in(content[start:end]))
+            yield Record(place, end, messages_in(content[start:end]))
             above = first
         else:
             end = place + 1
         place = content.find(_MAGIC, end)
 
 
-def damage_disk(data_path: Path, chance: random.Random) -> frozenset[bytes]:
+def damage_disk(data_path: Path, chance: random.Random) -> frozenset[StoredMessage]:
     """Cut off or flip something in the newest file of one topic. The messages that were in what is hit."""
     directories = [path for path in sorted(data_path.iterdir()) if path.is_dir()]
     logs = [sorted(path.glob("*.log"))[-1] for path in directories if [*path.glob("*.log")]]
@@ -122,10 +129,10 @@ def damage_disk(data_path: Path, chance: random.Random) -> frozenset[bytes]:
             content[place] ^= 1 << chance.randrange(8)
         log.write_bytes(content)
         hit = [record for record in records if any(record.start <= place < record.end for place in places)]
-    return frozenset().union(*(record.bodies for record in hit))
+    return frozenset().union(*(record.messages for record in hit))
 
 
-def damage_sqlite(data_path: Path, chance: random.Random) -> frozenset[bytes]:
+def damage_sqlite(data_path: Path, chance: random.Random) -> frozenset[StoredMessage]:
     """Cut off or flip something in the write-ahead log. The messages that SQLite then has not got any more."""
     log = data_path / "messages.db-wal"
     if not log.exists() or not log.stat().st_size:
@@ -151,11 +158,11 @@ def copied_database(data_path: Path) -> Iterator[Path]:
         yield Path(elsewhere, "messages.db")
 
 
-def _in_database(data_path: Path) -> frozenset[bytes]:
-    """All bodies stored."""
+def _in_database(data_path: Path) -> frozenset[StoredMessage]:
+    """All messages stored."""
     with copied_database(data_path) as copy, closing(sqlite3.connect(copy)) as connection:
         rows = connection.execute("SELECT frames FROM segment").fetchall()
-    return frozenset().union(*(bodies_in(frames) for (frames,) in rows))
+    return frozenset().union(*(messages_in(frames) for (frames,) in rows))
 
 
 DAMAGES = {"disk": damage_disk, "sqlite": damage_sqlite}

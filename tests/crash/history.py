@@ -63,6 +63,7 @@ class Damaged(NamedTuple):
     """While the broker was down, stored messages were destroyed."""
 
     bodies: frozenset[bytes]
+    ids: frozenset[bytes] = frozenset()
 
 
 class Found(NamedTuple):

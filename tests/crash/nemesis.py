@@ -95,8 +95,9 @@ class Nemesis:
         if self._chance.random() >= _TAIL_DAMAGE:
             return False
         self.has_damaged = True
-        bodies = self._damage(self._house.data_path, self._chance)
-        self._journal.record(Damaged(bodies))
+        messages = self._damage(self._house.data_path, self._chance)
+        bodies, ids = frozenset(message.body for message in messages), frozenset(message.id for message in messages)
+        self._journal.record(Damaged(bodies, ids))
         return True
 
     def _pause(self) -> None:

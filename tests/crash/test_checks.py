@@ -138,6 +138,11 @@ GOOD = {
     "refused, and found by a restart": told().publish(good=False).die().deliver().finish(),
     "memory, killed": told(MEMORY).publish().die(),
     "os, and the power fails": told(OS).publish().die(POWER),
+    "in the files, and destroyed there after the next start": told(FSYNC)
+    .publish()
+    .find(ID)
+    .die()
+    .record(Damaged(frozenset([BODY]), frozenset([ID]))),
     "destroyed on the disk": told(FSYNC).publish().die().record(Damaged(frozenset([BODY]))),
     "in time": told().publish(delay_ms=500, at=1.0).deliver(at=1.495).finish(),
     "in time over a restart": told().publish(delay_ms=500, at=1.0).die().deliver(at=1.5).finish(),

@@ -12,7 +12,7 @@ from nsqtw.backends.disk.backend import DiskBackend
 from nsqtw.backends.sqlite.backend import SqliteBackend
 from nsqtw.interfaces import IBackend
 from nsqtw.testing.contracts import make_segment, read_all
-from tests.crash.damage import DAMAGES, bodies_in
+from tests.crash.damage import DAMAGES, StoredMessage, messages_in
 
 SEEDS = 15
 SEGMENTS = [make_segment(first, 3, size=20) for first in range(0, 300, 3)]
@@ -24,9 +24,9 @@ def opened(backend: str, directory: Path) -> IBackend:
     return SqliteBackend(str(directory), lambda *damage: None)
 
 
-def bodies_stored(backend: str, directory: Path) -> frozenset[bytes]:
+def stored_messages(backend: str, directory: Path) -> frozenset[StoredMessage]:
     opening = opened(backend, directory)
-    found = [bodies_in(segment.frames) for segment in read_all(opening.queue("t"))]
+    found = [messages_in(segment.frames) for segment in read_all(opening.queue("t"))]
     opening.close()
     return frozenset().union(*found)
 
@@ -38,14 +38,14 @@ def test_damage_costs_what_is_said_and_no_more(tmp_path: Path, backend: str) -> 
     queue = alive.queue("t")
     for segment in SEGMENTS:
         assert alive.commit([(queue, [segment])], False) == {}
-    written = frozenset().union(*(bodies_in(segment.frames) for segment in SEGMENTS))
+    written = frozenset().union(*(messages_in(segment.frames) for segment in SEGMENTS))
     costs = []
     for seed in range(SEEDS):
         killed = tmp_path / str(seed)
         shutil.copytree(tmp_path / "alive", killed)
         destroyed = DAMAGES[backend](killed, random.Random(seed))
         # One flipped bit is put right, so less may be lost than was hit.
-        assert written - destroyed <= bodies_stored(backend, killed) <= written
+        assert written - destroyed <= stored_messages(backend, killed) <= written
         costs.append(len(destroyed))
     alive.close()
     assert 0 < sum(costs) / SEEDS < len(written)

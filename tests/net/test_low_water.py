@@ -165,11 +165,11 @@ def test_what_is_not_plain_is_not_read_past_its_transport(consumer: Consumer, mo
 def test_one_that_breaks_when_the_broker_stops_keeps_no_other_from_being_read(
     consumer: Consumer, monkeypatch: pytest.MonkeyPatch, logged_failures: list[LogEvent]
 ) -> None:
-    def fail(size: int) -> bytes:
+    def fail() -> None:
         raise ZeroDivisionError
 
     consumer.gather()
-    monkeypatch.setattr(consumer.connection, "_receive", fail)
+    monkeypatch.setattr(consumer.transport, "doRead", fail)
     consumer.factory.disconnect_all()
     assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
     logged_failures.clear()

@@ -1,22 +1,19 @@
-"""A connection that reads from its socket and writes to it by itself: as Twisted's would, and in turn with it."""
+"""Writes of a connection to its socket, beside those of Twisted's transport."""
 
 from __future__ import annotations
 
-import errno
 import gc
 import socket
 import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from twisted.internet.address import UNIXAddress
-from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.error import ConnectionLost
 from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 
 from nsqtw.net.tcp import BrokerConnection
-from nsqtw.upgrades import StartTls
 from tests.net.test_tcp import OK, Edge, FakeReactor, body
 from tests.wire import ANSWER_SECONDS
 
@@ -97,20 +94,6 @@ def test_what_is_there_is_read_and_answered(pair: Pair) -> None:
     assert pair.client.recv(100) == OK * 2
 
 
-def test_the_end_of_the_clients_side_is_what_twisted_says(pair: Pair) -> None:
-    pair.client.close()
-    assert isinstance(pair.transport.doRead(), ConnectionDone)
-
-
-@pytest.mark.parametrize("number", [errno.ECONNRESET, errno.ETIMEDOUT, errno.EBADF, errno.ENOMEM])
-def test_a_socket_that_fails_is_a_lost_connection(pair: Pair, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(size: int) -> bytes:
-        raise OSError(number, "no")
-
-    monkeypatch.setattr(pair.connection, "_receive", fail)
-    assert isinstance(pair.transport.doRead(), ConnectionLost)
-
-
 def test_what_waits_in_the_transport_is_written_first_and_then_the_socket_is_written_to_again(pair: Pair) -> None:
     pair.publish(b"  V2")
     count = pair.clog()
@@ -143,48 +126,3 @@ def test_a_connection_that_is_lost_before_its_session_leaves_no_cycle_for_the_co
         assert gone() is None
     finally:
         gc.enable()
-
-
-class FakeTls:
-    """Settings whose transport reads and writes nothing: it keeps the one below."""
-
-    def transport(self, connection: BrokerConnection, start: StartTls, *, connects: bool) -> FakeTls:
-        self.data = b""
-        return self
-
-    def begin(self, below: Any) -> None:
-        below.protocol = self
-
-    def dataReceived(self, data: bytes) -> None:
-        self.data += data
-
-    def write(self, data: bytes) -> None: ...
-
-
-@pytest.fixture
-def tls(pair: Pair) -> FakeTls:
-    settings = FakeTls()
-    pair.factory.tls = settings  # type: ignore[assignment]
-    pair.publish(b"  V2")
-    return settings
-
-
-START = StartTls(lambda secured: None, lambda reason: b"")
-
-
-def test_with_tls_twisted_reads_again(pair: Pair, tls: FakeTls) -> None:
-    pair.connection._upgrade(START)
-    pair.client.sendall(b"hello")
-    assert pair.transport.doRead() is None
-    assert tls.data == b"hello"
-    pair.connection._write(OK)
-    pair.client.close()
-    assert isinstance(pair.transport.doRead(), ConnectionDone)
-
-
-def test_with_tls_a_connection_that_is_aborted_is_not_read_from(pair: Pair, tls: FakeTls) -> None:
-    pair.transport.abortConnection()
-    pair.connection._upgrade(START)
-    pair.client.sendall(b"hello")
-    assert pair.transport.doRead() is None
-    assert tls.data == b""

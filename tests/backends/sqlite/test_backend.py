@@ -116,6 +116,16 @@ def test_damaged_frames_cost_one_segment_and_are_reported_once(
     assert reports == [("t", "messages.db segment 2", 2, 4, "the checksum of the frames is wrong")]
 
 
+def test_a_read_ends_after_many_damaged_rows(tmp_path: Path, backend: SqliteBackend) -> None:
+    """Locating flipped bits in all of them at once would take too long for a turn of the reactor."""
+    queue = backend.queue("t")
+    backend.commit([(queue, [make_segment(number, 1) for number in range(400)])], False)
+    change(tmp_path, "UPDATE segment SET frames = zeroblob(length(frames)) WHERE first % 2")
+    first_read = queue.read(0, 1 << 20)
+    assert 0 < len(first_read) < 200
+    assert list(messages(read_all(queue))) == [*range(0, 400, 2)]
+
+
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
