@@ -1,7 +1,7 @@
 """
 The promises, as functions of a history: each gives what is wrong with it, a line each, and nothing for a good one.
 
-    stranded     in the topic's files above all that a channel was given, and not delivered to it
+    stranded     in the topic's files above all that a channel was given, not deferred, and not delivered to it
     lost         answered with OK, and not delivered until it was finished, as its durability class promises
     invented     delivered and never sent, changed on the way, or refused; an id that is used twice
     early        delivered before its time

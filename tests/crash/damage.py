@@ -3,7 +3,8 @@ What a disk may do to files while nobody looks: cut the end off, flip bits. And 
 the broker's own readers.
 
     log file   header, 64 bytes | record ...      record   head, 40 bytes | frames
-    head       magic, 4 bytes | length of frames u32 | first sequence u64 | count u32 | layout u32 | ... | CRC
+    head       magic, 4 bytes | length of frames u32 | first sequence u64 | count u32 | layout u32 | delay ms u64
+               | CRC of the frames u32 | CRC of the head u32
     layout     other than 0: a table between head and frames, 4 bytes for each block but the last; the blocks have
                (layout >> 16) * 4096 bytes, the first one layout & 0xffff
     frame      as in tests.wire
@@ -24,7 +25,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 HEADER_BYTES = 64
-_HEAD = struct.Struct(">4sIQII")
+_HEAD = struct.Struct(">4sIQIIQ")
 _HEAD_BYTES = 40
 _TOMBSTONE = 0xFFFFFFFF
 _FRAMES_CRC_AT = 32
@@ -74,14 +75,14 @@ def ids_in(frames: bytes) -> frozenset[bytes]:
     return frozenset(found)
 
 
-def frames_of(content: bytes) -> Iterator[bytes]:
-    """The frames of the records of a log file that are whole."""
+def frames_of(content: bytes) -> Iterator[tuple[bytes, int]]:
+    """The frames of the records of a log file that are whole, and the delay of each in ms."""
     for record in records_of(content):
         (crc,) = _CRC.unpack_from(content, record.start + _FRAMES_CRC_AT)
-        _, length, *_ = _HEAD.unpack_from(content, record.start)
+        _, length, _, _, _, delay_ms = _HEAD.unpack_from(content, record.start)
         frames = content[record.end - length : record.end]
         if crc32(frames) == crc:
-            yield frames
+            yield frames, delay_ms
 
 
 def records_of(content: bytes) -> Iterator[Record]:
@@ -91,7 +92,7 @@ def records_of(content: bytes) -> Iterator[Record]:
     """
     place, above = content.find(_MAGIC, HEADER_BYTES), -1
     while 0 <= place <= len(content) - _HEAD_BYTES:
-        _, length, first, _, layout = _HEAD.unpack_from(content, place)
+        _, length, first, _, layout, _ = _HEAD.unpack_from(content, place)
         head, (crc,) = content[place : place + _CRC_AT], _CRC.unpack_from(content, place + _CRC_AT)
         start = place + _HEAD_BYTES
         if 0 < layout < _TOMBSTONE:
