@@ -19,7 +19,8 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-# servers (docs/how-to/auth.md). mypy_extensions: marks of a class for mypyc; a few lines without effect otherwise.
+# servers (docs/how-to/auth.md). txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a
+# few lines without effect otherwise.
 INSTALL = [
     "attrs>=23.2",
     "cramjam>=2.8",
@@ -29,6 +30,7 @@ INSTALL = [
     "pyopenssl>=24.3",
     "treq>=24.9",
     "twisted[tls]>=24.7,<27",
+    "txaio>=23.6",
     "zope.interface>=6",
 ]
 # Checksums in a tenth of the time (nsqtw/backends/checksum.py): for the machines for which there are builds. Others get

@@ -18,6 +18,13 @@ All errors that nsqtw raises deliberately, in one tree.
     ├── OptionError          an option or a config file is wrong: one line for the user
     │   ├── FlagError        ... a flag, or a word that is none: exit code 2
     │   └── UnfitValue       ... a value cannot be converted to the type of its option
+    ├── ClientLibraryError   an operation of nsqtw.client failed
+    │   ├── ConnectFailed    ... no connection, or no handshake
+    │   ├── NotConnected     ... the connection was lost before the answer
+    │   ├── Refused          ... nsqd answered with an error frame
+    │   ├── InvalidResponse  ... the peer does not follow the protocol
+    │   ├── LookupFailed     ... an HTTP query had no usable answer
+    │   └── Stopped          ... the consumer or producer is stopped
     └── PluginError          a plugin cannot be loaded
         ├── UnknownPlugin    nothing installed has that name
         └── DuplicatePlugin  two installed plugins share a name
@@ -144,6 +151,48 @@ class FlagError(OptionError):
 
 class UnfitValue(OptionError):
     """A value cannot be turned into what its option needs. nsqd says so before it has a logger, and so do we."""
+
+
+class ClientLibraryError(NsqtwError):
+    """An operation of a consumer or producer of `nsqtw.client` failed. The text is for the user."""
+
+
+class ConnectFailed(ClientLibraryError):
+    """The connection to an nsqd could not be opened, or its handshake failed. `address` is host:port."""
+
+    def __init__(self, address: str, text: str) -> None:
+        super().__init__(text)
+        self.address = address
+
+
+class NotConnected(ClientLibraryError):
+    """The connection was lost before nsqd answered: the message may or may not be stored."""
+
+    def __init__(self, text: str = "not connected") -> None:
+        super().__init__(text)
+
+
+class Refused(ClientLibraryError):
+    """nsqd answered with an error frame. `code` is its first word, for example `E_BAD_TOPIC`; the text is all of it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.code = text.partition(" ")[0]
+
+
+class InvalidResponse(ClientLibraryError):
+    """The peer sent data that does not follow the protocol. The connection is closed."""
+
+
+class LookupFailed(ClientLibraryError):
+    """An HTTP query to an nsqlookupd or nsqd failed or had no usable answer."""
+
+
+class Stopped(ClientLibraryError):
+    """The consumer or producer is stopped, or stopping."""
+
+    def __init__(self, text: str = "stopped") -> None:
+        super().__init__(text)
 
 
 class PluginError(NsqtwError):

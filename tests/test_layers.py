@@ -7,6 +7,7 @@ the modules at the top that all packages share.
     http  stats  daemon
     net                               TCP, TLS, limits
     runtime                           reactor, threads, turns
+    client                            consumers and producers, for users
     protocols  backends  auth         plugins: they do not import each other
     core                              no IO, no clock
     options
@@ -41,6 +42,7 @@ LAYERS: dict[str, set[str]] = {
     "auth": {"options"},
     "lookupd.registrations": {"gocompat"},
     "runtime": {"core"},
+    "client": {"gocompat", "options", "protocols"},
     "net": {"core", "options", "protocols", "runtime"},
     "daemon": {"options", "runtime"},
     "stats": {"core", "options", "runtime"},

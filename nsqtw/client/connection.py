@@ -1,0 +1,254 @@
+"""
+One client connection to an nsqd without IO: bytes in, messages and frames out.
+
+Theory of operation. The handshake is a list of steps, each of which expects one frame: IDENTIFY, then what its answer
+names of TLS, deflate or snappy, then AUTH (suite specification 4.2). A step that is answered may insert TLS or a
+compression below the frames, so during the handshake frames are read one at a time, and the data behind a frame goes
+through the new stage. After the last step the connection is READY and reads whole chunks.
+
+    socket <-> TLS <-> deflate or snappy <-> frames
+
+Heartbeats are answered here.
+
+Performance: called once for each chunk that is read and for each write.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from enum import Enum
+from typing import Any
+
+import attrs
+
+from nsqtw.client import commands
+from nsqtw.client.frames import HEARTBEAT, Frame, FrameReader
+from nsqtw.client.message import Message, MessageOwner
+from nsqtw.client.options import ClientOptions
+from nsqtw.client.tls import TlsStream
+from nsqtw.errors import BrokenStream, ConnectFailed, InvalidResponse
+from nsqtw.protocols.compression import Deflate, Snappy
+
+_OK = b"OK"
+_DEFAULT_MAX_RDY = 2500
+
+
+class State(Enum):
+    """The step of the handshake whose answer is awaited, or READY."""
+
+    IDENTIFY = "identify"
+    TLS = "tls"
+    COMPRESSION = "compression"
+    AUTH = "auth"
+    READY = "ready"
+
+
+@attrs.frozen
+class Server:
+    """The answer to IDENTIFY. Durations are seconds."""
+
+    max_rdy_count: int = _DEFAULT_MAX_RDY
+    msg_timeout: float = 60.0
+    version: str = ""
+    auth: tuple[str, str, int] | None = None
+    """The answer to AUTH: identity, its URL, and the number of permissions."""
+
+
+class Connection:
+    """
+    A connection to the nsqd at `address`. `context` is for TLS, needed if the options ask for it. Messages are given
+    `owner`.
+    """
+
+    def __init__(self, address: str, options: ClientOptions, context: ssl.SSLContext | None = None) -> None:
+        self.address = address
+        self.state = State.IDENTIFY
+        self.server = Server()
+        self._options = options
+        self._context = context
+        self._out: list[bytes] = [commands.MAGIC, commands.identify(identity(options))]
+        self._reader = FrameReader(options.max_msg_size)
+        self._steps: list[State] = []
+        self._tls: TlsStream | None = None
+        self._compression: Deflate | Snappy | None = None
+        self._next_compression: Deflate | Snappy | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the handshake is complete."""
+        return self.state is State.READY
+
+    # -- to the nsqd
+
+    def send(self, command: bytes) -> None:
+        """Add a command to `data_to_send`. Not before the state is READY."""
+        self._out.append(command)
+
+    def data_to_send(self) -> bytes:
+        """Remove and return what is to be written."""
+        data = b"".join(self._out)
+        self._out.clear()
+        if self._compression is not None and data:
+            data = self._compression.compress(data)
+        if self._tls is None:
+            return data
+        if data:
+            self._tls.send(data)
+        return self._tls.data_to_send()
+
+    # -- from the nsqd
+
+    def receive(self, data: bytes, owner: MessageOwner) -> tuple[list[Message], list[Frame]]:
+        """
+        Return the messages and other frames, without heartbeats. ConnectFailed during the handshake, InvalidResponse
+        afterwards: then the connection cannot be used any more.
+        """
+        if not self.is_ready:
+            try:
+                data = self._shake_hands(data)
+            except InvalidResponse as error:
+                raise ConnectFailed(self.address, str(error)) from error
+            if not self.is_ready:
+                return [], []
+        elif self._tls is not None or self._compression is not None:
+            data = self._decoded(data)
+        messages, frames = self._reader.feed(data, owner)
+        if frames:
+            others = [frame for frame in frames if frame.data != HEARTBEAT]
+            self._out += [commands.NOP] * (len(frames) - len(others))
+            return messages, others
+        return messages, frames
+
+    def count_oks(self, data: bytes) -> int:
+        """Return how many responses `data` is, if all are OK; 0 if it has to be given to `receive`."""
+        if self._tls is not None or self._compression is not None or self.state is not State.READY:
+            return 0
+        return self._reader.count_oks(data)
+
+    # -- inside
+
+    def _decoded(self, data: bytes) -> bytes:
+        """Return the data for the frames. InvalidResponse."""
+        if self._tls is not None:
+            data = self._tls.feed(data)
+        if self._compression is None or not data:
+            return data
+        self._compression.feed(data)
+        pieces: list[bytes] = []
+        try:
+            while piece := self._compression.read():
+                pieces.append(piece)
+        except BrokenStream as error:
+            raise InvalidResponse(str(error)) from error
+        return b"".join(pieces)
+
+    def _shake_hands(self, data: bytes) -> bytes:
+        """Go on with the handshake. Returns the data behind it."""
+        self._reader.add(self._decoded(data))
+        while self.state is not State.READY:
+            frame = self._reader.next_frame()
+            if frame is None:
+                return b""
+            self._answered(frame)
+        return self._reader.take_rest()
+
+    def _answered(self, frame: Frame) -> None:
+        if frame.data == HEARTBEAT and not frame.is_error:
+            self._out.append(commands.NOP)
+            return
+        text = frame.data.decode("utf-8", "replace")
+        if self.state is State.IDENTIFY:
+            if frame.is_error:
+                raise InvalidResponse(f"failed to IDENTIFY - {text}")
+            self._identified(frame.data)
+        elif self.state is State.AUTH:
+            if frame.is_error:
+                raise InvalidResponse(f"Error authenticating {text}")
+            self._authenticated(frame.data)
+        elif frame.is_error or frame.data != _OK:
+            raise InvalidResponse(f"invalid response from {self.state.value} upgrade: {text}")
+        self._next_step()
+
+    def _identified(self, data: bytes) -> None:
+        answer = _json_object(data) if data.startswith(b"{") else {}
+        self.server = Server(
+            int(answer.get("max_rdy_count", _DEFAULT_MAX_RDY)),
+            int(answer.get("msg_timeout", 60_000)) / 1000,
+            str(answer.get("version", "")),
+        )
+        if answer.get("tls_v1"):
+            self._steps.append(State.TLS)
+        elif self._options.tls_v1:
+            raise InvalidResponse("the nsqd offers no TLS")
+        if answer.get("deflate"):
+            self._next_compression = Deflate(self._options.deflate_level)
+        elif answer.get("snappy"):
+            self._next_compression = Snappy()
+        if self._next_compression is not None:
+            self._steps.append(State.COMPRESSION)
+        if answer.get("auth_required"):
+            if not self._options.auth_secret:
+                raise InvalidResponse("Auth Required")
+            self._steps.append(State.AUTH)
+
+    def _authenticated(self, data: bytes) -> None:
+        answer = _json_object(data)
+        granted = (str(answer.get("identity", "")), str(answer.get("identity_url", "")))
+        self.server = attrs.evolve(self.server, auth=(*granted, int(answer.get("permission_count", 0))))
+
+    def _next_step(self) -> None:
+        self.state = self._steps.pop(0) if self._steps else State.READY
+        rest = self._reader.take_rest()
+        if self.state is State.TLS:
+            assert self._context is not None, "options with TLS have a context"
+            self._tls = TlsStream(self._context, self.address.rpartition(":")[0].strip("[]"))
+            rest = self._tls.feed(rest) if rest else b""
+        elif self.state is State.COMPRESSION:
+            self._compression, self._next_compression = self._next_compression, None
+            assert self._compression is not None
+            self._compression.feed(rest)
+            rest = b""
+            while piece := self._compression.read():
+                rest += piece
+        elif self.state is State.AUTH:
+            self._out.append(commands.auth(self._options.auth_secret))
+        self._reader.add(rest)
+
+
+def identity(options: ClientOptions) -> dict[str, Any]:
+    """Return the body of IDENTIFY, with the keys of NSQ's Go client."""
+    body: dict[str, Any] = {
+        "client_id": options.client_id,
+        "deflate": options.deflate,
+        "deflate_level": options.deflate_level,
+        "feature_negotiation": True,
+        "heartbeat_interval": _milliseconds(options.heartbeat_interval),
+        "hostname": options.hostname,
+        "long_id": options.hostname,
+        "msg_timeout": _milliseconds(options.msg_timeout),
+        "output_buffer_size": options.output_buffer_size,
+        "output_buffer_timeout": _milliseconds(options.output_buffer_timeout),
+        "sample_rate": options.sample_rate,
+        "short_id": options.client_id,
+        "snappy": options.snappy,
+        "tls_v1": options.tls_v1,
+        "user_agent": options.user_agent,
+    }
+    if options.topology_region or options.topology_zone:
+        body["topology_region"], body["topology_zone"] = options.topology_region, options.topology_zone
+    return body
+
+
+def _milliseconds(seconds: float) -> int:
+    return -1 if seconds < 0 else int(seconds * 1000)
+
+
+def _json_object(data: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(data)
+    except ValueError as error:
+        raise InvalidResponse(f"invalid JSON in a response - {error}") from error
+    if not isinstance(answer, dict):
+        raise InvalidResponse("invalid JSON in a response - no object")
+    return answer

@@ -1,0 +1,120 @@
+"""
+Frames of NSQ's V2 protocol as a client reads them (suite specification 4.2).
+
+    frame     size u32 | type u32 | data                    size counts type and data
+    type      0 response   1 error   2 message
+    message   timestamp i64 ns | attempts u16 | id 16 bytes | body
+
+Performance: called once for each chunk that is read; a step for each message in it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from nsqtw.client.message import Message, MessageOwner
+from nsqtw.errors import InvalidResponse
+
+HEARTBEAT: Final = b"_heartbeat_"
+RESPONSE: Final = 0
+ERROR: Final = 1
+MESSAGE: Final = 2
+
+_HEAD = struct.Struct(">iI")
+_MESSAGE = struct.Struct(">iIqH16s")
+_SIZE_BYTES: Final = 4
+_HEAD_BYTES: Final = 8
+_BODY_AT: Final = 34
+_SMALLEST_MESSAGE: Final = _BODY_AT - _SIZE_BYTES
+_HTTP: Final = int.from_bytes(b"HTTP", "big")
+_OK_FRAME: Final = b"\0\0\0\x06\0\0\0\0OK"
+_OK_BYTES: Final = len(_OK_FRAME)
+
+
+class Frame(NamedTuple):
+    """A response (`is_error` False) or an error frame."""
+
+    is_error: bool
+    data: bytes
+
+
+class FrameReader:
+    """Splits what a connection reads into frames. A frame may have `max_size` bytes, 0 for any."""
+
+    def __init__(self, max_size: int = 0) -> None:
+        self._max_size = max_size
+        self._rest = b""
+
+    def feed(self, data: bytes, owner: MessageOwner) -> tuple[list[Message], list[Frame]]:
+        """Return the messages and the other frames that are complete. InvalidResponse."""
+        if self._rest:
+            data = self._rest + data
+        end = len(data)
+        messages: list[Message] = []
+        frames: list[Frame] = []
+        position = 0
+        unpack = _MESSAGE.unpack_from
+        while end - position >= _BODY_AT:
+            size, kind, timestamp, attempts, message_id = unpack(data, position)
+            stop = position + _SIZE_BYTES + size
+            if kind != MESSAGE or size < _SMALLEST_MESSAGE or self._max_size:
+                self._check(size, kind)
+                if stop > end:
+                    break
+                if kind != MESSAGE:
+                    frames.append(Frame(kind == ERROR, data[position + _HEAD_BYTES : stop]))
+                    position = stop
+                    continue
+            if stop > end:
+                break
+            messages.append(Message(owner, timestamp, attempts, message_id, data[position + _BODY_AT : stop]))
+            position = stop
+        while end - position >= _HEAD_BYTES:
+            size, kind = _HEAD.unpack_from(data, position)
+            self._check(size, kind)
+            stop = position + _SIZE_BYTES + size
+            if stop > end or kind == MESSAGE:
+                break
+            frames.append(Frame(kind == ERROR, data[position + _HEAD_BYTES : stop]))
+            position = stop
+        self._rest = data[position:] if position else data
+        return messages, frames
+
+    def count_oks(self, data: bytes) -> int:
+        """Return how many frames with OK `data` is, 0 when it is anything else. For producers: one step a chunk."""
+        if self._rest or len(data) % _OK_BYTES:
+            return 0
+        count = len(data) // _OK_BYTES
+        return count if data == _OK_FRAME * count else 0
+
+    def add(self, data: bytes) -> None:
+        """Keep data for `next_frame`, during the handshake."""
+        self._rest += data
+
+    def next_frame(self) -> Frame | None:
+        """Return the next frame, during the handshake; None while it is incomplete. InvalidResponse."""
+        if len(self._rest) < _HEAD_BYTES:
+            return None
+        size, kind = _HEAD.unpack_from(self._rest)
+        self._check(size, kind)
+        if len(self._rest) < _SIZE_BYTES + size:
+            return None
+        data = self._rest[_HEAD_BYTES : _SIZE_BYTES + size]
+        self._rest = self._rest[_SIZE_BYTES + size :]
+        return Frame(kind == ERROR, data)
+
+    def take_rest(self) -> bytes:
+        """Remove and return the data behind the last frame."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+    def _check(self, size: int, kind: int) -> None:
+        if size == _HTTP:
+            raise InvalidResponse("unexpected HTTP response, a nsqd TCP endpoint is required")
+        if size < 0:
+            raise InvalidResponse(f"response msg size is negative: {size}")
+        if self._max_size and size > self._max_size:
+            raise InvalidResponse(f"response msg size {size} exceeds configured maximum ({self._max_size})")
+        if kind > MESSAGE or size < _SIZE_BYTES or (kind == MESSAGE and size < _SMALLEST_MESSAGE):
+            raise InvalidResponse(f"invalid frame of type {kind} and size {size}")

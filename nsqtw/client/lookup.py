@@ -1,0 +1,103 @@
+"""
+Discovery of the nsqds of a topic through nsqlookupds: addresses, answers, and when to ask which (suite specification
+4.6).
+
+The first poll asks all nsqlookupds, so a topic that only one of them knows is found at once. Later polls ask one each,
+in turn, and the next one when it fails, three in all.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from nsqtw.errors import LookupFailed, OptionError
+
+ACCEPT = "application/vnd.nsq; version=1.0"
+CONTENT_TYPE = "nsq; version=1.0"
+_MAX_TRIES = 3
+
+
+def lookup_url(address: str, topic: str) -> str:
+    """Return the URL to ask for a topic. `address` is host:port or a URL. OptionError."""
+    parts = urlsplit(address if "://" in address else f"http://{address}")
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise OptionError(f"nsqlookupd address {address!r}: {error}") from error
+    if port is None:
+        raise OptionError(f"nsqlookupd address {address!r}: missing port")
+    path = parts.path if parts.path not in ("", "/") else "/lookup"
+    query = sorted([*parse_qsl(parts.query, keep_blank_values=True), ("topic", topic)])
+    return urlunsplit((parts.scheme, parts.netloc, path, urlencode(query, quote_via=quote), ""))
+
+
+def answer_of(status: int, content_type: str, body: bytes) -> dict[str, Any]:
+    """Return the object in an answer of an nsqlookupd or nsqd, old (in an envelope) or new. LookupFailed."""
+    if status != 200:
+        text = body.decode("utf-8", "replace")[:200]
+        raise LookupFailed(f'got response {status} "{text}"')
+    try:
+        answer = json.loads(body or b"{}")
+    except ValueError as error:
+        raise LookupFailed(f"the answer is no JSON: {error}") from error
+    if isinstance(answer, dict) and content_type != CONTENT_TYPE and "status_code" in answer and "data" in answer:
+        answer = answer["data"]
+    if not isinstance(answer, dict):
+        raise LookupFailed("the answer is no JSON object")
+    return answer
+
+
+def producers_of(answer: dict[str, Any]) -> list[str]:
+    """Return the addresses of the nsqds in an answer to /lookup, as host:port. LookupFailed."""
+    found: list[str] = []
+    try:
+        for producer in answer.get("producers") or ():
+            found.append(address_of(str(producer["broadcast_address"]), int(producer["tcp_port"])))
+    except (TypeError, KeyError, ValueError) as error:
+        raise LookupFailed(f"the answer has no producers: {error!r}") from error
+    return found
+
+
+def address_of(host: str, port: int) -> str:
+    """Return host:port, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Split host:port. OptionError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise OptionError(f"address {address!r} must be host:port")
+    return host.strip("[]"), int(port)
+
+
+class Lookup:
+    """Which of the nsqlookupds at `urls` is asked next."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self._urls = urls
+        self._next = 0
+        self._is_first = True
+        self._tries = 0
+
+    def poll(self) -> list[str]:
+        """Return the URLs of a new poll."""
+        if self._is_first:
+            self._is_first = False
+            return list(self._urls)
+        self._tries = 1
+        return [self._take()]
+
+    def failed(self) -> list[str]:
+        """A query of a later poll failed: return the URL to ask instead, if any."""
+        if not 0 < self._tries < min(_MAX_TRIES, len(self._urls)):
+            return []
+        self._tries += 1
+        return [self._take()]
+
+    def _take(self) -> str:
+        url = self._urls[self._next % len(self._urls)]
+        self._next += 1
+        return url

@@ -1,0 +1,99 @@
+"""The HTTP API of an nsqd for users, on any event loop: statistics, administration, and what only our broker has."""
+
+from __future__ import annotations
+
+import ssl
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from nsqtw.client.event_loop import EventLoop
+from nsqtw.client.http import Answer, HttpQuery
+from nsqtw.client.log_sections import bodies_of
+from nsqtw.client.lookup import ACCEPT, answer_of
+from nsqtw.errors import LookupFailed
+
+CONNECT_SECONDS = 2.0
+REQUEST_SECONDS = 5.0
+
+
+class LogPart(NamedTuple):
+    """A part of a topic's log. `next` is the position to read from next, `end` one past the last readable message."""
+
+    bodies: list[bytes]
+    next: int
+    end: int
+
+
+class BaseNsqdApi(ABC):
+    """
+    The HTTP API of the nsqd at `address`, host:port or a URL. `secret` is sent as a bearer token. Every method raises
+    LookupFailed with the answer's words when the nsqd refuses.
+    """
+
+    def __init__(self, address: str, *, secret: str = "", context: ssl.SSLContext | None = None) -> None:
+        self._url = (address if "://" in address else f"http://{address}").rstrip("/")
+        self._secret = secret
+        self._context = context
+
+    @abstractmethod
+    def _make_loop(self) -> EventLoop:
+        """Return the event loop."""
+
+    async def ping(self) -> None:
+        """Return if the nsqd is healthy."""
+        await self._ask("GET", "/ping", {})
+
+    async def stats(self, topic: str = "", channel: str = "") -> dict[str, Any]:
+        """Return the object of `/stats?format=json`."""
+        return await self._object("GET", "/stats", {"format": "json", "topic": topic, "channel": channel})
+
+    async def change(self, what: str, action: str, topic: str, channel: str = "") -> None:
+        """
+        Change a topic or channel: `what` is "topic" or "channel", `action` "create", "delete", "empty", "pause" or
+        "unpause".
+        """
+        await self._ask("POST", f"/{what}/{action}", {"topic": topic, "channel": channel})
+
+    async def seek(self, topic: str, channel: str, to: str) -> dict[str, Any]:
+        """Move a channel to `to`: "earliest", "latest", a time or a position (docs/how-to/retention.md)."""
+        return await self._object("POST", "/v2/channel/seek", {"topic": topic, "channel": channel, "to": to})
+
+    async def peek(self, topic: str, channel: str = "", *, state: str = "ready", limit: int = 10) -> dict[str, Any]:
+        """Return messages of a channel, or those that wait for the topic's channels, without consuming them."""
+        if channel:
+            parameters = {"topic": topic, "channel": channel, "state": state, "limit": str(limit)}
+            return await self._object("GET", "/v2/channel/messages", parameters)
+        return await self._object("GET", "/v2/topic/messages", {"topic": topic, "limit": str(limit)})
+
+    async def read_log(
+        self, topic: str, position: int | str = "earliest", *, limit: int = 1 << 20, wait: float = 0.0
+    ) -> LogPart:
+        """
+        Read the topic's log from a position on, "earliest" or "latest": about `limit` bytes. With `wait`, a request
+        that finds nothing is answered after up to so many seconds.
+        """
+        parameters = {"topic": topic, "from": str(position), "limit": str(limit), "wait": str(int(wait * 1000))}
+        answer = await self._ask("GET", "/v2/topic/log", parameters, timeout=REQUEST_SECONDS + wait)
+        headers = answer.headers
+        bodies = bodies_of(answer.body)
+        return LogPart(bodies, int(headers["x-nsqtw-next"]), int(headers["x-nsqtw-end"]))
+
+    async def _object(self, method: str, path: str, parameters: dict[str, str]) -> dict[str, Any]:
+        answer = await self._ask(method, path, parameters)
+        return answer_of(answer.status, answer.headers.get("x-nsq-content-type", ""), answer.body)
+
+    async def _ask(
+        self, method: str, path: str, parameters: dict[str, str], timeout: float = REQUEST_SECONDS
+    ) -> Answer:
+        query = urlencode({name: value for name, value in parameters.items() if value})
+        url = f"{self._url}{path}?{query}" if query else f"{self._url}{path}"
+        headers = {"Accept": ACCEPT}
+        if self._secret:
+            headers["Authorization"] = f"Bearer {self._secret}"
+        asked = HttpQuery(self._make_loop(), url, method=method, headers=headers, context=self._context)
+        answer = await asked.run(CONNECT_SECONDS, timeout)
+        if answer.status != 200:
+            text = answer.body.decode("utf-8", "replace")[:200]
+            raise LookupFailed(f'{path}: got response {answer.status} "{text}"')
+        return answer

@@ -1,0 +1,257 @@
+"""The producer for users, on any event loop: it connects as `producer_policy` asks, and writes once a turn."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+from nsqtw.client import commands
+from nsqtw.client.consumer import addresses
+from nsqtw.client.event_loop import EventLoop, Future, Logger, Outcome, Timer
+from nsqtw.client.frames import Frame
+from nsqtw.client.link import Link
+from nsqtw.client.message import Message, MessageOwner
+from nsqtw.client.options import ClientOptions
+from nsqtw.client.producer_policy import Batching, ProducerPolicy
+from nsqtw.client.tls import tls_context
+from nsqtw.errors import ClientLibraryError, InvalidResponse, NotConnected, OptionError, Refused, Stopped
+from nsqtw.gocompat.values import quoted
+from nsqtw.names import is_valid_name
+
+STOP_SECONDS = 30.0
+"""Time that a stop waits for answers."""
+
+
+class BaseProducer(ABC):
+    """
+    Publishes to the nsqd at `nsqd`, host:port. Of several addresses one is used, and another one when it cannot be
+    reached.
+
+    Publishes need not be awaited one by one: they are sent in order, and each has its own result. With `batching`, the
+    publishes of a topic are sent together. Options of `ClientOptions` are given by name, or as `options`.
+
+    As a context manager it connects and stops.
+    """
+
+    def __init__(
+        self,
+        nsqd: str | Sequence[str],
+        *,
+        batching: Batching | None = None,
+        options: ClientOptions | None = None,
+        **named: Any,
+    ) -> None:
+        if options is not None and named:
+            raise OptionError("options are given by name or as an object, not both")
+        self._addresses = addresses(nsqd)
+        if not self._addresses:
+            raise OptionError("a producer needs the address of an nsqd")
+        self.options = options or ClientOptions(**named)
+        self._context = tls_context(self.options) if self.options.tls_v1 else None
+        self._batching = batching
+        self._link: Link | None = None
+        self._opening: Link | None = None
+        self._next = 0
+        self._failures: list[ClientLibraryError] = []
+        self._starting: list[Any] = []
+        self._is_stopping = False
+        self._stopped = Outcome()
+        self._timer: Timer | None = None
+        self._loop: EventLoop
+        self._log: Logger
+        self._policy: ProducerPolicy | None = None
+
+    @abstractmethod
+    def _make_loop(self) -> EventLoop:
+        """Return the event loop."""
+
+    # -- for users
+
+    def start(self) -> Future[None]:
+        """Connect. ConnectFailed when no nsqd can be reached. A publish connects, too."""
+        self._begin()
+        future: Any = self._loop.future()
+        if self._link is not None:
+            self._loop.resolve(future)
+        else:
+            self._starting.append(future)
+            self._connect()
+        started: Future[None] = future
+        return started
+
+    def publish(self, topic: str, body: bytes, *, delay: float = 0.0) -> Future[None]:
+        """
+        Publish a message, which is delivered after `delay` seconds. The result comes when nsqd has it: Refused with
+        nsqd's words, NotConnected when the connection was lost before the answer, ConnectFailed, Stopped.
+        """
+        policy = self._begin()
+        future: Any = self._loop.future()
+        if self._is_stopping:
+            self._loop.reject(future, Stopped())
+        elif not is_valid_name(topic):
+            # nsqd would close the connection, and other publishes would fail with it.
+            self._loop.reject(future, Refused(f"E_BAD_TOPIC PUB topic name {quoted(topic)} is not valid"))
+        elif not body:
+            self._loop.reject(future, Refused("E_BAD_MESSAGE PUB invalid message body size 0"))
+        elif delay:
+            policy.send(commands.dpub(topic, int(delay * 1000), body), [future])
+        else:
+            policy.publish(topic, body, future)
+        published: Future[None] = future
+        return published
+
+    def multi_publish(self, topic: str, bodies: Sequence[bytes]) -> Future[None]:
+        """Publish several messages in one command, all or none. The result is as for `publish`."""
+        policy = self._begin()
+        future: Any = self._loop.future()
+        if self._is_stopping:
+            self._loop.reject(future, Stopped())
+        elif not is_valid_name(topic):
+            self._loop.reject(future, Refused(f"E_BAD_TOPIC MPUB topic name {quoted(topic)} is not valid"))
+        elif not bodies:
+            self._loop.reject(future, Refused("E_BAD_BODY MPUB invalid message count 0"))
+        elif not all(bodies):
+            self._loop.reject(future, Refused("E_BAD_MESSAGE MPUB invalid message(0) body size 0"))
+        else:
+            policy.send(commands.mpub(topic, bodies), [future])
+        published: Future[None] = future
+        return published
+
+    def stop(self, seconds: float = STOP_SECONDS) -> Future[None]:
+        """Send what is collected, wait up to `seconds` for the answers, and close. Later publishes fail: Stopped."""
+        policy = self._begin()
+        if not self._is_stopping:
+            policy.send_batches()
+            self._is_stopping = True
+            self._timer = self._loop.call_later(seconds, self._end)
+            self._end_if_idle()
+        stopped: Future[None] = self._stopped.wait(self._loop)
+        return stopped
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.stop()
+
+    @property
+    def pending_count(self) -> int:
+        """Publishes without an answer."""
+        return self._policy.pending_count if self._policy is not None else 0
+
+    # -- from links
+
+    def ready(self, link: Link) -> MessageOwner:
+        """LinkUser API."""
+        self._opening, self._link = None, link
+        self._failures.clear()
+        for future in self._starting:
+            self._loop.resolve(future)
+        self._starting.clear()
+        assert self._policy is not None
+        self._policy.connected(link.connection)
+        return _NO_CONSUMER
+
+    def failed(self, link: Link, error: ClientLibraryError) -> None:
+        """LinkUser API."""
+        self._opening = None
+        self._next += 1
+        self._failures.append(error)
+        if len(self._failures) < len(self._addresses) and not (self._is_stopping and not self.pending_count):
+            self._connect()
+            return
+        self._failures.clear()
+        for future in self._starting:
+            self._loop.reject(future, error)
+        self._starting.clear()
+        assert self._policy is not None
+        self._policy.connect_failed(error)
+        self._end_if_idle()
+
+    def received(self, link: Link, messages: list[Message], frames: list[Frame]) -> None:
+        """LinkUser API."""
+        assert self._policy is not None
+        if messages or not self._policy.answered(frames):
+            link.fail(InvalidResponse("the nsqd sent a frame that nothing asked for"))
+        self._end_if_idle()
+
+    def answered_ok(self, link: Link, count: int) -> None:
+        """LinkUser API."""
+        assert self._policy is not None
+        if not self._policy.answered_ok(count):
+            link.fail(InvalidResponse("the nsqd sent a frame that nothing asked for"))
+        self._end_if_idle()
+
+    def lost(self, link: Link, reason: str) -> None:
+        """LinkUser API."""
+        assert self._policy is not None
+        self._link = None
+        self._next += 1
+        if not self._is_stopping:
+            self._log.warn(f"({link.address}) connection lost - {reason}")
+        self._policy.lost(NotConnected(f"not connected: {reason}"))
+        self._end_if_idle()
+
+    # -- inside
+
+    def _begin(self) -> ProducerPolicy:
+        if self._policy is None:
+            self._loop = self._make_loop()
+            self._log = self._loop.logger("")
+            self._policy = ProducerPolicy(
+                self._batching,
+                resolve=self._loop.resolve,
+                reject=self._loop.reject,
+                changed=self._changed,
+                need_connection=self._connect,
+                need_timer=self._set_timer,
+            )
+        return self._policy
+
+    def _connect(self) -> None:
+        if self._opening is None and self._link is None:
+            address = self._addresses[self._next % len(self._addresses)]
+            self._opening = Link(self._loop, address, self.options, self._context, self)
+            self._loop.spawn(self._opening.open())
+
+    def _changed(self) -> None:
+        if self._link is not None:
+            self._link.flush_soon()
+
+    def _set_timer(self, seconds: float) -> None:
+        self._loop.call_later(seconds, self._send_batches)
+
+    def _send_batches(self) -> None:
+        if self._policy is not None and not self._is_stopping:
+            self._policy.send_batches()
+
+    def _end_if_idle(self) -> None:
+        if self._timer is not None and not self.pending_count:
+            self._end()
+
+    def _end(self) -> None:
+        """Close. The publishes without an answer fail."""
+        assert self._policy is not None and self._timer is not None
+        self._timer.cancel()
+        self._timer = None
+        for link in (self._link, self._opening):
+            if link is not None:
+                link.close()
+        self._policy.connect_failed(Stopped())
+        self._policy.lost(Stopped())
+        self._stopped.succeed(self._loop, None)
+
+
+class _NoConsumer:
+    """The owner of messages that a producer never gets."""
+
+    address = ""
+
+    def finish(self, message: Message) -> None: ...
+    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> None: ...
+    def touch(self, message: Message) -> None: ...
+
+
+_NO_CONSUMER = _NoConsumer()

@@ -1,0 +1,81 @@
+"""
+TLS of a client connection without IO: OpenSSL between two memory buffers (Python's `ssl`).
+
+The same code serves both event loops, the upgrade after IDENTIFY, and HTTPS queries.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from nsqtw.client.options import ClientOptions
+from nsqtw.errors import InvalidResponse, OptionError
+
+_VERSIONS = {
+    "tls1.0": ssl.TLSVersion.TLSv1,
+    "tls1.1": ssl.TLSVersion.TLSv1_1,
+    "tls1.2": ssl.TLSVersion.TLSv1_2,
+    "tls1.3": ssl.TLSVersion.TLSv1_3,
+}
+_READ_BYTES = 256 * 1024
+
+
+def tls_context(options: ClientOptions) -> ssl.SSLContext:
+    """The settings of TLS. OptionError when a file cannot be read."""
+    try:
+        context = ssl.create_default_context(cafile=options.tls_root_ca_file or None)
+        if options.tls_cert:
+            context.load_cert_chain(options.tls_cert, options.tls_key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise OptionError(f"TLS files of the client cannot be used: {error}") from error
+    if options.tls_insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if options.tls_min_version:
+        context.minimum_version = _VERSIONS[options.tls_min_version]
+    return context
+
+
+class TlsStream:
+    """One side of TLS. The server's certificate must be for `name`."""
+
+    def __init__(self, context: ssl.SSLContext, name: str) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
+        self.is_open = False
+        """Whether the handshake is complete."""
+        self._handshake()
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the plain text of received data. InvalidResponse when the handshake or the decryption fails."""
+        self._incoming.write(data)
+        if not self.is_open:
+            self._handshake()
+            if not self.is_open:
+                return b""
+        pieces: list[bytes] = []
+        try:
+            while piece := self._tls.read(_READ_BYTES):
+                pieces.append(piece)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            raise InvalidResponse(f"TLS failed - {error}") from error
+        return b"".join(pieces)
+
+    def send(self, data: bytes) -> None:
+        """Encrypt, after the handshake."""
+        self._tls.write(data)
+
+    def data_to_send(self) -> bytes:
+        """Remove and return what is to be written."""
+        return self._outgoing.read()
+
+    def _handshake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError as error:
+            raise InvalidResponse(f"TLS handshake failed - {error}") from error
+        self.is_open = True
