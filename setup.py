@@ -19,8 +19,8 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-# servers (docs/how-to/auth.md). txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a
-# few lines without effect otherwise.
+# servers (docs/how-to/auth.md). txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for
+# mypyc; a few lines without effect otherwise.
 INSTALL = [
     "attrs>=23.2",
     "cramjam>=2.8",
@@ -75,6 +75,8 @@ TEST = [
 ]
 
 CONNECTOR = "pyspark_nsq"
+TOOLS = sorted(path.stem for pattern in ("nsq_*.py", "to_nsq.py") for path in (HERE / "nsqtw/tools").glob(pattern))
+"""NSQ's tools: a module each, whose name is the command."""
 
 
 class BuildWithConnector(build_py):
@@ -154,6 +156,7 @@ setup(
             "nsqd=nsqtw.tap:main_nsqd",
             "nsqlookupd=nsqtw.tap_lookupd:main_nsqlookupd",
             "nsqtw=nsqtw.tools.cli:main",
+            *[f"{tool}=nsqtw.tools.{tool}:main" for tool in TOOLS],
         ]
     },
 )

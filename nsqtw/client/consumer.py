@@ -14,6 +14,7 @@ import random
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import count
 from typing import Any, Self
 
 from nsqtw.client.consumer_policy import (
@@ -42,6 +43,8 @@ Handler = Callable[[Message], Awaitable[object] | None]
 
 SLICE_SECONDS = 0.02
 """Time that handlers which do not wait may take before the event loop continues."""
+_numbers = count(1)
+"""The number of a consumer in its log lines."""
 _SLICE_MESSAGES = 64
 """The clock is read once for so many messages."""
 
@@ -138,6 +141,12 @@ class BaseConsumer(ABC):
             self._queue.clear()
             self._wake(len(self._waiters))
             self._carry_on()
+        future: Future[int] = self._stop.wait(self._loop)
+        return future
+
+    def wait_stopped(self) -> Future[int]:
+        """Wait until the consumer is stopped. The result is that of `stop`."""
+        self._begin(needs_all=False)
         future: Future[int] = self._stop.wait(self._loop)
         return future
 
@@ -241,7 +250,7 @@ class BaseConsumer(ABC):
             return
         self._is_begun = True
         self._loop = loop = self._make_loop()
-        self._log = loop.logger(f"[{self.topic}/{self.channel}] ")
+        self._log = loop.logger(f"{next(_numbers):>3} [{self.topic}/{self.channel}] ")
         self._needs_all, self._unopened = needs_all, len(self._nsqds)
         self._policy = ConsumerPolicy(
             self.topic,
@@ -360,13 +369,13 @@ class BaseConsumer(ABC):
     async def _work(self, handler: Handler) -> None:
         """Handle messages, one after the other, until the consumer stops."""
         loop, queue = self._loop, self._queue
-        count, began = 0, loop.now()
+        handled_count, began = 0, loop.now()
         while True:
             if not queue:
                 if self._policy.phase is not Phase.RUNNING:
                     return
                 await self._wait()
-                count, began = 0, loop.now()
+                handled_count, began = 0, loop.now()
                 continue
             message = queue.popleft()
             if message.has_responded:  # its connection is lost
@@ -383,9 +392,9 @@ class BaseConsumer(ABC):
             else:
                 if not (message.has_responded or message.responds_itself):
                     message.finish()
-            count += 1
-            if count >= _SLICE_MESSAGES:
-                count = 0
+            handled_count += 1
+            if handled_count >= _SLICE_MESSAGES:
+                handled_count = 0
                 if loop.now() - began > SLICE_SECONDS:
                     await loop.next_turn()
                     began = loop.now()

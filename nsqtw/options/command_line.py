@@ -221,8 +221,13 @@ class OptionReader(Generic[O, L]):
         return source is not None and bool(source.read(option))
 
     def _is_asked_to_be_compatible(self, words: Sequence[str], variables: Mapping[str, str]) -> bool:
-        """Like `_is_compatible`, as far as it is known before the words are parsed."""
-        option = self.table.by_flag[_COMPAT]
+        """
+        Like `_is_compatible`, as far as it is known before the words are parsed. A program without that option, one of
+        NSQ's tools, always uses NSQ's words.
+        """
+        option = self.table.by_flag.get(_COMPAT)
+        if option is None:
+            return True
         texts = [text for word in words for text in _texts_of(word, option) if word.startswith("-")]
         texts = texts or [variables.get(option.variable, "false")]
         try:

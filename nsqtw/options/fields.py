@@ -2,7 +2,8 @@
 Definition of an option, and the table of all options of a program.
 
 A program's options are an attrs class whose fields are made by `option`. Everything else that is to be known of them,
-flags, variables, config keys and checks, is read from it by `OptionTable`. Every program has an option `nsq_compat`.
+flags, variables, config keys and checks, is read from it by `OptionTable`. Every daemon has an option `nsq_compat`;
+NSQ's tools have flags only.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class OptionTable(Generic[O]):
     ) -> None:
         self.program = program
         self.options = options
-        self.prefix = VARIABLE_PREFIXES[program]
+        self.prefix = VARIABLE_PREFIXES.get(program, "")
         self.has_rules = has_rules
         self.presets = presets
         self._all = tuple(_read(field, self.prefix) for field in attrs.fields(options) if field.metadata)  # type: ignore[arg-type]

@@ -29,10 +29,11 @@ def usage(program: str, reader: OptionReader[Any, Any] = NSQD_READER) -> str:
     for flag, (kind, text, default) in sorted(lines.items()):
         shown.append(f"  -{_form(flag, kind)}")
         shown.append(f"    \t{text}{default}")
-    example = next(iter(reader.table))
-    shown.append(
-        f"Every option is also a variable, {example.variable} for -{example.flag}, and a key of the config file."
-    )
+    if reader.table.prefix:
+        example = next(iter(reader.table))
+        shown.append(
+            f"Every option is also a variable, {example.variable} for -{example.flag}, and a key of the config file."
+        )
     return "\n".join(shown) + "\n"
 
 
