@@ -26,8 +26,10 @@ def test_twistd_offers_a_broker_when_it_runs_elsewhere(tmp_path: Path) -> None:
 
 
 def test_the_console_scripts_are_nsqs_and_our_own() -> None:
-    scripts = {point.name: point.value for point in distribution("nsqtw").entry_points}
+    scripts = {point.name: point.value for point in distribution("nsqtw").entry_points.select(group="console_scripts")}
+    tools = [path.stem for path in (ROOT / "nsqtw/tools").glob("*nsq_*.py")] + ["to_nsq"]
     assert scripts == {
+        **{tool: f"nsqtw.tools.{tool}:main" for tool in tools},
         "nsqd": "nsqtw.tap:main_nsqd",
         "nsqlookupd": "nsqtw.tap_lookupd:main_nsqlookupd",
         "nsqtw": "nsqtw.tools.cli:main",
