@@ -157,6 +157,7 @@ setup(
             "nsqlookupd=nsqtw.tap_lookupd:main_nsqlookupd",
             "nsqtw=nsqtw.tools.cli:main",
             *[f"{tool}=nsqtw.tools.{tool}:main" for tool in TOOLS],
-        ]
+        ],
+        "pytest11": ["nsqtw=nsqtw.testing.pytest_plugin"],
     },
 )

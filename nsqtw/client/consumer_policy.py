@@ -218,8 +218,11 @@ class ConsumerPolicy:
         if self.phase is not Phase.RUNNING:
             return
         self.phase = Phase.STOPPING
+        must_touch = "touch" in self.timers
         self.timers.clear()
         self.timers.set("stop", now + seconds)
+        if must_touch:
+            self._touch(now)
         for connection in self.connections:
             connection.rdy = 0
             connection.send(commands.CLS)

@@ -7,8 +7,10 @@ subclass adds the three things that txaio leaves out: TCP connections, coroutine
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from socket import gaierror
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -73,6 +75,13 @@ class Logger:
     def error(self, text: str) -> None:
         """Log an error of the application."""
         self._log.error("{line}", line=self._prefix + text)
+
+
+def reason_of(error: OSError) -> str:
+    """Return why a connection could not be opened, in the same words on every event loop."""
+    if isinstance(error, gaierror):
+        return "no such host"
+    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 class EventLoop(ABC):

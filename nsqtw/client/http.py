@@ -13,7 +13,7 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from nsqtw.client.event_loop import EventLoop, Timer, Transport
+from nsqtw.client.event_loop import EventLoop, Timer, Transport, reason_of
 from nsqtw.client.tls import TlsStream
 from nsqtw.errors import ClientLibraryError, LookupFailed
 
@@ -90,7 +90,7 @@ class HttpQuery:
             await self._loop.connect(self._parts.hostname or "", port, self, connect_timeout, "")
             await self._done
         except OSError as error:
-            raise LookupFailed(f"{self._url}: {(error.strerror or str(error)).lower()}") from error
+            raise LookupFailed(f"{self._url}: {reason_of(error)}") from error
         finally:
             timer.cancel()
         if self._failure:

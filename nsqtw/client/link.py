@@ -10,7 +10,7 @@ import ssl
 from typing import Protocol
 
 from nsqtw.client.connection import Connection, State
-from nsqtw.client.event_loop import EventLoop, Timer, Transport
+from nsqtw.client.event_loop import EventLoop, Timer, Transport, reason_of
 from nsqtw.client.frames import Frame
 from nsqtw.client.lookup import host_and_port
 from nsqtw.client.message import Message, MessageOwner
@@ -72,7 +72,7 @@ class Link:
         try:
             await self._loop.connect(host, port, self, options.dial_timeout, options.local_addr)
         except OSError as error:
-            text = f"dial tcp {self.address}: connect: {(error.strerror or str(error)).lower()}"
+            text = f"dial tcp {self.address}: connect: {reason_of(error)}"
             self._user.failed(self, ConnectFailed(self.address, text))
 
     # -- from the transport

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Coroutine
+from socket import EAI_NONAME, gaierror
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -62,6 +63,7 @@ class TwistedLoop(EventLoop):
 
             reactor = global_reactor
         self._reactor = reactor
+        tx.config.loop = reactor  # txaio has one reactor for all of a process
         super().__init__(tx.with_config(reactor), tx.make_logger)  # type: ignore[no-untyped-call]
 
     def now(self) -> float:
@@ -88,7 +90,7 @@ class TwistedLoop(EventLoop):
         except TimeoutError as error:
             raise OSError(errno.ETIMEDOUT, "i/o timeout") from error
         except DNSLookupError as error:
-            raise OSError(errno.ENOENT, f"lookup {host}: no such host") from error
+            raise gaierror(EAI_NONAME, f"lookup {host}: no such host") from error
         except ConnectError as error:
             raise OSError(error.osError or 0, str(error)) from error
 
