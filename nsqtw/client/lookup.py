@@ -9,14 +9,17 @@ in turn, and the next one when it fails, three in all.
 from __future__ import annotations
 
 import json
+from http.client import responses
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from nsqtw.errors import LookupFailed, OptionError
+from nsqtw.gocompat.values import quoted
 
 ACCEPT = "application/vnd.nsq; version=1.0"
 CONTENT_TYPE = "nsq; version=1.0"
 _MAX_TRIES = 3
+_SHOWN_BYTES = 200
 
 
 def lookup_url(address: str, topic: str) -> str:
@@ -36,8 +39,7 @@ def lookup_url(address: str, topic: str) -> str:
 def answer_of(status: int, content_type: str, body: bytes) -> dict[str, Any]:
     """Return the object in an answer of an nsqlookupd or nsqd, old (in an envelope) or new. LookupFailed."""
     if status != 200:
-        text = body.decode("utf-8", "replace")[:200]
-        raise LookupFailed(f'got response {status} "{text}"')
+        raise LookupFailed(refusal(status, body))
     try:
         answer = json.loads(body or b"{}")
     except ValueError as error:
@@ -47,6 +49,12 @@ def answer_of(status: int, content_type: str, body: bytes) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise LookupFailed("the answer is no JSON object")
     return answer
+
+
+def refusal(status: int, body: bytes) -> str:
+    """Return the text of an error for an answer with another status than 200."""
+    phrase = responses.get(status, "")
+    return f"got response {status} {phrase} {quoted(body[:_SHOWN_BYTES].decode('utf-8', 'replace'))}"
 
 
 def producers_of(answer: dict[str, Any]) -> list[str]:

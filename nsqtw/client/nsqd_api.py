@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from nsqtw.client.event_loop import EventLoop
 from nsqtw.client.http import Answer, HttpQuery
 from nsqtw.client.log_sections import bodies_of
-from nsqtw.client.lookup import ACCEPT, answer_of
+from nsqtw.client.lookup import ACCEPT, answer_of, refusal
 from nsqtw.errors import LookupFailed
 
 CONNECT_SECONDS = 2.0
@@ -94,6 +94,5 @@ class BaseNsqdApi(ABC):
         asked = HttpQuery(self._make_loop(), url, method=method, headers=headers, context=self._context)
         answer = await asked.run(CONNECT_SECONDS, timeout)
         if answer.status != 200:
-            text = answer.body.decode("utf-8", "replace")[:200]
-            raise LookupFailed(f'{path}: got response {answer.status} "{text}"')
+            raise LookupFailed(f"{path}: {refusal(answer.status, answer.body)}")
         return answer

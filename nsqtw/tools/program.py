@@ -77,11 +77,29 @@ class Run:
         """Call `function` on SIGHUP, which ends a tool without one."""
         signal.signal(signal.SIGHUP, lambda number, frame: self.reactor.callFromThread(function))
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait, at most until the tool is to stop."""
+        if self.is_stopping:
+            return
+        done: Deferred[None] = Deferred()
+        timer = self.reactor.callLater(seconds, done.callback, None)
+
+        def wake() -> None:
+            if timer.active():
+                timer.cancel()
+                done.callback(None)
+
+        self._on_stop.append(wake)
+        try:
+            await done
+        finally:
+            self._on_stop.remove(wake)
+
     def stop(self) -> None:
         """Begin the stop, as a signal does."""
         if not self.is_stopping:
             self.is_stopping = True
-            for function in self._on_stop:
+            for function in list(self._on_stop):
                 function()
 
     def fail(self, text: str) -> None:
