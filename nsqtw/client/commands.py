@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 MAGIC: Final = b"  V2"
@@ -18,6 +19,8 @@ CLS: Final = b"CLS\n"
 
 _SIZE = struct.Struct(">I")
 _TWO_SIZES = struct.Struct(">II")
+_pack_size = _SIZE.pack
+_MOST_LINES: Final = 1024
 
 
 def identify(body: Mapping[str, Any]) -> bytes:
@@ -57,7 +60,7 @@ def touch(message_id: bytes) -> bytes:
 
 def pub(topic: str, body: bytes) -> bytes:
     """PUB: publish a message."""
-    return b"PUB %b\n%b%b" % (topic.encode(), _SIZE.pack(len(body)), body)
+    return _pub_line(topic) + _pack_size(len(body)) + body
 
 
 def dpub(topic: str, delay_ms: int, body: bytes) -> bytes:
@@ -72,6 +75,11 @@ def mpub(topic: str, bodies: Sequence[bytes]) -> bytes:
     for body in bodies:
         parts += (_SIZE.pack(len(body)), body)
     return b"".join(parts)
+
+
+@lru_cache(_MOST_LINES)
+def _pub_line(topic: str) -> bytes:
+    return f"PUB {topic}\n".encode()
 
 
 def _with_body(line: bytes, body: bytes) -> bytes:

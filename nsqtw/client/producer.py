@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Self
 
 from nsqtw.client import commands
@@ -21,6 +22,9 @@ from nsqtw.names import is_valid_name
 
 STOP_SECONDS = 30.0
 """Time that a stop waits for answers."""
+
+
+_is_valid_topic = lru_cache(1024)(is_valid_name)
 
 
 class BaseProducer(ABC):
@@ -85,11 +89,11 @@ class BaseProducer(ABC):
         Publish a message, which is delivered after `delay` seconds. The result comes when nsqd has it: Refused with
         nsqd's words, NotConnected when the connection was lost before the answer, ConnectFailed, Stopped.
         """
-        policy = self._begin()
+        policy = self._policy or self._begin()
         future: Any = self._loop.future()
         if self._is_stopping:
             self._loop.reject(future, Stopped())
-        elif not is_valid_name(topic):
+        elif not _is_valid_topic(topic):
             # nsqd would close the connection, and other publishes would fail with it.
             self._loop.reject(future, Refused(f"E_BAD_TOPIC PUB topic name {quoted(topic)} is not valid"))
         elif not body:
