@@ -86,13 +86,11 @@ class ReadyDistribution:
         count = min(count, connection.max_rdy_count)
         connection.has_retry = False
         possible = self.max_in_flight - self.total + connection.rdy
-        if 0 < possible < count:
-            count = possible
-        if possible <= 0 and count > 0:
-            if not connection.rdy:
-                connection.has_retry = True
-                self._retry(connection)
+        if count > 0 and possible <= 0 and not connection.rdy:
+            connection.has_retry = True
+            self._retry(connection)
             return
+        count = min(count, max(0, possible))  # lower than before when max_in_flight was lowered
         if not count and not connection.rdy:
             return
         changed = count != connection.rdy

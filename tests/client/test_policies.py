@@ -125,6 +125,15 @@ def test_a_single_rdy_moves_to_another_connection() -> None:
     assert holders == {0, 1}
 
 
+def test_a_lower_max_in_flight_holds_for_all() -> None:
+    distribution = Distribution(4)
+    distribution.connect()
+    distribution.connect()
+    distribution.ready.max_in_flight = 1
+    distribution.ready.share_out(1.0)
+    assert distribution.counts == [0, 1]
+
+
 def test_the_limit_of_the_nsqd_counts() -> None:
     distribution = Distribution(5000)
     assert distribution.connect().sent == [2500]
