@@ -7,11 +7,12 @@
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
 # make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
 # make crash        brokers are made to crash, and what they promised is checked; MINUTES=60, SEED=1 as an earlier run
-# make bench        messages a second and latencies, then bench-plots; PEER=/path/to/nsqd to compare, TOOLS=/dir/of/bench_writer
+# make bench        messages a second and latencies, then bench-clients and bench-plots; PEER=/path/to/nsqd to compare, TOOLS=/dir/of/bench_writer
 # make bench-plots  rates against message size and number of channels, drawn to rates.png; PEER=/path/to/nsqd to compare
 # make bench-shapes how cost and memory grow with topics, connections and backlogs
 # make bench-connections   what closed connections leave in memory; COUNT=20000 of each kind instead of 200,000
 # make bench-pauses how long a broker with 10,000 channels is away at 100,000 messages a second
+# make bench-clients   messages a second of our client library, on each event loop, and of pynsq, gnsq and ansq
 # make bench-spark  rows a second through the connector for Spark, in both directions
 # make bench-lookupd   nsqlookupd with 100,000 registrations; PEER=/path/to/nsqlookupd to compare
 # make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
@@ -41,7 +42,7 @@ AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --l
 SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
 .PHONY: help run demo test test-compiled test-twisted fuzz conformance clients crash bench bench-plots bench-shapes bench-pauses \
-    bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
+    bench-clients bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
 
 # The list at the top of this file.
 help:
@@ -91,6 +92,7 @@ crash: $(EVERYTHING)
 
 bench: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench --json bench.json $(if $(PEER),--peer '$(PEER)') $(if $(TOOLS),--tools '$(TOOLS)')
+	@$(BIN)/python -m tests.bench.clients
 	@$(SWEEP)
 
 bench-plots: $(EVERYTHING)
@@ -110,6 +112,9 @@ bench-durability: $(EVERYTHING)
 
 bench-lookupd: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.lookupd $(if $(PEER),--peer '$(PEER)')
+
+bench-clients: $(EVERYTHING)
+	@$(BIN)/python -m tests.bench.clients
 
 bench-spark: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.spark

@@ -43,7 +43,7 @@ class AsyncioLoop(EventLoop):
     def now(self) -> float:
         return self._loop.time()
 
-    def call_soon(self, function: Callable[[], None]) -> None:
+    def call_soon(self, function: Callable[[], object]) -> None:
         self._loop.call_soon(function)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

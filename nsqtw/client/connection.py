@@ -188,8 +188,6 @@ class Connection:
         if self._next_compression is not None:
             self._steps.append(State.COMPRESSION)
         if answer.get("auth_required"):
-            if not self._options.auth_secret:
-                raise InvalidResponse("Auth Required")
             self._steps.append(State.AUTH)
 
     def _authenticated(self, data: bytes) -> None:
@@ -212,6 +210,8 @@ class Connection:
             while piece := self._compression.read():
                 rest += piece
         elif self.state is State.AUTH:
+            if not self._options.auth_secret:
+                raise InvalidResponse("Auth Required")
             self._out.append(commands.auth(self._options.auth_secret))
         self._reader.add(rest)
 

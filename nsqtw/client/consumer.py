@@ -363,8 +363,9 @@ class BaseConsumer(ABC):
         await waiter
 
     def _wake(self, count: int) -> None:
-        for _ in range(min(count, len(self._waiters))):
-            self._loop.resolve(self._waiters.popleft())
+        """Wake so many of those that wait. Cancelled ones do not count."""
+        while count and self._waiters:
+            count -= self._loop.resolve(self._waiters.popleft())
 
     async def _work(self, handler: Handler) -> None:
         """Handle messages, one after the other, until the consumer stops."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from socket import gaierror
 from typing import Any, Protocol, TypeVar
 
@@ -101,10 +102,12 @@ class EventLoop(ABC):
         """Return a new future."""
         return self._txa.create_future()
 
-    def resolve(self, future: Any, value: Any = None) -> None:
-        """Complete a future; one that was cancelled stays so."""
-        if not self._txa.is_called(future):
-            self._txa.resolve(future, value)
+    def resolve(self, future: Any, value: Any = None) -> bool:
+        """Complete a future. Returns False for one that was cancelled, which stays so."""
+        if self._txa.is_called(future):
+            return False
+        self._txa.resolve(future, value)
+        return True
 
     def reject(self, future: Any, error: Exception) -> None:
         """Complete a future with an error; one that was cancelled stays so."""
@@ -119,7 +122,7 @@ class EventLoop(ABC):
     async def next_turn(self) -> None:
         """Let the loop do something else."""
         turn = self.future()
-        self.call_soon(lambda: self.resolve(turn))
+        self.call_soon(partial(self.resolve, turn))
         await turn
 
     # -- of the loop
@@ -129,7 +132,7 @@ class EventLoop(ABC):
         """Return the time in seconds of a monotonic clock."""
 
     @abstractmethod
-    def call_soon(self, function: Callable[[], None]) -> None:
+    def call_soon(self, function: Callable[[], object]) -> None:
         """Call `function` in the next turn of the loop."""
 
     @abstractmethod

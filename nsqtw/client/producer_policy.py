@@ -59,7 +59,7 @@ class ProducerPolicy:
         self,
         batching: Batching | None,
         *,
-        resolve: Callable[[Future], None],
+        resolve: Callable[[Future], object],
         reject: Callable[[Future, Exception], None],
         changed: Callable[[], None],
         need_connection: Callable[[], None],

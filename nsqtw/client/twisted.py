@@ -70,7 +70,7 @@ class TwistedLoop(EventLoop):
         seconds: float = self._reactor.seconds()
         return seconds
 
-    def call_soon(self, function: Callable[[], None]) -> None:
+    def call_soon(self, function: Callable[[], object]) -> None:
         self._reactor.callLater(0, function)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Deferred[T]:

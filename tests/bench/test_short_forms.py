@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,3 +86,9 @@ def test_memory_after_closed_connections_is_measured() -> None:
     table = run("tests.bench.connections", "--quick")
     for kind in ("sub", "pub", "tls", "snappy", "deflate", "http", "https"):
         assert f"memory after {kind}:" in table
+
+
+def test_client_libraries_are_measured() -> None:
+    table = run("tests.bench.clients", "--quick")
+    for client in ("ours on asyncio", "ours on Twisted", "pynsq", "gnsq", "ansq"):
+        assert re.search(rf"^{client} +[\d,]+ +[\d,]+$", table, re.MULTILINE), table

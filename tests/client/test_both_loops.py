@@ -7,6 +7,7 @@ import json
 import socket
 import urllib.request
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,21 @@ from nsqtw.client import Message
 from nsqtw.client.producer_policy import Batching
 from nsqtw.errors import ConnectFailed, InvalidName, LookupFailed, NotConnected, OptionError, Refused, Stopped
 from nsqtw.testing import Broker, broker
+from tests.certificates import Certificates
 from tests.client.loops import Loop, OnAsyncio
+from tests.process import LookupdProcess
+
+GRANTS = """
+[[client]]
+identity = "me"
+secret = "scrypt:16384:8:1:10QvvNh5QRwt5lp4EiG7Kw==:zftCkokh26MyVnusmSHSPXGjey09yE6+SqxuNIQ1UDs="
+
+[[client.grant]]
+topic = ".*"
+channels = [".*"]
+permissions = ["publish", "subscribe"]
+"""
+"""The grants of the secret s3cret."""
 
 
 def counts(nsqd: Broker, topic: str, channel: str = "c") -> tuple[int, int, int]:
@@ -248,13 +263,13 @@ def test_a_cancelled_wait_loses_nothing(loop: Loop, nsqd: Broker, topic: str) ->
         async with loop.producer(nsqd.tcp_address) as producer:
             consumer = loop.consumer(topic, "c", nsqd=nsqd.tcp_address)
             async with consumer:
-                waiting = loop.spawn(consumer.__anext__())
-                await loop.sleep(0.05)
-                waiting.cancel()
+                cancelled, waiting = loop.spawn(consumer.__anext__()), loop.spawn(consumer.__anext__())
+                await loop.sleep(0.01)
+                cancelled.cancel()
                 with pytest.raises((asyncio.CancelledError, CancelledError)):
-                    await waiting
+                    await cancelled
                 await producer.publish(topic, b"x")
-                message = await consumer.__anext__()
+                message = await waiting
                 assert message.body == b"x"
                 await message.finish()
 
@@ -356,6 +371,63 @@ def test_a_consumer_comes_back_after_a_restart(loop: Loop, topic: str) -> None:
             await consumer.stop()
 
     loop.run(test)
+
+
+def test_tls_auth_and_snappy(loop: Loop, topic: str, certificates: Certificates, tmp_path: Path) -> None:
+    grants = tmp_path / "grants.toml"
+    grants.write_text(GRANTS)
+    grants.chmod(0o600)
+    flags = (*certificates.server.flags(), "--tls-required=true", f"--auth=static:{grants}")
+
+    async def test() -> None:
+        with broker(*flags) as nsqd:
+            options = {
+                "tls_v1": True,
+                "tls_root_ca_file": certificates.authority.certificate,
+                "snappy": True,
+                "auth_secret": "s3cret",
+            }
+            address = nsqd.tcp_address.replace("127.0.0.1", "localhost")
+            async with loop.producer(address, **options) as producer:
+                await producer.multi_publish(topic, [b"1", b"2"])
+            assert await consume(loop, nsqd, topic, 2, **options) == [b"1", b"2"]
+            with pytest.raises(ConnectFailed, match="certificate verify failed"):
+                await loop.producer(address, tls_v1=True).start()
+            with pytest.raises(ConnectFailed, match="Auth Required"):
+                await loop.producer(address, **{**options, "auth_secret": ""}).start()
+
+    loop.run(test)
+
+
+def test_discovery_with_an_nsqlookupd_that_is_down(loop: Loop, topic: str, tmp_path: Path) -> None:
+    lookupd = LookupdProcess(tmp_path)
+    lookupd.start()
+
+    async def test() -> None:
+        addresses = ["127.0.0.1:1", f"127.0.0.1:{lookupd.http_port}"]
+        flag = f"127.0.0.1:{lookupd.tcp_port}"
+        found: list[bytes] = []
+        with broker(lookupd_tcp_address=flag) as first, broker(lookupd_tcp_address=flag) as second:
+            consumer = loop.consumer(
+                topic,
+                "c",
+                lambda message: found.append(message.body),
+                lookupd=addresses,
+                lookupd_poll_interval=0.1,
+                max_in_flight=10,
+            )
+            await consumer.start()
+            for nsqd, body in ((first, b"1"), (second, b"2")):
+                async with loop.producer(nsqd.tcp_address) as producer:
+                    await producer.publish(topic, body)
+            await loop.until(lambda: sorted(found) == [b"1", b"2"], "messages of both")
+            assert consumer.stats["connections"] == 2
+            await consumer.stop()
+
+    try:
+        loop.run(test)
+    finally:
+        lookupd.close()
 
 
 def test_the_http_api(loop: Loop, nsqd: Broker, topic: str) -> None:

@@ -1,14 +1,12 @@
 """The parts of ``contrib/demo`` that decide whether it tells the truth."""
 
 import json
-import struct
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from contrib.demo import records, transform
-from contrib.demo.consumer import answers, frames
 from contrib.demo.errors import DemoError
 from contrib.demo.feed import Feed
 from contrib.demo.ledger import Ledger, LedgerWriter
@@ -40,14 +38,6 @@ GIT_LOG = (
     "\x1e1111\x1f2026-01-02T03:04:05+01:00\x1fFirst: a\tstart\x1f\n\n3\t0\tREADME.md\n-\t-\tlogo.png\n"
     "\x1e2222\x1f2026-01-03T03:04:05+01:00\x1fNothing changed\x1f\n"
 )
-
-
-def frame(kind: int, data: bytes) -> bytes:
-    return struct.pack(">ii", 4 + len(data), kind) + data
-
-
-def message(message_id: bytes, body: bytes) -> bytes:
-    return frame(2, struct.pack(">qH16s", 1, 1, message_id) + body)
 
 
 def objects(rows: DataFrame) -> dict[str, dict[str, object]]:
@@ -88,42 +78,6 @@ def test_a_ledger_takes_in_whole_lines_only(tmp_path: Path) -> None:
     ledger.poll()
     assert (4, {"a", "b", "line\nbreak"}) == (ledger.deliveries, ledger.distinct)
     ledger.close()
-
-
-@pytest.mark.parametrize("piece", [1, 7, 1000])
-def test_frames_arrive_in_any_pieces(piece: int) -> None:
-    expected = [(0, b"OK"), (2, b"x" * 30), (0, b"")]
-    stream = b"".join(frame(kind, data) for kind, data in expected) + b"\x00\x00"
-    buffer = bytearray()
-    found = []
-    for start in range(0, len(stream), piece):
-        buffer += stream[start : start + piece]
-        found += list(frames(buffer))
-    assert expected == found
-    assert b"\x00\x00" == buffer
-
-
-def test_a_message_is_noted_and_then_finished_and_a_heartbeat_answered(tmp_path: Path) -> None:
-    received = list(
-        frames(
-            bytearray(
-                frame(0, b"OK")
-                + message(b"1" * 16, b'{"id":"a"}')
-                + frame(0, b"_heartbeat_")
-                + message(b"2" * 16, b'{"id":"b"}')
-            )
-        )
-    )
-    path = tmp_path / "ledger"
-    expected = b"FIN " + b"1" * 16 + b"\nNOP\nFIN " + b"2" * 16 + b"\n"
-    with LedgerWriter(path) as ledger:
-        assert expected == answers(received, ledger)
-    assert '"a"\n"b"\n' == path.read_text()
-
-
-def test_an_error_ends_the_connection(tmp_path: Path) -> None:
-    with LedgerWriter(tmp_path / "ledger") as ledger, pytest.raises(ConnectionError, match="E_BAD_TOPIC"):
-        answers([(1, b"E_BAD_TOPIC")], ledger)
 
 
 def test_the_feed_holds_the_last_part_back_until_the_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
