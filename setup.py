@@ -148,7 +148,7 @@ setup(
     ext_modules=extensions(),
     # mypyc looks at all that is imported.
     setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
-    data_files=[("share/man/man1", ["docs/reference/nsqd.1", "docs/reference/nsqlookupd.1"])],
+    data_files=[("share/man/man1", [f"docs/reference/{name}.1" for name in ("nsqd", "nsqlookupd", *TOOLS)])],
     install_requires=INSTALL,
     extras_require={"fast": FAST, "spark": SPARK, "java": JAVA, "compiler": COMPILER, "wheels": WHEELS, "test": TEST},
     entry_points={

@@ -58,7 +58,7 @@ LAYERS: dict[str, set[str]] = {
         *("api", "auth", "auth.http", "backends", "core", "daemon", "discovery", "http", "net", "nsqd_import"),
         *("options", "plugins", "runtime", "stats"),
     },
-    "tools": {"auth", "backends", "client", "core", "daemon", "nsqd", "options", "plugins"},
+    "tools": {"auth", "backends", "client", "core", "daemon", "gocompat", "nsqd", "options", "plugins"},
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},

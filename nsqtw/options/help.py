@@ -39,11 +39,15 @@ def usage(program: str, reader: OptionReader[Any, Any] = NSQD_READER) -> str:
 
 def options_table(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
     """Return the table of the options, in Markdown."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for option in reader.table:
-        default = "" if option.default == "" else f"`{option.default}`"
+        default = "" if option.default == "" else f"`{_shown_text(option.default)}`"
+        if not reader.table.prefix:
+            rows.append((f"`--{option.flag}`", option.kind.word, default, _meaning(option).replace("|", "\\|")))
+            continue
         rows.append((f"`--{option.flag}`", f"`{option.key}`", option.kind.word, default, _meaning(option)))
-    return _markdown(("flag", "config key", "kind", "default", "meaning"), rows)
+    head = ("flag", "config key", "kind", "default", "meaning")
+    return _markdown(head if reader.table.prefix else (head[0], *head[2:]), rows)
 
 
 def flags_table(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
@@ -54,18 +58,20 @@ def flags_table(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
 
 def configuration_page(page: str, reader: OptionReader[Any, Any] = NSQD_READER) -> str:
     """Return `page` with current tables between its markers."""
-    page = _replaced(page, "flags", flags_table(reader))
-    return _replaced(page, "options", options_table(reader))
+    page = replaced(page, "flags", flags_table(reader))
+    return replaced(page, "options", options_table(reader))
 
 
-def man_page(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
-    """Return the man page of a program, in roff."""
+def man_page(reader: OptionReader[Any, Any] = NSQD_READER, head: str = "", tail: str = "") -> str:
+    """Return the man page of a program, in roff. `head` and `tail` are those of a tool, which has flags only."""
     program = reader.table.program
     flags = [(_form(flag, kind), [_sentence(text)]) for flag, (kind, text) in reader.other_flags.items()]
-    options = [(_form(option.flag, option.kind), _paragraph(option)) for option in reader.table]
+    has_config = bool(reader.table.prefix)
+    options = [(_form(option.flag, option.kind), _paragraph(option, has_config)) for option in reader.table]
     entries = [line for form, text in flags + options for line in _entry(form, text)]
-    tail = _MAN_TAIL.format(program=program, prefix=reader.table.prefix, example=_MAN_EXAMPLES[program])
-    return "\n".join([*_roff(_MAN_HEADS[program] + _MAN_FLAGS), *entries, *_roff(tail)]) + "\n"
+    if not tail:
+        tail = _MAN_TAIL.format(program=program, prefix=reader.table.prefix, example=_MAN_EXAMPLES[program])
+    return "\n".join([*_roff((head or _MAN_HEADS[program]) + _MAN_FLAGS), *entries, *_roff(tail)]) + "\n"
 
 
 def pages() -> dict[Path, str]:
@@ -147,7 +153,11 @@ def _default(option: Option) -> str:
 
 
 def _shown_default(option: Option) -> str:
-    return f'"{option.default}"' if option.kind is TEXT else option.default
+    return f'"{_shown_text(option.default)}"' if option.kind is TEXT else option.default
+
+
+def _shown_text(default: str) -> str:
+    return default.replace("\n", "\\n")
 
 
 def _markdown(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -155,15 +165,18 @@ def _markdown(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join([lines[0], "|" + "---|" * len(head) + "\n", *lines[1:]])
 
 
-def _replaced(page: str, name: str, table: str) -> str:
+def replaced(page: str, name: str, table: str) -> str:
+    """Return `page` with the text between the markers of `name` replaced."""
     before, start, rest = page.partition(f"<!-- {name} -->\n")
     _, end, after = rest.partition(f"<!-- end of {name} -->")
     return before + start + table + end + after
 
 
-def _paragraph(option: Option) -> list[str]:
-    default = "" if option.default == "" else f"; default {_shown_default(option)}"
-    return [_sentence(_meaning(option)), f"Config key {option.key}{default}."]
+def _paragraph(option: Option, has_config: bool) -> list[str]:
+    default = "" if option.default == "" else f"default {_shown_default(option)}"
+    if not has_config:
+        return [_sentence(_meaning(option)), *([_sentence(default)] if default else [])]
+    return [_sentence(_meaning(option)), f"Config key {'; '.join(filter(None, (option.key, default)))}."]
 
 
 def _sentence(text: str) -> str:

@@ -1,0 +1,64 @@
+"""
+Documentation of NSQ's tools: the tables of docs/reference/tools.md, and the man pages.
+
+`python -m nsqtw.tools.documentation` updates them in a checkout.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from nsqtw.options.help import DOCS, man_page, options_table, replaced
+from nsqtw.tools.program import Tool
+
+_HEAD = """
+.TH {title} 1 "" nsqtw "User Commands"
+.SH NAME
+{name} - {summary}
+.SH SYNOPSIS
+.B {name}
+[\\fIoption\\fR]...
+.SH DESCRIPTION
+A tool of NSQ, for nsqd and nsqtw. The documentation of nsqtw has examples.
+"""
+_TAIL = """
+.SH EXIT STATUS
+0 after a clean stop, 1 for an error, 2 for a wrong flag.
+.SH SIGNALS
+SIGINT and SIGTERM stop the tool: it responds to the messages in hand, and requeues the others.
+"""
+
+
+def tools() -> list[Tool[Any]]:
+    """Return all tools, by name."""
+    paths = [path for pattern in ("nsq_*.py", "to_nsq.py") for path in Path(__file__).parent.glob(pattern)]
+    return [import_module(f"nsqtw.tools.{path.stem}").TOOL for path in sorted(paths)]
+
+
+def pages() -> dict[Path, str]:
+    """Return the current text of every page, by path."""
+    page = DOCS / "tools.md"
+    text = page.read_text("utf-8")
+    made: dict[Path, str] = {}
+    for tool in tools():
+        reader = tool.reader
+        text = replaced(text, f"options of {tool.name}", options_table(reader))
+        head = _HEAD.format(title=tool.name.upper(), name=tool.name, summary=tool.summary)
+        made[DOCS / f"{tool.name}.1"] = man_page(reader, head, _TAIL)
+    made[page] = text
+    return made
+
+
+def main() -> None:
+    """Write the pages that changed, and name them."""
+    for path, text in pages().items():
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
+            sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    main()
