@@ -32,7 +32,6 @@ async def consume(address: str, topic: str, channel: str, ledger: LedgerWriter) 
             await consumer.run()
         except ConnectFailed as failure:  # the broker has not started yet
             print(f"connecting again: {failure}", file=sys.stderr)
-            await consumer.stop(0)
             await asyncio.sleep(_RETRY_SECONDS)
 
 

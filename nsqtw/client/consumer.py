@@ -122,10 +122,11 @@ class BaseConsumer(ABC):
     def start(self, *, needs_all: bool = False) -> Future[None]:
         """
         Connect. The result comes with the first connection to an nsqd of `nsqd`, with `needs_all` with the last one;
-        ConnectFailed when none can be opened (with `needs_all`: when one cannot). With `lookupd` it comes at once.
+        ConnectFailed when none can be opened (with `needs_all`: when one cannot); then the consumer is stopped. With
+        `lookupd` the result comes at once.
         """
         self._begin(needs_all)
-        future: Future[None] = self._start.wait(self._loop)
+        future: Future[None] = self._loop.spawn(self._started())
         return future
 
     def stop(self, seconds: float = STOP_SECONDS) -> Future[int]:
@@ -272,6 +273,14 @@ class BaseConsumer(ABC):
             self._start.succeed(loop, None)
         self._carry_on()
 
+    async def _started(self) -> None:
+        """Wait for the outcome of the start."""
+        try:
+            await self._start.wait(self._loop)
+        except ClientLibraryError:
+            await self.stop(0)
+            raise
+
     def _opened(self, error: ClientLibraryError | None) -> None:
         """A connection was opened, or not: `start` may have its result."""
         self._unopened -= 1
@@ -383,7 +392,7 @@ class BaseConsumer(ABC):
                 continue
             try:
                 handled = handler(message)
-                if handled is not None:
+                if handled is not None and hasattr(handled, "__await__"):
                     await handled
             except Exception as error:
                 self._failed(message, error)

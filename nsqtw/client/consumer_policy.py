@@ -435,7 +435,10 @@ class ConsumerPolicy:
         text = message.id.decode("latin-1")
         self._log.warn(f"msg {text} attempted {message.attempts} times, giving up")
         if self._on_give_up is not None:
-            self._on_give_up(message)
+            try:
+                self._on_give_up(message)
+            except Exception as error:  # of the application: the connection goes on
+                self._log.warn(f"on_give_up failed for msg {text} - {error!r}")
         message.finish()
         return True
 

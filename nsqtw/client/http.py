@@ -102,6 +102,9 @@ class HttpQuery:
     def connected(self, transport: Transport) -> None:
         """Receiver API."""
         self._transport = transport
+        if self._failure:
+            transport.abort()
+            return
         if self._parts.scheme == "https":
             context = self._context or ssl.create_default_context()
             self._tls = TlsStream(context, self._parts.hostname or "")

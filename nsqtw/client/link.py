@@ -15,7 +15,7 @@ from nsqtw.client.frames import Frame
 from nsqtw.client.lookup import host_and_port
 from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
-from nsqtw.errors import ClientLibraryError, ConnectFailed
+from nsqtw.errors import ClientLibraryError, ConnectFailed, OptionError
 
 
 class LinkUser(Protocol):
@@ -68,12 +68,14 @@ class Link:
     async def open(self) -> None:
         """Connect. The user is told the outcome."""
         options = self._options
-        host, port = host_and_port(self.address)
         try:
+            host, port = host_and_port(self.address)
             await self._loop.connect(host, port, self, options.dial_timeout, options.local_addr)
         except OSError as error:
             text = f"dial tcp {self.address}: connect: {reason_of(error)}"
             self._user.failed(self, ConnectFailed(self.address, text))
+        except (OptionError, ValueError) as error:  # an address that an nsqlookupd named may be anything
+            self._user.failed(self, ConnectFailed(self.address, f"dial tcp {self.address}: {error}"))
 
     # -- from the transport
 

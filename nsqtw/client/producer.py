@@ -149,7 +149,11 @@ class BaseProducer(ABC):
 
     def ready(self, link: Link) -> MessageOwner:
         """LinkUser API."""
-        self._opening, self._link = None, link
+        self._opening = None
+        if self._is_stopping and self._timer is None:
+            link.close()
+            return _NO_CONSUMER
+        self._link = link
         self._failures.clear()
         for future in self._starting:
             self._loop.resolve(future)
@@ -191,6 +195,8 @@ class BaseProducer(ABC):
     def lost(self, link: Link, reason: str) -> None:
         """LinkUser API."""
         assert self._policy is not None
+        if link is not self._link:  # it was opened after the stop
+            return
         self._link = None
         self._next += 1
         if not self._is_stopping:

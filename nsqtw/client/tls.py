@@ -57,7 +57,7 @@ class TlsStream:
         try:
             while piece := self._tls.read(_READ_BYTES):
                 pieces.append(piece)
-        except ssl.SSLWantReadError:
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             pass
         except ssl.SSLError as error:
             raise InvalidResponse(f"TLS failed - {error}") from error

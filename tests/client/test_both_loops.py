@@ -322,6 +322,28 @@ def test_nobody_listens(loop: Loop, topic: str) -> None:
     loop.run(test)
 
 
+def test_a_start_that_fails_stops_the_consumer(loop: Loop, topic: str) -> None:
+    async def test() -> None:
+        consumer = loop.consumer(topic, "c", nsqd="127.0.0.1:1", lookupd_poll_interval=0.01)
+        with pytest.raises(ConnectFailed):
+            await consumer.start()
+        assert await consumer.wait_stopped() == 0
+        with pytest.raises(StopAsyncIteration):
+            await consumer.__anext__()
+
+    loop.run(test)
+
+
+def test_a_value_that_a_handler_returns_is_ignored(loop: Loop, nsqd: Broker, topic: str) -> None:
+    async def test() -> None:
+        async with loop.producer(nsqd.tcp_address) as producer:
+            await producer.publish(topic, b"x")
+        async with loop.consumer(topic, "c", lambda message: True, nsqd=nsqd.tcp_address) as consumer:
+            await loop.until(lambda: consumer.stats["finished"] == 1, "the message is finished")
+
+    loop.run(test)
+
+
 def test_a_producer_uses_another_nsqd(loop: Loop, nsqd: Broker, topic: str) -> None:
     async def test() -> None:
         with broker() as first:

@@ -125,6 +125,15 @@ def test_the_sixth_attempt_is_given_up() -> None:
     assert harness.written(connection) == b"FIN 0000000000000001\n"
 
 
+def test_a_failing_callback_does_not_harm_the_connection() -> None:
+    harness = Harness()
+    connection = harness.connect()
+    harness.written(connection)
+    harness.given_up = None  # type: ignore[assignment]
+    assert harness.receive(connection, message(1, 6)) == []
+    assert harness.written(connection) == b"FIN 0000000000000001\n"
+
+
 def test_backoff_stops_all_and_tests_with_one_message() -> None:
     harness = Harness()
     connection = harness.connect()
