@@ -37,6 +37,8 @@ class FileNames:
     pattern: str
     datetime_pattern: str
     has_revisions: bool
+    all_names: re.Pattern[str]
+    """The names of all files of the topic, of any process and time; the groups `start` and `end` are beside <REV>."""
 
     @classmethod
     def of_topic(
@@ -47,11 +49,14 @@ class FileNames:
             raise ToolError("missing <REV> in --filename-format when gzip, rotation, or work dir enabled")
         # A topic may have a name that is a directory.
         safe_topic = topic.replace(".", "%2E") if topic in (".", "..") else topic
-        for name, value in (("<TOPIC>", safe_topic), ("<HOST>", host), ("<PID>", str(os.getpid()))):
-            pattern = pattern.replace(name, value, 1)
         if is_gzip and not pattern.endswith(_GZIP):
             pattern += _GZIP
-        return cls(pattern, datetime_pattern, has_revisions)
+        for name, value in (("<TOPIC>", safe_topic), ("<HOST>", host)):
+            pattern = pattern.replace(name, value, 1)
+        start, _, end = (re.escape(part) for part in pattern.partition(_REVISION))
+        anything = f"(?P<start>{start})(?:-[0-9]{{6,}})(?P<end>{end})"
+        all_names = re.compile(anything.replace("<PID>", "[0-9]+").replace("<DATETIME>", "[^/]*"))
+        return cls(pattern.replace("<PID>", str(os.getpid()), 1), datetime_pattern, has_revisions, all_names)
 
     def at(self, now: float) -> str:
         """Return the name of the current file, with a place for the revision."""

@@ -143,7 +143,7 @@ class _Archives:
                 continue
             try:
                 await self._begin(topic)
-            except NsqtwError as error:
+            except (NsqtwError, OSError) as error:
                 self.log.error(f"couldn't create logger for new topic {topic}: {error}")
 
     async def _begin(self, topic: str) -> None:
@@ -166,6 +166,7 @@ class _Archives:
             call_soon=lambda function: self._run.reactor.callLater(0, function),
             log=self.log,
         )
+        archive.begin()
         consumer = make_consumer(
             self._run, options, topic, options.channel, archive.handle, max_in_flight=options.max_in_flight
         )

@@ -6,9 +6,11 @@ A gzip file is a sequence of members, one for each sync, so it can be read up to
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import os
 import zlib
+from contextlib import suppress
+from itertools import count
 from typing import BinaryIO
 
 import attrs
@@ -118,6 +120,8 @@ class OutputFile:
             except FileExistsError:
                 self.revision += 1
                 continue
+            with suppress(OSError):  # some file systems have no locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             size = os.fstat(descriptor).st_size
             if rules.rotate_size and size > rules.rotate_size:
                 os.close(descriptor)
@@ -126,20 +130,58 @@ class OutputFile:
             return open(descriptor, "wb", buffering=_BUFFER_BYTES), size
 
     def _move(self, path: str) -> str:
-        """Give the file its place in the output directory without replacing another one."""
+        """Move the file to the output directory without replacing another one."""
         while True:
             target = self._path(self._rules.output_dir)
-            os.makedirs(os.path.dirname(target), _DIRECTORY_MODE, exist_ok=True)
-            try:
-                os.link(path, target)
-            except OSError as error:
-                if error.errno != errno.EEXIST:
-                    raise
-                self.revision += 1
-                continue
-            os.unlink(path)
-            return target
+            if _move(path, target):
+                return target
+            self.revision += 1
 
     def _new_compressor(self) -> zlib._Compress | None:
         level = self._rules.gzip_level
         return zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW) if level else None
+
+
+def move_leftovers(rules: FileRules, names: FileNames) -> list[str]:
+    """
+    Move the files that a killed process left in the work directory. Those of running processes are locked, and stay.
+    Returns the new paths. OSError.
+    """
+    moved: list[str] = []
+    if not rules.has_work_dir:
+        return moved
+    for directory, _, files in os.walk(rules.work_dir):
+        for file in sorted(files):
+            path = os.path.join(directory, file)
+            match = names.all_names.fullmatch(os.path.relpath(path, rules.work_dir))
+            if match is None or _is_locked(path):
+                continue
+            for revision in count():
+                target = os.path.join(rules.output_dir, f"{match['start']}-{revision:06d}{match['end']}")
+                if _move(path, target):
+                    moved.append(target)
+                    break
+    return moved
+
+
+def _move(path: str, target: str) -> bool:
+    """Move a file. Returns False when there is another one at `target`. OSError."""
+    os.makedirs(os.path.dirname(target), _DIRECTORY_MODE, exist_ok=True)
+    try:
+        os.link(path, target)
+    except FileExistsError:
+        return False
+    os.unlink(path)
+    return True
+
+
+def _is_locked(path: str) -> bool:
+    """Return whether a running process writes the file."""
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return True  # no locks here: it may be in use
+    return False

@@ -13,7 +13,7 @@ from typing import Protocol
 from nsqtw.client.message import Message
 from nsqtw.client.twisted import Consumer
 from nsqtw.tools.file_names import FileNames
-from nsqtw.tools.output_file import FileRules, OutputFile
+from nsqtw.tools.output_file import FileRules, OutputFile, move_leftovers
 
 
 class ArchiveLog(Protocol):
@@ -59,6 +59,11 @@ class TopicArchive:
         self._is_scheduled = False
         self._has_failed = False
         self.consumer: Consumer | None = None
+
+    def begin(self) -> None:
+        """Take over the files that a killed process left. OSError."""
+        for path in move_leftovers(self._rules, self._names):
+            self._log.info(f"[{self._topic}] moved {path}, which another process left")
 
     def handle(self, message: Message) -> None:
         """Write a message. It is finished by a later sync."""

@@ -13,7 +13,7 @@ import pytest
 from nsqtw.tools.file_names import FileNames, formatted_time, host_identifier
 from nsqtw.tools.host_pool import HostPool, make_pool
 from nsqtw.tools.json_filter import JsonFilter, Verdict
-from nsqtw.tools.output_file import FileRules, OutputFile
+from nsqtw.tools.output_file import FileRules, OutputFile, move_leftovers
 from nsqtw.tools.program import ToolError
 from nsqtw.tools.status import Status, warning
 
@@ -195,3 +195,19 @@ def test_a_file_is_moved_without_replacing_another(tmp_path: Path) -> None:
     assert file.close() == str(output / "t.h-000001.07.log")
     assert [path.read_bytes() for path in sorted(output.iterdir())] == [b"another", b"mine"]
     assert [*work.iterdir()] == []
+
+
+def test_files_of_a_killed_process_are_moved(tmp_path: Path) -> None:
+    work, output = tmp_path / "work", tmp_path / "output"
+    rules = FileRules(output_dir=str(output), work_dir=str(work))
+    running = opened(rules)
+    running.write(b"running")
+    for name in ("t.h-000001.06.log", "t.h-000002.07.log", "u.h-000001.07.log", "t.h.07.log"):
+        (work / name).write_bytes(name.encode())
+    output.mkdir()
+    (output / "t.h-000000.06.log").write_bytes(b"another")
+    numbered = names(has_revisions=True)
+    assert move_leftovers(rules, numbered) == [str(output / "t.h-000001.06.log"), str(output / "t.h-000000.07.log")]
+    assert sorted(path.name for path in work.iterdir()) == ["t.h-000000.07.log", "t.h.07.log", "u.h-000001.07.log"]
+    assert (output / "t.h-000000.07.log").read_bytes() == b"t.h-000002.07.log"
+    assert running.close() == str(output / "t.h-000001.07.log")
