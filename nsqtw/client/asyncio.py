@@ -40,6 +40,16 @@ class AsyncioLoop(EventLoop):
         self._loop = asyncio.get_running_loop()
         super().__init__(aio.with_config(self._loop), aio.make_logger)  # type: ignore[no-untyped-call]
 
+    def future(self) -> asyncio.Future[Any]:
+        # As txaio does it, with two calls less: a future is a third of a publish.
+        return self._loop.create_future()
+
+    def resolve(self, future: asyncio.Future[Any], value: Any = None) -> bool:
+        if future.done():
+            return False
+        future.set_result(value)
+        return True
+
     def now(self) -> float:
         return self._loop.time()
 

@@ -72,8 +72,8 @@ class ProducerPolicy:
         self._need_connection = need_connection
         self._need_timer = need_timer
         self._connection: Connection | None = None
-        self._unanswered: deque[list[Future]] = deque()
-        """The futures of each command that was sent."""
+        self._unanswered: deque[Future | list[Future]] = deque()
+        """The future of each command that was sent, or its futures."""
         self._waiting: list[tuple[bytes, list[Future]]] = []
         """Commands that wait for a connection."""
         self._batches: dict[str, _Batch] = {}
@@ -89,8 +89,12 @@ class ProducerPolicy:
         """Publish a message; `future` is completed with nsqd's answer."""
         if self._batching is not None:
             self._collect(self._batching, topic, body, future)
-            return
-        self.send(commands.pub(topic, body), [future])
+        elif self._connection is None:
+            self.send(commands.pub(topic, body), [future])
+        else:
+            self._unanswered.append(future)
+            self._connection.send(commands.pub(topic, body))
+            self._changed()
 
     def send(self, command: bytes, futures: list[Future]) -> None:
         """Send a command behind everything before it. Its answer completes `futures`."""
@@ -128,8 +132,8 @@ class ProducerPolicy:
         """The connection is closed: the publishes without an answer fail."""
         self._connection = None
         unanswered, self._unanswered = self._unanswered, deque()
-        for futures in unanswered:
-            for future in futures:
+        for entry in unanswered:
+            for future in _futures(entry):
                 self._reject(future, error or NotConnected())
 
     def answered_ok(self, count: int) -> bool:
@@ -138,8 +142,12 @@ class ProducerPolicy:
         if count > len(unanswered):
             return False
         for _ in range(count):
-            for future in unanswered.popleft():
-                resolve(future)
+            entry = unanswered.popleft()
+            if type(entry) is list:
+                for future in entry:
+                    resolve(future)
+            else:
+                resolve(entry)
         return True
 
     def answered(self, frames: Sequence[Frame]) -> bool:
@@ -147,8 +155,7 @@ class ProducerPolicy:
         for frame in frames:
             if not self._unanswered:
                 return False
-            futures = self._unanswered.popleft()
-            for future in futures:
+            for future in _futures(self._unanswered.popleft()):
                 if frame.is_error:
                     self._reject(future, Refused(frame.data.decode("utf-8", "replace")))
                 else:
@@ -174,3 +181,7 @@ class ProducerPolicy:
             self.send(commands.pub(topic, batch.bodies[0]), batch.futures)
         else:
             self.send(commands.mpub(topic, batch.bodies), batch.futures)
+
+
+def _futures(entry: Future | list[Future]) -> list[Future]:
+    return entry if type(entry) is list else [entry]

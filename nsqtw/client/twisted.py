@@ -66,6 +66,16 @@ class TwistedLoop(EventLoop):
         tx.config.loop = reactor  # txaio has one reactor for all of a process
         super().__init__(tx.with_config(reactor), tx.make_logger)  # type: ignore[no-untyped-call]
 
+    def future(self) -> Deferred[Any]:
+        # As txaio does it, with two calls less: a future is a third of a publish.
+        return Deferred()
+
+    def resolve(self, future: Deferred[Any], value: Any = None) -> bool:
+        if future.called:
+            return False
+        future.callback(value)
+        return True
+
     def now(self) -> float:
         seconds: float = self._reactor.seconds()
         return seconds
