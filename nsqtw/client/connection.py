@@ -18,12 +18,13 @@ from __future__ import annotations
 import json
 import ssl
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import attrs
 
 from nsqtw.client import commands
-from nsqtw.client.frames import HEARTBEAT, Frame, FrameReader
+from nsqtw.client.frames import HEARTBEAT, Frame, FrameReader, InvalidFrame
 from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.tls import TlsStream
@@ -107,13 +108,16 @@ class Connection:
         if not self.is_ready:
             try:
                 data = self._shake_hands(data)
-            except InvalidResponse as error:
+            except (InvalidResponse, InvalidFrame) as error:
                 raise ConnectFailed(self.address, str(error)) from error
             if not self.is_ready:
                 return [], []
         elif self._tls is not None or self._compression is not None:
             data = self._decoded(data)
-        messages, frames = self._reader.feed(data, owner)
+        try:
+            messages, frames = self._reader.feed(data, partial(Message, owner))
+        except InvalidFrame as error:
+            raise InvalidResponse(str(error)) from error
         if frames:
             others = [frame for frame in frames if frame.data != HEARTBEAT]
             self._out += [commands.NOP] * (len(frames) - len(others))

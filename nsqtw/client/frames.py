@@ -5,16 +5,19 @@ Frames of NSQ's V2 protocol as a client reads them (suite specification 4.2).
     type      0 response   1 error   2 message
     message   timestamp i64 ns | attempts u16 | id 16 bytes | body
 
+This module and `commands` import nothing of nsqtw: the connector for Spark, which is installed without the broker, has
+links to them (pyspark_nsq/v2_frames.py and v2_commands.py), so the tree has one codec for clients.
+
 Performance: called once for each chunk that is read; a step for each message in it.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
 
-from nsqtw.client.message import Message, MessageOwner
-from nsqtw.errors import InvalidResponse
+M = TypeVar("M")
 
 HEARTBEAT: Final = b"_heartbeat_"
 RESPONSE: Final = 0
@@ -32,6 +35,10 @@ _OK_FRAME: Final = b"\0\0\0\x06\0\0\0\0OK"
 _OK_BYTES: Final = len(_OK_FRAME)
 
 
+class InvalidFrame(Exception):
+    """The data does not follow the protocol. The text says why."""
+
+
 class Frame(NamedTuple):
     """A response (`is_error` False) or an error frame."""
 
@@ -46,12 +53,15 @@ class FrameReader:
         self._max_size = max_size
         self._rest = b""
 
-    def feed(self, data: bytes, owner: MessageOwner) -> tuple[list[Message], list[Frame]]:
-        """Return the messages and the other frames that are complete. InvalidResponse."""
+    def feed(self, data: bytes, make: Callable[[int, int, bytes, bytes], M]) -> tuple[list[M], list[Frame]]:
+        """
+        Return the messages and the other frames that are complete. `make` makes a message of its timestamp, attempts,
+        id and body. InvalidFrame.
+        """
         if self._rest:
             data = self._rest + data
         end = len(data)
-        messages: list[Message] = []
+        messages: list[M] = []
         frames: list[Frame] = []
         position = 0
         unpack = _MESSAGE.unpack_from
@@ -68,7 +78,7 @@ class FrameReader:
                     continue
             if stop > end:
                 break
-            messages.append(Message(owner, timestamp, attempts, message_id, data[position + _BODY_AT : stop]))
+            messages.append(make(timestamp, attempts, message_id, data[position + _BODY_AT : stop]))
             position = stop
         while end - position >= _HEAD_BYTES:
             size, kind = _HEAD.unpack_from(data, position)
@@ -93,7 +103,7 @@ class FrameReader:
         self._rest += data
 
     def next_frame(self) -> Frame | None:
-        """Return the next frame, during the handshake; None while it is incomplete. InvalidResponse."""
+        """Return the next frame, during the handshake; None while it is incomplete. InvalidFrame."""
         if len(self._rest) < _HEAD_BYTES:
             return None
         size, kind = _HEAD.unpack_from(self._rest)
@@ -111,10 +121,10 @@ class FrameReader:
 
     def _check(self, size: int, kind: int) -> None:
         if size == _HTTP:
-            raise InvalidResponse("unexpected HTTP response, a nsqd TCP endpoint is required")
+            raise InvalidFrame("unexpected HTTP response, a nsqd TCP endpoint is required")
         if size < 0:
-            raise InvalidResponse(f"response msg size is negative: {size}")
+            raise InvalidFrame(f"response msg size is negative: {size}")
         if self._max_size and size > self._max_size:
-            raise InvalidResponse(f"response msg size {size} exceeds configured maximum ({self._max_size})")
+            raise InvalidFrame(f"response msg size {size} exceeds configured maximum ({self._max_size})")
         if kind > MESSAGE or size < _SIZE_BYTES or (kind == MESSAGE and size < _SMALLEST_MESSAGE):
-            raise InvalidResponse(f"invalid frame of type {kind} and size {size}")
+            raise InvalidFrame(f"invalid frame of type {kind} and size {size}")

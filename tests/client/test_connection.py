@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from nsqtw.client import commands
 from nsqtw.client.connection import Connection, State
-from nsqtw.client.frames import FrameReader
+from nsqtw.client.frames import FrameReader, InvalidFrame
 from nsqtw.client.message import Message
 from nsqtw.client.options import ClientOptions
 from nsqtw.errors import ConnectFailed, InvalidResponse
@@ -130,7 +131,7 @@ def test_frames_are_the_same_however_they_are_split(bodies: list[bytes], step: i
     found: list[Message] = []
     oks = 0
     for start in range(0, len(data), step):
-        messages, frames = reader.feed(data[start : start + step], Owner())
+        messages, frames = reader.feed(data[start : start + step], partial(Message, Owner()))
         found += messages
         oks += len(frames)
     assert [one.body for one in found] == bodies
@@ -139,13 +140,13 @@ def test_frames_are_the_same_however_they_are_split(bodies: list[bytes], step: i
 
 @pytest.mark.parametrize("data", [response(b"x", 3), response(b"x" * 25, 2), b"\0\0\0\x03\0\0\0\0", b"HTTP/1.1"])
 def test_invalid_frames(data: bytes) -> None:
-    with pytest.raises(InvalidResponse):
-        FrameReader().feed(data + bytes(40), Owner())
+    with pytest.raises(InvalidFrame):
+        FrameReader().feed(data + bytes(40), partial(Message, Owner()))
 
 
 def test_a_frame_that_is_too_large() -> None:
-    with pytest.raises(InvalidResponse, match=r"^response msg size 130 exceeds configured maximum \(100\)$"):
-        FrameReader(100).feed(message(1, b"x" * 100), Owner())
+    with pytest.raises(InvalidFrame, match=r"^response msg size 130 exceeds configured maximum \(100\)$"):
+        FrameReader(100).feed(message(1, b"x" * 100), partial(Message, Owner()))
 
 
 def test_commands() -> None:
@@ -157,3 +158,10 @@ def test_commands() -> None:
         == b"SUB t c\nRDY 5\nFIN " + b"1" * 16 + b"\n"
     )
     assert commands.req(b"1" * 16, 90) + commands.touch(b"1" * 16) == b"REQ %b 90\nTOUCH %b\n" % (b"1" * 16, b"1" * 16)
+
+
+def test_an_invalid_frame_ends_the_connection() -> None:
+    made = connection()
+    made.receive(answer(), Owner())
+    with pytest.raises(InvalidResponse, match="^invalid frame of type 9 and size 4$"):
+        made.receive(response(b"", 9), Owner())

@@ -8,7 +8,7 @@ from pyspark_nsq.channel_rows import InlinePartition, SharedPartition, cuts, inl
 from pyspark_nsq.errors import SpoolError
 from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.spool import Spool
-from pyspark_nsq.v2_frames import Message
+from pyspark_nsq.v2_message import Message
 
 OPTIONS = ReadOptions.parse({"nsqdTcpAddresses": "a:1", "topic": "t", "channel": "c"})
 

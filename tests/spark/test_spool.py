@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyspark_nsq.errors import SpoolError
 from pyspark_nsq.spool import Row, Spool, read_rows
 from pyspark_nsq.spool_lock import SpoolLock
-from pyspark_nsq.v2_frames import Message
+from pyspark_nsq.v2_message import Message
 
 NOW = 1_000_000
 

@@ -25,7 +25,7 @@ from pyspark_nsq.lookup import Lookup, LookupFailed
 from pyspark_nsq.lookup_watch import LookupWatch
 from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.v2_connection import V2Connection
-from pyspark_nsq.v2_frames import Message
+from pyspark_nsq.v2_message import Message
 
 if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase

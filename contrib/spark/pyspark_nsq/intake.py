@@ -24,7 +24,7 @@ from pyspark_nsq.silence import wait_for_silence
 from pyspark_nsq.spool import Row, Spool
 from pyspark_nsq.spool_lock import SpoolLock
 from pyspark_nsq.v2_connection import V2Connection
-from pyspark_nsq.v2_frames import Message
+from pyspark_nsq.v2_message import Message
 
 _WRITER_SECONDS = 60.0
 

@@ -17,7 +17,7 @@ from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.silence import wait_for_silence
 from pyspark_nsq.spool import Row
 from pyspark_nsq.v2_connection import V2Connection
-from pyspark_nsq.v2_frames import Message
+from pyspark_nsq.v2_message import Message
 
 
 def take(options: ReadOptions) -> list[Row]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from pyspark_nsq.errors import SpoolError
-from pyspark_nsq.v2_frames import Message
+from pyspark_nsq.v2_message import Message
 
 FORMAT = 1
 _SCHEMA = """

@@ -19,11 +19,12 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.protocols.policies import TimeoutMixin
 from twisted.python.failure import Failure
 
-from pyspark_nsq import v2_frames as v2
+from pyspark_nsq import v2_commands as commands
 from pyspark_nsq.errors import OptionError, ReadError
 from pyspark_nsq.read_options import ReadOptions
 from pyspark_nsq.tls import HttpsPolicy, told
-from pyspark_nsq.v2_frames import Frames, Message
+from pyspark_nsq.v2_frames import HEARTBEAT, FrameReader, InvalidFrame
+from pyspark_nsq.v2_message import Message
 
 _HEARTBEAT_MS = 15_000
 #: A peer that was silent for so many heartbeats is gone, or stands still.
@@ -31,6 +32,9 @@ _MISSED_HEARTBEATS = 3
 #: Answers to what was sent too late, and no more than that.
 _HARMLESS = (b"E_FIN_FAILED", b"E_REQ_FAILED", b"E_TOUCH_FAILED")
 _MAX_RDY = 2500
+_CLOSE_WAIT = b"CLOSE_WAIT"
+#: nsqd sends no larger message than its --max-msg-size; anything near this is not NSQ.
+_MOST_FRAME_BYTES = 1 << 30
 
 
 class V2Connection(Protocol, TimeoutMixin):
@@ -55,7 +59,7 @@ class V2Connection(Protocol, TimeoutMixin):
         self.max_rdy = _MAX_RDY
         self._options = options
         self._ready, self._received, self._ended = ready, received, ended
-        self._frames = Frames()
+        self._frames = FrameReader(_MOST_FRAME_BYTES)
         self._expecting: Callable[[bytes], None] = self._identified
         self._rdy = 0
         self._refused: ReadError | None = None
@@ -72,7 +76,7 @@ class V2Connection(Protocol, TimeoutMixin):
             "msg_timeout": self._options.msg_timeout_ms,
             "tls_v1": self._options.tls,
         }
-        self.transport.write(v2.MAGIC + v2.identify(about))
+        self.transport.write(commands.MAGIC + commands.identify(about))
         self.setTimeout(_MISSED_HEARTBEATS * _HEARTBEAT_MS / 1000)  # type: ignore[no-untyped-call]
 
     def timeoutConnection(self) -> None:
@@ -80,20 +84,19 @@ class V2Connection(Protocol, TimeoutMixin):
 
     def dataReceived(self, data: bytes) -> None:
         self.resetTimeout()  # type: ignore[no-untyped-call]
-        messages = []
         try:
-            for kind, payload in self._frames.take(data):
-                if kind == v2.MESSAGE:
-                    messages.append(v2.message_of(payload))
-                    self.unfinished.add(messages[-1].id)
-                elif kind == v2.ERROR:
-                    self._error(payload)
-                elif payload == v2.HEARTBEAT:
-                    self.transport.write(v2.NOP)
-                else:
-                    self._expecting(payload)
-        except v2.NotNsqError as failure:
+            messages, frames = self._frames.feed(data, Message)
+        except InvalidFrame as failure:
             self._refuse(f"it does not talk NSQ: {failure}")
+            return
+        self.unfinished.update([message.id for message in messages])
+        for frame in frames:
+            if frame.is_error:
+                self._error(frame.data)
+            elif frame.data == HEARTBEAT:
+                self.transport.write(commands.NOP)
+            else:
+                self._expecting(frame.data)
         if messages:
             self._received(self, messages)
 
@@ -125,7 +128,7 @@ class V2Connection(Protocol, TimeoutMixin):
     def _introduce(self) -> None:
         if self._options.auth_secret is not None:
             self._expecting = self._authorized
-            self.transport.write(v2.auth(self._options.auth_secret))
+            self.transport.write(commands.auth(self._options.auth_secret))
         else:
             self._subscribe()
 
@@ -134,15 +137,15 @@ class V2Connection(Protocol, TimeoutMixin):
 
     def _subscribe(self) -> None:
         self._expecting = self._subscribed
-        self.transport.write(v2.sub(self._options.topic, self._options.channel))
+        self.transport.write(commands.sub(self._options.topic, self._options.channel))
 
     def _subscribed(self, payload: bytes) -> None:
         self._expecting = self._told
         self._ready(self)
 
     def _told(self, payload: bytes) -> None:
-        if payload == v2.CLOSE_WAIT:
-            self.transport.write(v2.req(self.unfinished))
+        if payload == _CLOSE_WAIT:
+            self.transport.write(b"".join([commands.req(one, 0) for one in self.unfinished]))
             self.unfinished.clear()
             self.transport.loseConnection()
 
@@ -159,14 +162,14 @@ class V2Connection(Protocol, TimeoutMixin):
         count = min(count, self.max_rdy)
         if count != self._rdy:
             self._rdy = count
-            self.transport.write(v2.rdy(count))
+            self.transport.write(commands.rdy(count))
 
     def finish(self, ids: Iterable[bytes]) -> None:
         """Those of `ids` that came over this connection and are not finished yet."""
         mine = [one for one in ids if one in self.unfinished]
         if mine:
             self.unfinished.difference_update(mine)
-            self.transport.write(v2.fin(mine))
+            self.transport.write(b"".join(map(commands.fin, mine)))
 
     def give_back(self) -> Deferred[None]:
         """Take nothing more, hand back what is not finished, close. Fires when the connection is gone."""
@@ -174,7 +177,7 @@ class V2Connection(Protocol, TimeoutMixin):
             self._closing = Deferred()
             if self._expecting == self._told:
                 self.set_rdy(0)
-                self.transport.write(v2.CLS)
+                self.transport.write(commands.CLS)
             else:
                 self.transport.loseConnection()
         return self._closing
