@@ -2,31 +2,44 @@
 `nsq_to_file`: writes the messages of topics to files (suite specification 3.1).
 
 Beyond the original: discovery begins at once, and goes on with the other nsqlookupds when one fails; a closed file is
-opened again whatever the options; a topic cannot leave the output directory.
+opened again whatever the options; a topic cannot leave the output directory; files that a killed process left in
+--work-dir are moved to --output-dir. A message is never given up because it was delivered often, unless max_attempts is
+among --consumer-opt: only crashes repeat deliveries here.
 """
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 import time
-from datetime import datetime
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import attrs
-from twisted.internet.defer import Deferred
+import re2
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.threads import deferToThreadPool
 
-from nsqtw.client.http import HttpQuery
-from nsqtw.client.lookup import ACCEPT, answer_of
-from nsqtw.client.twisted import TwistedLoop
-from nsqtw.errors import NsqtwError
+from nsqtw.client.http import Answer, HttpQuery
+from nsqtw.client.lookup import ACCEPT, address_of, answer_of
+from nsqtw.client.options import ClientOptions
+from nsqtw.client.twisted import Consumer, TwistedLoop
+from nsqtw.daemon.logs import log_line, one_line
+from nsqtw.errors import LookupFailed, NsqtwError, OptionError
 from nsqtw.options.fields import option
 from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, LEVELS, TEXT, TEXTS
+from nsqtw.tools.abandoned_files import recover
 from nsqtw.tools.file_names import FileNames, host_identifier
 from nsqtw.tools.output_file import FileRules
-from nsqtw.tools.program import Run, Tool
+from nsqtw.tools.program import FAILED, Run, Tool
 from nsqtw.tools.sources import STOP_SECONDS, SourceOptions, make_consumer, source_mistake
 from nsqtw.tools.topic_archive import TopicArchive
+
+_ANY_ATTEMPTS = "max_attempts,0"
+_FORBIDDEN = 403
 
 
 @attrs.define(kw_only=True)
@@ -60,11 +73,17 @@ class ToFileOptions(SourceOptions):
     http_client_request_timeout: float = option(DURATION, 5.0, "timeout for HTTP request")
     log_level: str = option(TEXT, "info", "set log verbosity: debug, info, warn, error, or fatal")
     log_prefix: str = option(TEXT, "[nsq_to_file] ", "log message prefix")
+    consumer_opt: tuple[str, ...] = option(
+        TEXTS, (), "option to passthrough to nsq.Consumer (may be given multiple times); a wrong one is ignored"
+    )
+
+
+def _early_mistake(options: ToFileOptions) -> str:
+    return "" if options.log_level.lower() in LEVELS else "--log-level is invalid"
 
 
 def _mistake(options: ToFileOptions) -> str:
     checks = (
-        (options.log_level.lower() not in LEVELS, "--log-level is invalid"),
         (not options.channel, "--channel is required"),
         (options.http_client_connect_timeout <= 0, "--http-client-connect-timeout should be positive"),
         (options.http_client_request_timeout <= 0, "--http-client-request-timeout should be positive"),
@@ -81,6 +100,11 @@ def _mistake(options: ToFileOptions) -> str:
         return "--topic or --topic-pattern required"
     if not options.topic and not options.lookupd_http_address:
         return "--lookupd-http-address must be specified when no --topic specified"
+    # The original crashes on these two.
+    if options.sync_interval <= 0:
+        return "--sync-interval should be positive"
+    if not options.topic and options.topic_refresh <= 0:
+        return "--topic-refresh should be positive"
     return ""
 
 
@@ -92,62 +116,68 @@ class _Log:
         self._least = LEVELS[options.log_level.lower()]
         self._run = run
 
+    def debug(self, text: str) -> None:
+        self._write("DEBUG", "debug", text)
+
     def info(self, text: str) -> None:
-        self.write("INFO", 2, text)
+        self._write("INFO", "info", text)
 
     def warn(self, text: str) -> None:
-        self.write("WARNING", 3, text)
+        self._write("WARNING", "warn", text)
 
     def error(self, text: str) -> None:
-        self.write("ERROR", 4, text)
+        self._write("ERROR", "error", text)
 
     def fatal(self, text: str) -> None:
         """ArchiveLog API."""
-        self.write("FATAL", 5, text)
-        self._run.exit_code = 1
+        self._write("FATAL", "fatal", text)
+        self._run.exit_code = FAILED
         self._run.stop()
 
-    def write(self, word: str, level: int, text: str) -> None:
-        """Write a line if its level is high enough."""
-        if level >= self._least:
-            moment = datetime.now().strftime("%Y/%m/%d %H:%M:%S.%f")
-            sys.stderr.write(f"{self._prefix}{moment} {word}: {text}\n")
+    def _write(self, word: str, level: str, text: str) -> None:
+        if LEVELS[level] >= self._least:
+            sys.stderr.write(log_line(self._prefix, time.time(), word, one_line(text)))
 
 
 class _Archives:
-    """The archives of all topics."""
+    """The archives of all topics, with their consumers."""
 
-    def __init__(self, options: ToFileOptions, run: Run) -> None:
-        self._options = options
+    def __init__(self, options: ToFileOptions, run: Run, log: _Log) -> None:
+        self._options = attrs.evolve(options, consumer_opt=(_ANY_ATTEMPTS, *_right_ones(options.consumer_opt, log)))
         self._run = run
-        self.log = _Log(options, run)
+        self._log = log
         self._host = host_identifier(options.host_identifier, socket.gethostname())
-        output_dir = options.output_dir
         self._rules = FileRules(
-            output_dir=output_dir,
-            work_dir=options.work_dir or output_dir,
+            output_dir=options.output_dir,
+            work_dir=options.work_dir or options.output_dir,
             gzip_level=options.gzip_level if options.gzip else 0,
             rotate_size=options.rotate_size,
             rotate_interval=options.rotate_interval,
         )
-        self._pattern = _compiled(options.topic_pattern)
-        self.open: dict[str, TopicArchive] = {}
+        self._matches = _search(options.topic_pattern, log)
+        self._open: dict[str, tuple[TopicArchive, Consumer]] = {}
+        self._starting: set[str] = set()
 
-    async def add(self, topics: list[str]) -> None:
+    @property
+    def topics(self) -> list[str]:
+        """The topics that are written."""
+        return [*self._open]
+
+    async def add(self, topics: Iterable[str]) -> None:
         """Begin with the topics that match the pattern and are new. One that fails is logged."""
         for topic in topics:
-            if topic in self.open or self._run.is_stopping:
+            if topic in self._open or self._run.is_stopping:
                 continue
-            if self._pattern is not None and not self._pattern(topic):
-                self.log.warn(f"skipping topic {topic} (doesn't match pattern {self._options.topic_pattern})")
+            if not self._matches(topic):
+                self._log.warn(f"skipping topic {topic} (doesn't match pattern {self._options.topic_pattern})")
                 continue
             try:
                 await self._begin(topic)
-            except (NsqtwError, OSError) as error:
-                self.log.error(f"couldn't create logger for new topic {topic}: {error}")
+            except NsqtwError as error:
+                self._log.error(f"couldn't create logger for new topic {topic}: {error}")
 
     async def _begin(self, topic: str) -> None:
-        options = self._options
+        options, reactor = self._options, self._run.reactor
         names = FileNames.of_topic(
             topic,
             pattern=options.filename_format,
@@ -156,90 +186,173 @@ class _Archives:
             has_revisions=self._rules.needs_revisions,
             is_gzip=options.gzip,
         )
+        title = f"{topic}/{options.channel}"
+        in_thread: Callable[[Callable[[], Any]], Deferred[Any]] = partial(
+            deferToThreadPool, reactor, reactor.getThreadPool()
+        )
         archive = TopicArchive(
-            topic,
+            title,
             self._rules,
             names,
             max_in_flight=options.max_in_flight,
             skips_empty=options.skip_empty_files,
             clock=time.time,
-            call_soon=lambda function: self._run.reactor.callLater(0, function),
-            log=self.log,
+            call_soon=partial(reactor.callLater, 0),
+            in_thread=in_thread,
+            log=self._log,
         )
-        archive.begin()
         consumer = make_consumer(
             self._run, options, topic, options.channel, archive.handle, max_in_flight=options.max_in_flight
         )
-        archive.consumer = consumer
-        self.open[topic] = archive
+        archive.source = consumer
+        self._open[topic] = (archive, consumer)
+        self._starting.add(topic)
         try:
+            await in_thread(partial(self._recover, title, names))
             await consumer.start(needs_all=True)
         except NsqtwError:
-            del self.open[topic]
-            await consumer.stop(0)
-            raise
+            await _stop(archive, consumer)
+            del self._open[topic]
+            if not self._run.is_stopping:
+                raise
+        finally:
+            self._starting.remove(topic)
+
+    def _recover(self, title: str, names: FileNames) -> None:
+        """Move files that a killed process left. Runs in a thread."""
+
+        def moved(path: str, target: str) -> None:
+            self._log.info(f"[{title}] moved {path}, which a killed process left, to {target}")
+
+        def failed(path: str, error: OSError) -> None:
+            self._log.warn(f"[{title}] {path}, which a killed process left, stays there: {error}")
+
+        recover(self._rules, names, moved, failed)
 
     def tick(self) -> None:
         """Sync all files."""
-        for archive in self.open.values():
-            archive.tick()
+        for topic, (archive, _) in self._open.items():
+            if topic not in self._starting:
+                archive.tick()
 
     def hang_up(self) -> None:
         """Sync and close all files."""
-        for archive in self.open.values():
+        for archive, _ in self._open.values():
             archive.close()
 
     async def stop(self) -> None:
         """Stop the consumers, finish everything that is written, and close."""
-        stops = []
-        for archive in self.open.values():
-            assert archive.consumer is not None
-            stops.append(archive.consumer.stop(STOP_SECONDS))
-            archive.sync()
-        for stopped in stops:
+        stopping = [(consumer, _stop(archive, consumer)) for archive, consumer in self._open.values()]
+        for consumer, stopped in stopping:
             requeued = await stopped
             if requeued:
-                self.log.warn(f"requeued {requeued} messages")
-        for archive in self.open.values():
-            archive.close()
+                self._log.warn(f"[{consumer.topic}/{consumer.channel}] requeued {requeued} messages")
 
 
-def _compiled(pattern: str) -> Any:
+def _stop(archive: TopicArchive, consumer: Consumer) -> Deferred[int]:
+    """Stop a consumer, finish everything that is written, and close. The result is the number of requeued messages."""
+    stopped = consumer.stop(STOP_SECONDS)
+    archive.stop()
+
+    async def close() -> int:
+        requeued = await stopped
+        await archive.wait_closed()
+        return requeued
+
+    return Deferred.fromCoroutine(close())
+
+
+def _right_ones(texts: Iterable[str], log: _Log) -> list[str]:
+    """Return the options of the client without wrong ones, as the original does."""
+    right = []
+    for text in texts:
+        try:
+            ClientOptions.from_texts([text])
+        except OptionError as error:
+            log.warn(f"--consumer-opt {text} is ignored: {error}")
+        else:
+            right.append(text)
+    return right
+
+
+def _search(pattern: str, log: _Log) -> Callable[[str], object]:
     """Return a function that searches for an RE2 pattern. One that cannot be compiled matches nothing."""
     if not pattern:
-        return None
-    import re2
-
+        return lambda topic: True
+    settings = re2.Options()
+    settings.log_errors = False
     try:
-        return re2.compile(pattern).search
-    except re2.error:
-        return lambda topic: None
+        found: Callable[[str], object] = re2.compile(pattern, settings).search
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        log.error(f"--topic-pattern {pattern} matches nothing: {text}")
+        return lambda topic: False
+    return found
 
 
-async def _topics(options: ToFileOptions, run: Run, log: _Log) -> list[str]:
-    """Return the topics that the nsqlookupds know. One that fails is logged."""
-    found: set[str] = set()
-    loop = TwistedLoop(run.reactor)
-    for address in options.lookupd_http_address:
-        url = address if "://" in address else f"http://{address}"
-        query = HttpQuery(loop, f"{url.rstrip('/')}/topics", headers={"Accept": ACCEPT})
+class _Discovery:
+    """Looks for new topics at once, and every --topic-refresh. Each nsqlookupd is asked for itself."""
+
+    def __init__(self, options: ToFileOptions, run: Run, log: _Log, archives: _Archives) -> None:
+        self._options = options
+        self._run = run
+        self._log = log
+        self._archives = archives
+        self._loop = TwistedLoop(run.reactor)
+
+    async def go_on(self) -> None:
+        """Look for topics until the tool is to stop."""
+        while not self._run.is_stopping:
+            await DeferredList([Deferred.fromCoroutine(self._ask(one)) for one in self._options.lookupd_http_address])
+            await self._run.sleep(self._options.topic_refresh)
+
+    async def _ask(self, address: str) -> None:
         try:
-            answer = await query.run(options.http_client_connect_timeout, options.http_client_request_timeout)
-            known = answer_of(answer.status, answer.headers.get("x-nsq-content-type", ""), answer.body)
-        except NsqtwError as error:
-            log.error(f"could not retrieve topic list: {error}")
-            continue
-        found.update(str(topic) for topic in known.get("topics") or ())
-    return sorted(found)
+            topics = await self._topics(address)
+        except (NsqtwError, ValueError) as error:
+            self._log.error(f"could not retrieve topic list: {error}")
+        else:
+            await self._archives.add(topics)
+
+    async def _topics(self, address: str) -> list[str]:
+        """Return the topics that an nsqlookupd knows. LookupFailed, ValueError for a wrong address."""
+        url = (address if "://" in address else f"http://{address}").rstrip("/") + "/topics"
+        answer = await self._get(url)
+        if answer.status == _FORBIDDEN and url.startswith("http://"):
+            url = _https_url(url, answer.body) or url
+            answer = await self._get(url)
+        known = answer_of(answer.status, answer.headers.get("x-nsq-content-type", ""), answer.body)
+        topics = known.get("topics") or []
+        if not isinstance(topics, list):
+            raise LookupFailed(f"{url}: the answer has no topics")
+        return sorted({topic for topic in topics if isinstance(topic, str)})
+
+    async def _get(self, url: str) -> Answer:
+        options = self._options
+        query = HttpQuery(self._loop, url, headers={"Accept": ACCEPT})
+        return await query.run(options.http_client_connect_timeout, options.http_client_request_timeout)
+
+
+def _https_url(url: str, body: bytes) -> str:
+    """Return the URL over HTTPS that an nsqlookupd refers to when it refuses HTTP, "" for none."""
+    try:
+        port = int(json.loads(body)["https_port"])
+    except (ValueError, TypeError, KeyError):
+        return ""
+    parts = urlsplit(url)
+    return urlunsplit(("https", address_of(parts.hostname or "", port), parts.path, parts.query, ""))
 
 
 async def _run(options: ToFileOptions, run: Run) -> None:
-    archives = _Archives(options, run)
+    log = _Log(options, run)
+    archives = _Archives(options, run, log)
     run.on_hang_up(archives.hang_up)
     if options.topic:
-        await archives.add([*options.topic])
+        begun = Deferred.fromCoroutine(_begin(options, run, log, archives))
     else:
-        Deferred.fromCoroutine(_discover(options, run, archives))
+        begun = Deferred.fromCoroutine(_Discovery(options, run, log, archives).go_on())
+    begun.addErrback(lambda failure: log.fatal(f"failed to start: {failure.value!r}"))
     while not run.is_stopping:
         await run.sleep(options.sync_interval)
         if not run.is_stopping:
@@ -247,12 +360,20 @@ async def _run(options: ToFileOptions, run: Run) -> None:
     await archives.stop()
 
 
-async def _discover(options: ToFileOptions, run: Run, archives: _Archives) -> None:
-    """Look for new topics at once, and every --topic-refresh."""
-    while not run.is_stopping:
-        await archives.add(await _topics(options, run, archives.log))
-        await run.sleep(options.topic_refresh)
+async def _begin(options: ToFileOptions, run: Run, log: _Log, archives: _Archives) -> None:
+    """Begin with the topics of the command line. They are not tried again."""
+    await archives.add(options.topic)
+    if not archives.topics and not run.is_stopping:
+        log.error("no topic is written: the process keeps running, and does nothing until it is stopped")
 
 
-TOOL = Tool("nsq_to_file", "write the messages of topics to files", ToFileOptions, _mistake, _run, refuses_words=True)
+TOOL = Tool(
+    "nsq_to_file",
+    "write the messages of topics to files",
+    ToFileOptions,
+    _mistake,
+    _run,
+    refuses_words=True,
+    early_mistake=_early_mistake,
+)
 main = TOOL.main

@@ -2,24 +2,30 @@
 One output file of nsq_to_file: written in --work-dir, and moved to --output-dir when it is closed.
 
 A gzip file is a sequence of members, one for each sync, so it can be read up to the last sync whatever happens later.
+
+Where files have revisions, an open file is locked (flock). So a process sees which files in --work-dir another one is
+writing, and which were left by one that was killed (`abandoned_files`).
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import zlib
-from contextlib import suppress
-from itertools import count
-from typing import BinaryIO
+from collections.abc import Callable
 
 import attrs
 
 from nsqtw.tools.file_names import FileNames
 
 _GZIP_WINDOW = 31
-_BUFFER_BYTES = 256 * 1024
+_STORED = 0
+"""The level of an empty member, which has 23 bytes as that of the original."""
+_BUFFER_BYTES = 64 * 1024
 _DIRECTORY_MODE = 0o770
+_FILE_MODE = 0o666
+_LOCKED = (errno.EAGAIN, errno.EACCES)
 
 
 @attrs.frozen(kw_only=True)
@@ -31,21 +37,22 @@ class FileRules:
     gzip_level: int = 0
     rotate_size: int = 0
     rotate_interval: float = 0.0
+    has_work_dir: bool = attrs.field(init=False)
+    """Whether files are moved when they are closed."""
 
-    @property
-    def has_work_dir(self) -> bool:
-        """Whether files are moved when they are closed."""
-        return self.work_dir != self.output_dir
+    @has_work_dir.default
+    def _is_elsewhere(self) -> bool:
+        return os.path.realpath(self.work_dir) != os.path.realpath(self.output_dir)
 
     @property
     def needs_revisions(self) -> bool:
         """Whether file names have a number."""
-        return bool(self.gzip_level or self.rotate_size or self.rotate_interval or self.has_work_dir)
+        return self.gzip_level > 0 or self.rotate_size > 0 or self.rotate_interval > 0 or self.has_work_dir
 
     @property
     def is_exclusive(self) -> bool:
         """Whether an existing file is never continued."""
-        return bool(self.gzip_level or self.rotate_interval)
+        return self.gzip_level > 0 or self.rotate_interval > 0
 
 
 class OutputFile:
@@ -60,45 +67,59 @@ class OutputFile:
         self._second = int(now)
         """The second in which the name was compared last: names have no smaller part of the time."""
         self.revision = revision
-        self._file, self.size = self._open()
-        self._compressor = self._new_compressor()
-        self._is_member_empty = True
+        self._buffer: list[bytes] = []
+        self._buffered = 0
+        self._compressor: zlib._Compress | None = None
+        self._is_listed = False
+        """Whether the entry of the directory is on stable storage."""
+        self._fd, self.size = self._open()
+        if self.size and self._lacks_end():
+            self.write(b"\n")  # the next message does not continue a line that a crash cut off
+
+    @property
+    def path(self) -> str:
+        """The path while it is written."""
+        return self._path(self._rules.work_dir)
 
     def write(self, data: bytes) -> None:
         """Append. OSError."""
         self.size += len(data)
-        if self._compressor is not None:
-            self._is_member_empty = False
-            data = self._compressor.compress(data)
-        self._file.write(data)
+        self._buffer.append(data)
+        self._buffered += len(data)
+        if self._buffered >= _BUFFER_BYTES:
+            self._flush()
 
     def sync(self) -> None:
         """Put everything on stable storage. OSError."""
-        if self._compressor is not None and not self._is_member_empty:
-            self._file.write(self._compressor.flush())
-            self._compressor = self._new_compressor()
-            self._is_member_empty = True
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._flush()
+        if self._compressor is not None:
+            write_all(self._fd, self._compressor.flush())
+            self._compressor = None
+        os.fsync(self._fd)
+        if not self._is_listed:
+            sync_directory(os.path.dirname(self.path))
+            self._is_listed = True
 
     def close(self) -> str:
         """Sync, close, and move to the output directory. Returns the final path. OSError."""
-        if self._compressor is not None and not self.size:
-            self._is_member_empty = False  # an empty file has one empty member
+        if self._rules.gzip_level and not self.size:
+            self._compressor = zlib.compressobj(_STORED, zlib.DEFLATED, _GZIP_WINDOW)
         self.sync()
-        self._file.close()
-        path = self._path(self._rules.work_dir)
-        return self._move(path) if self._rules.has_work_dir else path
+        path = self.path
+        if self._rules.has_work_dir:
+            path = move(path, self._targets, self.revision)
+        os.close(self._fd)
+        return path
 
-    def needs_rotation(self, now: float) -> bool:
-        """Whether the next message belongs to another file."""
+    def needs_rotation(self, now: float, more: int = 0) -> bool:
+        """Return whether the next message belongs to another file, once `more` bytes are written."""
         rules = self._rules
         if int(now) != self._second:
-            self._second = int(now)
             if self._names.at(now) != self.name:
                 return True
+            self._second = int(now)
         return (rules.rotate_interval > 0 and now - self.opened > rules.rotate_interval) or (
-            rules.rotate_size > 0 and self.size > rules.rotate_size
+            rules.rotate_size > 0 and self.size + more > rules.rotate_size
         )
 
     # -- inside
@@ -106,82 +127,112 @@ class OutputFile:
     def _path(self, directory: str) -> str:
         return os.path.join(directory, self._names.with_revision(self.name, self.revision))
 
-    def _open(self) -> tuple[BinaryIO, int]:
+    def _targets(self, revision: int) -> str:
+        self.revision = revision
+        return self._path(self._rules.output_dir)
+
+    def _open(self) -> tuple[int, int]:
+        """Return the descriptor of a file that may be written, and its size."""
         rules = self._rules
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_EXCL if rules.is_exclusive else 0)
+        make_directories(os.path.dirname(self.path))
         while True:
-            path = self._path(rules.work_dir)
-            os.makedirs(os.path.dirname(path), _DIRECTORY_MODE, exist_ok=True)
-            if rules.has_work_dir and os.path.exists(self._path(rules.output_dir)):
+            if rules.has_work_dir and os.path.lexists(self._path(rules.output_dir)):
                 self.revision += 1
                 continue
             try:
-                flags = os.O_EXCL if rules.is_exclusive else os.O_APPEND
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o666)
+                fd = os.open(self.path, flags, _FILE_MODE)
             except FileExistsError:
                 self.revision += 1
                 continue
-            with suppress(OSError):  # some file systems have no locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            size = os.fstat(descriptor).st_size
-            if rules.rotate_size and size > rules.rotate_size:
-                os.close(descriptor)
-                self.revision += 1
-                continue
-            return open(descriptor, "wb", buffering=_BUFFER_BYTES), size
-
-    def _move(self, path: str) -> str:
-        """Move the file to the output directory without replacing another one."""
-        while True:
-            target = self._path(self._rules.output_dir)
-            if _move(path, target):
-                return target
+            size = os.fstat(fd).st_size
+            is_free = not rules.needs_revisions or lock(fd, self.path)
+            if is_free and not (rules.rotate_size > 0 and size > rules.rotate_size):
+                return fd, size
+            os.close(fd)
             self.revision += 1
 
-    def _new_compressor(self) -> zlib._Compress | None:
-        level = self._rules.gzip_level
-        return zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW) if level else None
+    def _lacks_end(self) -> bool:
+        return self._rules.gzip_level == 0 and os.pread(self._fd, 1, self.size - 1) != b"\n"
+
+    def _flush(self) -> None:
+        """Write what is buffered."""
+        if not self._buffer:
+            return
+        data = b"".join(self._buffer)
+        self._buffer.clear()
+        self._buffered = 0
+        if self._rules.gzip_level:
+            if self._compressor is None:
+                self._compressor = zlib.compressobj(self._rules.gzip_level, zlib.DEFLATED, _GZIP_WINDOW)
+            data = self._compressor.compress(data)
+        write_all(self._fd, data)
 
 
-def move_leftovers(rules: FileRules, names: FileNames) -> list[str]:
+def write_all(fd: int, data: bytes) -> None:
+    """Write `data` to a file. OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def lock(fd: int, path: str) -> bool:
     """
-    Move the files that a killed process left in the work directory. Those of running processes are locked, and stay.
-    Returns the new paths. OSError.
+    Lock the open file at `path` until it is closed or the process ends. Returns False when another process has it
+    locked, or has moved it. On file systems without locks every file counts as free.
     """
-    moved: list[str] = []
-    if not rules.has_work_dir:
-        return moved
-    for directory, _, files in os.walk(rules.work_dir):
-        for file in sorted(files):
-            path = os.path.join(directory, file)
-            match = names.all_names.fullmatch(os.path.relpath(path, rules.work_dir))
-            if match is None or _is_locked(path):
-                continue
-            for revision in count():
-                target = os.path.join(rules.output_dir, f"{match['start']}-{revision:06d}{match['end']}")
-                if _move(path, target):
-                    moved.append(target)
-                    break
-    return moved
-
-
-def _move(path: str, target: str) -> bool:
-    """Move a file. Returns False when there is another one at `target`. OSError."""
-    os.makedirs(os.path.dirname(target), _DIRECTORY_MODE, exist_ok=True)
     try:
-        os.link(path, target)
-    except FileExistsError:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _LOCKED:
+            return False
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except FileNotFoundError:
         return False
-    os.unlink(path)
-    return True
 
 
-def _is_locked(path: str) -> bool:
-    """Return whether a running process writes the file."""
-    with open(path, "rb") as file:
+def move(path: str, targets: Callable[[int], str], revision: int) -> str:
+    """
+    Give a file the first free path of `targets`, from `revision` on, and never replace another file. Both paths are on
+    one file system. Returns the new path. OSError.
+    """
+    while True:
+        target = targets(revision)
+        make_directories(os.path.dirname(target))
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return True  # no locks here: it may be in use
-    return False
+            os.link(path, target)
+        except FileExistsError:
+            if not os.path.samefile(path, target):
+                revision += 1
+                continue
+            if os.stat(path).st_nlink < 2:
+                return target  # both paths are the same entry of a directory
+        sync_directory(os.path.dirname(target))
+        os.unlink(path)
+        return target
+
+
+def make_directories(path: str) -> None:
+    """Make a directory and those above it, on stable storage. OSError."""
+    missing: list[str] = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for path in reversed(missing):
+        try:
+            os.mkdir(path, _DIRECTORY_MODE)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+        else:
+            sync_directory(os.path.dirname(path))
+
+
+def sync_directory(path: str) -> None:
+    """Put the entries of a directory on stable storage. OSError."""
+    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

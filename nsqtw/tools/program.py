@@ -118,12 +118,17 @@ class Run:
             signal.signal(number, stop)
 
 
+def _no_mistake(options: object) -> str:
+    return ""
+
+
 @attrs.frozen
 class Tool(Generic[O]):
     """
-    A command line tool. `mistake` returns the line of the first option that will not do, "" for none. `run` is the
-    tool; it raises ToolError or another NsqtwError to end with exit code 1. With `refuses_words`, words behind the
-    flags are an error; otherwise they are ignored.
+    A command line tool. `mistake` returns the line of the first option that will not do, "" for none; `early_mistake`
+    is the same for options that are checked even for --version. `run` is the tool; it raises ToolError or another
+    NsqtwError to end with exit code 1. With `refuses_words`, words behind the flags are an error; otherwise they are
+    ignored.
     """
 
     name: str
@@ -133,6 +138,7 @@ class Tool(Generic[O]):
     run: Callable[[O, Run], Awaitable[None]]
     has_version: bool = True
     refuses_words: bool = False
+    early_mistake: Callable[[O], str] = _no_mistake
 
     @property
     def reader(self) -> OptionReader[O, Any]:
@@ -157,11 +163,12 @@ class Tool(Generic[O]):
         if self.refuses_words and line.unread:
             _print(timed(f"unknown arguments: [{' '.join(line.unread)}]"))
             return FAILED
-        if line.version and self.has_version:
+        options = self.options(**line.given)
+        mistake = self.early_mistake(options)
+        if not mistake and line.version and self.has_version:
             sys.stdout.write(f"{self.name} v{NSQ_VERSION}\n")
             return 0
-        options = self.options(**line.given)
-        mistake = self.mistake(options)
+        mistake = mistake or self.mistake(options)
         if mistake:
             _print(timed(mistake))
             return FAILED

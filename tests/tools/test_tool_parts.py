@@ -1,23 +1,14 @@
-"""The parts of NSQ's tools that need no process: destinations, status lines, the JSON filter, files."""
+"""The parts of NSQ's tools that need no process: destinations, status lines, the JSON filter."""
 
 from __future__ import annotations
 
-import gzip
-import os
-import time
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from nsqtw.tools.file_names import FileNames, formatted_time, host_identifier
 from nsqtw.tools.host_pool import HostPool, make_pool
 from nsqtw.tools.json_filter import JsonFilter, Verdict
-from nsqtw.tools.output_file import FileRules, OutputFile, move_leftovers
-from nsqtw.tools.program import ToolError
 from nsqtw.tools.status import Status, warning
-
-NOON = time.mktime((2026, 11, 21, 7, 5, 9, 0, 0, -1))
 
 
 def picks(pool: object, count: int, now: float = 0.0) -> str:
@@ -111,103 +102,3 @@ def test_the_json_filter(options: JsonFilter, body: bytes, verdict: Verdict, res
 def test_numbers_are_written_as_go_does(number: str, text: str) -> None:
     outcome = JsonFilter(kept=("a",)).apply(f'{{"a":{number}}}'.encode())
     assert outcome.body.decode() == f'{{"a":{text}}}'
-
-
-def test_times_in_file_names() -> None:
-    assert formatted_time("%Y-%m-%d_%H:%M:%S %y %p %I %%", NOON) == "2026-11-21_07:05:09 26 AM 07 %"
-    assert formatted_time("%j%Q 15 Jan", NOON) == "%j%Q 15 Jan"
-
-
-def test_hosts_in_file_names() -> None:
-    assert host_identifier("", "a.b.c") == "a"
-    assert host_identifier("<SHORT_HOST>-<HOSTNAME>-x", "a.b.c") == "a-a.b.c-x"
-
-
-def names(topic: str = "t", pattern: str = "<TOPIC>.<HOST><REV>.<DATETIME>.log", **options: bool) -> FileNames:
-    chosen = {"has_revisions": False, "is_gzip": False, **options}
-    return FileNames.of_topic(topic, pattern=pattern, datetime_pattern="%H", host="h", **chosen)
-
-
-def test_names_of_files() -> None:
-    plain = names()
-    assert plain.with_revision(plain.at(NOON), 3) == "t.h.07.log"
-    numbered = names(has_revisions=True, is_gzip=True)
-    assert numbered.with_revision(numbered.at(NOON), 3) == "t.h-000003.07.log.gz"
-    assert names(pattern="<TOPIC>.<PID>.gz", is_gzip=True).at(NOON) == f"t.{os.getpid()}.gz"
-    with pytest.raises(ToolError, match="^missing <REV> in --filename-format when "):
-        names(pattern="<TOPIC>.log", has_revisions=True)
-
-
-def test_a_topic_cannot_leave_the_directory() -> None:
-    assert names("..", "<TOPIC>/x").at(NOON) == "%2E%2E/x"
-    assert names("a..b", "<TOPIC>/x").at(NOON) == "a..b/x"
-
-
-def opened(rules: FileRules, **options: bool) -> OutputFile:
-    numbered = names(has_revisions=rules.needs_revisions, is_gzip=bool(rules.gzip_level), **options)
-    return OutputFile(rules, numbered, numbered.at(NOON), 0, NOON)
-
-
-def test_a_plain_file_is_continued(tmp_path: Path) -> None:
-    rules = FileRules(output_dir=str(tmp_path), work_dir=str(tmp_path))
-    for _ in range(2):
-        file = opened(rules)
-        file.write(b"line\n")
-        assert file.close() == str(tmp_path / "t.h.07.log")
-    assert (tmp_path / "t.h.07.log").read_bytes() == b"line\nline\n"
-
-
-def test_gzip_files_are_readable_to_the_last_sync(tmp_path: Path) -> None:
-    rules = FileRules(output_dir=str(tmp_path), work_dir=str(tmp_path), gzip_level=6)
-    file = opened(rules)
-    file.write(b"one\n")
-    file.sync()
-    file.sync()
-    path = tmp_path / "t.h-000000.07.log.gz"
-    assert gzip.decompress(path.read_bytes()) == b"one\n"
-    file.write(b"two\n")
-    file.close()
-    assert gzip.decompress(path.read_bytes()) == b"one\ntwo\n"
-    assert opened(rules).close() == str(tmp_path / "t.h-000001.07.log.gz")
-    assert gzip.decompress((tmp_path / "t.h-000001.07.log.gz").read_bytes()) == b""
-
-
-def test_rotation(tmp_path: Path) -> None:
-    file = opened(FileRules(output_dir=str(tmp_path), work_dir=str(tmp_path), rotate_size=9, rotate_interval=60.0))
-    file.write(b"123456789")
-    assert not file.needs_rotation(NOON)
-    assert not file.needs_rotation(NOON + 60)
-    assert file.needs_rotation(NOON + 61)
-    file.write(b"0")
-    assert file.needs_rotation(NOON)
-    file.close()
-    file = opened(FileRules(output_dir=str(tmp_path), work_dir=str(tmp_path)))
-    assert file.needs_rotation(NOON + 3600)
-    file.close()
-
-
-def test_a_file_is_moved_without_replacing_another(tmp_path: Path) -> None:
-    work, output = tmp_path / "work", tmp_path / "output"
-    file = opened(FileRules(output_dir=str(output), work_dir=str(work)))
-    file.write(b"mine")
-    output.mkdir()
-    (output / "t.h-000000.07.log").write_bytes(b"another")
-    assert file.close() == str(output / "t.h-000001.07.log")
-    assert [path.read_bytes() for path in sorted(output.iterdir())] == [b"another", b"mine"]
-    assert [*work.iterdir()] == []
-
-
-def test_files_of_a_killed_process_are_moved(tmp_path: Path) -> None:
-    work, output = tmp_path / "work", tmp_path / "output"
-    rules = FileRules(output_dir=str(output), work_dir=str(work))
-    running = opened(rules)
-    running.write(b"running")
-    for name in ("t.h-000001.06.log", "t.h-000002.07.log", "u.h-000001.07.log", "t.h.07.log"):
-        (work / name).write_bytes(name.encode())
-    output.mkdir()
-    (output / "t.h-000000.06.log").write_bytes(b"another")
-    numbered = names(has_revisions=True)
-    assert move_leftovers(rules, numbered) == [str(output / "t.h-000001.06.log"), str(output / "t.h-000000.07.log")]
-    assert sorted(path.name for path in work.iterdir()) == ["t.h-000000.07.log", "t.h.07.log", "u.h-000001.07.log"]
-    assert (output / "t.h-000000.07.log").read_bytes() == b"t.h-000002.07.log"
-    assert running.close() == str(output / "t.h-000001.07.log")
