@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 from nsqtw.testing import Broker
@@ -50,11 +51,20 @@ class ToolProcess:
         assert "Traceback" not in self.log, self.log
         return code
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
     def close(self) -> None:
         """Leave no process behind."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+
+Start = Callable[..., ToolProcess]
+"""Starts a tool with flags."""
 
 
 def run_tool(tool: str, *flags: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
