@@ -14,6 +14,7 @@ import fcntl
 import os
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 
@@ -69,7 +70,7 @@ class OutputFile:
         self.revision = revision
         self._buffer: list[bytes] = []
         self._buffered = 0
-        self._compressor: zlib._Compress | None = None
+        self._compressor: Any = None
         self._is_listed = False
         """Whether the entry of the directory is on stable storage."""
         self._fd, self.size = self._open()
