@@ -16,6 +16,9 @@ from nsqtw.client.producer import BaseProducer
 
 T = TypeVar("T")
 
+_tasks: set[asyncio.Task[Any]] = set()
+"""The running coroutines."""
+
 
 class _Protocol(asyncio.Protocol):
     """Passes events of a transport on to a receiver."""
@@ -57,7 +60,10 @@ class AsyncioLoop(EventLoop):
         self._loop.call_soon(function)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        return self._loop.create_task(coroutine)
+        task = self._loop.create_task(coroutine)
+        _tasks.add(task)  # asyncio itself keeps weak references only
+        task.add_done_callback(_tasks.discard)
+        return task
 
     def cancel(self, future: asyncio.Task[Any]) -> None:
         future.cancel()
