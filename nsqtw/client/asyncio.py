@@ -68,6 +68,11 @@ class AsyncioLoop(EventLoop):
     def cancel(self, future: asyncio.Task[Any]) -> None:
         future.cancel()
 
+    def must_end(self, error: BaseException) -> bool:
+        task = asyncio.current_task()
+        is_cancelled = task is not None and task.cancelling() > 0
+        return is_cancelled or isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit))
+
     async def connect(self, host: str, port: int, receiver: Receiver, timeout: float, source: str) -> None:
         local = host_and_port(source) if source else None
         try:

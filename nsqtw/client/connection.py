@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from collections.abc import Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -33,6 +34,8 @@ from nsqtw.protocols.compression import Deflate, Snappy
 
 _OK = b"OK"
 _DEFAULT_MAX_RDY = 2500
+_DEFAULT_MSG_TIMEOUT_MS = 60_000
+_MAX_NUMBER = 2**53
 
 
 class State(Enum):
@@ -74,6 +77,8 @@ class Connection:
         self._tls: TlsStream | None = None
         self._compression: Deflate | Snappy | None = None
         self._next_compression: Deflate | Snappy | None = None
+        self.failure: InvalidResponse | None = None
+        """Why the connection cannot be used any more, after the handshake."""
 
     @property
     def is_ready(self) -> bool:
@@ -88,6 +93,8 @@ class Connection:
 
     def data_to_send(self) -> bytes:
         """Remove and return what is to be written."""
+        if self._tls is not None and not self._tls.is_open:
+            return self._tls.data_to_send()  # commands, such as the answer to a heartbeat, wait for the handshake
         data = b"".join(self._out)
         self._out.clear()
         if self._compression is not None and data:
@@ -102,8 +109,8 @@ class Connection:
 
     def receive(self, data: bytes, owner: MessageOwner) -> tuple[list[Message], list[Frame]]:
         """
-        Return the messages and other frames, without heartbeats. ConnectFailed during the handshake, InvalidResponse
-        afterwards: then the connection cannot be used any more.
+        Return the messages and other frames, without heartbeats. ConnectFailed during the handshake. Afterwards,
+        `failure` is set for data that does not follow the protocol; the result is the frames that came before it.
         """
         if not self.is_ready:
             try:
@@ -114,15 +121,19 @@ class Connection:
                 return [], []
         elif self._tls is not None or self._compression is not None:
             data = self._decoded(data)
+        frames: Sequence[Frame]
         try:
             messages, frames = self._reader.feed(data, partial(Message, owner))
         except InvalidFrame as error:
-            raise InvalidResponse(str(error)) from error
+            self.failure = InvalidResponse(str(error))
+            messages, frames = [], error.frames
+        if self.failure is not None:
+            messages = []  # nsqd delivers them again
         if frames:
             others = [frame for frame in frames if frame.data != HEARTBEAT]
             self._out += [commands.NOP] * (len(frames) - len(others))
             return messages, others
-        return messages, frames
+        return messages, []
 
     def count_oks(self, data: bytes) -> int:
         """Return how many responses `data` is, if all are OK; 0 if it has to be given to `receive`."""
@@ -133,18 +144,21 @@ class Connection:
     # -- inside
 
     def _decoded(self, data: bytes) -> bytes:
-        """Return the data for the frames. InvalidResponse."""
+        """Return the data for the frames, up to where it is damaged: then `failure` is set. InvalidResponse."""
         if self._tls is not None:
             data = self._tls.feed(data)
-        if self._compression is None or not data:
-            return data
-        self._compression.feed(data)
+            self.failure = self._tls.failure
+        return self._decompressed(data) if self._compression is not None and data else data
+
+    def _decompressed(self, data: bytes) -> bytes:
+        assert self._compression is not None
         pieces: list[bytes] = []
         try:
+            self._compression.feed(data)
             while piece := self._compression.read():
                 pieces.append(piece)
         except BrokenStream as error:
-            raise InvalidResponse(str(error)) from error
+            self.failure = InvalidResponse(str(error))
         return b"".join(pieces)
 
     def _shake_hands(self, data: bytes) -> bytes:
@@ -153,6 +167,8 @@ class Connection:
         while self.state is not State.READY:
             frame = self._reader.next_frame()
             if frame is None:
+                if self.failure is not None:
+                    raise self.failure
                 return b""
             self._answered(frame)
         return self._reader.take_rest()
@@ -177,11 +193,13 @@ class Connection:
     def _identified(self, data: bytes) -> None:
         answer = _json_object(data) if data.startswith(b"{") else {}
         self.server = Server(
-            int(answer.get("max_rdy_count", _DEFAULT_MAX_RDY)),
-            int(answer.get("msg_timeout", 60_000)) / 1000,
+            _number(answer, "max_rdy_count", _DEFAULT_MAX_RDY),
+            (_number(answer, "msg_timeout", 0) or _DEFAULT_MSG_TIMEOUT_MS) / 1000,
             str(answer.get("version", "")),
         )
         if answer.get("tls_v1"):
+            if self._context is None:
+                raise InvalidResponse("the nsqd wants TLS, which was not asked for")
             self._steps.append(State.TLS)
         elif self._options.tls_v1:
             raise InvalidResponse("the nsqd offers no TLS")
@@ -197,22 +215,19 @@ class Connection:
     def _authenticated(self, data: bytes) -> None:
         answer = _json_object(data)
         granted = (str(answer.get("identity", "")), str(answer.get("identity_url", "")))
-        self.server = attrs.evolve(self.server, auth=(*granted, int(answer.get("permission_count", 0))))
+        self.server = attrs.evolve(self.server, auth=(*granted, _number(answer, "permission_count", 0)))
 
     def _next_step(self) -> None:
         self.state = self._steps.pop(0) if self._steps else State.READY
         rest = self._reader.take_rest()
         if self.state is State.TLS:
-            assert self._context is not None, "options with TLS have a context"
+            assert self._context is not None, "checked with the answer to IDENTIFY"
             self._tls = TlsStream(self._context, self.address.rpartition(":")[0].strip("[]"))
             rest = self._tls.feed(rest) if rest else b""
         elif self.state is State.COMPRESSION:
             self._compression, self._next_compression = self._next_compression, None
             assert self._compression is not None
-            self._compression.feed(rest)
-            rest = b""
-            while piece := self._compression.read():
-                rest += piece
+            rest = self._decompressed(rest)
         elif self.state is State.AUTH:
             if not self._options.auth_secret:
                 raise InvalidResponse("Auth Required")
@@ -251,8 +266,16 @@ def _milliseconds(seconds: float) -> int:
 def _json_object(data: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidResponse(f"invalid JSON in a response - {error}") from error
     if not isinstance(answer, dict):
         raise InvalidResponse("invalid JSON in a response - no object")
     return answer
+
+
+def _number(answer: dict[str, Any], key: str, default: int) -> int:
+    """Return a number that is not negative, of a response. InvalidResponse."""
+    value = answer.get(key, default)
+    if not isinstance(value, int) or not 0 <= value <= _MAX_NUMBER:
+        raise InvalidResponse(f"invalid {key} in a response - {value!r:.40}")
+    return value

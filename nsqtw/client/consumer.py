@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import count
+from time import monotonic
 from typing import Any, Self
 
 from nsqtw.client.consumer_policy import (
@@ -31,7 +32,7 @@ from nsqtw.client.event_loop import EventLoop, Future, Logger, Outcome, Timer
 from nsqtw.client.frames import Frame
 from nsqtw.client.http import HttpQuery
 from nsqtw.client.link import Link
-from nsqtw.client.lookup import ACCEPT, Lookup, answer_of, lookup_url, producers_of
+from nsqtw.client.lookup import ACCEPT, Lookup, answer_of, host_and_port, lookup_url, producers_of
 from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.tls import tls_context
@@ -42,11 +43,14 @@ Handler = Callable[[Message], Awaitable[object] | None]
 """Handles a message: a function, a coroutine function, or a function that returns a Deferred or future."""
 
 SLICE_SECONDS = 0.02
-"""Time that handlers which do not wait may take before the event loop continues."""
+"""
+Time that handlers which do not wait may take before the event loop continues: responses are written, and heartbeats
+answered.
+"""
 _numbers = count(1)
 """The number of a consumer in its log lines."""
-_SLICE_MESSAGES = 64
-"""The clock is read once for so many messages."""
+_MOST_BETWEEN_LOOKS = 16
+"""Messages between two looks at the clock while handlers are quick. After a slice that took too long it is one."""
 
 
 def addresses(value: str | Sequence[str]) -> tuple[str, ...]:
@@ -90,6 +94,8 @@ class BaseConsumer(ABC):
         self.topic, self.channel = topic, channel
         self.options = options or ClientOptions(**named)
         self._nsqds = addresses(nsqd)
+        for address in self._nsqds:
+            host_and_port(address)
         self._urls = [lookup_url(address, topic) for address in addresses(lookupd)]
         if not self._nsqds and not self._urls:
             raise OptionError("a consumer needs the address of an nsqd or an nsqlookupd")
@@ -100,13 +106,23 @@ class BaseConsumer(ABC):
         self._on_give_up = on_give_up
         self._queue: deque[Message] = deque()
         self._waiters: deque[Any] = deque()
+        self._untried = set(self._nsqds)
+        """The addresses of which `start` does not know yet whether they can be connected to."""
+        self._opening: set[Link] = set()
         self._links: dict[ConsumerConnection, Link] = {}
         self._owners: dict[Link, ConsumerConnection] = {}
+        self._queries: dict[HttpQuery, Any] = {}
         self._workers: list[Any] = []
+        self._worker_count = 0
         self._timer: Timer | None = None
+        self._deadline_timer: Timer | None = None
         self._is_scheduled = False
         self._requeued = 0
-        self._is_begun = False
+        self._is_set_up = self._is_begun = self._needs_all = False
+        self._is_ending = False
+        """Whether the policy is done, and what still runs here is waited for."""
+        self._deadline = 0.0
+        """When a stop no longer waits for handlers."""
         self._start = Outcome()
         self._stop = Outcome()
         self._loop: EventLoop
@@ -122,8 +138,8 @@ class BaseConsumer(ABC):
     def start(self, *, needs_all: bool = False) -> Future[None]:
         """
         Connect. The result comes with the first connection to an nsqd of `nsqd`, with `needs_all` with the last one;
-        ConnectFailed when none can be opened (with `needs_all`: when one cannot); then the consumer is stopped. With
-        `lookupd` the result comes at once.
+        ConnectFailed when none can be opened (with `needs_all`: when one cannot); then the consumer is stopped. Without
+        `nsqd` the result comes at once. Stopped after `stop`.
         """
         self._begin(needs_all)
         future: Future[None] = self._loop.spawn(self._started())
@@ -131,11 +147,13 @@ class BaseConsumer(ABC):
 
     def stop(self, seconds: float = STOP_SECONDS) -> Future[int]:
         """
-        Get no more messages, wait up to `seconds` for responses to those that handlers have, and close. Messages that
-        no handler has are requeued at once. The result is the number of requeued messages.
+        Get no more messages, wait up to `seconds` for responses to those that handlers have and for the handlers
+        themselves, which are then cancelled, and close. Messages that no handler has are requeued at once. The result,
+        the number of requeued messages, comes when no connection, timer or coroutine is left.
         """
-        self._begin(needs_all=False)
+        self._set_up()
         if self._policy.phase is Phase.RUNNING:
+            self._deadline = self._loop.now() + seconds
             self._policy.stop(self._loop.now(), seconds)
             for message in self._queue:
                 self._requeue(message)
@@ -147,7 +165,7 @@ class BaseConsumer(ABC):
 
     def wait_stopped(self) -> Future[int]:
         """Wait until the consumer is stopped. The result is that of `stop`."""
-        self._begin(needs_all=False)
+        self._set_up()
         future: Future[int] = self._stop.wait(self._loop)
         return future
 
@@ -157,11 +175,16 @@ class BaseConsumer(ABC):
         await self._stop.wait(self._loop)
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:  # cancelled: nobody else will stop it
+            self.stop(0)
+            raise
         return self
 
-    async def __aexit__(self, *exception: object) -> None:
-        await self.stop()
+    async def __aexit__(self, kind: object, *exception: object) -> None:
+        # What an iteration left behind at an error has no response, and will get none.
+        await self.stop(0 if kind is not None and self._handler is None else STOP_SECONDS)
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
@@ -182,22 +205,24 @@ class BaseConsumer(ABC):
 
     def change_max_in_flight(self, count: int) -> None:
         """Set max_in_flight; 0 pauses the consumer."""
+        self._set_up()
         self._policy.change_max_in_flight(count, self._loop.now())
         self._carry_on()
 
     @property
     def is_starved(self) -> bool:
         """Whether an nsqd waits for responses before it sends more messages."""
-        return self._policy.is_starved
+        return self._is_set_up and self._policy.is_starved
 
     @property
     def in_flight(self) -> int:
         """Messages without a response."""
-        return self._policy.in_flight
+        return self._policy.in_flight if self._is_set_up else 0
 
     @property
     def stats(self) -> dict[str, int]:
         """Counts of messages, and of connections."""
+        self._set_up()
         policy = self._policy
         return {
             "received": policy.received_count,
@@ -210,16 +235,19 @@ class BaseConsumer(ABC):
 
     def ready(self, link: Link) -> MessageOwner:
         """LinkUser API."""
+        self._opening.discard(link)
         made = self._policy.connected(link.connection, self._loop.now())
         self._links[made], self._owners[link] = link, made
-        self._opened(None)
+        self._opened(link.address, None)
         self._carry_on()
         return made
 
     def failed(self, link: Link, error: ClientLibraryError) -> None:
         """LinkUser API."""
-        self._policy.connect_failed(link.address, error, self._loop.now())
-        self._opened(error)
+        self._opening.discard(link)
+        if not self._is_ending:
+            self._policy.connect_failed(link.address, error, self._loop.now())
+            self._opened(link.address, error)
         self._carry_on()
 
     def received(self, link: Link, messages: list[Message], frames: list[Frame]) -> None:
@@ -235,7 +263,7 @@ class BaseConsumer(ABC):
 
     def answered_ok(self, link: Link, count: int) -> None:
         """LinkUser API. Only SUB is answered so."""
-        self._carry_on()
+        self._policy.subscribed(self._owners[link])
 
     def lost(self, link: Link, reason: str) -> None:
         """LinkUser API."""
@@ -246,13 +274,13 @@ class BaseConsumer(ABC):
 
     # -- inside
 
-    def _begin(self, needs_all: bool) -> None:
-        if self._is_begun:
+    def _set_up(self) -> None:
+        """Take the event loop, once."""
+        if self._is_set_up:
             return
-        self._is_begun = True
+        self._is_set_up = True
         self._loop = loop = self._make_loop()
         self._log = loop.logger(f"{next(_numbers):>3} [{self.topic}/{self.channel}] ")
-        self._needs_all, self._unopened = needs_all, len(self._nsqds)
         self._policy = ConsumerPolicy(
             self.topic,
             self.channel,
@@ -266,8 +294,17 @@ class BaseConsumer(ABC):
             auto_touch=self._auto_touch,
             on_give_up=self._on_give_up,
         )
+
+    def _begin(self, needs_all: bool) -> None:
+        """Connect, once, and not after a stop."""
+        self._set_up()
+        if self._is_begun or self._policy.phase is not Phase.RUNNING:
+            return
+        self._is_begun, self._needs_all = True, needs_all
+        loop = self._loop
         if self._handler is not None:
-            self._workers = [loop.spawn(self._work(self._handler)) for _ in range(self._concurrency)]
+            self._worker_count = self._concurrency
+            self._workers = [loop.spawn(self._worker(self._handler)) for _ in range(self._concurrency)]
         self._policy.start(loop.now())
         if not self._nsqds:
             self._start.succeed(loop, None)
@@ -281,12 +318,14 @@ class BaseConsumer(ABC):
             await self.stop(0)
             raise
 
-    def _opened(self, error: ClientLibraryError | None) -> None:
+    def _opened(self, address: str, error: ClientLibraryError | None) -> None:
         """A connection was opened, or not: `start` may have its result."""
-        self._unopened -= 1
-        if error is None and (not self._needs_all or self._unopened <= 0):
+        if address not in self._nsqds:  # found through an nsqlookupd
+            return
+        self._untried.discard(address)
+        if error is None and (not self._needs_all or not self._untried):
             self._start.succeed(self._loop, None)
-        elif error is not None and (self._needs_all or self._unopened <= 0):
+        elif error is not None and (self._needs_all or not self._untried):
             self._start.fail(self._loop, error)
 
     def _changed(self, connection: ConsumerConnection) -> None:
@@ -307,17 +346,20 @@ class BaseConsumer(ABC):
         """Carry out the actions of the policy, and set the timer."""
         for action in self._policy.take_actions():
             if isinstance(action, Connect):
-                self._loop.spawn(Link(self._loop, action.address, self.options, self._context, self).open())
+                link = Link(self._loop, action.address, self.options, self._context, self)
+                self._opening.add(link)
+                link.open()
             elif isinstance(action, Disconnect):
-                if (link := self._links.get(action.connection)) is not None:
-                    link.close()
+                if action.connection in self._links:
+                    self._links[action.connection].close()
             elif isinstance(action, Query):
-                self._loop.spawn(self._query(action.url))
+                self._start_query(action.url)
             elif isinstance(action, Finished):
-                self._finish(action)
+                self._end(action)
         if self._policy.timers.has_changed:
             self._policy.timers.has_changed = False
             self._set_timer()
+        self._conclude()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -333,14 +375,38 @@ class BaseConsumer(ABC):
         self._policy.on_timer(self._loop.now())
         self._carry_on()
 
-    def _finish(self, action: Finished) -> None:
+    def _end(self, action: Finished) -> None:
+        """The policy is done: end what runs here, and let handlers finish until the deadline."""
+        self._is_ending = True
         self._requeued += action.requeued
-        if self._requeued:
-            self._log.warn(f"stopped, and requeued {self._requeued} messages")
-        for worker in self._workers:
-            self._loop.cancel(worker)
+        for link in list(self._opening):
+            link.close()
+        for query in list(self._queries.values()):
+            if query is not None:
+                self._loop.cancel(query)
         self._wake(len(self._waiters))
         self._start.fail(self._loop, Stopped())
+        left = self._deadline - self._loop.now()
+        if self._worker_count and left > 0:
+            self._deadline_timer = self._loop.call_later(left, self._cancel_workers)
+        else:
+            self._cancel_workers()
+
+    def _cancel_workers(self) -> None:
+        for worker in self._workers:
+            self._loop.cancel(worker)
+        self._worker_count = 0
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """The stop has its result when nothing is left."""
+        if not self._is_ending or self._opening or self._links or self._queries or self._worker_count:
+            return
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+        if self._requeued and not self._stop.is_known:
+            self._log.warn(f"stopped, and requeued {self._requeued} messages")
         self._stop.succeed(self._loop, self._requeued)
 
     def _requeue(self, message: Message) -> None:
@@ -348,14 +414,21 @@ class BaseConsumer(ABC):
             message.requeue(0, backoff=False)
             self._requeued += 1
 
-    async def _query(self, url: str) -> None:
+    def _start_query(self, url: str) -> None:
         options = self.options
         headers = {"Accept": ACCEPT, "User-Agent": options.user_agent}
         if options.auth_secret and options.skip_lookupd_authorization:
             headers["Authorization"] = f"Bearer {options.auth_secret}"
-        timeout = options.lookupd_poll_timeout
+        query = HttpQuery(self._loop, url, headers=headers, context=self._context)
+        self._queries[query] = None
+        running = self._loop.spawn(self._ask(query, url))
+        if query in self._queries:
+            self._queries[query] = running
+
+    async def _ask(self, query: HttpQuery, url: str) -> None:
+        """Ask an nsqlookupd, and tell the policy of the answer."""
+        timeout = self.options.lookupd_poll_timeout
         try:
-            query = HttpQuery(self._loop, url, headers=headers, context=self._context)
             answer = await query.run(timeout, timeout)
             content_type = answer.headers.get("x-nsq-content-type", "")
             found = producers_of(answer_of(answer.status, content_type, answer.body))
@@ -363,29 +436,44 @@ class BaseConsumer(ABC):
             self._policy.query_failed(url, error, self._loop.now())
         else:
             self._policy.found(found, self._loop.now())
-        self._carry_on()
+        finally:
+            del self._queries[query]
+            self._carry_on()
 
     async def _wait(self) -> None:
         """Wait for messages, or for the end."""
         waiter = self._loop.future()
         self._waiters.append(waiter)
-        await waiter
+        try:
+            await waiter
+        except BaseException:
+            # On asyncio this can be after the wake-up: then it is another one's.
+            self._wake(1 if self._queue else 0)
+            raise
 
     def _wake(self, count: int) -> None:
         """Wake so many of those that wait. Cancelled ones do not count."""
         while count and self._waiters:
             count -= self._loop.resolve(self._waiters.popleft())
 
+    async def _worker(self, handler: Handler) -> None:
+        try:
+            await self._work(handler)
+        finally:
+            self._worker_count = max(0, self._worker_count - 1)
+            self._conclude()
+
     async def _work(self, handler: Handler) -> None:
         """Handle messages, one after the other, until the consumer stops."""
         loop, queue = self._loop, self._queue
-        handled_count, began = 0, loop.now()
+        left = step = 1
+        began = monotonic()
         while True:
             if not queue:
                 if self._policy.phase is not Phase.RUNNING:
                     return
                 await self._wait()
-                handled_count, began = 0, loop.now()
+                began = monotonic()
                 continue
             message = queue.popleft()
             if message.has_responded:  # its connection is lost
@@ -394,23 +482,25 @@ class BaseConsumer(ABC):
                 handled = handler(message)
                 if handled is not None and hasattr(handled, "__await__"):
                     await handled
-            except Exception as error:
+            except BaseException as error:
+                if loop.must_end(error):
+                    self._requeue(message)
+                    raise
                 self._failed(message, error)
-            except BaseException:  # cancelled
-                self._requeue(message)
-                raise
             else:
                 if not (message.has_responded or message.responds_itself):
                     message.finish()
-            handled_count += 1
-            if handled_count >= _SLICE_MESSAGES:
-                handled_count = 0
-                if loop.now() - began > SLICE_SECONDS:
+            left -= 1
+            if not left:
+                if monotonic() - began > SLICE_SECONDS:
                     await loop.next_turn()
-                    began = loop.now()
+                    began, step = monotonic(), 1
+                else:
+                    step = min(2 * step, _MOST_BETWEEN_LOOKS)
+                left = step
 
-    def _failed(self, message: Message, error: Exception) -> None:
-        """A handler raised."""
+    def _failed(self, message: Message, error: BaseException) -> None:
+        """A handler raised, or what it waited for was cancelled."""
         text = message.id.decode("latin-1")
         self._log.error(f"Handler returned error ({error!r}) for msg {text}")
         if message.has_responded or message.responds_itself:

@@ -33,6 +33,7 @@ STOP_SECONDS = 30.0
 """Time that a stop waits for responses. Then the remaining messages are requeued."""
 _RETRY_SECONDS = 0.25
 """Time until a lost connection is opened again. It doubles with each failure."""
+_MAX_DOUBLINGS = 20
 _PAUSE_RETRY_SECONDS = 1.0
 _CLOSE_WAIT = b"CLOSE_WAIT"
 _OK = b"OK"
@@ -98,8 +99,12 @@ class ConsumerConnection:
         self.has_retry = False
         self.is_dirty = False
         """Whether the edge was told that there are commands to write."""
-        self.outstanding: set[Message] = set()
-        """The messages without a response."""
+        self.is_lost = False
+        self.outstanding: dict[bytes, Message] = {}
+        """
+        The messages without a response, by id. A message that timed out and is delivered again takes the place of its
+        former delivery.
+        """
 
     @property
     def max_rdy_count(self) -> int:
@@ -122,7 +127,11 @@ class ConsumerConnection:
         """MessageOwner API."""
         policy = self._policy
         message.has_responded = True
-        self.outstanding.discard(message)
+        try:
+            del self.outstanding[message.id]
+        except KeyError:  # it was delivered again
+            if self.is_lost:
+                return
         policy.finished_count += 1
         if policy.backoff.level:  # the change of RDY is written before the FIN
             policy.on_signal(Signal.SUCCESS)
@@ -133,17 +142,21 @@ class ConsumerConnection:
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> None:
         """MessageOwner API."""
         policy = self._policy
+        delay_ms = policy.delay_ms(message, delay)
         message.has_responded = True
-        self.outstanding.discard(message)
+        if self.is_lost:
+            return
+        self.outstanding.pop(message.id, None)
         policy.requeued_count += 1
         policy.on_signal(Signal.FAILURE if backoff else Signal.CONTINUE)
-        self.send(commands.req(message.id, policy.delay_ms(message, delay)))
+        self.send(commands.req(message.id, delay_ms))
         if self.is_closing:
             policy.on_response(self)
 
     def touch(self, message: Message) -> None:
         """MessageOwner API."""
-        self.send(commands.touch(message.id))
+        if not self.is_lost:
+            self.send(commands.touch(message.id))
 
     @property
     def is_starved(self) -> bool:
@@ -188,7 +201,7 @@ class ConsumerPolicy:
         self._known: set[str] = set()
         """The addresses that are connected, or being connected to."""
         self._failures: dict[str, int] = {}
-        """Failed attempts to connect in a row, by address, and of polls under the empty key."""
+        """Failures in a row, by address: attempts to connect, and to subscribe. Under "" those of the polls."""
         self._actions: list[Action] = []
         self.timers = Timers()
         self.backoff = Backoff(options, random)
@@ -231,8 +244,14 @@ class ConsumerPolicy:
     def change_max_in_flight(self, count: int, now: float) -> None:
         """Set max_in_flight; 0 pauses the consumer."""
         self.ready.max_in_flight = count
-        if self.phase is Phase.RUNNING and not self.backoff.is_on:
+        if self.phase is not Phase.RUNNING:
+            return
+        if not self.backoff.is_on:
             self.ready.share_out(now)
+        elif not count:
+            self.ready.stop_all(now)
+        elif not self.backoff.is_paused and not self.ready.total:
+            self._end_pause(now)
 
     @property
     def is_starved(self) -> bool:
@@ -250,7 +269,6 @@ class ConsumerPolicy:
         """A connection that the policy asked for is ready."""
         made = ConsumerConnection(self, connection, now)
         self.connections.append(made)
-        self._failures.pop(connection.address, None)
         if self.phase is not Phase.RUNNING:
             self._actions.append(Disconnect(made))
             return made
@@ -261,11 +279,15 @@ class ConsumerPolicy:
                 f"{self.ready.max_in_flight}, truncation possible"
             )
         made.send(commands.sub(self._topic, self._channel))
-        if self._auto_touch and "touch" not in self.timers:
-            self.timers.set("touch", now + connection.server.msg_timeout / 3)
+        if self._auto_touch:
+            self.timers.hasten("touch", now + connection.server.msg_timeout / 3)
         if not self.backoff.is_on:
             self.ready.share_out(now, last=made)
         return made
+
+    def subscribed(self, source: ConsumerConnection) -> None:
+        """The nsqd answered OK to SUB. Only now a connect has succeeded: nsqd closes after refusing SUB."""
+        self._failures.pop(source.address, None)
 
     def connect_failed(self, address: str, error: Exception, now: float) -> None:
         """A connection that the policy asked for cannot be opened, or is lost in its handshake."""
@@ -280,7 +302,9 @@ class ConsumerPolicy:
         """Data of a connection. Returns the messages for the application."""
         if messages:
             source.last_message = now
-            source.outstanding.update(messages)
+            outstanding = source.outstanding
+            for message in messages:
+                outstanding[message.id] = message
             self.received_count += len(messages)
             limit = self._options.max_attempts
             if limit and max([message.attempts for message in messages]) > limit:
@@ -293,7 +317,9 @@ class ConsumerPolicy:
                 source.is_closing = True
                 source.rdy = 0
                 self.on_response(source)
-            elif frame.data != _OK:
+            elif frame.data == _OK:
+                self.subscribed(source)
+            else:
                 self._log.warn(f"({source.address}) unexpected response {frame.data!r}")
         return messages
 
@@ -301,10 +327,11 @@ class ConsumerPolicy:
         """A connection is closed. nsqd delivers its messages again."""
         self.connections.remove(source)
         self._known.discard(source.address)
-        for message in source.outstanding:
+        self.timers.cancel(source)
+        for message in source.outstanding.values():
             message.has_responded = True
         had_rdy = source.rdy > 0 or source.has_retry
-        source.rdy, source.is_closing = 0, True
+        source.rdy, source.is_closing, source.is_lost = 0, True, True
         source.outstanding.clear()
         if self.phase is Phase.RUNNING:
             self._log.warn(f"({source.address}) connection lost - {error}")
@@ -320,15 +347,21 @@ class ConsumerPolicy:
     def found(self, addresses: Sequence[str], now: float) -> None:
         """An nsqlookupd named the nsqds of the topic. Those that it does not name any more stay connected."""
         self._failures.pop("", None)
-        if self.phase is Phase.RUNNING:
-            for address in addresses:
-                self._connect(address)
+        if self.phase is not Phase.RUNNING:
+            return
+        for address in self._failures.keys() - {*addresses, *self._nsqds} - self._known:
+            del self._failures[address]  # it may never come back
+        for address in addresses:
+            self._connect(address)
 
     def query_failed(self, url: str, error: Exception, now: float) -> None:
         """An nsqlookupd did not answer usefully."""
         self._log.warn(f"error querying nsqlookupd ({url}) - {error}")
         if self.phase is Phase.RUNNING and self._lookup is not None:
-            self._actions += map(Query, self._lookup.failed())
+            queries = self._lookup.failed()
+            self._actions += map(Query, queries)
+            if not queries and not self._known:  # nothing to read from: ask again soon
+                self._poll_again("", now)
 
     # -- events of messages
 
@@ -356,7 +389,7 @@ class ConsumerPolicy:
 
     def delay_ms(self, message: Message, delay: float | None) -> int:
         """Return the delay of a requeue in ms."""
-        if delay is None:
+        if delay is None or delay < 0:
             options = self._options
             delay = min(options.default_requeue_delay * message.attempts, options.max_requeue_delay)
         return int(delay * 1000)
@@ -397,13 +430,21 @@ class ConsumerPolicy:
         """Connect again after a while: to a direct nsqd, or to what an nsqlookupd then names."""
         if self.phase is not Phase.RUNNING:
             return
-        key = address if address in self._nsqds else ""
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay = min(_RETRY_SECONDS * 2.0 ** (failures - 1), self._options.lookupd_poll_interval)
-        if key:
-            self.timers.set(address, now + delay)
+        if address in self._nsqds:
+            self.timers.set(address, now + self._next_delay(address))
         elif self._lookup is not None:
-            self.timers.set("poll", now + delay)
+            self._poll_again(address, now)
+
+    def _poll_again(self, key: str, now: float) -> None:
+        """Poll earlier than planned because of `key`, an nsqd or "" for the nsqlookupds, and the later the more."""
+        jitter = 1 + self._random.random() * self._options.lookupd_poll_jitter
+        self.timers.hasten("poll", now + self._next_delay(key) * jitter)
+
+    def _next_delay(self, key: str) -> float:
+        """Count a failure. Returns the seconds until the next attempt."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        limit = self._options.lookupd_poll_interval
+        return min(_RETRY_SECONDS * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), limit)
 
     def _poll(self) -> None:
         if self._lookup is not None:
@@ -415,7 +456,7 @@ class ConsumerPolicy:
     def _end_pause(self, now: float) -> None:
         """Let one random connection get one message, as a test."""
         candidates = [connection for connection in self.connections if not connection.is_closing]
-        if not candidates:
+        if not candidates or not self.ready.max_in_flight:
             self.timers.set("backoff", now + _PAUSE_RETRY_SECONDS)
             return
         self.backoff.end_pause()
@@ -424,7 +465,7 @@ class ConsumerPolicy:
     def _touch(self, now: float) -> None:
         timeouts = [connection.connection.server.msg_timeout for connection in self.connections]
         for connection in self.connections:
-            for message in connection.outstanding:
+            for message in connection.outstanding.values():
                 connection.touch(message)
         if timeouts:
             self.timers.set("touch", now + min(timeouts) / 3)
@@ -445,7 +486,7 @@ class ConsumerPolicy:
     def _give_back(self) -> None:
         """The stop has waited long enough."""
         for connection in list(self.connections):
-            for message in list(connection.outstanding):
+            for message in list(connection.outstanding.values()):
                 message.requeue(0, backoff=False)
                 self._requeued_at_stop += 1
             self._actions.append(Disconnect(connection))

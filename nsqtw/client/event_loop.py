@@ -114,8 +114,13 @@ class EventLoop(ABC):
         if not self._txa.is_called(future):
             self._txa.reject(future, error)
 
+    def is_done(self, future: Any) -> bool:
+        """Whether a future is complete or cancelled."""
+        done: bool = self._txa.is_called(future)
+        return done
+
     def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
-        """Call `function` after `seconds`."""
+        """Call `function` after `seconds`. The timer may be cancelled at any time, also after the call."""
         timer: Timer = self._txa.call_later(seconds, function)
         return timer
 
@@ -144,6 +149,13 @@ class EventLoop(ABC):
         """Cancel what `spawn` returned."""
 
     @abstractmethod
+    def must_end(self, error: BaseException) -> bool:
+        """
+        Whether the running coroutine of `spawn` must pass on what it caught, because it is being cancelled or the
+        process ends. Otherwise a cancellation is that of something which the coroutine awaited.
+        """
+
+    @abstractmethod
     def connect(self, host: str, port: int, receiver: Receiver, timeout: float, source: str) -> Awaitable[None]:
         """Open a TCP connection from `source` (ip:port or ""), and call `receiver.connected`. OSError."""
 
@@ -153,7 +165,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self._waiters: list[Any] = []
-        self._is_known = False
+        self.is_known = False
         self._value: Any = None
         self._error: Exception | None = None
 
@@ -161,20 +173,20 @@ class Outcome:
         """Return a future of the result."""
         future = loop.future()
         self._waiters.append(future)
-        if self._is_known:
+        if self.is_known:
             self._tell(loop)
         return future
 
     def succeed(self, loop: EventLoop, value: Any) -> None:
         """The result is `value`, unless there is one."""
-        if not self._is_known:
-            self._is_known, self._value = True, value
+        if not self.is_known:
+            self.is_known, self._value = True, value
             self._tell(loop)
 
     def fail(self, loop: EventLoop, error: Exception) -> None:
         """The result is an error, unless there is one. Without a waiter it is not reported."""
-        if not self._is_known:
-            self._is_known, self._error = True, error
+        if not self.is_known:
+            self.is_known, self._error = True, error
             self._tell(loop)
 
     def _tell(self, loop: EventLoop) -> None:

@@ -14,7 +14,7 @@ Performance: called once for each chunk that is read; a step for each message in
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 M = TypeVar("M")
@@ -36,7 +36,9 @@ _OK_BYTES: Final = len(_OK_FRAME)
 
 
 class InvalidFrame(Exception):
-    """The data does not follow the protocol. The text says why."""
+    """The data does not follow the protocol. The text says why; `frames` are the responses and errors before it."""
+
+    frames: Sequence[Frame] = ()
 
 
 class Frame(NamedTuple):
@@ -52,17 +54,38 @@ class FrameReader:
     def __init__(self, max_size: int = 0) -> None:
         self._max_size = max_size
         self._rest = b""
+        self._pieces: list[bytes] = []
+        """What came behind `_rest`, joined when the frame is complete: a large message is copied once."""
+        self._missing = 0
+        """Bytes without which the first frame is incomplete, as far as its size is known."""
 
     def feed(self, data: bytes, make: Callable[[int, int, bytes, bytes], M]) -> tuple[list[M], list[Frame]]:
         """
         Return the messages and the other frames that are complete. `make` makes a message of its timestamp, attempts,
         id and body. InvalidFrame.
         """
+        if self._missing > len(data):
+            self._missing -= len(data)
+            self._pieces.append(data)
+            return [], []
         if self._rest:
-            data = self._rest + data
-        end = len(data)
+            data = b"".join((self._rest, *self._pieces, data))
+            self._pieces.clear()
         messages: list[M] = []
         frames: list[Frame] = []
+        try:
+            self._rest = self._split(data, make, messages, frames)
+        except InvalidFrame as error:
+            error.frames = frames
+            raise
+        self._missing = self._size_of_first() - len(self._rest)
+        return messages, frames
+
+    def _split(
+        self, data: bytes, make: Callable[[int, int, bytes, bytes], M], messages: list[M], frames: list[Frame]
+    ) -> bytes:
+        """Add what is complete in `data`. Returns the rest. InvalidFrame."""
+        end = len(data)
         position = 0
         unpack = _MESSAGE.unpack_from
         while end - position >= _BODY_AT:
@@ -88,8 +111,7 @@ class FrameReader:
                 break
             frames.append(Frame(kind == ERROR, data[position + _HEAD_BYTES : stop]))
             position = stop
-        self._rest = data[position:] if position else data
-        return messages, frames
+        return data[position:] if position else data
 
     def count_oks(self, data: bytes) -> int:
         """Return how many frames with OK `data` is, 0 when it is anything else. For producers: one step a chunk."""
@@ -118,6 +140,12 @@ class FrameReader:
         """Remove and return the data behind the last frame."""
         rest, self._rest = self._rest, b""
         return rest
+
+    def _size_of_first(self) -> int:
+        """Return the bytes of the first frame, 0 as long as its head, which is checked first, is incomplete."""
+        if len(self._rest) < _HEAD_BYTES:
+            return 0
+        return _SIZE_BYTES + int.from_bytes(self._rest[:_SIZE_BYTES], "big")
 
     def _check(self, size: int, kind: int) -> None:
         if size == _HTTP:

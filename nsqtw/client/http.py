@@ -80,6 +80,7 @@ class HttpQuery:
         self._size = 0
         self._done: Any = None
         self._failure = ""
+        self._is_over = False
 
     async def run(self, connect_timeout: float, timeout: float) -> Answer:
         """Send the request and wait for the whole answer, up to `timeout` seconds. LookupFailed."""
@@ -91,8 +92,13 @@ class HttpQuery:
             await self._done
         except OSError as error:
             raise LookupFailed(f"{self._url}: {reason_of(error)}") from error
+        except (ValueError, ClientLibraryError) as error:  # a host name that none can have
+            raise LookupFailed(f"{self._url}: {error}") from error
         finally:
             timer.cancel()
+            self._is_over = True
+            if self._transport is not None:  # the query was cancelled
+                self._transport.abort()
         if self._failure:
             raise LookupFailed(f"{self._url}: {self._failure}")
         return parse_answer(b"".join(self._pieces), self._method)
@@ -102,12 +108,16 @@ class HttpQuery:
     def connected(self, transport: Transport) -> None:
         """Receiver API."""
         self._transport = transport
-        if self._failure:
+        if self._failure or self._is_over:
             transport.abort()
             return
         if self._parts.scheme == "https":
             context = self._context or ssl.create_default_context()
-            self._tls = TlsStream(context, self._parts.hostname or "")
+            try:
+                self._tls = TlsStream(context, self._parts.hostname or "")
+            except ClientLibraryError as error:
+                self._fail(str(error))
+                return
             transport.write(self._tls.data_to_send())
         else:
             transport.write(self._request)
@@ -126,6 +136,9 @@ class HttpQuery:
                 self._tls.send(self._request)
             if out := self._tls.data_to_send():
                 self._transport.write(out)
+            if self._tls.failure is not None:
+                self._fail(str(self._tls.failure))
+                return
         self._pieces.append(data)
         self._size += len(data)
         if self._size > _MAX_ANSWER_BYTES:
@@ -133,6 +146,7 @@ class HttpQuery:
 
     def lost(self, reason: str) -> None:
         """Receiver API."""
+        self._transport = None
         if not self._pieces and not self._failure:
             self._failure = reason or "the connection was closed"
         self._loop.resolve(self._done)

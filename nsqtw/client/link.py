@@ -7,15 +7,19 @@ Output is written once a turn of the loop: all FINs of the messages that a turn 
 from __future__ import annotations
 
 import ssl
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from nsqtw.client.connection import Connection, State
+from nsqtw.client.connection import Connection
 from nsqtw.client.event_loop import EventLoop, Timer, Transport, reason_of
 from nsqtw.client.frames import Frame
 from nsqtw.client.lookup import host_and_port
 from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
-from nsqtw.errors import ClientLibraryError, ConnectFailed, OptionError
+from nsqtw.errors import ClientLibraryError, ConnectFailed, InvalidResponse, OptionError
+
+CLOSE_SECONDS = 5.0
+"""Time in which a peer must read what was written before a close. Then the connection is aborted."""
 
 
 class LinkUser(Protocol):
@@ -48,7 +52,10 @@ class _NoOwner:
 
 
 class Link:
-    """A connection to the nsqd at `address`. `open` connects."""
+    """
+    A connection to the nsqd at `address`. `open` connects, and `close` ends it in every state: after each `open` the
+    user is told either `failed`, or `ready` and then `lost`, exactly once.
+    """
 
     def __init__(
         self, loop: EventLoop, address: str, options: ClientOptions, context: ssl.SSLContext | None, user: LinkUser
@@ -63,19 +70,33 @@ class Link:
         self._last_read = 0.0
         self._timer: Timer | None = None
         self._is_scheduled = False
+        self._opening: Any = None
+        self._is_ready = False
+        """Whether the user was told that the handshake is complete."""
+        self._is_closing = False
+        self._is_over = False
+        """Whether the user was told of the end."""
         self._failure: ClientLibraryError | None = None
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Connect. The user is told the outcome."""
+        self._opening = self._loop.spawn(self._open())
+
+    async def _open(self) -> None:
         options = self._options
         try:
             host, port = host_and_port(self.address)
             await self._loop.connect(host, port, self, options.dial_timeout, options.local_addr)
         except OSError as error:
-            text = f"dial tcp {self.address}: connect: {reason_of(error)}"
-            self._user.failed(self, ConnectFailed(self.address, text))
+            self._end(f"dial tcp {self.address}: connect: {reason_of(error)}")
         except (OptionError, ValueError) as error:  # an address that an nsqlookupd named may be anything
-            self._user.failed(self, ConnectFailed(self.address, f"dial tcp {self.address}: {error}"))
+            self._end(f"dial tcp {self.address}: {error}")
+        except GeneratorExit:  # the event loop is gone
+            raise
+        except BaseException:  # cancelled by `close`
+            if self._transport is None:
+                self._end("closed while it was opened")
+            raise
 
     # -- from the transport
 
@@ -83,38 +104,44 @@ class Link:
         """Receiver API."""
         self._transport = transport
         self._last_read = self._loop.now()
-        self._timer = self._loop.call_later(self._options.read_timeout, self._check)
+        if self._is_closing:
+            transport.abort()
+            return
+        self._set_timer(self._options.read_timeout, self._check)
         self.flush()
 
     def received(self, data: bytes) -> None:
         """Receiver API."""
+        if self._is_closing and not self._is_ready:
+            return
         self._last_read = self._loop.now()
         connection = self.connection
         count = connection.count_oks(data)
         if count:
             self._user.answered_ok(self, count)
             return
-        was_ready = connection.state is State.READY
         try:
             messages, frames = connection.receive(data, self._owner)
         except ClientLibraryError as error:
             self.fail(error)
             return
-        if connection.state is State.READY and not was_ready:
+        if connection.is_ready and not self._is_ready:
+            if messages:
+                self.fail(InvalidResponse("the nsqd sent a message before it was asked for any"))
+                return
+            self._is_ready = True
             self._owner = self._user.ready(self)
         if messages or frames:
             self._user.received(self, messages, frames)
-        self.flush_soon()
+        if connection.failure is not None:
+            self.fail(connection.failure)
+        else:
+            self.flush_soon()
 
     def lost(self, reason: str) -> None:
         """Receiver API."""
-        if self._timer is not None:
-            self._timer.cancel()
         self._transport = None
-        if self.connection.state is State.READY:
-            self._user.lost(self, str(self._failure or reason))
-        else:
-            self._user.failed(self, self._failure or ConnectFailed(self.address, reason))
+        self._end(reason)
 
     # -- from the user
 
@@ -133,16 +160,42 @@ class Link:
             self._loop.call_soon(self.flush)
 
     def close(self) -> None:
-        """Write what is buffered, and close."""
-        self.flush()
+        """Write what is buffered, and close; or stop opening."""
+        if self._is_closing:
+            return
+        self._is_closing = True
         if self._transport is not None:
+            self.flush()
             self._transport.close()
+            self._set_timer(CLOSE_SECONDS, self._transport.abort)
+        elif self._opening is not None:
+            self._loop.cancel(self._opening)
 
     def fail(self, error: ClientLibraryError) -> None:
         """Close at once, for a reason."""
-        self._failure = error
+        self._failure = self._failure or error
         if self._transport is not None:
             self._transport.abort()
+
+    # -- inside
+
+    def _end(self, reason: str) -> None:
+        """The connection is closed, or was not opened."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._is_ready:
+            self._user.lost(self, str(self._failure or reason))
+        else:
+            self._user.failed(self, self._failure or ConnectFailed(self.address, reason))
+
+    def _set_timer(self, seconds: float, function: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, function)
 
     def _check(self) -> None:
         """Close a connection from which nothing was read for `read_timeout`."""
@@ -150,4 +203,4 @@ class Link:
         if left <= 0:
             self.fail(ClientLibraryError(f"nothing was received for {self._options.read_timeout:g}s"))
         else:
-            self._timer = self._loop.call_later(left, self._check)
+            self._set_timer(left, self._check)

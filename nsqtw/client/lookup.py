@@ -20,17 +20,23 @@ ACCEPT = "application/vnd.nsq; version=1.0"
 CONTENT_TYPE = "nsq; version=1.0"
 _MAX_TRIES = 3
 _SHOWN_BYTES = 200
+_MAX_PORT = 65535
+_PORT_DIGITS = 5
 
 
 def lookup_url(address: str, topic: str) -> str:
     """Return the URL to ask for a topic. `address` is host:port or a URL. OptionError."""
-    parts = urlsplit(address if "://" in address else f"http://{address}")
     try:
+        parts = urlsplit(address if "://" in address else f"http://{address}")
         port = parts.port
     except ValueError as error:
         raise OptionError(f"nsqlookupd address {address!r}: {error}") from error
+    if not parts.hostname:
+        raise OptionError(f"nsqlookupd address {address!r}: missing host")
     if port is None:
-        raise OptionError(f"nsqlookupd address {address!r}: missing port")
+        raise OptionError(
+            f"nsqlookupd address {address!r}: missing port, give it as 127.0.0.1:4161 or http://127.0.0.1:4161"
+        )
     path = parts.path if parts.path not in ("", "/") else "/lookup"
     query = sorted([*parse_qsl(parts.query, keep_blank_values=True), ("topic", topic)])
     return urlunsplit((parts.scheme, parts.netloc, path, urlencode(query, quote_via=quote), ""))
@@ -42,7 +48,7 @@ def answer_of(status: int, content_type: str, body: bytes) -> dict[str, Any]:
         raise LookupFailed(refusal(status, body))
     try:
         answer = json.loads(body or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LookupFailed(f"the answer is no JSON: {error}") from error
     if isinstance(answer, dict) and content_type != CONTENT_TYPE and "status_code" in answer and "data" in answer:
         answer = answer["data"]
@@ -63,7 +69,7 @@ def producers_of(answer: dict[str, Any]) -> list[str]:
     try:
         for producer in answer.get("producers") or ():
             found.append(address_of(str(producer["broadcast_address"]), int(producer["tcp_port"])))
-    except (TypeError, KeyError, ValueError) as error:
+    except (TypeError, KeyError, ValueError, OverflowError) as error:
         raise LookupFailed(f"the answer has no producers: {error!r}") from error
     return found
 
@@ -74,11 +80,14 @@ def address_of(host: str, port: int) -> str:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Split host:port. OptionError."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise OptionError(f"address {address!r} must be host:port")
-    return host.strip("[]"), int(port)
+    """Split host:port, an IPv6 address in brackets. OptionError."""
+    host, _, port = address.rpartition(":")
+    in_brackets = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if in_brackets else host
+    is_port = port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS and int(port) <= _MAX_PORT
+    if not host or not is_port or (":" in host and not in_brackets):
+        raise OptionError(f"address {address!r} must be host:port, as 127.0.0.1:4150 or [::1]:4150")
+    return host, int(port)
 
 
 class Lookup:

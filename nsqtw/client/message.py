@@ -68,8 +68,8 @@ class Message:
 
     def requeue(self, delay: float | None = None, *, backoff: bool = True) -> Done:
         """
-        Send REQ: deliver the message again after `delay` seconds; None for `default_requeue_delay` times the attempts.
-        With `backoff` the consumer slows down.
+        Send REQ: deliver the message again after `delay` seconds; None, or a negative number as in the Go client, for
+        `default_requeue_delay` times the attempts. With `backoff` the consumer slows down.
         """
         if not self.has_responded:
             self._owner.requeue(self, delay, backoff=backoff)

@@ -60,7 +60,7 @@ class ClientOptions:
     read_timeout: float = _option(60.0, _duration, 0.1, 300.0)
     """Time without any data after which a connection is lost."""
     write_timeout: float = _option(1.0, _duration, 0.1, 300.0)
-    """Time in which a peer must read something of what was written to it."""
+    """Accepted and not used: a peer that reads nothing is noticed by its missing heartbeats."""
     local_addr: str = _option("", str)
     """The source address, as ip:port; empty for any."""
     lookupd_poll_interval: float = _option(60.0, _duration, 0.01, 300.0)

@@ -12,6 +12,7 @@ from nsqtw.client.consumer import addresses
 from nsqtw.client.event_loop import EventLoop, Future, Logger, Outcome, Timer
 from nsqtw.client.frames import Frame
 from nsqtw.client.link import Link
+from nsqtw.client.lookup import host_and_port
 from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.producer_policy import Batching, ProducerPolicy
@@ -51,6 +52,8 @@ class BaseProducer(ABC):
         self._addresses = addresses(nsqd)
         if not self._addresses:
             raise OptionError("a producer needs the address of an nsqd")
+        for address in self._addresses:
+            host_and_port(address)
         self.options = options or ClientOptions(**named)
         self._context = tls_context(self.options) if self.options.tls_v1 else None
         self._batching = batching
@@ -60,8 +63,11 @@ class BaseProducer(ABC):
         self._failures: list[ClientLibraryError] = []
         self._starting: list[Any] = []
         self._is_stopping = False
+        self._is_ending = False
+        """Whether a stop has all answers that it waits for."""
         self._stopped = Outcome()
-        self._timer: Timer | None = None
+        self._stop_timer: Timer | None = None
+        self._batch_timer: Timer | None = None
         self._loop: EventLoop
         self._log: Logger
         self._policy: ProducerPolicy | None = None
@@ -73,10 +79,12 @@ class BaseProducer(ABC):
     # -- for users
 
     def start(self) -> Future[None]:
-        """Connect. ConnectFailed when no nsqd can be reached. A publish connects, too."""
+        """Connect. ConnectFailed when no nsqd can be reached, Stopped after `stop`. A publish connects, too."""
         self._begin()
         future: Any = self._loop.future()
-        if self._link is not None:
+        if self._is_stopping:
+            self._loop.reject(future, Stopped())
+        elif self._link is not None:
             self._loop.resolve(future)
         else:
             self._starting.append(future)
@@ -87,9 +95,12 @@ class BaseProducer(ABC):
     def publish(self, topic: str, body: bytes, *, delay: float = 0.0) -> Future[None]:
         """
         Publish a message, which is delivered after `delay` seconds. The result comes when nsqd has it: Refused with
-        nsqd's words, NotConnected when the connection was lost before the answer, ConnectFailed, Stopped.
+        nsqd's words, NotConnected when the connection was lost before the answer, ConnectFailed, Stopped. TypeError at
+        once for a body that is not bytes. To cancel the future takes the publish back only if it was not sent yet.
         """
         policy = self._policy or self._begin()
+        if type(body) is not bytes:
+            body = _as_bytes(body)
         future: Any = self._loop.future()
         if self._is_stopping:
             self._loop.reject(future, Stopped())
@@ -99,15 +110,19 @@ class BaseProducer(ABC):
         elif not body:
             self._loop.reject(future, Refused("E_BAD_MESSAGE PUB invalid message body size 0"))
         elif delay:
-            policy.send(commands.dpub(topic, int(delay * 1000), body), [future])
+            if delay < 0:
+                self._loop.reject(future, Refused(f"E_INVALID DPUB could not parse timeout {int(delay * 1000)}"))
+            else:
+                policy.send(topic, commands.dpub(topic, int(delay * 1000), body), future)
         else:
             policy.publish(topic, body, future)
         published: Future[None] = future
         return published
 
     def multi_publish(self, topic: str, bodies: Sequence[bytes]) -> Future[None]:
-        """Publish several messages in one command, all or none. The result is as for `publish`."""
+        """Publish several messages in one command, all or none. The result and errors are as for `publish`."""
         policy = self._begin()
+        bodies = [body if type(body) is bytes else _as_bytes(body) for body in bodies]
         future: Any = self._loop.future()
         if self._is_stopping:
             self._loop.reject(future, Stopped())
@@ -118,23 +133,30 @@ class BaseProducer(ABC):
         elif not all(bodies):
             self._loop.reject(future, Refused("E_BAD_MESSAGE MPUB invalid message(0) body size 0"))
         else:
-            policy.send(commands.mpub(topic, bodies), [future])
+            policy.send(topic, commands.mpub(topic, bodies), future)
         published: Future[None] = future
         return published
 
     def stop(self, seconds: float = STOP_SECONDS) -> Future[None]:
-        """Send what is collected, wait up to `seconds` for the answers, and close. Later publishes fail: Stopped."""
+        """
+        Send what is collected, wait up to `seconds` for the answers, and close. Later publishes fail: Stopped. The
+        result comes when no connection or timer is left.
+        """
         policy = self._begin()
         if not self._is_stopping:
-            policy.send_batches()
             self._is_stopping = True
-            self._timer = self._loop.call_later(seconds, self._end)
+            policy.send_batches()
+            self._stop_timer = self._loop.call_later(seconds, self._end)
             self._end_if_idle()
         stopped: Future[None] = self._stopped.wait(self._loop)
         return stopped
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:  # cancelled: nobody else will stop it
+            self.stop(0)
+            raise
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -150,16 +172,14 @@ class BaseProducer(ABC):
     def ready(self, link: Link) -> MessageOwner:
         """LinkUser API."""
         self._opening = None
-        if self._is_stopping and self._timer is None:
-            link.close()
-            return _NO_CONSUMER
         self._link = link
         self._failures.clear()
-        for future in self._starting:
-            self._loop.resolve(future)
-        self._starting.clear()
         assert self._policy is not None
         self._policy.connected(link.connection)
+        starting, self._starting = self._starting, []
+        for future in starting:
+            self._loop.resolve(future)
+        self._end_if_idle()
         return _NO_CONSUMER
 
     def failed(self, link: Link, error: ClientLibraryError) -> None:
@@ -167,13 +187,11 @@ class BaseProducer(ABC):
         self._opening = None
         self._next += 1
         self._failures.append(error)
-        if len(self._failures) < len(self._addresses) and not (self._is_stopping and not self.pending_count):
+        if len(self._failures) < len(self._addresses) and not self._is_ending:
             self._connect()
             return
         self._failures.clear()
-        for future in self._starting:
-            self._loop.reject(future, error)
-        self._starting.clear()
+        self._not_started(error)
         assert self._policy is not None
         self._policy.connect_failed(error)
         self._end_if_idle()
@@ -195,8 +213,6 @@ class BaseProducer(ABC):
     def lost(self, link: Link, reason: str) -> None:
         """LinkUser API."""
         assert self._policy is not None
-        if link is not self._link:  # it was opened after the stop
-            return
         self._link = None
         self._next += 1
         if not self._is_stopping:
@@ -214,6 +230,8 @@ class BaseProducer(ABC):
                 self._batching,
                 resolve=self._loop.resolve,
                 reject=self._loop.reject,
+                is_done=self._loop.is_done,
+                clock=self._loop.now,
                 changed=self._changed,
                 need_connection=self._connect,
                 need_timer=self._set_timer,
@@ -224,34 +242,56 @@ class BaseProducer(ABC):
         if self._opening is None and self._link is None:
             address = self._addresses[self._next % len(self._addresses)]
             self._opening = Link(self._loop, address, self.options, self._context, self)
-            self._loop.spawn(self._opening.open())
+            self._opening.open()
 
     def _changed(self) -> None:
         if self._link is not None:
             self._link.flush_soon()
 
-    def _set_timer(self, seconds: float) -> None:
-        self._loop.call_later(seconds, self._send_batches)
+    def _set_timer(self, due: float) -> None:
+        """A batch is to be sent: batches are begun in the order of their times, so an earlier timer is kept."""
+        if self._batch_timer is None:
+            self._batch_timer = self._loop.call_later(max(0.0, due - self._loop.now()), self._send_due)
 
-    def _send_batches(self) -> None:
-        if self._policy is not None and not self._is_stopping:
-            self._policy.send_batches()
+    def _send_due(self) -> None:
+        assert self._policy is not None
+        self._batch_timer = None
+        due = self._policy.send_due(self._loop.now())
+        if due is not None:
+            self._set_timer(due)
+
+    def _not_started(self, error: ClientLibraryError) -> None:
+        starting, self._starting = self._starting, []
+        for future in starting:
+            self._loop.reject(future, error)
 
     def _end_if_idle(self) -> None:
-        if self._timer is not None and not self.pending_count:
+        if self._is_stopping and not self.pending_count:
             self._end()
 
     def _end(self) -> None:
         """Close. The publishes without an answer fail."""
-        assert self._policy is not None and self._timer is not None
-        self._timer.cancel()
-        self._timer = None
-        for link in (self._link, self._opening):
-            if link is not None:
-                link.close()
-        self._policy.connect_failed(Stopped())
-        self._policy.lost(Stopped())
-        self._stopped.succeed(self._loop, None)
+        assert self._policy is not None
+        if not self._is_ending:
+            self._is_ending = True
+            for timer in (self._stop_timer, self._batch_timer):
+                if timer is not None:
+                    timer.cancel()
+            self._not_started(Stopped())
+            self._policy.connect_failed(Stopped())
+            self._policy.lost(Stopped())
+            for link in (self._link, self._opening):
+                if link is not None:
+                    link.close()
+        if self._link is None and self._opening is None:
+            self._stopped.succeed(self._loop, None)
+
+
+def _as_bytes(body: object) -> bytes:
+    """Copy a bytearray or memoryview, which may change before it is sent. TypeError for anything else."""
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body)
+    raise TypeError(f"the body of a message must be bytes, not {type(body).__name__}")
 
 
 class _NoConsumer:

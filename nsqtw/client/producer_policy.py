@@ -7,7 +7,8 @@ oldest entry. A lost connection fails exactly the entries of the queue. Publishe
 one; when no nsqd can be reached, they fail.
 
 With batches, the publishes of a topic are collected until there are `messages` of them, `bytes` of bodies, or until
-`seconds` are over, and sent as one MPUB: its answer is the answer to each.
+`seconds` are over, and sent as one MPUB: its answer is the answer to each. Every other command for the topic sends its
+batch first, so the order of a topic is that of the calls. A publish that is cancelled before it is sent is dropped.
 
 Performance: `answered_ok` is called once a chunk of responses; `publish` once a message.
 """
@@ -41,18 +42,21 @@ class Batching:
 class _Batch:
     """The publishes of a topic that are collected."""
 
-    __slots__ = ("bodies", "futures", "size")
+    __slots__ = ("bodies", "due", "futures", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, due: float) -> None:
         self.bodies: list[bytes] = []
         self.futures: list[Future] = []
         self.size = 0
+        self.due = due
+        """When the batch is sent at the latest."""
 
 
 class ProducerPolicy:
     """
-    `resolve` and `reject` complete futures; `changed` is called when there are commands to write, `need_connection`
-    when there is no connection, `need_timer` when a batch was begun.
+    `resolve` and `reject` complete futures, and `is_done` says whether one is complete, which before its answer means
+    cancelled. `changed` is called when there are commands to write, `need_connection` when there is no connection,
+    `need_timer` when a batch was begun that is to be sent (`send_due`) at a time of `clock`.
     """
 
     def __init__(
@@ -61,6 +65,8 @@ class ProducerPolicy:
         *,
         resolve: Callable[[Future], object],
         reject: Callable[[Future, Exception], None],
+        is_done: Callable[[Future], bool],
+        clock: Callable[[], float],
         changed: Callable[[], None],
         need_connection: Callable[[], None],
         need_timer: Callable[[float], None],
@@ -68,6 +74,8 @@ class ProducerPolicy:
         self._batching = batching
         self._resolve = resolve
         self._reject = reject
+        self._is_done = is_done
+        self._clock = clock
         self._changed = changed
         self._need_connection = need_connection
         self._need_timer = need_timer
@@ -90,27 +98,29 @@ class ProducerPolicy:
         if self._batching is not None:
             self._collect(self._batching, topic, body, future)
         elif self._connection is None:
-            self.send(commands.pub(topic, body), [future])
+            self._send(commands.pub(topic, body), [future])
         else:
             self._unanswered.append(future)
             self._connection.send(commands.pub(topic, body))
             self._changed()
 
-    def send(self, command: bytes, futures: list[Future]) -> None:
-        """Send a command behind everything before it. Its answer completes `futures`."""
-        if self._connection is None:
-            self._waiting.append((command, futures))
-            self._need_connection()
-            return
-        self._unanswered.append(futures)
-        self._connection.send(command)
-        self._changed()
+    def send(self, topic: str, command: bytes, future: Future) -> None:
+        """Send a command behind everything before it for its topic. Its answer completes `future`."""
+        if self._batches:
+            self._send_batch(topic)
+        self._send(command, [future])
 
     def send_batches(self) -> None:
         """Send all collected publishes."""
-        batches, self._batches = self._batches, {}
-        for topic, batch in batches.items():
-            self._send_batch(topic, batch)
+        for topic in list(self._batches):
+            self._send_batch(topic)
+
+    def send_due(self, now: float) -> float | None:
+        """Send the batches that are due. Returns when the next one is, None without one."""
+        for topic, batch in list(self._batches.items()):
+            if batch.due <= now:
+                self._send_batch(topic)
+        return min((batch.due for batch in self._batches.values()), default=None)
 
     # -- from the connection
 
@@ -119,7 +129,8 @@ class ProducerPolicy:
         self._connection = connection
         waiting, self._waiting = self._waiting, []
         for command, futures in waiting:
-            self.send(command, futures)
+            if not all(map(self._is_done, futures)):
+                self._send(command, futures)
 
     def connect_failed(self, error: Exception) -> None:
         """No nsqd can be reached: the publishes that wait fail."""
@@ -166,21 +177,39 @@ class ProducerPolicy:
 
     def _collect(self, batching: Batching, topic: str, body: bytes, future: Future) -> None:
         batch = self._batches.get(topic)
+        if batch is not None and batch.size + len(body) > batching.bytes:
+            self._send_batch(topic)
+            batch = None
         if batch is None:
-            batch = self._batches[topic] = _Batch()
-            self._need_timer(batching.seconds)
+            batch = self._batches[topic] = _Batch(self._clock() + batching.seconds)
+            self._need_timer(batch.due)
         batch.bodies.append(body)
         batch.futures.append(future)
         batch.size += len(body)
         if len(batch.bodies) >= batching.messages or batch.size >= batching.bytes:
-            del self._batches[topic]
-            self._send_batch(topic, batch)
+            self._send_batch(topic)
 
-    def _send_batch(self, topic: str, batch: _Batch) -> None:
-        if len(batch.bodies) == 1:
-            self.send(commands.pub(topic, batch.bodies[0]), batch.futures)
-        else:
-            self.send(commands.mpub(topic, batch.bodies), batch.futures)
+    def _send_batch(self, topic: str) -> None:
+        batch = self._batches.pop(topic, None)
+        if batch is None:
+            return
+        bodies, futures = batch.bodies, batch.futures
+        if any(map(self._is_done, futures)):
+            kept = [(body, future) for body, future in zip(bodies, futures, strict=True) if not self._is_done(future)]
+            bodies, futures = [body for body, _ in kept], [future for _, future in kept]
+        if len(bodies) > 1:
+            self._send(commands.mpub(topic, bodies), futures)
+        elif bodies:
+            self._send(commands.pub(topic, bodies[0]), futures)
+
+    def _send(self, command: bytes, futures: list[Future]) -> None:
+        if self._connection is None:
+            self._waiting.append((command, futures))
+            self._need_connection()
+            return
+        self._unanswered.append(futures)
+        self._connection.send(command)
+        self._changed()
 
 
 def _futures(entry: Future | list[Future]) -> list[Future]:

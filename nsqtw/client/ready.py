@@ -117,7 +117,7 @@ class ReadyDistribution:
             is_idle = now - connection.last_message > options.low_rdy_idle_timeout
             if is_idle or now - connection.rdy_since > options.low_rdy_timeout:
                 self.set(connection, 0, now)
-        available = (1 if in_backoff else self.max_in_flight) - self.total
+        available = (min(1, self.max_in_flight) if in_backoff else self.max_in_flight) - self.total
         candidates = [connection for connection in self._connections if not connection.is_closing]
         self._random.shuffle(candidates)
         for connection in candidates[: max(0, available)]:

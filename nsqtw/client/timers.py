@@ -17,6 +17,11 @@ class Timers:
         self._due[key] = at
         self.has_changed = True
 
+    def hasten(self, key: Hashable, at: float) -> None:
+        """Make `key` due at `at`, unless it is due earlier."""
+        if self._due.get(key, at) >= at:
+            self.set(key, at)
+
     def cancel(self, key: Hashable) -> None:
         """Forget `key`."""
         if self._due.pop(key, None) is not None:

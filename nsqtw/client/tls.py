@@ -37,17 +37,25 @@ def tls_context(options: ClientOptions) -> ssl.SSLContext:
 
 
 class TlsStream:
-    """One side of TLS. The server's certificate must be for `name`."""
+    """One side of TLS. The server's certificate must be for `name`. InvalidResponse for a name that none can have."""
 
     def __init__(self, context: ssl.SSLContext, name: str) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
+        try:
+            self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
+        except ValueError as error:
+            raise InvalidResponse(f"TLS cannot be used with the host name {name!r} - {error}") from error
         self.is_open = False
         """Whether the handshake is complete."""
+        self.failure: InvalidResponse | None = None
+        """Why nothing more can be decrypted."""
         self._handshake()
 
     def feed(self, data: bytes) -> bytes:
-        """Return the plain text of received data. InvalidResponse when the handshake or the decryption fails."""
+        """
+        Return the plain text of received data. InvalidResponse when the handshake fails. When the decryption fails,
+        `failure` is set, and the result is what came before.
+        """
         self._incoming.write(data)
         if not self.is_open:
             self._handshake()
@@ -60,7 +68,7 @@ class TlsStream:
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             pass
         except ssl.SSLError as error:
-            raise InvalidResponse(f"TLS failed - {error}") from error
+            self.failure = InvalidResponse(f"TLS failed - {error}")
         return b"".join(pieces)
 
     def send(self, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 from collections.abc import Callable, Coroutine
 from socket import EAI_NONAME, gaierror
@@ -9,13 +10,21 @@ from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import HostnameEndpoint
-from twisted.internet.error import ConnectError, ConnectionDone, ConnectionRefusedError, DNSLookupError, TimeoutError
+from twisted.internet.error import (
+    ConnectError,
+    ConnectingCancelledError,
+    ConnectionDone,
+    ConnectionRefusedError,
+    DNSLookupError,
+    TimeoutError,
+)
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from txaio import tx
 
 from nsqtw.client.consumer import BaseConsumer
-from nsqtw.client.event_loop import EventLoop, Receiver
+from nsqtw.client.event_loop import EventLoop, Receiver, Timer
 from nsqtw.client.lookup import host_and_port
 from nsqtw.client.nsqd_api import BaseNsqdApi
 from nsqtw.client.producer import BaseProducer
@@ -50,6 +59,17 @@ class _Protocol(Protocol):
         self.transport.abortConnection()  # type: ignore[union-attr]
 
 
+class _Timer:
+    """A delayed call that may be cancelled at any time."""
+
+    def __init__(self, call: IDelayedCall) -> None:
+        self._call = call
+
+    def cancel(self) -> None:
+        if self._call.active():
+            self._call.cancel()
+
+
 def _ignore_cancellation(failure: Failure) -> None:
     failure.trap(CancelledError)  # type: ignore[no-untyped-call]
 
@@ -80,6 +100,9 @@ class TwistedLoop(EventLoop):
         seconds: float = self._reactor.seconds()
         return seconds
 
+    def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
+        return _Timer(self._reactor.callLater(seconds, function))
+
     def call_soon(self, function: Callable[[], object]) -> None:
         self._reactor.callLater(0, function)
 
@@ -90,15 +113,21 @@ class TwistedLoop(EventLoop):
         future.addErrback(_ignore_cancellation)
         future.cancel()
 
+    def must_end(self, error: BaseException) -> bool:
+        # A cancelled Deferred fails its coroutine with an ordinary error, and the reactor passes on no SystemExit.
+        return isinstance(error, GeneratorExit)
+
     async def connect(self, host: str, port: int, receiver: Receiver, timeout: float, source: str) -> None:
         local = host_and_port(source) if source else None
         endpoint = HostnameEndpoint(self._reactor, host, port, timeout=timeout, bindAddress=local)
         try:
             await endpoint.connect(Factory.forProtocol(lambda: _Protocol(receiver)))
+        except ConnectingCancelledError as error:
+            raise CancelledError from error
         except ConnectionRefusedError as error:
             raise OSError(errno.ECONNREFUSED, "connection refused") from error
         except TimeoutError as error:
-            raise OSError(errno.ETIMEDOUT, "i/o timeout") from error
+            raise builtins.TimeoutError("i/o timeout") from error
         except DNSLookupError as error:
             raise gaierror(EAI_NONAME, f"lookup {host}: no such host") from error
         except ConnectError as error:

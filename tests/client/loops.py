@@ -1,8 +1,12 @@
-"""The two event loops that the same tests of the client run on."""
+"""
+The two event loops that the same tests of the client run on. A test leaves nothing behind: no timer, connection, task, and
+no error that nobody looked at.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -20,6 +24,10 @@ from nsqtw.client.twisted import TwistedLoop
 TEST_SECONDS = 30.0
 """Time after which a test of an event loop fails."""
 _LOOK_AGAIN_SECONDS = 0.01
+TURNS = 5
+"""Turns of the loop in which what is closed or cancelled disappears."""
+_SOON_SECONDS = 0.01
+"""Reactors have timers of their own which are that short."""
 
 
 class Loop(ABC):
@@ -65,9 +73,18 @@ class OnAsyncio(Loop):
             loop.set_exception_handler(lambda _, context: problems.append(context))
             async with asyncio.timeout(TEST_SECONDS):
                 await test()
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            gc.collect()
+            left.extend(asyncio.all_tasks() - {asyncio.current_task()})
+            inside: Any = loop  # timers and sockets have no public list
+            left.extend(timer for timer in inside._scheduled if not timer.cancelled())
+            left.extend(key for key in inside._selector.get_map().values() if key.fd != inside._ssock.fileno())
 
+        left: list[object] = []
         asyncio.run(checked())
         assert problems == []
+        assert left == [], "a task, timer or connection was left"
 
     def sleep(self, seconds: float) -> Awaitable[object]:
         return asyncio.sleep(seconds)
@@ -81,6 +98,7 @@ class OnTwisted(Loop):
 
     def __init__(self) -> None:
         self.reactor: Any = EPollReactor()  # type: ignore[no-untyped-call]
+        self.left: list[object] = []
         reactor = self.reactor
 
         def make_loop(client: object) -> EventLoop:
@@ -98,12 +116,25 @@ class OnTwisted(Loop):
             done = Deferred.fromCoroutine(test())
             done.addTimeout(TEST_SECONDS, self.reactor)
             done.addErrback(failures.append)
-            done.addBoth(lambda _: self.reactor.stop())
+            done.addBoth(lambda _: look(TURNS))
+
+        def look(turns: int) -> None:
+            if turns:
+                self.reactor.callLater(0, look, turns - 1)
+                return
+            now = self.reactor.seconds()
+            self.left += [call for call in self.reactor.getDelayedCalls() if call.getTime() > now + _SOON_SECONDS]
+            internal = self.reactor._internalReaders
+            self.left += [reader for reader in self.reactor.getReaders() if reader not in internal]
+            self.left += self.reactor.getWriters()
+            self.reactor.stop()
 
         self.reactor.callWhenRunning(begin)
         self.reactor.run(installSignalHandlers=False)
         if failures:
             failures[0].raiseException()  # type: ignore[no-untyped-call]
+        gc.collect()  # reports the errors of Deferreds that nobody looked at
+        assert self.left == [], "a timer or connection was left"
 
     def sleep(self, seconds: float) -> Awaitable[object]:
         return deferLater(self.reactor, seconds)

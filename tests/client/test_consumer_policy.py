@@ -201,7 +201,7 @@ def test_discovery_connects_to_what_is_found() -> None:
     assert harness.actions() == [Connect("a:1"), Connect("b:1")]
     connection = harness.connect("b:1")
     harness.policy.lost(connection, "EOF", harness.now)
-    harness.wait(0.3)
+    harness.wait(0.25 * 1.3)
     assert harness.actions() == [Query("http://x:1/lookup")], "soon, and not in a minute"
     harness.policy.found(["b:1"], harness.now)
     assert harness.actions() == [Connect("b:1")]
