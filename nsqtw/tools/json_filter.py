@@ -1,22 +1,24 @@
 """
-The JSON filter and projection of nsq_to_nsq (suite specification 3.3). Numbers are 64-bit floats, and are written as
-Go writes them.
+The JSON filter and projection of nsq_to_nsq (suite specification 3.3), with Go's idea of JSON: numbers are 64-bit
+floats, and what is no Unicode in a text becomes U+FFFD.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from decimal import Decimal
 from enum import Enum
 from typing import Any
 
 import attrs
 
 from nsqtw.gocompat.text import json_text
+from nsqtw.tools.numbers import float_text, parse_float
 
-_LARGEST_PLAIN = 1e21
-_SMALLEST_PLAIN = 1e-6
+_REPLACEMENT = "\ufffd"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Verdict(Enum):
@@ -57,7 +59,7 @@ class JsonFilter:
         if not self.is_used:
             return Outcome(Verdict.PUBLISH, body)
         try:
-            fields = json.loads(body, parse_int=float, parse_constant=_refuse)
+            fields = _decoded(body)
         except (ValueError, RecursionError):
             fields = False
         if fields is None:
@@ -77,8 +79,30 @@ class JsonFilter:
         return Outcome(Verdict.PUBLISH, body)
 
 
+def _decoded(body: bytes) -> Any:
+    """Return the value in a body. ValueError, RecursionError."""
+    text = _with_replacements(body.decode("utf-8", "surrogateescape"))
+    value = json.loads(text, parse_int=parse_float, parse_float=parse_float, parse_constant=_refuse)
+    return _without_surrogates(value) if _SURROGATE_ESCAPE.search(text) else value
+
+
 def _refuse(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
+
+
+def _with_replacements(text: str) -> str:
+    return _SURROGATE.sub(_REPLACEMENT, text)
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Return a value with the halves of pairs that escapes left replaced in all texts."""
+    if isinstance(value, str):
+        return _with_replacements(value)
+    if isinstance(value, dict):
+        return {_with_replacements(name): _without_surrogates(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(one) for one in value]
+    return value
 
 
 def _equals(value: Any, wanted: str) -> bool:
@@ -87,7 +111,7 @@ def _equals(value: Any, wanted: str) -> bool:
         return value == wanted
     if isinstance(value, float):
         try:
-            return value == float(wanted)
+            return value == parse_float(wanted)
         except ValueError:
             return False
     return False
@@ -100,15 +124,5 @@ def _encoded(value: Any) -> bytes:
     if isinstance(value, list):
         return b"[" + b",".join(map(_encoded, value)) + b"]"
     if isinstance(value, float):
-        return _number(value).encode()
+        return float_text(value).encode()
     return json_text(value)
-
-
-def _number(value: float) -> str:
-    """Write a float as Go's encoding/json does."""
-    if value == 0 or _SMALLEST_PLAIN <= abs(value) < _LARGEST_PLAIN:
-        text = format(Decimal(repr(value)), "f")
-        return text.removesuffix(".0")
-    mantissa, _, exponent = repr(value).partition("e")
-    sign, digits = exponent[0], exponent[1:].lstrip("0")
-    return f"{mantissa.removesuffix('.0')}e{sign}{digits}"

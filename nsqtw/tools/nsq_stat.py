@@ -10,11 +10,13 @@ import attrs
 from nsqtw.errors import LookupFailed
 from nsqtw.options.fields import option
 from nsqtw.options.types import DURATION, INTEGER, TEXT, TEXTS, choice
-from nsqtw.tools.cluster import ChannelCounts, Cluster
+from nsqtw.tools.cluster import ChannelCounts, Cluster, Queries
 from nsqtw.tools.program import Run, Tool, ToolError
 
 TABLE, JSON = "table", "json"
 """The values of --output."""
+COUNT = attrs.evolve(INTEGER, show=lambda count: "" if count is None else str(count))
+"""A number that may be absent."""
 _HEAD_EVERY = 25
 _HEAD = (
     "------rate------+----------------depth----------------+--------------metadata---------------\n"
@@ -30,7 +32,7 @@ class StatOptions:
     topic: str = option(TEXT, "", "NSQ topic")
     channel: str = option(TEXT, "", "NSQ channel")
     interval: float = option(DURATION, 2.0, "duration of time between polling/printing output")
-    count: int = option(INTEGER, 0, "number of reports; 0 for any number")
+    count: int | None = option(COUNT, None, "number of reports; unlimited unless given")
     http_client_connect_timeout: float = option(DURATION, 2.0, "timeout for HTTP connect")
     http_client_request_timeout: float = option(DURATION, 5.0, "timeout for HTTP request")
     nsqd_http_address: tuple[str, ...] = option(TEXTS, (), "nsqd HTTP address (may be given multiple times)")
@@ -44,7 +46,7 @@ def _mistake(options: StatOptions) -> str:
         (options.interval <= 0, "--interval should be positive"),
         (options.http_client_connect_timeout <= 0, "--http-client-connect-timeout should be positive"),
         (options.http_client_request_timeout <= 0, "--http-client-request-timeout should be positive"),
-        (options.count < 0, "--count should be positive"),
+        (options.count is not None and options.count <= 0, "--count should be positive"),
         (
             not options.nsqd_http_address and not options.lookupd_http_address,
             "--nsqd-http-address or --lookupd-http-address required",
@@ -66,20 +68,15 @@ def _mistake(options: StatOptions) -> str:
 
 
 async def _run(options: StatOptions, run: Run) -> None:
-    cluster = Cluster(
-        run.reactor,
-        options.nsqd_http_address,
-        options.lookupd_http_address,
-        options.http_client_connect_timeout,
-        options.http_client_request_timeout,
-    )
+    queries = Queries(run.reactor, options.http_client_connect_timeout, options.http_client_request_timeout)
+    cluster = Cluster(queries, options.nsqd_http_address, options.lookupd_http_address)
     run.on_hang_up(run.stop)
     before: ChannelCounts | None = None
     polls = 0
-    while not run.is_stopping and (not options.count or polls <= options.count):
+    while not run.is_stopping and (options.count is None or polls <= options.count):
+        now = await _poll(cluster, options)
         if options.output == TABLE and polls % _HEAD_EVERY == 0:
             sys.stdout.write(_HEAD)
-        now = await _poll(cluster, options)
         if before is not None:
             sys.stdout.write(_json(before, now, options) if options.output == JSON else _line(before, now, options))
         sys.stdout.flush()

@@ -9,29 +9,26 @@ among --consumer-opt: only crashes repeat deliveries here.
 
 from __future__ import annotations
 
-import json
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import attrs
 import re2
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.threads import deferToThreadPool
 
-from nsqtw.client.http import Answer, HttpQuery
-from nsqtw.client.lookup import ACCEPT, address_of, answer_of
 from nsqtw.client.options import ClientOptions
-from nsqtw.client.twisted import Consumer, TwistedLoop
+from nsqtw.client.twisted import Consumer
 from nsqtw.daemon.logs import log_line, one_line
 from nsqtw.errors import LookupFailed, NsqtwError, OptionError
 from nsqtw.options.fields import option
 from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, LEVELS, TEXT, TEXTS
 from nsqtw.tools.abandoned_files import recover
+from nsqtw.tools.cluster import Queries
 from nsqtw.tools.file_names import FileNames, host_identifier
 from nsqtw.tools.output_file import FileRules
 from nsqtw.tools.program import FAILED, Run, Tool
@@ -39,7 +36,6 @@ from nsqtw.tools.sources import STOP_SECONDS, SourceOptions, make_consumer, sour
 from nsqtw.tools.topic_archive import TopicArchive
 
 _ANY_ATTEMPTS = "max_attempts,0"
-_FORBIDDEN = 403
 
 
 @attrs.define(kw_only=True)
@@ -299,7 +295,8 @@ class _Discovery:
         self._run = run
         self._log = log
         self._archives = archives
-        self._loop = TwistedLoop(run.reactor)
+        timeouts = (options.http_client_connect_timeout, options.http_client_request_timeout)
+        self._queries = Queries(run.reactor, *timeouts)
 
     async def go_on(self) -> None:
         """Look for topics until the tool is to stop."""
@@ -317,31 +314,10 @@ class _Discovery:
 
     async def _topics(self, address: str) -> list[str]:
         """Return the topics that an nsqlookupd knows. LookupFailed, ValueError for a wrong address."""
-        url = (address if "://" in address else f"http://{address}").rstrip("/") + "/topics"
-        answer = await self._get(url)
-        if answer.status == _FORBIDDEN and url.startswith("http://"):
-            url = _https_url(url, answer.body) or url
-            answer = await self._get(url)
-        known = answer_of(answer.status, answer.headers.get("x-nsq-content-type", ""), answer.body)
-        topics = known.get("topics") or []
+        topics = (await self._queries.get(address, "/topics")).get("topics") or []
         if not isinstance(topics, list):
-            raise LookupFailed(f"{url}: the answer has no topics")
+            raise LookupFailed(f"{address}: the answer has no topics")
         return sorted({topic for topic in topics if isinstance(topic, str)})
-
-    async def _get(self, url: str) -> Answer:
-        options = self._options
-        query = HttpQuery(self._loop, url, headers={"Accept": ACCEPT})
-        return await query.run(options.http_client_connect_timeout, options.http_client_request_timeout)
-
-
-def _https_url(url: str, body: bytes) -> str:
-    """Return the URL over HTTPS that an nsqlookupd refers to when it refuses HTTP, "" for none."""
-    try:
-        port = int(json.loads(body)["https_port"])
-    except (ValueError, TypeError, KeyError):
-        return ""
-    parts = urlsplit(url)
-    return urlunsplit(("https", address_of(parts.hostname or "", port), parts.path, parts.query, ""))
 
 
 async def _run(options: ToFileOptions, run: Run) -> None:

@@ -1,37 +1,57 @@
-"""`nsq_to_http`: sends the messages of a topic to HTTP servers (suite specification 3.2)."""
+"""
+`nsq_to_http`: sends the messages of a topic to HTTP servers (suite specification 3.2).
+
+Beyond the original: a POST that is answered with 301 or 302 failed. The original goes on with a GET there, and finishes
+a message that nobody got.
+"""
 
 from __future__ import annotations
 
 import random
 import re
+from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote_plus
+from urllib.parse import quote, quote_plus, urljoin, urlsplit
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
 from twisted.web.client import (
     Agent,
     HTTPConnectionPool,
-    RedirectAgent,
     RequestTransmissionFailed,
+    ResponseDone,
     ResponseFailed,
     ResponseNeverReceived,
 )
+from twisted.web.error import SchemeNotSupported
+from twisted.web.http import PotentialDataLoss
+from twisted.web.http_headers import Headers
+from twisted.web.iweb import IBodyProducer
+from zope.interface import implementer
 
 from nsqtw import NSQ_VERSION
 from nsqtw.client.message import Message
 from nsqtw.errors import NsqtwError
 from nsqtw.options.fields import option
-from nsqtw.options.types import DURATION, INTEGER, TEXT, TEXTS
+from nsqtw.options.types import DURATION, INTEGER, TEXT, TEXTS, Kind
 from nsqtw.tools.host_pool import EPSILON_GREEDY, HOSTPOOL, ROUND_ROBIN, make_pool
+from nsqtw.tools.numbers import parse_float
 from nsqtw.tools.program import Run, Tool
 from nsqtw.tools.sources import SourceOptions, consume, make_consumer, source_mistake
 from nsqtw.tools.status import Status, warning
 
 _DEFAULT_TYPE = "application/octet-stream"
-_MOST_REDIRECTS = 10
+_MOST_REQUESTS = 10
+"""Requests for one message, of which all but the first follow redirects."""
+_REPEATED = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
+_SEEN = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.SEE_OTHER)
+_SECRET_HEADERS = ("Authorization", "Cookie", "Www-Authenticate")
+_PLACE = re.compile("%%|%s")
+_URL_CHARACTERS = "%/:=&?~#+!$,;'@()*[]"
 _MODES = (HOSTPOOL, EPSILON_GREEDY, ROUND_ROBIN)
 _REQUEST_FAILURES = (
     ConnectError,
@@ -40,7 +60,12 @@ _REQUEST_FAILURES = (
     RequestTransmissionFailed,
     ResponseFailed,
     ResponseNeverReceived,
+    SchemeNotSupported,
     TimeoutError,
+    ValueError,  # of a URL that is none
+)
+SHARE = Kind(
+    word="number", form="a number between 0.0 and 1.0", parse=parse_float, coerce=lambda value: parse_float(str(value))
 )
 
 
@@ -71,7 +96,7 @@ class ToHttpOptions(SourceOptions):
     mode: str = option(
         TEXT, HOSTPOOL, "the upstream request mode options: round-robin, hostpool (default), epsilon-greedy, multicast"
     )
-    sample: str = option(TEXT, "1.0", "% of messages to publish (float b/w 0.0 -> 1.0)")
+    sample: float = option(SHARE, 1.0, "% of messages to publish (float b/w 0.0 -> 1.0)")
     http_client_connect_timeout: float = option(DURATION, 2.0, "timeout for HTTP connect")
     http_client_request_timeout: float = option(DURATION, 20.0, "timeout for HTTP request")
     status_every: int = option(INTEGER, 250, "the # of requests between logging status (per handler), 0 disables")
@@ -88,13 +113,19 @@ def headers_of(texts: tuple[str, ...]) -> dict[str, str] | None:
     return headers
 
 
-def share_of(text: str) -> float | None:
-    """Return the number of --sample, None if it is none between 0 and 1."""
-    try:
-        share = float(text)
-    except ValueError:
-        return None
-    return share if 0.0 <= share <= 1.0 else None
+def url_parts(template: str) -> list[str]:
+    """Return what stands around the `%s` of a GET address, where `%%` is `%`: two parts, if it has one `%s`."""
+    parts = [""]
+    end = 0
+    for match in _PLACE.finditer(template):
+        parts[-1] += template[end : match.start()]
+        end = match.end()
+        if match[0] == "%s":
+            parts.append("")
+        else:
+            parts[-1] += "%"
+    parts[-1] += template[end:]
+    return parts
 
 
 def _mistake(options: ToHttpOptions) -> str:
@@ -113,10 +144,12 @@ def _mistake(options: ToHttpOptions) -> str:
         return "--get or --post required"
     if options.get and options.post:
         return "use --get or --post not both"
-    if any(len(re.findall("%s", address)) != 1 for address in options.get):
+    if any(len(url_parts(address)) != 2 for address in options.get):
         return "invalid GET address - must be a printf string"
-    if share_of(options.sample) is None:
+    if not 0.0 <= options.sample <= 1.0:
         return "ERROR: --sample must be between 0.0 and 1.0"
+    if options.n <= 0:  # the original finds no handlers later
+        return "--n should be positive"
     return ""
 
 
@@ -129,16 +162,13 @@ class _Sender:
         self._addresses = options.post or options.get
         self._pool = make_pool(options.mode, self._addresses, random.Random())
         self._sends_to_all = options.mode not in _MODES
-        self._share = share_of(options.sample) or 0.0
         self._status = Status(options.status_every, list(self._addresses), run.say)
         self._connections = HTTPConnectionPool(run.reactor)  # type: ignore[no-untyped-call]
         self._connections.maxPersistentPerHost = options.n
-        agent = Agent(  # type: ignore[no-untyped-call]
+        self._agent = Agent(  # type: ignore[no-untyped-call]
             run.reactor, connectTimeout=options.http_client_connect_timeout, pool=self._connections
         )
-        from treq.client import HTTPClient
-
-        self._client: Any = HTTPClient(RedirectAgent(agent, _MOST_REDIRECTS))
+        self._url_parts = {address: url_parts(address) for address in options.get}
         self._headers = {"User-Agent": f"{run.name} v{NSQ_VERSION}", "Accept-Encoding": "gzip"}
         if options.post:
             self._headers["Content-Type"] = options.content_type
@@ -146,7 +176,8 @@ class _Sender:
 
     async def handle(self, message: Message) -> None:
         """Send a message. RequestFailed, which requeues it."""
-        if self._share < 1.0 and random.random() > self._share:  # noqa: S311
+        share = self._options.sample
+        if share < 1.0 and random.random() > share:  # noqa: S311
             return
         began = self._run.reactor.seconds()
         if self._sends_to_all:
@@ -166,27 +197,109 @@ class _Sender:
 
     async def _send(self, address: str, body: bytes) -> None:
         """Make a request and read the whole answer. RequestFailed."""
-        is_post = bool(self._options.post)
-        url = address if is_post else address.replace("%s", quote_plus(body), 1)
+        if self._options.post:
+            method, url = "POST", address
+        else:
+            method, url = "GET", quote_plus(body).join(self._url_parts[address])
+        done: Deferred[int] = Deferred.fromCoroutine(self._request(method, url, body if method == "POST" else None))
         timeout = self._options.http_client_request_timeout
-        done: Deferred[int] = Deferred.fromCoroutine(self._request("POST" if is_post else "GET", url, body, is_post))
         done.addTimeout(timeout, self._run.reactor, onTimeoutCancel=_timed_out)
         try:
             status = await done
         except _REQUEST_FAILURES as error:
-            raise RequestFailed(f"{url}: {error}") from error
-        if (is_post and not 200 <= status < 300) or (not is_post and status != 200):
+            raise RequestFailed(f"{url}: {_reason_of(error)}") from error
+        if (method == "POST" and not 200 <= status < 300) or (method == "GET" and status != 200):
             raise RequestFailed(f"got status code {status}")
 
-    async def _request(self, method: str, url: str, body: bytes, is_post: bool) -> int:
-        response = await self._client.request(method, url, headers=self._headers, data=body if is_post else None)
-        await response.content()
-        status: int = response.code
-        return status
+    async def _request(self, method: str, url: str, body: bytes | None) -> int:
+        """Make a request, and those that it is redirected to. Returns the last status."""
+        headers = dict(self._headers)
+        host = urlsplit(url).netloc
+        for _ in range(_MOST_REQUESTS):
+            producer = _Body(body) if body is not None else None
+            response = await self._agent.request(method.encode(), _ascii(url), _wire(headers), producer)
+            await _read_and_forget(response)
+            status = int(response.code)
+            location = response.headers.getRawHeaders("Location")
+            if not location or status not in (*_REPEATED, *_SEEN):
+                return status
+            if status in _SEEN and method == "POST":
+                if status != HTTPStatus.SEE_OTHER:
+                    raise RequestFailed(f"{url}: got status code {status}: the message belongs to {location[0]}")
+                method, body = "GET", None
+            url = urljoin(url, location[0])
+            if urlsplit(url).netloc != host:
+                headers = {name: value for name, value in headers.items() if name not in _SECRET_HEADERS}
+        raise RequestFailed(f"{url}: more than {_MOST_REQUESTS} redirects")
 
     async def close(self) -> None:
         """Close the connections."""
         await self._connections.closeCachedConnections()  # type: ignore[no-untyped-call]
+
+
+@implementer(IBodyProducer)
+class _Body:
+    """The body of a request, written at once."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.length = len(body)
+
+    def startProducing(self, consumer: Any) -> Deferred[None]:
+        """IBodyProducer API."""
+        consumer.write(self._body)
+        return succeed(None)
+
+    def pauseProducing(self) -> None:
+        """IBodyProducer API."""
+
+    def resumeProducing(self) -> None:
+        """IBodyProducer API."""
+
+    def stopProducing(self) -> None:
+        """IBodyProducer API."""
+
+
+class _Forget(Protocol):
+    """Reads a body and forgets it."""
+
+    def __init__(self, done: Deferred[None]) -> None:
+        self._done = done
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Protocol API."""
+        if self._done.called:
+            return
+        if isinstance(reason.value, ResponseDone | PotentialDataLoss):
+            self._done.callback(None)
+        else:
+            self._done.errback(reason)
+
+
+def _read_and_forget(response: Any) -> Deferred[None]:
+    """Read the body of an answer, which may have any size. The result comes at its end."""
+    done: Deferred[None] = Deferred(lambda _: protocol.transport.abortConnection())  # type: ignore[union-attr]
+    protocol = _Forget(done)
+    response.deliverBody(protocol)
+    return done
+
+
+def _wire(headers: dict[str, str]) -> Headers:
+    return Headers({name: [value] for name, value in headers.items()})
+
+
+def _ascii(url: str) -> bytes:
+    """Return a URL as it travels. ValueError."""
+    if url.isascii() and " " not in url:
+        return url.encode()
+    parts = urlsplit(url)
+    host = parts.netloc.encode("idna").decode()
+    return quote(parts._replace(netloc=host).geturl(), _URL_CHARACTERS).encode()
+
+
+def _reason_of(error: Exception) -> str:
+    reasons = getattr(error, "reasons", None)
+    return str(reasons[0].value if reasons else error)
 
 
 def _timed_out(result: object, timeout: float) -> object:

@@ -136,7 +136,6 @@ class Tool(Generic[O]):
     options: type[O]
     mistake: Callable[[O], str]
     run: Callable[[O, Run], Awaitable[None]]
-    has_version: bool = True
     refuses_words: bool = False
     early_mistake: Callable[[O], str] = _no_mistake
 
@@ -165,7 +164,7 @@ class Tool(Generic[O]):
             return FAILED
         options = self.options(**line.given)
         mistake = self.early_mistake(options)
-        if not mistake and line.version and self.has_version:
+        if not mistake and line.version:
             sys.stdout.write(f"{self.name} v{NSQ_VERSION}\n")
             return 0
         mistake = mistake or self.mistake(options)

@@ -37,9 +37,9 @@ class Status:
         """Count a message that destination `name` took."""
         if not self._every:
             return
-        self._record("aggregate", self._total, seconds)
         if name in self._of_name:
             self._record(name, self._of_name[name], seconds)
+        self._record("aggregate", self._total, seconds)
 
     def _record(self, name: str, durations: _Durations, seconds: float) -> None:
         if len(durations.seconds) >= self._every:

@@ -1,8 +1,8 @@
 """
 `to_nsq`: publishes the records of stdin (suite specification 3.6).
 
-Each record is published to every nsqd. The original cuts the last byte off a final record without a delimiter; this one
-publishes it whole.
+Each record is published to every nsqd. The original cuts the last byte off a final record without a delimiter, and has
+no --version; this one publishes it whole.
 """
 
 from __future__ import annotations
@@ -180,5 +180,5 @@ class _Records:
         return self._records.pop()
 
 
-TOOL = Tool("to_nsq", "publish the records of stdin", ToNsqOptions, _mistake, _run, has_version=False)
+TOOL = Tool("to_nsq", "publish the records of stdin", ToNsqOptions, _mistake, _run)
 main = TOOL.main

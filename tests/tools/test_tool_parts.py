@@ -55,7 +55,7 @@ def test_status_lines() -> None:
     for number in range(101):
         status.add("x", (number + 1) / 1000)
     line = "finished 100 - 99th: 100.00ms - 95th: 96.00ms - avg: 50.50ms"
-    assert lines == [f"[aggregate]: {line}", f"[x]: {line}"]
+    assert lines == [f"[x]: {line}", f"[aggregate]: {line}"]
     Status(0, ["x"], lines.append).add("x", 1.0)
     assert warning(99).startswith("Warning: use more than 100 status values")
     assert warning(0) == warning(100) == ""
