@@ -66,7 +66,8 @@ class AsyncioLoop(EventLoop):
         return task
 
     def cancel(self, future: asyncio.Task[Any]) -> None:
-        future.cancel()
+        # In the next turn: a task that is cancelled before its first step never runs, and neither does its `finally`.
+        self._loop.call_soon(future.cancel)
 
     def must_end(self, error: BaseException) -> bool:
         task = asyncio.current_task()

@@ -16,7 +16,7 @@ from nsqtw.client.frames import Frame
 from nsqtw.client.lookup import host_and_port
 from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
-from nsqtw.errors import ClientLibraryError, ConnectFailed, InvalidResponse, OptionError
+from nsqtw.errors import ClientLibraryError, ConnectFailed, OptionError
 
 CLOSE_SECONDS = 5.0
 """Time in which a peer must read what was written before a close. Then the connection is aborted."""
@@ -127,7 +127,7 @@ class Link:
             return
         if connection.is_ready and not self._is_ready:
             if messages:
-                self.fail(InvalidResponse("the nsqd sent a message before it was asked for any"))
+                self.fail(ConnectFailed(self.address, "the nsqd sent a message before it was asked for any"))
                 return
             self._is_ready = True
             self._owner = self._user.ready(self)

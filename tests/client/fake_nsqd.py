@@ -9,6 +9,8 @@ from threading import Thread
 from types import TracebackType
 from typing import Self
 
+from nsqtw.client.lookup import address_of
+
 IDENTIFIED = b'{"max_rdy_count":2500,"msg_timeout":60000,"version":"1.3.0"}'
 _WITH_BODY = (b"IDENTIFY", b"AUTH", b"PUB", b"MPUB", b"DPUB")
 _SECONDS = 20.0
@@ -83,10 +85,11 @@ Script = Callable[[Peer], None]
 class FakeNsqd:
     """Listens on `address`. After the end of its script a connection is closed; the last script serves the others."""
 
-    def __init__(self, *scripts: Script) -> None:
+    def __init__(self, *scripts: Script, host: str = "127.0.0.1") -> None:
         self._scripts = scripts
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family)
+        self.address = address_of(host, self._listener.getsockname()[1])
         self.received: list[bytes] = []
         """All commands, without bodies."""
         self.connection_count = 0

@@ -1,6 +1,6 @@
 """
-The two event loops that the same tests of the client run on. A test leaves nothing behind: no timer, connection, task, and
-no error that nobody looked at.
+The two event loops that the same tests of the client run on. A test leaves nothing behind: no timer, connection,
+task, and no error that nobody looked at.
 """
 
 from __future__ import annotations
