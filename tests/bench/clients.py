@@ -5,18 +5,24 @@ Rates of client libraries with one broker: ours on both event loops, and those o
     python -m tests.bench.clients consume gnsq   one run, for the table: messages a second
 
 Each run is a process. Consumers drain a backlog of messages of 200 B with 2,500 in flight and finish each. Producers
-publish one by one: those that can have 1,000 publishes without an answer, the others wait for each.
+publish one by one: those that can have 1,000 publishes without an answer, the others wait for each. Then they publish
+batches of 200 messages, of which those that can have 10 without an answer.
+
+The load generator of `tests.bench` writes prepared bytes and counts the answers: no client can do more.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from nsqtw.testing import Broker, broker
@@ -24,10 +30,14 @@ from nsqtw.testing import Broker, broker
 BODY = b"x" * 200
 IN_FLIGHT = 2500
 WINDOW = 1000
+BATCH = [BODY] * 200
+BATCH_WINDOW = 10
 TOPIC, CHANNEL = "bench", "channel"
 MESSAGES = {"ours on asyncio": 200_000, "ours on Twisted": 200_000, "pynsq": 20_000, "gnsq": 20_000, "ansq": 20_000}
 """The clients, and how many messages a run has."""
 _BATCH = 1000
+WHATS = ("consume", "publish", "multi_publish")
+"""The columns of the table."""
 
 
 class Clock:
@@ -37,11 +47,11 @@ class Clock:
         self._left = self._count = count
         self._began = 0.0
 
-    def tick(self) -> bool:
-        """Count a message. Returns whether it was the last, after printing the rate."""
+    def tick(self, messages: int = 1) -> bool:
+        """Count messages. Returns whether they were the last, after printing the rate."""
         if self._left == self._count:
             self._began = time.perf_counter()
-        self._left -= 1
+        self._left -= messages
         if not self._left:
             sys.stdout.write(f"{self._count / (time.perf_counter() - self._began)}\n")
             sys.stdout.flush()
@@ -68,7 +78,20 @@ def ours(classes: Any, run: Callable[[Any], None], what: str, tcp: str, count: i
                     await future
                     clock.tick()
 
-    run(consume if what == "consume" else publish)
+    async def multi_publish() -> None:
+        clock = Clock(count)
+        async with classes.Producer(tcp) as producer:
+            futures: list[Any] = []
+            for _ in range(count // len(BATCH)):
+                futures.append(producer.multi_publish(TOPIC, BATCH))
+                if len(futures) == BATCH_WINDOW:
+                    await futures.pop(0)
+                    clock.tick(len(BATCH))
+            for future in futures:
+                await future
+                clock.tick(len(BATCH))
+
+    run({"consume": consume, "publish": publish, "multi_publish": multi_publish}[what])
 
 
 def ours_on_asyncio(what: str, tcp: str, http: str, count: int) -> None:
@@ -119,10 +142,19 @@ def pynsq(what: str, tcp: str, http: str, count: int) -> None:
                 left -= 1
                 writer.pub(TOPIC, BODY, answered)
 
+        def answered_batch(connection: Any, data: Any) -> None:
+            if clock.tick(len(BATCH)):
+                IOLoop.current().stop()
+            else:
+                writer.mpub(TOPIC, BATCH, answered_batch)
+
         def begin() -> None:
             nonlocal left
             if not writer.conns:
                 IOLoop.current().call_later(0.01, begin)
+                return
+            if what == "multi_publish":
+                writer.mpub(TOPIC, BATCH, answered_batch)
                 return
             for _ in range(WINDOW):
                 left -= 1
@@ -152,9 +184,14 @@ def gnsq(what: str, tcp: str, http: str, count: int) -> None:
     else:
         producer = library.Producer(tcp)
         producer.start()
-        for _ in range(count):
-            producer.publish(TOPIC, BODY)
-            clock.tick()
+        if what == "publish":
+            for _ in range(count):
+                producer.publish(TOPIC, BODY)
+                clock.tick()
+        else:
+            for _ in range(count // len(BATCH)):
+                producer.multipublish(TOPIC, BATCH)
+                clock.tick(len(BATCH))
         producer.close()
 
 
@@ -177,9 +214,14 @@ def ansq(what: str, tcp: str, http: str, count: int) -> None:
     async def publish() -> None:
         clock = Clock(count)
         writer = await library.create_writer(nsqd_tcp_addresses=[tcp])
-        for _ in range(count):
-            await writer.pub(topic=TOPIC, message=BODY)
-            clock.tick()
+        if what == "publish":
+            for _ in range(count):
+                await writer.pub(topic=TOPIC, message=BODY)
+                clock.tick()
+        else:
+            for _ in range(count // len(BATCH)):
+                await writer.mpub(TOPIC, *BATCH)
+                clock.tick(len(BATCH))
         await writer.close()
 
     asyncio.run(consume() if what == "consume" else publish())
@@ -230,6 +272,21 @@ def rate(nsqd: Broker, what: str, client: str, share: float) -> float:
     return float(done.stdout.split()[-1])
 
 
+def generator_rate(case: str, rounds: int, seconds: float) -> float:
+    """Return the messages a second of a case of `tests.bench`."""
+    with tempfile.TemporaryDirectory() as directory:
+        rows = Path(directory, "rows.json")
+        command = [sys.executable, "-m", "tests.bench", "--only", case, "--json", str(rows)]
+        command += ["--rounds", str(rounds), "--seconds", str(seconds)]
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        return float(json.loads(rows.read_text("utf-8"))["cases"][case]["ours"]["rate"])
+
+
+def line(client: str, rates: Iterable[float]) -> str:
+    """Return a line of the table."""
+    return f"{client:20}" + "".join(f"{rate:14,.0f}" for rate in rates) + "\n"
+
+
 def main(words: list[str]) -> int:
     """Run all clients, or one when the words say so. The exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.clients", description=__doc__)
@@ -242,12 +299,15 @@ def main(words: list[str]) -> int:
         CLIENTS[client](what, tcp, http, int(count))
         return 0
     share, rounds = (0.02, 1) if options.quick else (1.0, options.rounds)
-    sys.stdout.write(f"{'client':20}{'consumed/s':>14}{'published/s':>14}\n")
+    heads = ("consumed/s", "published/s", "in batches/s")
+    sys.stdout.write(f"{'client':20}" + "".join(f"{head:>14}" for head in heads) + "\n")
+    seconds = 0.2 if options.quick else 2.0
+    rates = [generator_rate(case, rounds, seconds) for case in ("sub-1", "pub-pipelined", "mpub")]
+    sys.stdout.write(line("the generator", rates))
     with broker("--mem-queue-size=1000000") as nsqd:
         for client in CLIENTS:
-            runs = [[rate(nsqd, what, client, share) for _ in range(rounds)] for what in ("consume", "publish")]
-            consumed, published = (statistics.median(rates) for rates in runs)
-            sys.stdout.write(f"{client:20}{consumed:14,.0f}{published:14,.0f}\n")
+            runs = [[rate(nsqd, what, client, share) for _ in range(rounds)] for what in WHATS]
+            sys.stdout.write(line(client, map(statistics.median, runs)))
             sys.stdout.flush()
     return 0
 
