@@ -101,6 +101,7 @@ class FakeNsqd:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # a close alone does not end an accept in another thread
         self._listener.close()
 
     def _listen(self) -> None:
