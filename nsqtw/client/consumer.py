@@ -452,8 +452,13 @@ class BaseConsumer(ABC):
             raise
 
     def _wake(self, count: int) -> None:
-        """Wake so many of those that wait. Cancelled ones do not count."""
-        while count and self._waiters:
+        """
+        Wake so many of those that wait now. Cancelled ones do not count. Twisted continues a coroutine inside
+        `resolve`: one that waits again has seen the messages, and is not woken twice.
+        """
+        for _ in range(len(self._waiters)):
+            if not count or not self._waiters:
+                return
             count -= self._loop.resolve(self._waiters.popleft())
 
     async def _worker(self, handler: Handler) -> None:

@@ -67,6 +67,35 @@ def test_messages_arrive_in_order_and_once(loop: Loop, nsqd: Broker, topic: str)
     loop.run(test)
 
 
+def test_an_iteration_waits_for_chunks_of_messages(
+    loop: Loop, nsqd: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 2000
+
+    async def test() -> None:
+        async with loop.producer(nsqd.tcp_address) as producer:
+            await producer.multi_publish(topic, [b"x"] * count)
+        waits = 0
+        async with loop.consumer(topic, "c", nsqd=nsqd.tcp_address, max_in_flight=count) as consumer:
+            wait = consumer._wait
+
+            def counted() -> Any:
+                nonlocal waits
+                waits += 1
+                return wait()
+
+            monkeypatch.setattr(consumer, "_wait", counted)
+            received = 0
+            async for message in consumer:
+                message.finish()
+                received += 1
+                if received == count:
+                    break
+        assert waits < count / 10
+
+    loop.run(test)
+
+
 @pytest.mark.parametrize("options", [{"snappy": True}, {"deflate": True}])
 def test_compressed_connections(loop: Loop, nsqd: Broker, topic: str, options: dict[str, Any]) -> None:
     async def test() -> None:
