@@ -2,8 +2,7 @@
 POST /v2/channel/seek: moving a channel in its topic's log. GET /v2/channel/messages, /v2/topic/messages: looking at
 messages without consuming them.
 
-    /v2/channel/seek?topic=&channel=&to=                {"position", "skipped", "replayed", "depth"}; `to`: log_position;
-                                                        the same with &dry_run=true, which changes nothing
+    /v2/channel/seek?topic=&channel=&to=&dry_run=       {"position", "skipped", "replayed", "depth"}; `to`: log_position
     /v2/channel/messages?topic=&channel=&state=&limit=  {"messages": [...], "more"}
     /v2/topic/messages?topic=&limit=                    the same of what waits for the topic's channels
 
@@ -60,7 +59,7 @@ _TO = Parameter(
 )
 _DRY_RUN = Parameter(
     "dry_run",
-    {"type": "boolean", "default": False, "description": "true: answer what would happen, and change nothing"},
+    {"type": "boolean", "default": False, "description": "answer what a move would do, and do nothing"},
 )
 _STATE = Parameter("state", {"type": "string", "enum": list(STATES), "default": STATES[0]})
 _LIMIT = Parameter(
