@@ -46,9 +46,9 @@ LAYERS: dict[str, set[str]] = {
     "net": {"core", "options", "protocols", "runtime"},
     "daemon": {"options", "runtime"},
     "stats": {"core", "options", "runtime"},
-    "http": {"gocompat", "net", "options", "protocols", "runtime"},
+    "http": {"daemon", "gocompat", "net", "options", "protocols", "runtime"},
     "auth.http": {"auth", "http", "net", "options", "runtime"},
-    "api": {"backends", "core", "gocompat", "http", "net", "options", "protocols", "runtime", "stats"},
+    "api": {"backends", "core", "daemon", "gocompat", "http", "net", "options", "protocols", "runtime", "stats"},
     "discovery": {"core", "gocompat", "http", "net", "options", "runtime"},
     "nsqd_import": {"backends", "core"},
     "lookupd": {
