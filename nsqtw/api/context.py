@@ -11,6 +11,7 @@ from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.http.endpoints import Endpoint, Section
 from nsqtw.net.limits import Limits
+from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
 
 
@@ -28,7 +29,7 @@ class Identity:
 
 @frozen
 class ApiContext:
-    """`reconfigured` is called when an option has a new value."""
+    """`reconfigured` is called when an option has a new value; `drain` ends the process."""
 
     broker: Broker
     pump: Pump
@@ -36,6 +37,7 @@ class ApiContext:
     limits: Limits
     reconfigured: Callable[[], None]
     readiness: Readiness
+    drain: Drain
 
     @property
     def reactor(self) -> Any:

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from nsqtw.api.admin import Administration
 from nsqtw.api.config import Configuration
 from nsqtw.api.context import ApiContext, Identity, SectionClass
+from nsqtw.api.lifecycle import LifeCycle
 from nsqtw.api.log import LogReading
 from nsqtw.api.publish import Publishing
 from nsqtw.api.replay import Replay
@@ -40,6 +41,7 @@ from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, document, tls_required
 from nsqtw.http.routes import ANY_RIGHT, OneAnswer, Routes
 from nsqtw.net.limits import Limits
+from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
 
 
@@ -58,7 +60,18 @@ class Description(Section):
 
 
 SECTIONS: tuple[SectionClass, ...] = (
-    *(Inspection, Health, Publishing, Administration, LogReading, Replay, Configuration, Debugging, Description),
+    *(
+        Inspection,
+        Health,
+        Publishing,
+        Administration,
+        LogReading,
+        Replay,
+        Configuration,
+        LifeCycle,
+        Debugging,
+        Description,
+    ),
 )
 
 
@@ -78,18 +91,21 @@ def broker_site(
     limits: Limits | None = None,
     reconfigured: Callable[[], None] = lambda: None,
     readiness: Readiness | None = None,
+    drain: Drain | None = None,
 ) -> HttpFactory:
     """
     The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how
     the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has;
-    `reconfigured` is called when an option has a new value; `readiness` is what /readyz answers.
+    `reconfigured` is called when an option has a new value; `readiness` is what /readyz answers;
+    `drain` ends the process.
     """
     bearer_auth = (
         None if broker.authorizations is None or broker.options.http_is_open else BearerAuth(broker.authorizations)
     )
     limits = limits or Limits(broker.options, pump.reactor, pump.now)
     identity = Identity(version_line, tcp_port, http_port)
-    context = ApiContext(broker, pump, identity, limits, reconfigured, readiness or Readiness())
+    drain = drain or Drain(broker, pump)
+    context = ApiContext(broker, pump, identity, limits, reconfigured, readiness or Readiness(), drain)
     routes = [route for section in SECTIONS for route in section(context).routes(broker.options)]
     return HttpFactory(Routes(routes), pump, limits, bearer_auth, is_local)
 

@@ -109,7 +109,7 @@ class Cursor:
         for segment in segments:
             if segment.delay_ms:
                 self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
-        return self._next_due(now)
+        return self.next_due(now)
 
     def hold_deferred(self, first: int, count: int, due: float) -> None:
         """Released messages that are to wait until `due`."""
@@ -208,7 +208,11 @@ class Cursor:
         if self._is_restored:
             self._is_restored = False
             self._restored_count = self._redelivery_count
-        return self._next_due(now)
+        return self.next_due(now)
+
+    def next_due(self, now: float) -> float | None:
+        due_ms = self._pending.next_due_ms(self._clock.ms_at(now))
+        return None if due_ms is None else self._clock.moment(due_ms)
 
     def detach(self) -> None:
         self._schedule = _schedule_nothing
@@ -336,10 +340,6 @@ class Cursor:
 
     def _mark(self) -> int:
         return min(self._topic.released, self.next + max(1, self._topic.mem_queue_size))
-
-    def _next_due(self, now: float) -> float | None:
-        due_ms = self._pending.next_due_ms(self._clock.ms_at(now))
-        return None if due_ms is None else self._clock.moment(due_ms)
 
     def _touch(self) -> None:
         self.touched = True

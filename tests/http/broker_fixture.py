@@ -22,6 +22,7 @@ from nsqtw.core.group_commit import CommitBatch
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.errors import BackendError
 from nsqtw.http.connection import HttpConnection
+from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.storage_thread import perform
 from tests.core.harness import BrokerHarness
@@ -120,6 +121,7 @@ class Web:
         self.writer = Writer(self.core)
         self.pump = harness_pump(self.clock, self.core, self.writer)
         self.readiness = Readiness()
+        self.drain = self.make_drain()
         self.site = broker_site(
             self.broker,
             self.pump,
@@ -127,7 +129,11 @@ class Web:
             http_port=HTTP_PORT,
             version_line=VERSION_LINE,
             readiness=self.readiness,
+            drain=self.drain,
         )
+
+    def make_drain(self) -> Drain:
+        return Drain(self.broker, self.pump)
 
     @property
     def broker(self) -> Broker:
