@@ -156,11 +156,15 @@ class Broker(TopicOwner):
 
     # -- the turn
 
-    def commit(self, now: float) -> None:
-        """Store what was published since the last time and release it. Waiters are called."""
+    def commit(self, now: float) -> int:
+        """
+        Store what was published since the last time and release it. Waiters are called. Returns how many; those of a
+        group commit are called later.
+        """
         topics, self.to_commit = self.to_commit, []
-        sealed = self._committer.seal([topic for topic in topics if not self.group_commit.take(topic)], now)
+        sealed = self._committer.seal([topic for topic in topics if not self.group_commit.take(topic, now)], now)
         self._committer.complete(sealed, self._store(sealed, now), now)
+        return sum([len(waiters) for _, _, waiters in sealed])
 
     def serve(self, now: float) -> bool:
         """Hand out what is new. Returns whether some consumer should get more in the next turn."""

@@ -8,6 +8,7 @@ The context is passed down and knows nothing of what is above it. `Broker` exten
 from __future__ import annotations
 
 from nsqtw.core.damage import DamageLedger
+from nsqtw.core.histogram import COMMIT_BOUNDS, Histogram
 from nsqtw.core.latency import Measure
 from nsqtw.core.pending_clock import PendingClock
 from nsqtw.core.positions import IPositions
@@ -51,6 +52,12 @@ class Context:
         """Whether publishes are taken; not while the broker drains or stops."""
         self.wall_offset_ns = 0
         """Wall clock minus the clock of `now`; the server keeps it right with `follow_wall`."""
+        self.publish_ack = Histogram(COMMIT_BOUNDS)
+        """Seconds from the end of the turn that read a publish to its answer."""
+        self.fsync = Histogram(COMMIT_BOUNDS)
+        """Seconds of each commit that ended on stable storage."""
+        self.protocol_errors: dict[str, int] = {}
+        """Commands that were refused, by the code of the error."""
         self._wall = WallClock()
 
     def timestamp_ns(self, now: float) -> int:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from nsqtw.core.checkpoint import CursorState, PendingRow
 from nsqtw.core.in_flight import FIRST, Delivery
@@ -41,6 +42,9 @@ from nsqtw.errors import BackendError
 RETRY_READ_SECONDS = 1.0
 _MAX_DEFERRED_AT_ONCE = 1000
 """Deferred messages of a replay that get pending rows in one turn, about."""
+
+_OLDEST_OF = 1000
+"""Requeued messages that are looked at for the oldest one."""
 
 
 class Cursor:
@@ -104,6 +108,15 @@ class Cursor:
     def _redelivery_count(self) -> int:
         """Messages that are ready and are not unread ones."""
         return len(self._requeued) + self._pending.due_behind_count
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether messages from `next` on could be delivered now."""
+        return self._topic.released_total > self.taken_total
+
+    def oldest_requeued(self) -> int | None:
+        """Return the lowest sequence of the first _OLDEST_OF messages that wait for another delivery."""
+        return min((sequence for _, sequence in islice(self._requeued, _OLDEST_OF)), default=None)
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:

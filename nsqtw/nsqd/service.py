@@ -33,7 +33,9 @@ from nsqtw.plugins import find_protocols
 from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.monotonic import use_monotonic_clock
 from nsqtw.runtime.reactor import Reactor, stop_once
+from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.runtime.resolver import resolve_blocking
+from nsqtw.stats.broker_families import BrokerView
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
@@ -120,6 +122,7 @@ class BrokerService(Service):
         self._statsd: Statsd | None = None
         self._lookups: LookupdPeers | None = None
         self._tls: TlsSettings | None = None
+        self._lag = ReactorLag(reactor)
         self.readiness = Readiness()
         """What /readyz answers."""
 
@@ -222,6 +225,7 @@ class BrokerService(Service):
         parts.clients.tls = self._tls
         self._follow_options()
         _log.info("NSQ: {protection}", protection=protection(self._options))
+        self._lag.start()
         self._listen("TCP", tcp, self._tcp_clients())
         if http is not None or https is not None:
             self._serve_http(tcp, http, https)
@@ -261,7 +265,7 @@ class BrokerService(Service):
             is_local=all(listener.is_local for listener in (http, https) if listener is not None),
             limits=parts.limits,
             reconfigured=self._follow_options,
-            readiness=self.readiness,
+            view=self._view(),
             drain=self._drain,
         )
         if http is not None:
@@ -272,6 +276,26 @@ class BrokerService(Service):
             from nsqtw.net.https import TlsFactory
 
             self._listen("HTTPS", https, TlsFactory(site, self._tls))
+
+    def _view(self) -> BrokerView:
+        """Return what /readyz and /metrics show."""
+        parts = self._parts
+        return BrokerView(
+            program="nsqd",
+            readiness=self.readiness,
+            lag=self._lag,
+            connections=self._connections,
+            rejections=lambda: dict(parts.limits.rejections.counts),
+            certificates=lambda: {} if self._tls is None else self._tls.expiries(),
+            broker=parts.broker,
+            now=parts.pump.now,
+            data_path=self._directory,
+            lookupds=lambda: {} if self._lookups is None else self._lookups.states(),
+        )
+
+    def _connections(self) -> dict[str, int]:
+        """Return the number of open connections of each listener."""
+        return {name.lower(): len(factory.connections) for name, _, _, factory in self._ports}
 
     def _follow_options(self) -> None:
         """Options may have changed that are not looked at each time they are used."""
@@ -298,6 +322,7 @@ class BrokerService(Service):
 
     async def _stop(self) -> None:
         parts = self._parts
+        self._lag.stop()
         self._drain.cancel()
         self._leave_lookups()
         for name, address, port, factory in self._ports:

@@ -384,6 +384,15 @@ class Options:
         ),
     )
 
+    metrics_topics: bool = option(BOOLEAN, True, "show series of each topic at /metrics")
+    metrics_channels: bool = option(BOOLEAN, True, "show series of each channel at /metrics, with --metrics-topics")
+    metrics_max_series: int = option(
+        INTEGER,
+        100_000,
+        "series of topics and channels that one scrape of /metrics may have; 0 for any number",
+        limit=OURS_NOT_NEGATIVE,
+    )
+
     # TLS and compression
     tls_cert: str = option(TEXT, "", "certificate file (PEM)")
     tls_key: str = option(TEXT, "", "key file (PEM)")
