@@ -9,6 +9,7 @@ from attrs import frozen
 
 from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
+from nsqtw.daemon.reload import Reload
 from nsqtw.http.endpoints import Endpoint, Section
 from nsqtw.http.metrics import MetricsSource
 from nsqtw.net.limits import Limits
@@ -30,7 +31,10 @@ class Identity:
 
 @frozen
 class ApiContext:
-    """`reconfigured` is called when an option has a new value; `drain` ends the process."""
+    """
+    `reconfigured` is called when an option has a new value; `drain` ends the process; `reloading` reads the
+    options again.
+    """
 
     broker: Broker
     pump: Pump
@@ -40,6 +44,7 @@ class ApiContext:
     readiness: Readiness
     metrics: MetricsSource
     drain: Drain
+    reloading: Reload
 
     @property
     def reactor(self) -> Any:

@@ -21,10 +21,13 @@ from nsqtw import NSQ_VERSION
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.daemon.operator_log import log
 from nsqtw.daemon.readiness import Readiness
-from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader, Reload
+from nsqtw.daemon.running_config import RunningConfig
+from nsqtw.errors import NsqtwError
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.health import Health
+from nsqtw.http.reload import Reloading
 from nsqtw.http.routes import FREE, Routes
 from nsqtw.lookupd.auth import SecretAuth
 from nsqtw.lookupd.http import LookupApi
@@ -62,9 +65,15 @@ _log = Logger()
 
 
 class LookupdService(Service):
-    """One nsqlookupd. `warnings` are logged at the start."""
+    """One nsqlookupd. `warnings` are logged at the start; `config` are its options with their sources."""
 
-    def __init__(self, options: LookupdOptions, reactor: Reactor, warnings: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        options: LookupdOptions,
+        reactor: Reactor,
+        warnings: Iterable[str] = (),
+        config: RunningConfig | None = None,
+    ) -> None:
         self._options = options
         self._reactor = reactor
         self._warnings = list(warnings)
@@ -77,17 +86,13 @@ class LookupdService(Service):
         self._snapshot: SnapshotFile | None = None
         self._lock = -1
         self._timer: Any = None
+        self.reloading = Reload(config or RunningConfig(NSQLOOKUPD, options), self._file_readers, self._follow_reload)
         self.readiness = Readiness()
         """What /readyz answers."""
         self.registrations = Registrations(
             round(options.inactive_producer_timeout * _NANOSECONDS),
             round(options.tombstone_lifetime * _NANOSECONDS),
-            RegistrationQuotas(
-                topics=options.max_topics,
-                channels=options.max_channels,
-                registrations=options.max_registrations,
-                producer_registrations=options.max_registrations_per_connection,
-            ),
+            quotas_of(options),
         )
         self._context = V1Context(self.registrations, log)
 
@@ -127,13 +132,8 @@ class LookupdService(Service):
         return False
 
     def reload(self) -> None:
-        """Read the certificates and the secret again. What cannot be used is said, and stays as it was."""
-        if self._tls is not None:
-            _reload("certificates are", self._tls.reload)
-        if self._secret_auth is not None:
-            _reload("the secret is", self._read_secret)
-        if self._tls is None and self._secret_auth is None:
-            _log.info("SIGHUP: there is nothing to reload")
+        """Read again what may change while it runs. The log says what came of it."""
+        self.reloading.on_sighup()
 
     # -- inside
 
@@ -152,13 +152,34 @@ class LookupdService(Service):
         self._warnings += exposures({"--tls-key": options.tls_key, SECRET_FLAG: options.peer_secret_file})
         if options.peer_secret_file:
             self._secret_auth = SecretAuth(b"")
-            self._read_secret()
+            self._read_secret(options)()
 
-    def _read_secret(self) -> None:
-        secret = read_secret(self._options.peer_secret_file, SECRET_FLAG).encode()
-        self._context.secret = secret
-        if self._secret_auth is not None:
-            self._secret_auth.secret = secret
+    def _read_secret(self, options: LookupdOptions) -> Callable[[], None]:
+        """Read the secret. Returns the function that uses it from now on. OptionError."""
+        secret = read_secret(options.peer_secret_file, SECRET_FLAG).encode()
+
+        def use() -> None:
+            self._context.secret = secret
+            if self._secret_auth is not None:
+                self._secret_auth.secret = secret
+
+        return use
+
+    def _file_readers(self) -> list[FileReader]:
+        """Return the readers of the files in use."""
+        readers = [] if self._tls is None else [FileReader("certificates", self._tls.read, CERTIFICATE_OPTIONS)]
+        return (
+            readers
+            if self._secret_auth is None
+            else [*readers, FileReader("secrets", self._read_secret, frozenset(("peer_secret_file",)))]
+        )
+
+    def _follow_reload(self, changed: frozenset[str]) -> None:
+        """A reload has changed these options."""
+        options = self._options
+        self.registrations.quotas = quotas_of(options)
+        self._watchers.limit = options.max_watchers
+        self._limits.follow_options()
 
     def _serve(self, tcp: Listener, http: Listener) -> None:
         options = self._options
@@ -192,7 +213,7 @@ class LookupdService(Service):
         needs = ADMIN if options.http_auth == ALL else FREE
         routes = LookupApi(self.registrations, self._turns, needs).routes()
         factory = HttpFactory(
-            Routes([*routes, *Health(self).routes(), self._watchers.route(needs)]),
+            Routes([*routes, *Health(self).routes(), *Reloading(self).routes(), self._watchers.route(needs)]),
             self._turns,
             self._limits,
             secret_auth,
@@ -233,14 +254,14 @@ class LookupdService(Service):
             os.close(self._lock)
 
 
-def _reload(what: str, read: Callable[[], object]) -> None:
-    """`what`: how the log begins to say that it is done."""
-    try:
-        read()
-    except OptionError as error:
-        _log.error("SIGHUP: what cannot be used stays as it was - {error}", error=str(error))
-    else:
-        _log.info("SIGHUP: {what} reloaded", what=what)
+def quotas_of(options: LookupdOptions) -> RegistrationQuotas:
+    """Return the limits on what may be registered."""
+    return RegistrationQuotas(
+        topics=options.max_topics,
+        channels=options.max_channels,
+        registrations=options.max_registrations,
+        producer_registrations=options.max_registrations_per_connection,
+    )
 
 
 def invalid_options(options: LookupdOptions) -> list[str]:
