@@ -45,7 +45,6 @@ from nsqtw.net.limits import Limits
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.stats.broker_families import BrokerView
-from nsqtw.stats.broker_scrape import BrokerMetrics
 
 
 class Description(Section):
@@ -115,7 +114,7 @@ def broker_site(
             now=pump.now,
             data_path=broker.options.data_path or os.getcwd(),
         )
-    context = ApiContext(broker, pump, identity, limits, reconfigured, view.readiness, BrokerMetrics(view))
+    context = ApiContext(broker, pump, identity, limits, reconfigured, view)
     routes = [route for section in SECTIONS for route in section(context).routes(broker.options)]
     return HttpFactory(Routes(routes), pump, limits, bearer_auth, is_local)
 
