@@ -28,7 +28,7 @@ from nsqtw.stats.broker_families import (
 )
 from nsqtw.stats.daemon_families import DAEMON_FAMILIES
 from nsqtw.stats.exposition import Exposition
-from nsqtw.stats.families import Families, Family, Number, Sample
+from nsqtw.stats.families import Families, Family, Number, Samples
 
 _UNBOUNDED_READS = 10**9
 """Each read of the backend is a step of its own here."""
@@ -64,7 +64,7 @@ class _Walk:
         options = view.broker.options
         self.totals = BrokerTotals(view)
         families: Families = [*TOPIC_FAMILIES, *CHANNEL_FAMILIES]
-        self.collected: dict[Family[Any], list[Sample]] = {family: [] for family in families}
+        self.collected = {family: Samples() for family in families}
         self._view = view
         self._oldest = view.oldest
         self._has_topics: bool = options.metrics_topics
@@ -113,5 +113,5 @@ class _Walk:
             return False
         self._series_left -= size
         for family, number in values:
-            self.collected[family].append((labels, number))
+            self.collected[family].add(labels, number)
         return True
