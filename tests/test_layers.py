@@ -52,7 +52,7 @@ LAYERS: dict[str, set[str]] = {
     "discovery": {"core", "gocompat", "http", "net", "options", "runtime"},
     "nsqd_import": {"backends", "core"},
     "lookupd": {
-        *("backends", "daemon", "gocompat", "http", "lookupd.registrations", "net", "options", "runtime"),
+        *("backends", "daemon", "gocompat", "http", "lookupd.registrations", "net", "options", "runtime", "stats"),
     },
     "nsqd": {
         *("api", "auth", "auth.http", "backends", "core", "daemon", "discovery", "http", "net", "nsqd_import"),

@@ -11,10 +11,11 @@ from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.daemon.reload import Reload
 from nsqtw.http.endpoints import Endpoint, Section
-from nsqtw.http.metrics import MetricsSource
 from nsqtw.net.limits import Limits
 from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
+from nsqtw.stats.broker_families import BrokerView
+from nsqtw.stats.broker_scrape import BrokerMetrics
 
 
 @frozen
@@ -41,10 +42,20 @@ class ApiContext:
     identity: Identity
     limits: Limits
     reconfigured: Callable[[], None]
-    readiness: Readiness
-    metrics: MetricsSource
+    view: BrokerView
+    """The broker as /readyz and /metrics show it."""
     drain: Drain
     reloading: Reload
+
+    @property
+    def readiness(self) -> Readiness:
+        """The checks of the daemon."""
+        return self.view.readiness
+
+    @property
+    def metrics(self) -> BrokerMetrics:
+        """The figures of the daemon."""
+        return BrokerMetrics(self.view)
 
     @property
     def reactor(self) -> Any:

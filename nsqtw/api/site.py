@@ -51,7 +51,6 @@ from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.stats.broker_families import BrokerView
-from nsqtw.stats.broker_scrape import BrokerMetrics
 
 
 class Description(Section):
@@ -127,9 +126,7 @@ def broker_site(
         )
     drain = drain or Drain(broker, pump)
     reload = reload or Reload(RunningConfig(NSQD, broker.options))
-    context = ApiContext(
-        broker, pump, identity, limits, reconfigured, view.readiness, BrokerMetrics(view), drain, reload
-    )
+    context = ApiContext(broker, pump, identity, limits, reconfigured, view, drain, reload)
     routes = [route for section in SECTIONS for route in section(context).routes(broker.options)]
     return HttpFactory(Routes(routes), pump, limits, bearer_auth, is_local)
 

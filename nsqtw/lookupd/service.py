@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
@@ -27,10 +28,12 @@ from nsqtw.errors import NsqtwError
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.health import Health
+from nsqtw.http.metrics import Metrics
 from nsqtw.http.reload import Reloading
 from nsqtw.http.routes import FREE, Routes
 from nsqtw.lookupd.auth import SecretAuth
 from nsqtw.lookupd.http import LookupApi
+from nsqtw.lookupd.metrics import LookupMetrics, LookupView
 from nsqtw.lookupd.model import RegistrationQuotas
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.snapshot_file import SnapshotFile
@@ -48,6 +51,7 @@ from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIR
 from nsqtw.rights import ADMIN
 from nsqtw.runtime.monotonic import use_monotonic_clock
 from nsqtw.runtime.reactor import Reactor
+from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.runtime.turns import PlainTurns
 from nsqtw.version import version_line
@@ -87,6 +91,9 @@ class LookupdService(Service):
         self._lock = -1
         self._timer: Any = None
         self.reloading = Reload(config or RunningConfig(NSQLOOKUPD, options), self._file_readers, self._follow_reload)
+        self._lag = ReactorLag(reactor)
+        self._nsqd_factory: NsqdFactory
+        self._site: HttpFactory
         self.readiness = Readiness()
         """What /readyz answers."""
         self.registrations = Registrations(
@@ -134,6 +141,34 @@ class LookupdService(Service):
     def reload(self) -> None:
         """Read again what may change while it runs. The log says what came of it."""
         self.reloading.on_sighup()
+
+    # -- what /metrics needs
+
+    @property
+    def metrics(self) -> LookupMetrics:
+        """Its figures."""
+        view = LookupView(
+            program="nsqlookupd",
+            readiness=self.readiness,
+            lag=self._lag,
+            connections=lambda: {
+                "tcp": len(self._nsqd_factory.connections),
+                "http": len(self._site.connections),
+            },
+            rejections=lambda: dict(self._limits.rejections.counts),
+            certificates=lambda: {} if self._tls is None else self._tls.expiries(),
+            registrations=self.registrations,
+        )
+        return LookupMetrics(view)
+
+    @property
+    def reactor(self) -> Reactor:
+        """Its reactor."""
+        return self._reactor
+
+    def now(self) -> float:
+        """The time in seconds, from an arbitrary start."""
+        return self._turns.now()
 
     # -- inside
 
@@ -199,26 +234,27 @@ class LookupdService(Service):
             self._snapshot.load()
             self._snapshot.start()
         self.readiness.add("recovered", lambda: "" if self.running else "the snapshot is not loaded yet")
+        self._lag.start()
         self._listen("TCP", tcp, self._nsqds())
-        self._listen("HTTP", http, self._site(http.is_local))
+        self._listen("HTTP", http, self._http(http.is_local))
         self._pass_time()
 
     def _nsqds(self) -> Any:
-        factory = NsqdFactory(self._context, self._options, self._turns, self._limits)
+        self._nsqd_factory = factory = NsqdFactory(self._context, self._options, self._turns, self._limits)
         return self._behind_tls(factory, bool(self._options.tls_required), lambda head: _NOT_TLS, "tcp")
 
-    def _site(self, is_local: bool) -> Any:
+    def _http(self, is_local: bool) -> Any:
         options = self._options
         secret_auth = None if options.http_auth == OFF else self._secret_auth
         needs = ADMIN if options.http_auth == ALL else FREE
-        routes = LookupApi(self.registrations, self._turns, needs).routes()
-        factory = HttpFactory(
-            Routes([*routes, *Health(self).routes(), *Reloading(self).routes(), self._watchers.route(needs)]),
-            self._turns,
-            self._limits,
-            secret_auth,
-            is_local,
-        )
+        routes = [
+            *LookupApi(self.registrations, self._turns, needs).routes(),
+            *Health(self).routes(),
+            *(attrs.evolve(route, needs=needs) for route in Metrics(self).routes()),
+            *Reloading(self).routes(),
+            self._watchers.route(needs),
+        ]
+        self._site = factory = HttpFactory(Routes(routes), self._turns, self._limits, secret_auth, is_local)
         return self._behind_tls(factory, options.tls_required == TLS_REQUIRED["true"], None, "http")
 
     def _behind_tls(self, factory: Any, is_required: bool, not_tls: Callable[[bytes], bytes] | None, name: str) -> Any:
@@ -240,6 +276,7 @@ class LookupdService(Service):
 
     async def _stop(self) -> None:
         self._timer.cancel()
+        self._lag.stop()
         for name, address, port, _ in self._ports:
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)

@@ -43,6 +43,7 @@ from nsqtw.version import version_line
 
 if TYPE_CHECKING:
     from nsqtw.discovery.peers import LookupdPeers
+    from nsqtw.http.factory import HttpFactory
     from nsqtw.net.tls_settings import TlsSettings
     from nsqtw.stats.statsd import Statsd
 
@@ -133,6 +134,7 @@ class BrokerService(Service):
         self._statsd: Statsd | None = None
         self._lookups: LookupdPeers | None = None
         self._tls: TlsSettings | None = None
+        self._site: HttpFactory | None = None
         self._lag = ReactorLag(reactor)
         self.readiness = Readiness()
         """What /readyz answers."""
@@ -261,7 +263,7 @@ class BrokerService(Service):
         from nsqtw.api.site import broker_site, refusing_site
 
         parts = self._parts
-        site = broker_site(
+        self._site = site = broker_site(
             parts.broker,
             parts.pump,
             tcp_port=tcp.port,
@@ -300,8 +302,11 @@ class BrokerService(Service):
         )
 
     def _connections(self) -> dict[str, int]:
-        """Return the number of open connections of each listener."""
-        return {name.lower(): len(factory.connections) for name, _, _, factory in self._ports}
+        """Return the number of open connections; HTTP and HTTPS are one."""
+        counts = {"tcp": len(self._parts.clients.connections)}
+        if self._site is not None:
+            counts["http"] = len(self._site.connections)
+        return counts
 
     def _follow_options(self) -> None:
         """Options may have changed that are not looked at each time they are used."""
