@@ -2,8 +2,8 @@
 ``python -m contrib.monitoring.dashboard``: writes dashboard.json, the Grafana dashboard, from the rows below.
 
 A panel is one entry: its title, its kind, its unit, and for each curve an expression and a legend. `$instance`,
-`$topic` and `$channel` are the variables at the top of the dashboard. Import the file in Grafana (10 or newer), and choose
-the Prometheus that scrapes the cluster.
+`$topic` and `$channel` are the variables at the top of the dashboard. Import the file in Grafana (10 or newer), and
+choose the Prometheus that scrapes the cluster.
 """
 
 from __future__ import annotations
