@@ -58,7 +58,9 @@ LAYERS: dict[str, set[str]] = {
         *("api", "auth", "auth.http", "backends", "core", "daemon", "discovery", "http", "net", "nsqd_import"),
         *("options", "plugins", "runtime", "stats"),
     },
-    "tools": {"auth", "backends", "client", "core", "daemon", "gocompat", "nsqd", "options", "plugins"},
+    "tools": {
+        *("auth", "backends", "client", "core", "daemon", "gocompat", "lookupd", "nsqd", "options", "plugins", "stats"),
+    },
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},
