@@ -48,7 +48,6 @@ class FileHold(Timer):
         """End a hold. Returns whether it was still there."""
         is_there = self._ends.pop(number, None) is not None
         if is_there and not self._ends:
-            self._timers.cancel(self)
             self._released()
         return is_there
 

@@ -15,6 +15,7 @@ import pytest
 from nsqtw.errors import BackendError, OptionError
 from nsqtw.tools.backup.backup import make_backup
 from nsqtw.tools.backup.contents import CONTENTS_FILE, read_contents
+from nsqtw.tools.backup.hold import Hold
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.backup.restore import check_backup, put_in_place
 from nsqtw.tools.fsck.data_path import check_data_path
@@ -382,3 +383,35 @@ def test_a_progress_line_is_for_a_terminal() -> None:
     assert terminal.text == "\rcopy: 50 MB, 50 %"
     line.close()
     assert terminal.text.endswith("\r\x1b[K")
+
+
+def test_a_broker_that_is_killed_during_the_backup(start: Start, tmp_path: Path) -> None:
+    broker = start("first")
+    broker.create("t", "c")
+    broker.publish("t", bodies(10))
+
+    class Killed(Hold):
+        def extend(self) -> None:
+            if broker.runs:
+                broker.kill()
+
+    with pytest.raises(BackendError, match="does not answer"):
+        make_backup(str(broker.data_path), str(tmp_path / "backup"), Killed(f"{HOST}:{broker.http_port}"))
+    assert not (tmp_path / "backup").exists()
+    make_backup(str(broker.data_path), str(tmp_path / "backup"), None)
+    check_backup(str(tmp_path / "backup"))
+
+
+def test_a_hold_that_is_over_fails_the_backup(start: Start, tmp_path: Path) -> None:
+    broker = start("first")
+    broker.create("t", "c")
+
+    class TooLate(Hold):
+        def extend(self) -> None:
+            broker.http("POST", "/v2/backup/release?hold=1")
+            self._extend_at = 0.0
+            super().extend()
+
+    with pytest.raises(BackendError, match="refuses: 404 The broker has no such hold"):
+        make_backup(str(broker.data_path), str(tmp_path / "backup"), TooLate(f"{HOST}:{broker.http_port}"))
+    assert not (tmp_path / "backup").exists()
