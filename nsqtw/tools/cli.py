@@ -105,6 +105,23 @@ COMMANDS = (
         },
     ),
     Command(
+        "health",
+        "tell whether a daemon is ready",
+        "Asks /readyz of nsqd, nsqlookupd or nsqadmin. Exit code 0: it is ready; 1: it is not, or does not answer, and"
+        " a line says why; 2: wrong words.",
+        "nsqtw.tools.health.run",
+        {
+            "address": {
+                "metavar": "ADDRESS",
+                "nargs": "?",
+                "default": "",
+                "help": "host:port or https://host:port; NSQTW_HEALTH_ADDRESS or 127.0.0.1:4151 unless given",
+            },
+            "--timeout": {"metavar": "SECONDS", "type": float, "default": 3.0, "help": "to wait for an answer; 3"},
+            "--root-ca-file": {"metavar": "FILE", "default": "", "help": "authorities for its certificate (PEM)"},
+        },
+    ),
+    Command(
         "migrate-backend",
         "move the messages of a data path to another storage backend",
         "Moves all messages of a data path from one storage backend to another, while no broker runs. Channels stay"
