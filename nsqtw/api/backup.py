@@ -11,6 +11,8 @@ POST /v2/backup/hold and /v2/backup/release: letting `nsqtw backup` copy the fil
 
 from __future__ import annotations
 
+import os
+
 from nsqtw.api.context import ApiContext
 from nsqtw.errors import BackendError
 from nsqtw.http.endpoints import JSON, NOT_STORED, Parameter, Section, endpoint
@@ -43,7 +45,7 @@ class Backup(Section):
     def __init__(self, context: ApiContext) -> None:
         self._broker = context.broker
         self._pump = context.pump
-        self._data_path = context.view.data_path
+        self._data_path = os.path.abspath(context.view.data_path)
 
     @endpoint(
         "POST",

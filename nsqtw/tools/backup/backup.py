@@ -97,7 +97,7 @@ def _held(directory: str, hold: Hold | None) -> Iterator[Callable[[], None]]:
     """While nothing of the data path is deleted. Yields what is to be called now and then."""
     if hold is not None:
         with hold:
-            if not os.path.samefile(hold.data_path, directory):
+            if not _are_same(hold.data_path, directory):
                 raise OptionError(f"the broker has the data path {hold.data_path}, not {directory}")
             yield hold.extend
         return
@@ -109,6 +109,14 @@ def _held(directory: str, hold: Hold | None) -> Iterator[Callable[[], None]]:
         yield lambda: None
     finally:
         os.close(lock)
+
+
+def _are_same(one: str, other: str) -> bool:
+    """Return whether two paths lead to one directory; one of another machine or container leads nowhere here."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
 
 
 def _finish(partial: str, target: str) -> tuple[Contents, list[Finding]]:
