@@ -19,14 +19,15 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-# servers (docs/how-to/auth.md). txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for
-# mypyc; a few lines without effect otherwise.
+# servers (docs/how-to/auth.md). prometheus-client: /metrics (docs/how-to/monitoring.md). txaio: the client on Twisted
+# and asyncio. mypy_extensions: marks of a class for mypyc; a few lines without effect otherwise.
 INSTALL = [
     "attrs>=23.2",
     "cramjam>=2.8",
     "ddsketch>=3",
     "google-re2>=1.1",
     "mypy_extensions>=1",
+    "prometheus-client>=0.22",
     "pyopenssl>=24.3",
     "treq>=24.9",
     "twisted[tls]>=24.7,<27",
@@ -59,6 +60,8 @@ TEST = [
     # Draws the figures of the bench.
     "matplotlib>=3.9",
     "pytest>=9,<10",
+    # Reads the files of contrib/container.
+    "pyyaml>=6",
     "pytest-timeout>=2.3",
     "ruff>=0.17.5,<0.18",
     # Requests made from our OpenAPI document.
@@ -99,7 +102,7 @@ COMPILED = """
     backends/disk/backend backends/disk/format backends/disk/free_space backends/disk/log backends/disk/open_files
     backends/disk/reader backends/disk/scan backends/disk/sync backends/disk/writer backends/files core/backlog
     core/broker core/channel core/checkpointer core/committer core/consumer core/context core/cursor
-    core/dropped_ranges core/ephemeral_queue core/group_commit core/in_flight core/log core/log_reader
+    core/dropped_ranges core/ephemeral_queue core/group_commit core/histogram core/in_flight core/log core/log_reader
     core/metadata_sync core/pending_clock core/position core/publish_buffer core/publish_counts core/quotas
     core/retention core/segment core/sequence_ranges core/sequences core/storage_health core/timers core/topic
     core/topic_listener core/topic_log core/wall_clock core/write_behind net/partial_input net/tcp protocols/access

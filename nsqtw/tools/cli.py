@@ -37,6 +37,48 @@ class Command:
 
 COMMANDS = (
     Command(
+        "backup",
+        "copy a data path, while its broker runs",
+        "Copies everything that a broker has stored: what was acknowledged before it began is in the copy. The broker"
+        " goes on meanwhile, and keeps what it would delete. Exit code 0: the backup is complete; 1: there is none, and"
+        " stderr says why; 2: wrong words; 3: it is complete, and has damage that the data path has.",
+        "nsqtw.tools.backup.backup.run",
+        {
+            "directory": {"metavar": "DATA_PATH", "help": "what the broker has as --data-path"},
+            "target": {"metavar": "TARGET", "help": "a directory that is not there yet, or empty"},
+            "--nsqd-http-address": {
+                "metavar": "ADDRESS",
+                "default": "",
+                "help": "the broker that uses the data path, as host:port or https://host:port; none if none runs",
+            },
+            "--secret-file": {"metavar": "FILE", "default": "", "help": "file with a secret that may administer it"},
+            "--root-ca-file": {"metavar": "FILE", "default": "", "help": "authorities for its certificate (PEM)"},
+            "--link": {
+                "dest": "must_link",
+                "action": "store_true",
+                "help": "link finished log files where the file system can, instead of copying them",
+            },
+        },
+    ),
+    Command(
+        "restore",
+        "check a backup, and make it a data path",
+        "Reads all of a backup and refuses it when anything in it has changed. Then copies it to DATA_PATH and checks"
+        " it as fsck does. Exit code 0: it is there; 1: it is not, and stderr says why; 2: wrong words; 3: it is there,"
+        " and has damage from before the backup.",
+        "nsqtw.tools.backup.restore.run",
+        {
+            "backup": {"metavar": "BACKUP", "help": "what nsqtw backup has made"},
+            "directory": {"metavar": "DATA_PATH", "help": "a directory that is not there yet, or empty"},
+            "--replace": {
+                "dest": "must_replace",
+                "action": "store_true",
+                "help": "move what is in DATA_PATH aside, to DATA_PATH.replaced.1",
+            },
+            "--check": {"dest": "must_only_check", "action": "store_true", "help": "only check the backup"},
+        },
+    ),
+    Command(
         "fsck",
         "check a data path, and repair it",
         "Reads everything in a data path and says what is wrong: a line for each finding, then a summary."
@@ -60,6 +102,23 @@ COMMANDS = (
         {
             "--generate": {"action": "store_true", "help": "make a new secret, and print it, too"},
             "--salt-of": {"metavar": "FILE", "help": "hash it as the secrets in this file of grants are"},
+        },
+    ),
+    Command(
+        "health",
+        "tell whether a daemon is ready",
+        "Asks /readyz of nsqd, nsqlookupd or nsqadmin. Exit code 0: it is ready; 1: it is not, or does not answer, and"
+        " a line says why; 2: wrong words.",
+        "nsqtw.tools.health.run",
+        {
+            "address": {
+                "metavar": "ADDRESS",
+                "nargs": "?",
+                "default": "",
+                "help": "host:port or https://host:port; NSQTW_HEALTH_ADDRESS or 127.0.0.1:4151 unless given",
+            },
+            "--timeout": {"metavar": "SECONDS", "type": float, "default": 3.0, "help": "to wait for an answer; 3"},
+            "--root-ca-file": {"metavar": "FILE", "default": "", "help": "authorities for its certificate (PEM)"},
         },
     ),
     Command(
