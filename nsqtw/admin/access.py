@@ -48,13 +48,12 @@ class _Known:
 class Access:
     """Decides about users. `authorizations` ask the authorizer of --auth; None without it."""
 
-    def __init__(self, options: AdminOptions, authorizations: Authorizations | None, base_path: str = "") -> None:
+    def __init__(self, options: AdminOptions, authorizations: Authorizations | None) -> None:
         self._options = options
         self._authorizations = authorizations
         self._proxies = network_of("acl-proxy-cidr", options.acl_proxy_cidr)
         self._sessions = Sessions(options.session_timeout)
         self._key = token_bytes(32)
-        self._path = base_path or "/"
 
     @property
     def has_login(self) -> bool:
@@ -184,7 +183,7 @@ class Access:
         request.addCookie(
             COOKIE,
             token,
-            path=self._path,
+            path=self._options.base_path,
             max_age="0" if not token else str(int(self._options.session_timeout)),
             secure=is_https(request),
             httpOnly=True,

@@ -40,8 +40,9 @@ from nsqtw.errors import NoServerAnswered, OptionError, ServerFailed, UnknownObj
 V = TypeVar("V")
 
 _MANY_TOPICS = 500
-_JSON = {"format": "json"}
-_WITHOUT_CLIENTS = {"format": "json", "include_clients": "false"}
+_JSON = {"format": "json", "include_ages": "true", "include_disk": "true"}
+_WITHOUT_CLIENTS = {**_JSON, "include_clients": "false"}
+_NAMES_ONLY = {"format": "json", "include_clients": "false", "include_mem": "false"}
 
 
 class Queries:
@@ -88,7 +89,7 @@ class Queries:
         if self._lookupds:
             found, errors = await self._ask_lookupds("/topics", {}, lambda document: names_in(document, "topics"))
         else:
-            asked = [self._ask(NSQD, address, "/stats", _WITHOUT_CLIENTS, topic_names_in) for address in self.nsqds]
+            asked = [self._ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in) for address in self.nsqds]
             found, errors = split(NSQD, await ask_all(asked))
         return Partial(_union(found), _warnings(errors))
 
@@ -240,12 +241,12 @@ class Queries:
 
     async def _given_node(self, address: str) -> Node:
         info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
-        topics = await self._ask(NSQD, address, "/stats", _WITHOUT_CLIENTS, topic_names_in)
+        topics = await self._ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in)
         return self._known(address, node_in(info, topics))
 
     async def _given_node_with(self, address: str, topic: str) -> Node | None:
         """Return the nsqd at an address if it has the topic."""
-        parameters = {**_WITHOUT_CLIENTS, "topic": topic}
+        parameters = {**_NAMES_ONLY, "topic": topic}
         topics = await self._ask(NSQD, address, "/stats", parameters, topic_names_in)
         if topic not in topics:
             return None

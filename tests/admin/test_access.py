@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from base64 import b64encode
 from collections.abc import Iterator
 from urllib.parse import urlencode
@@ -193,8 +194,6 @@ def test_what_a_page_of_nsqadmin_sends_is_accepted(admin: AdminProcess, topic: s
 
 
 def test_a_reload_of_the_users_ends_sessions(start: StartAdmin, users_file: str) -> None:
-    import signal
-
     admin = start(f"--auth=static:{users_file}")
     session = cookie_of(log_in(admin, "rita", USERS["rita"][0]))
     assert admin.ask("GET", "/api/topics", headers=session).status == 200
