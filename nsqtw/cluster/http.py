@@ -10,6 +10,7 @@ are limited.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
@@ -81,6 +82,9 @@ class ServerRequests:
         self._timeouts = timeouts
         self._given = set(given)
         self._ways: dict[str, _Way] = {}
+        self.counts: Counter[tuple[str, ...]] = Counter()
+        """The requests so far, by program and outcome: ok or failed."""
+        self._silent_since: float | None = None
         self._turns = DeferredSemaphore(MAX_REQUESTS)
         self._pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
         self._pool.maxPersistentPerHost = _CONNECTIONS_PER_SERVER
@@ -126,6 +130,11 @@ class ServerRequests:
         """Add addresses that the user gives."""
         self._given.update(addresses)
 
+    @property
+    def silent_seconds(self) -> float:
+        """The time for which every request has failed; 0 after an answer."""
+        return 0.0 if self._silent_since is None else self._reactor.seconds() - self._silent_since
+
     async def close(self) -> None:
         """Close the idle connections."""
         await self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
@@ -136,13 +145,20 @@ class ServerRequests:
         self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
     ) -> Answer:
         def time_out(outcome: object, seconds: float) -> None:
+            self._note_silence()
             raise ServerFailed(f'{method.capitalize()} "{_base(address)}{path}": no answer within {seconds:g}s')
 
         await self._turns.acquire()
         try:
             asking = Deferred.fromCoroutine(self._exchange(method, program, address, path, parameters, body))
             asking.addTimeout(self._timeouts.request, self._reactor, time_out)
-            return await asking
+            answer = await asking
+        except ServerFailed:
+            self.counts[program, "failed"] += 1
+            raise
+        else:
+            self.counts[program, "ok"] += 1
+            return answer
         finally:
             self._turns.release()
 
@@ -163,7 +179,9 @@ class ServerRequests:
                 raise
             except Exception as error:  # any failure of the connection
                 self._ways.pop(address, None)
+                self._note_silence()
                 raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, way.base)}') from error
+            self._silent_since = None
             if status == 200:
                 return Answer(answer, version)
             other = self._other_way(program, address, way, status, answer)
@@ -171,6 +189,10 @@ class ServerRequests:
                 self._ways.pop(address, None)
                 raise _refused(status, answer)
             self._ways[address] = other
+
+    def _note_silence(self) -> None:
+        if self._silent_since is None:
+            self._silent_since = self._reactor.seconds()
 
     async def _send(self, method: str, url: str, body: bytes, secret: str) -> tuple[int, str, bytes]:
         headers = {"Accept": ACCEPT}
