@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 
 import attrs
 from treq.client import HTTPClient
-from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, gatherResults
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, FirstError, gatherResults
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.threads import deferToThreadPool
@@ -235,7 +235,10 @@ async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFa
         except ServerFailed as error:
             return error
 
-    return list(await gatherResults([Deferred.fromCoroutine(outcome(one)) for one in asking], consumeErrors=True))
+    try:
+        return list(await gatherResults([Deferred.fromCoroutine(outcome(one)) for one in asking], consumeErrors=True))
+    except FirstError as error:  # it was cancelled, or something unforeseen has happened
+        raise error.subFailure.value from error
 
 
 def split(program: str, outcomes: Iterable[V | ServerFailed]) -> tuple[list[V], list[ServerFailed]]:

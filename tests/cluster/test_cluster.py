@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
+from twisted.internet.defer import CancelledError, Deferred
 
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.http import Timeouts
@@ -374,6 +375,20 @@ def test_the_time_without_any_answer(nodes: Nodes) -> None:
     assert without >= 100.0
     assert with_answers == 0.0
     port.release()
+
+
+def test_a_query_can_be_cancelled(nodes: Nodes) -> None:
+    async def test(reactor: Any) -> None:
+        cluster = nodes.cluster(reactor)
+        query = Deferred.fromCoroutine(cluster.stats())
+        reactor.callLater(0, query.cancel)
+        try:
+            await query
+        finally:
+            await cluster.close()
+
+    with pytest.raises(CancelledError):
+        run(test)
 
 
 # -- size
