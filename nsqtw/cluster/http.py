@@ -19,7 +19,7 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, FirstError, gatherResults
-from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.error import ConnectError, ConnectingCancelledError, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -178,6 +178,8 @@ class ServerRequests:
             except (ServerFailed, CancelledError):
                 raise
             except Exception as error:  # any failure of the connection
+                if _is_cancelled(error):
+                    raise CancelledError from error
                 self._ways.pop(address, None)
                 self._note_silence()
                 raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, way.base)}') from error
@@ -238,7 +240,8 @@ async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFa
     try:
         return list(await gatherResults([Deferred.fromCoroutine(outcome(one)) for one in asking], consumeErrors=True))
     except FirstError as error:  # it was cancelled, or something unforeseen has happened
-        raise error.subFailure.value from error
+        cause: Any = error.subFailure.value
+        raise cause from error
 
 
 def split(program: str, outcomes: Iterable[V | ServerFailed]) -> tuple[list[V], list[ServerFailed]]:
@@ -274,6 +277,12 @@ def _refused(status: int, answer: bytes) -> ServerFailed:
         code = str(document_in(answer).get("message", ""))
     kind = Unsupported if status == 404 and code == _NO_ENDPOINT else ServerFailed
     return kind(refusal(status, answer), code)
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Return whether a request failed because it was cancelled."""
+    reasons = [failure.value for failure in getattr(error, "reasons", None) or ()]
+    return isinstance(error, CancelledError | ConnectingCancelledError) or any(map(_is_cancelled, reasons))
 
 
 def _reason(error: Exception, base: str) -> str:
