@@ -19,7 +19,7 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, FirstError, gatherResults
-from twisted.internet.error import ConnectError, ConnectingCancelledError, DNSLookupError
+from twisted.internet.error import ConnectError, ConnectingCancelledError, ConnectionClosed, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -41,6 +41,8 @@ _IDLE_SECONDS = 20
 _CONNECTIONS_PER_SERVER = 8
 _LARGE_BYTES = 256 * 1024
 _HIGHEST_PORT = 65535
+_OF_HTTP = "twisted.web."
+"""Modules of errors about HTTP; those of the client have private names."""
 _NO_ENDPOINT = "NOT_FOUND"
 _VERSION_FIELD = "X-Nsqtw-Version"
 
@@ -298,4 +300,8 @@ def _reason(error: Exception, base: str) -> str:
         return f"{dial}: lookup {parts.hostname}: no such host"
     if isinstance(error, ConnectError) and isinstance(error.osError, int):
         return f"{dial}: connect: {os.strerror(error.osError).lower()}"
+    if isinstance(error, ConnectionClosed):
+        return "the connection was closed before the end of the answer"
+    if type(error).__module__.startswith(_OF_HTTP):
+        return "the answer is no HTTP"
     return str(error) or type(error).__name__
