@@ -65,7 +65,8 @@ LAYERS: dict[str, set[str]] = {
         "stats",
     },
     "tools": {
-        *("auth", "backends", "client", "core", "daemon", "gocompat", "lookupd", "nsqd", "options", "plugins", "stats"),
+        *("auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "lookupd", "nsqd", "options"),
+        *("plugins", "stats"),
     },
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
