@@ -65,7 +65,7 @@ class AdminWeb:
         connections: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         base_path = normal_base_path(options.base_path)
-        audit = Audit()
+        audit = Audit(access)
         self._notifications = Notifications(reactor, options, timeouts)
         performer = Performer(cluster, access, audit, self._notifications)
         self.context = SiteContext(
