@@ -70,10 +70,10 @@ class AdminSite(Site):
         """Log a request that was answered."""
         peer = request.getClientAddress()
         _log.info(
-            "{status} {method} {uri} ({client}) {elapsed}",
+            "{status} {method} {target} ({client}) {elapsed}",
             status=request.code,
             method=request.method.decode("latin-1"),
-            uri=request.uri.decode("latin-1"),
+            target=request.uri.decode("latin-1"),
             client=f"{peer.host}:{peer.port}" if hasattr(peer, "host") else "",
             elapsed=duration_text(time.monotonic_ns() - request.began_ns),
         )
