@@ -9,8 +9,10 @@ from attrs import frozen
 
 from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
+from nsqtw.daemon.reload import Reload
 from nsqtw.http.endpoints import Endpoint, Section
 from nsqtw.net.limits import Limits
+from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
 from nsqtw.stats.broker_families import BrokerView
 from nsqtw.stats.broker_scrape import BrokerMetrics
@@ -30,7 +32,10 @@ class Identity:
 
 @frozen
 class ApiContext:
-    """`reconfigured` is called when an option has a new value."""
+    """
+    `reconfigured` is called when an option has a new value; `drain` ends the process; `reloading` reads the
+    options again.
+    """
 
     broker: Broker
     pump: Pump
@@ -39,6 +44,8 @@ class ApiContext:
     reconfigured: Callable[[], None]
     view: BrokerView
     """The broker as /readyz and /metrics show it."""
+    drain: Drain
+    reloading: Reload
 
     @property
     def readiness(self) -> Readiness:

@@ -24,7 +24,7 @@ from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
 from nsqtw.http.endpoints import AN_OK, FAILED, TOPIC, Errors, Parameter, Section, endpoint
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, failure, text
+from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, exiting, failure, text
 from nsqtw.names import is_valid_name
 from nsqtw.options.topics import DURABILITIES
 from nsqtw.options.types import whole_nanoseconds
@@ -41,7 +41,7 @@ _INVALID_DEFER = failure(400, "INVALID_DEFER")
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
 _IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
-_NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "TOO_MANY_TOPICS"]}
+_NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
 
 _TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
 """The values of `binary` by meaning."""
@@ -60,7 +60,6 @@ class Publishing(Section):
         self._broker = context.broker
         self._pump = context.pump
         self._limits = context.broker.options
-        self._max_delay_ns = whole_nanoseconds(context.broker.options.longest_delay)
 
     @endpoint(
         "POST",
@@ -140,12 +139,12 @@ class Publishing(Section):
         if name is None:
             raise Refused(_MISSING_TOPIC)
         topic = self._broker.topics.get(name)
-        if topic is not None and not self._broker.stopping:
+        if topic is not None and self._broker.is_taking_publishes:
             return topic
         if topic is None and not is_valid_name(name):
             raise Refused(_INVALID_TOPIC)
-        if self._broker.stopping:
-            raise Refused(EXITING)
+        if not self._broker.is_taking_publishes:
+            raise Refused(exiting(self._broker.refusal()))
         try:
             topic = self._broker.topic(name)
         except (Exiting, BackendError):
@@ -159,7 +158,7 @@ class Publishing(Section):
         match = _INT64.fullmatch(text)
         delay_ms = int(match[1] + match[2]) if match else -1
         delay_ns = _wrapped(delay_ms * _NS_PER_MS) if _wrapped(delay_ms) == delay_ms else -1
-        if not 0 <= delay_ns <= self._max_delay_ns:
+        if not 0 <= delay_ns <= whole_nanoseconds(self._broker.options.longest_delay):
             raise Refused(_INVALID_DEFER)
         return -(-delay_ns // _NS_PER_MS)
 

@@ -90,12 +90,14 @@ class Broker(TopicOwner):
     def topic(self, name: str) -> Topic:
         """
         The topic of that name, created when there is none. Exiting while an older one is still being deleted
-        and when the broker stops; BackendError when its storage cannot be made; InvalidName; CapReached.
+        and when the broker stops; Draining; BackendError when its storage cannot be made; InvalidName; CapReached.
         """
         existing = self.topics.get(name)
         if existing is not None:
             return existing
-        if self.checkpointer.is_dying(name) or self.stopping:
+        if not self.is_taking_publishes:
+            raise self.refusal()
+        if self.checkpointer.is_dying(name):
             raise Exiting
         self.quotas.check_topic(name, len(self.topics))
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
@@ -129,6 +131,20 @@ class Broker(TopicOwner):
         """
         if topic.log.is_in_memory:
             topic.log.move(self.backend, topic.name)
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether publishes were taken that are not stored or refused yet."""
+        return bool(self.to_commit) or self.group_commit.is_busy
+
+    def follow_options(self, now: float) -> None:
+        """The options about durability and retention, or the rules for topics, have new values."""
+        for topic in self.topics.values():
+            try:
+                topic.follow_options(now)
+            except BackendError as error:
+                text = "TOPIC({topic}): stays in durability class memory - {error}"
+                self.log("error", text, topic=topic.name, error=error)
 
     def flush_write_behind(self, topic: Topic) -> None:
         """Store what class memory has not stored yet. BackendError when messages of the topic cannot be stored."""
@@ -179,7 +195,7 @@ class Broker(TopicOwner):
 
     def stop(self, now: float) -> None:
         """Refuse publishes, and store what is only in memory. The last checkpoint follows."""
-        self.stopping = True
+        self.begin_stop()
         self.commit(now)
         for topic in self.topics.values():
             topic.say_closing()

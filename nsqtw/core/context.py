@@ -16,6 +16,7 @@ from nsqtw.core.quotas import Quotas
 from nsqtw.core.sequences import SequenceAllocator
 from nsqtw.core.timers import TimerQueue
 from nsqtw.core.wall_clock import WallClock
+from nsqtw.errors import Draining, Exiting
 from nsqtw.interfaces import OperatorLog, Waiter
 from nsqtw.options.broker import Options
 
@@ -47,6 +48,8 @@ class Context:
         self.timers = TimerQueue(lambda: log("critical", "NSQ: something that was due failed"))
         self.pending_clock = PendingClock()
         self.stopping = False
+        self.is_taking_publishes = True
+        """Whether publishes are taken; not while the broker drains or stops."""
         self.wall_offset_ns = 0
         """Wall clock minus the clock of `now`; the server keeps it right with `follow_wall`."""
         self.publish_ack = Histogram(COMMIT_BOUNDS)
@@ -72,6 +75,19 @@ class Context:
         if jump_ms:
             text = "NSQ: the wall clock jumped by {seconds} s - what waits here goes by another clock"
             self.log("warn", text, seconds=round(jump_ms / 1000, 3))
+
+    def begin_drain(self) -> None:
+        """Refuse publishes and new topics from now on, and go on with all else."""
+        self.is_taking_publishes = False
+
+    def begin_stop(self) -> None:
+        """Refuse publishes, and all that takes long."""
+        self.stopping = True
+        self.is_taking_publishes = False
+
+    def refusal(self) -> Exiting:
+        """Return why publishes are not taken."""
+        return Exiting() if self.stopping or self.is_taking_publishes else Draining()
 
     def answer(self, waiters: list[Waiter], error: Exception | None) -> None:
         """Call all `waiters`, even if one of them raises."""

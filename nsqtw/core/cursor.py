@@ -122,7 +122,7 @@ class Cursor:
         for segment in segments:
             if segment.delay_ms:
                 self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
-        return self._next_due(now)
+        return self.next_due(now)
 
     def hold_deferred(self, first: int, count: int, due: float) -> None:
         """Released messages that are to wait until `due`."""
@@ -221,7 +221,11 @@ class Cursor:
         if self._is_restored:
             self._is_restored = False
             self._restored_count = self._redelivery_count
-        return self._next_due(now)
+        return self.next_due(now)
+
+    def next_due(self, now: float) -> float | None:
+        due_ms = self._pending.next_due_ms(self._clock.ms_at(now))
+        return None if due_ms is None else self._clock.moment(due_ms)
 
     def detach(self) -> None:
         self._schedule = _schedule_nothing
@@ -254,6 +258,14 @@ class Cursor:
         self.taken_total = topic.released_total - unread
         self._ahead.clear()
         self._touch()
+
+    def waiting_below(self, sequence: int) -> tuple[int, int]:
+        """
+        Return how many messages before `sequence` are ready and how many are deferred, of those that have pending rows.
+        BackendError. Between two checkpoints.
+        """
+        due, deferred = self._pending.waiting_below(sequence)
+        return due + sum(other < sequence for _, other in self._requeued), deferred
 
     def pending_rows(self, now: float, *, deferred: bool, limit: int) -> list[PendingRow]:
         """
@@ -341,10 +353,6 @@ class Cursor:
 
     def _mark(self) -> int:
         return min(self._topic.released, self.next + max(1, self._topic.mem_queue_size))
-
-    def _next_due(self, now: float) -> float | None:
-        due_ms = self._pending.next_due_ms(self._clock.ms_at(now))
-        return None if due_ms is None else self._clock.moment(due_ms)
 
     def _touch(self) -> None:
         self.touched = True

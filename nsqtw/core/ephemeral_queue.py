@@ -117,6 +117,9 @@ class EphemeralQueue:
         self._redeliveries.clear()
         self._deferred.clear()
 
+    def next_due(self, now: float) -> float | None:
+        return self._deferred[0][0] if self._deferred else None
+
     def detach(self) -> None:
         self._room = _no_room
 

@@ -126,6 +126,11 @@ class GroupCommit(Timer):
         self._sync_is_due = False
         self._window = CommitWindow(context.timers)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether publishes wait for a commit, or are in one."""
+        return bool(self._waiting or self._out)
+
     def take(self, topic: Topic, now: float) -> bool:
         """Return whether the publishes of a topic go with a group commit; then they will."""
         if not (topic.commits_async or topic in self._out):

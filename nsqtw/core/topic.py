@@ -113,10 +113,10 @@ class Topic(ChannelOwner):
     def put(self, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
         """
         Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
-        as safe as the topic's durability class says, or with a BackendError or Exiting.
+        as safe as the topic's durability class says, or with a BackendError, Exiting or Draining.
         """
-        if self.exiting or self._owner.stopping:
-            waiter(Exiting())
+        if self.exiting or not self._owner.is_taking_publishes:
+            waiter(Exiting() if self.exiting else self._owner.refusal())
             return
         if not self._publish_buffer.waiters:
             self._owner.to_commit.append(self)
@@ -258,6 +258,17 @@ class Topic(ChannelOwner):
         self._given_durability = durability
         self.durability = durability or self._owner.options.durability_of(self.name)
         self.touch()
+
+    def follow_options(self, now: float) -> None:
+        """
+        The options may say something else of this topic. What was set while a broker ran stays. BackendError when
+        unstored messages of class memory cannot be stored, and then its class stays as it was.
+        """
+        self.reader.retention_policy.give(self.reader.retention_policy.topic_limits, now)
+        self.reader.notify()
+        self.touch()
+        if not self._given_durability and self.durability != self._owner.options.durability_of(self.name):
+            self.set_durability("")
 
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""

@@ -1,21 +1,11 @@
 """
-The process of a daemon, `nsqd` or another: its log, its signals, its exit codes (nsqd specification 6.5).
-
-    SIGTERM, SIGINT   a clean stop; signals during the stop are ignored
-    SIGHUP            certificates, grants and secrets are read again, and options that need a restart are logged;
-                      NSQ's daemons end without a clean stop
-    SIGQUIT           the stacks of all threads on stderr and exit code 2, without a clean stop
-    SIGUSR1, SIGUSR2  ignored
-
-A handler only schedules a call of the reactor, because it can interrupt the daemon anywhere.
+The process of a daemon, `nsqd` or another: its log, its signals (`daemon.signals`), its exit codes (nsqd specification
+6.5).
 """
 
 from __future__ import annotations
 
-import faulthandler
-import os
 import select
-import signal
 import sys
 import time
 from collections.abc import Iterable
@@ -24,20 +14,21 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
-from nsqtw.daemon.config_changes import ConfigChanges
 from nsqtw.daemon.logs import LogOptions, log_format, start_up_failure, start_up_line
+from nsqtw.daemon.running_config import RunningConfig
+from nsqtw.daemon.signals import CRASHED, Signalled, listen_to_signals
+from nsqtw.daemon.systemd import Supervision
 from nsqtw.errors import NsqtwError, UnfitValue
 from nsqtw.runtime.memory import Garbage
 from nsqtw.runtime.reactor import Reactor
 
 STOPPED = 0
 CANNOT_START = 1
-CRASHED = 2
 
 _log = Logger()
 
 
-class Daemon(Protocol):
+class Daemon(Signalled, Protocol):
     """A daemon that can be started and stopped."""
 
     def startService(self) -> None:
@@ -45,14 +36,18 @@ class Daemon(Protocol):
 
     def stopService(self) -> Deferred[None]: ...
 
-    def reload(self) -> None:
-        """Read again what may change."""
+    @property
+    def is_draining(self) -> bool:
+        """Whether it ends when it has delivered what it has."""
+
+    def status(self) -> str:
+        """Return a line for the service manager, while it serves."""
 
 
 class MakeDaemon(Protocol):
     """Makes what is run: a class of services."""
 
-    def __call__(self, options: Any, reactor: Reactor, warnings: Iterable[str]) -> Daemon: ...
+    def __call__(self, options: Any, reactor: Reactor, warnings: Iterable[str], config: RunningConfig, /) -> Daemon: ...
 
 
 def serve(
@@ -61,35 +56,60 @@ def serve(
     options: LogOptions,
     warnings: Iterable[str],
     program: str,
-    changes: ConfigChanges,
+    config: RunningConfig,
 ) -> int:
     """
-    Run what `make` makes until it is told to stop; `changes` are reported on SIGHUP. The exit code; what is wrong is
-    said on stderr.
+    Run what `make` makes until it is told to stop; `config` is what it reads again on SIGHUP. The exit code; what is
+    wrong is said on stderr.
     """
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
-    service = make(options, reactor, warnings)
-    _listen_to_signals(reactor, service, changes)
+    service = make(options, reactor, warnings, config)
+    supervision = Supervision(reactor, service.status, lambda: service.is_draining)
+    listen_to_signals(reactor, SupervisedDaemon(service, supervision))
     codes = [STOPPED]
 
     async def stop() -> None:
+        supervision.stopping()
         try:
             await service.stopService()
         except Exception:
             _log.failure("NSQ: the stop failed")
             codes.append(CRASHED)
+        supervision.close()
 
     try:
-        service.startService()
+        with supervision.starting():
+            service.startService()
     except NsqtwError as error:
         return cannot_start(error, options, program)
     except Exception:
         _log.failure("NSQ: the start failed")
         return CRASHED
     Garbage(reactor).start()
+    reactor.callWhenRunning(supervision.ready)
     reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromCoroutine(stop()))
     reactor.run(installSignalHandlers=False)
     return codes[-1]
+
+
+class SupervisedDaemon:
+    """A daemon that gets signals, and whose service manager hears of what it does then."""
+
+    def __init__(self, daemon: Daemon, supervision: Supervision) -> None:
+        self._daemon = daemon
+        self._supervision = supervision
+
+    def begin_drain(self) -> bool:
+        """Signalled API"""
+        has_begun = self._daemon.begin_drain()
+        if has_begun:
+            self._supervision.draining()
+        return has_begun
+
+    def reload(self) -> None:
+        """Signalled API"""
+        with self._supervision.reloading():
+            self._daemon.reload()
 
 
 def daemon_reactor() -> Any:
@@ -116,34 +136,3 @@ def why_not(error: NsqtwError, options: LogOptions | None = None, program: str =
     if isinstance(error, UnfitValue):
         return start_up_line("", str(error), time.time())
     return start_up_failure(str(error), time.time(), options, program)
-
-
-def reload_on_hang_up(reactor: Reactor, service: Daemon, changes: ConfigChanges) -> None:
-    """On SIGHUP, have the service read its files again, and log the options that need a restart."""
-
-    def reload() -> None:
-        service.reload()
-        changes.report()
-
-    signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(reload))
-
-
-def _listen_to_signals(reactor: Reactor, service: Daemon, changes: ConfigChanges) -> None:
-    """Install the signal handlers. `reactor.stop` is the clean stop."""
-
-    def stop(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        reactor.callFromThread(reactor.stop)
-
-    def crash(number: int, frame: object) -> None:
-        os._exit(CRASHED)
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    reload_on_hang_up(reactor, service, changes)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    signal.signal(signal.SIGQUIT, crash)
-    # Dumps at once, even while no Python code gets a turn, and then passes on to the handler above.
-    faulthandler.register(signal.SIGQUIT, all_threads=True, chain=True)

@@ -22,11 +22,14 @@ from nsqtw import NSQ_VERSION
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.daemon.operator_log import log
 from nsqtw.daemon.readiness import Readiness
-from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader, Reload
+from nsqtw.daemon.running_config import RunningConfig
+from nsqtw.errors import NsqtwError
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.health import Health
 from nsqtw.http.metrics import Metrics
+from nsqtw.http.reload import Reloading
 from nsqtw.http.routes import FREE, Routes
 from nsqtw.lookupd.auth import SecretAuth
 from nsqtw.lookupd.http import LookupApi
@@ -39,7 +42,7 @@ from nsqtw.lookupd.v1 import V1Context, response
 from nsqtw.lookupd.watchers import Watchers
 from nsqtw.net.descriptors import Descriptors, raise_limit
 from nsqtw.net.limits import Limits
-from nsqtw.net.listen import Listener
+from nsqtw.net.listen import Listener, open_listeners
 from nsqtw.options.broker import hostname
 from nsqtw.options.files import exposures, read_secret
 from nsqtw.options.lookupd import ALL, CHANGES, NSQLOOKUPD, OFF, LookupdOptions
@@ -66,9 +69,15 @@ _log = Logger()
 
 
 class LookupdService(Service):
-    """One nsqlookupd. `warnings` are logged at the start."""
+    """One nsqlookupd. `warnings` are logged at the start; `config` are its options with their sources."""
 
-    def __init__(self, options: LookupdOptions, reactor: Reactor, warnings: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        options: LookupdOptions,
+        reactor: Reactor,
+        warnings: Iterable[str] = (),
+        config: RunningConfig | None = None,
+    ) -> None:
         self._options = options
         self._reactor = reactor
         self._warnings = list(warnings)
@@ -81,6 +90,7 @@ class LookupdService(Service):
         self._snapshot: SnapshotFile | None = None
         self._lock = -1
         self._timer: Any = None
+        self.reloading = Reload(config or RunningConfig(NSQLOOKUPD, options), self._file_readers, self._follow_reload)
         self._lag = ReactorLag(reactor)
         self._nsqd_factory: NsqdFactory
         self._site: HttpFactory
@@ -89,12 +99,7 @@ class LookupdService(Service):
         self.registrations = Registrations(
             round(options.inactive_producer_timeout * _NANOSECONDS),
             round(options.tombstone_lifetime * _NANOSECONDS),
-            RegistrationQuotas(
-                topics=options.max_topics,
-                channels=options.max_channels,
-                registrations=options.max_registrations,
-                producer_registrations=options.max_registrations_per_connection,
-            ),
+            quotas_of(options),
         )
         self._context = V1Context(self.registrations, log)
 
@@ -111,13 +116,12 @@ class LookupdService(Service):
                 if self._options.data_path:
                     self._lock = lock_data_path(self._options.data_path, "nsqlookupd")
                     cleanup.callback(os.close, self._lock)
-                tcp, http = (
-                    _listener(self._options.tcp_address, cleanup),
-                    _listener(self._options.http_address, cleanup),
-                )
+                addresses = {"tcp": self._options.tcp_address, "http": self._options.http_address}
+                listeners = open_listeners(addresses, cleanup)
             except NsqtwError as error:
                 raise NsqtwError(f"failed to instantiate nsqlookupd - {error}") from error
             cleanup.pop_all()
+        tcp, http = listeners["tcp"], listeners["http"]
         for warning in [*self._warnings, *invalid_options(self._options), *open_to_all(self._options, tcp, http)]:
             _log.warn("{warning}", warning=warning)
         _log.info("{protection}", protection=protection(self._options))
@@ -129,14 +133,22 @@ class LookupdService(Service):
         super().stopService()  # type: ignore[no-untyped-call]
         return Deferred.fromCoroutine(self._stop())
 
+    def begin_drain(self) -> bool:
+        """An nsqlookupd has nothing to deliver."""
+        return False
+
+    @property
+    def is_draining(self) -> bool:
+        """An nsqlookupd has nothing to deliver."""
+        return False
+
+    def status(self) -> str:
+        """Return a line for the service manager."""
+        return f"{self.registrations.topic_count} topics, {self.registrations.channel_count} channels"
+
     def reload(self) -> None:
-        """Read the certificates and the secret again. What cannot be used is said, and stays as it was."""
-        if self._tls is not None:
-            _reload("certificates are", self._tls.reload)
-        if self._secret_auth is not None:
-            _reload("the secret is", self._read_secret)
-        if self._tls is None and self._secret_auth is None:
-            _log.info("SIGHUP: there is nothing to reload")
+        """Read again what may change while it runs. The log says what came of it."""
+        self.reloading.on_sighup()
 
     # -- what /metrics needs
 
@@ -183,13 +195,34 @@ class LookupdService(Service):
         self._warnings += exposures({"--tls-key": options.tls_key, SECRET_FLAG: options.peer_secret_file})
         if options.peer_secret_file:
             self._secret_auth = SecretAuth(b"")
-            self._read_secret()
+            self._read_secret(options)()
 
-    def _read_secret(self) -> None:
-        secret = read_secret(self._options.peer_secret_file, SECRET_FLAG).encode()
-        self._context.secret = secret
-        if self._secret_auth is not None:
-            self._secret_auth.secret = secret
+    def _read_secret(self, options: LookupdOptions) -> Callable[[], None]:
+        """Read the secret. Returns the function that uses it from now on. OptionError."""
+        secret = read_secret(options.peer_secret_file, SECRET_FLAG).encode()
+
+        def use() -> None:
+            self._context.secret = secret
+            if self._secret_auth is not None:
+                self._secret_auth.secret = secret
+
+        return use
+
+    def _file_readers(self) -> list[FileReader]:
+        """Return the readers of the files in use."""
+        readers = [] if self._tls is None else [FileReader("certificates", self._tls.read, CERTIFICATE_OPTIONS)]
+        return (
+            readers
+            if self._secret_auth is None
+            else [*readers, FileReader("secrets", self._read_secret, frozenset(("peer_secret_file",)))]
+        )
+
+    def _follow_reload(self, changed: frozenset[str]) -> None:
+        """A reload has changed these options."""
+        options = self._options
+        self.registrations.quotas = quotas_of(options)
+        self._watchers.limit = options.max_watchers
+        self._limits.follow_options()
 
     def _serve(self, tcp: Listener, http: Listener) -> None:
         options = self._options
@@ -226,6 +259,7 @@ class LookupdService(Service):
             *LookupApi(self.registrations, self._turns, needs).routes(),
             *Health(self).routes(),
             *(attrs.evolve(route, needs=needs) for route in Metrics(self).routes()),
+            *Reloading(self).routes(),
             self._watchers.route(needs),
         ]
         self._site = factory = HttpFactory(Routes(routes), self._turns, self._limits, secret_auth, is_local)
@@ -265,14 +299,14 @@ class LookupdService(Service):
             os.close(self._lock)
 
 
-def _reload(what: str, read: Callable[[], object]) -> None:
-    """`what`: how the log begins to say that it is done."""
-    try:
-        read()
-    except OptionError as error:
-        _log.error("SIGHUP: what cannot be used stays as it was - {error}", error=str(error))
-    else:
-        _log.info("SIGHUP: {what} reloaded", what=what)
+def quotas_of(options: LookupdOptions) -> RegistrationQuotas:
+    """Return the limits on what may be registered."""
+    return RegistrationQuotas(
+        topics=options.max_topics,
+        channels=options.max_channels,
+        registrations=options.max_registrations,
+        producer_registrations=options.max_registrations_per_connection,
+    )
 
 
 def invalid_options(options: LookupdOptions) -> list[str]:
@@ -306,9 +340,3 @@ def open_to_all(options: LookupdOptions, tcp: Listener, http: Listener) -> list[
     if not (is_verified or has_secret or http.is_local):
         lines.append(f"HTTP on {http.address} is open: without --peer-secret-file whoever reaches it may delete topics")
     return lines
-
-
-def _listener(address: str, cleanup: ExitStack) -> Listener:
-    listener = Listener(address)
-    cleanup.callback(listener.close)
-    return listener

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
@@ -20,17 +21,21 @@ from twisted.logger import Logger
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.daemon.operator_log import log
 from nsqtw.daemon.readiness import Readiness
-from nsqtw.errors import MetadataError, NsqtwError, OptionError
+from nsqtw.daemon.reload import FileReader, Reload
+from nsqtw.daemon.running_config import RunningConfig
+from nsqtw.errors import MetadataError, NsqtwError
 from nsqtw.net.descriptors import LOW_LIMIT, raise_limit
-from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
+from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port, open_listeners
 from nsqtw.net.tcp import V2_MAGIC
 from nsqtw.nsqd.build import Parts, assemble, open_authorizer, open_storage, write_names
-from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
+from nsqtw.nsqd.reload import TOPIC_OPTIONS, file_readers
+from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, DRAIN, NSQD, Options, check
 from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.plugins import find_protocols
+from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.monotonic import use_monotonic_clock
-from nsqtw.runtime.reactor import Reactor
+from nsqtw.runtime.reactor import Reactor, stop_once
 from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.stats.broker_families import BrokerView
@@ -106,16 +111,25 @@ class BrokerService(Service):
     """
     One broker, from the lock on its data path to "NSQ: bye". `warnings` are logged at the start.
 
-    `options` change: what was left open is filled in when the real ports are known.
+    `options` change: what was left open is filled in when the real ports are known, and a reload reads them again from
+    the sources that `config` knows.
     """
 
-    def __init__(self, options: Options, reactor: Reactor, warnings: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        options: Options,
+        reactor: Reactor,
+        warnings: Iterable[str] = (),
+        config: RunningConfig | None = None,
+    ) -> None:
         self._options = options
         self._reactor = reactor
         self._warnings = list(warnings)
         self._directory = options.data_path or os.getcwd()
         self._lock = -1
         self._parts: Parts
+        self._drain: Drain
+        self._reload = Reload(config or RunningConfig(NSQD, options), self._file_readers, self._follow_reload)
         self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._statsd: Statsd | None = None
         self._lookups: LookupdPeers | None = None
@@ -165,15 +179,28 @@ class BrokerService(Service):
         super().stopService()  # type: ignore[no-untyped-call]
         return Deferred.fromCoroutine(self._stop())
 
+    def begin_drain(self) -> bool:
+        """Begin a drain on SIGTERM, if the options say so, and return whether. It stops the reactor when it ends."""
+        if self._options.sigterm != DRAIN:
+            return False
+        self._drain.begin(self._options.drain_timeout)
+        return True
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether a drain has begun."""
+        return self._drain.has_begun
+
+    def status(self) -> str:
+        """Return a line for the service manager."""
+        broker = self._parts.broker
+        if self._drain.has_begun:
+            return f"draining: {self._drain.left()}"
+        return f"{len(broker.topics)} topics, {len(broker.clients)} clients; storage {broker.health}"
+
     def reload(self) -> None:
-        """Read again what may change while the broker runs. What cannot be used is said, and stays as it was."""
-        authorizations = self._parts.authorizations if self.running else None
-        if self._tls is None and authorizations is None:
-            _log.info("SIGHUP: there is nothing to reload")
-        if self._tls is not None:
-            _reload_certificates(self._tls)
-        if authorizations is not None:
-            authorizations.reload()
+        """Read again what may change while the broker runs. The log says what came of it."""
+        self._reload.on_sighup()
 
     def _prepare(self, cleanup: ExitStack) -> tuple[Listener, Listener | None, Listener | None]:
         """Everything that can be wrong with the options: the data path, bounds, addresses."""
@@ -202,9 +229,10 @@ class BrokerService(Service):
         _log.info("ID: {node_id}", node_id=options.node_id)
         for warning in warnings:
             _log.warn("{warning}", warning=warning)
-        tcp = _listener(options.tcp_address, cleanup)
-        http = _listener(options.http_address, cleanup) if options.http_address else None
-        https = _listener(options.https_address, cleanup) if self._tls is not None and options.https_address else None
+        https_address = options.https_address if self._tls is not None else ""
+        addresses = {"tcp": options.tcp_address, "http": options.http_address, "https": https_address}
+        listeners = open_listeners(addresses, cleanup)
+        tcp, http, https = listeners["tcp"], listeners.get("http"), listeners.get("https")
         for warning in open_to_all(options, tcp, http, https):
             _log.warn("{warning}", warning=warning)
         return tcp, http, https
@@ -212,6 +240,7 @@ class BrokerService(Service):
     def _serve(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
         parts = self._parts
         self._add_checks()
+        self._drain = Drain(parts.broker, parts.pump, self._leave_lookups, partial(stop_once, self._reactor))
         parts.pump.wake()  # what became due meanwhile does not wait for a client
         parts.clients.tls = self._tls
         self._follow_options()
@@ -231,7 +260,7 @@ class BrokerService(Service):
         self.readiness.add("recovered", lambda: "" if self.running else "the topics are not loaded yet")
         self.readiness.add("disk", lambda: "" if broker.health.is_good else str(broker.health))
         self.readiness.add("lookupd", lambda: "" if self._lookups is None else self._lookups.why_unreachable())
-        self.readiness.add("draining", lambda: "the broker stops" if broker.stopping else "")
+        self.readiness.add("draining", lambda: "the broker stops" if broker.stopping else self._drain.reason)
 
     def _tcp_clients(self) -> Any:
         """Return the factory of TCP connections. Those of other protocols than V2 may begin with a TLS handshake."""
@@ -257,6 +286,8 @@ class BrokerService(Service):
             limits=parts.limits,
             reconfigured=self._follow_options,
             view=self._view(),
+            drain=self._drain,
+            reload=self._reload,
         )
         if http is not None:
             is_refused = self._options.tls_required == TLS_REQUIRED["true"]
@@ -292,6 +323,8 @@ class BrokerService(Service):
 
     def _follow_options(self) -> None:
         """Options may have changed that are not looked at each time they are used."""
+        if self._drain.has_begun:
+            return
         if self._lookups is not None:
             self._lookups.follow()
         elif self._options.lookupd_tcp_address:
@@ -301,6 +334,24 @@ class BrokerService(Service):
             self._lookups = LookupdPeers(self._reactor, self._parts.broker, self._parts.pump, log)
             self._lookups.start()
 
+    def _leave_lookups(self) -> None:
+        """Have no nsqlookupd name this broker any more."""
+        if self._lookups is not None:
+            self._lookups.stop()
+            self._lookups = None
+
+    def _file_readers(self) -> list[FileReader]:
+        return file_readers(self._tls, self._parts.authorizations)
+
+    def _follow_reload(self, changed: frozenset[str]) -> None:
+        """A reload has changed these options."""
+        parts = self._parts
+        self._follow_options()
+        parts.limits.follow_options()
+        if changed & TOPIC_OPTIONS:
+            parts.broker.follow_options(parts.pump.now())
+            parts.pump.wake()
+
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
         self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
         _log.info("{server}: listening on {address}", server=name, address=listener.address)
@@ -308,8 +359,8 @@ class BrokerService(Service):
     async def _stop(self) -> None:
         parts = self._parts
         self._lag.stop()
-        if self._lookups is not None:
-            self._lookups.stop()
+        self._drain.cancel()
+        self._leave_lookups()
         for name, address, port, factory in self._ports:
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)
@@ -340,18 +391,3 @@ class BrokerService(Service):
         parts = self._parts
         await parts.pump.stop()
         await parts.writer.finish(lambda: parts.storage.close(parts.broker.health.is_good))
-
-
-def _reload_certificates(tls: TlsSettings) -> None:
-    try:
-        tls.reload()
-    except OptionError as error:
-        _log.error("SIGHUP: the certificates stay as they were - {error}", error=str(error))
-    else:
-        _log.info("SIGHUP: certificates are reloaded")
-
-
-def _listener(address: str, cleanup: ExitStack) -> Listener:
-    listener = Listener(address)
-    cleanup.callback(listener.close)
-    return listener

@@ -166,7 +166,7 @@ class Pump:
         stopped: Deferred[None] = Deferred()
         self._stopped = stopped
         self._phase = Phase.STOPPING
-        self._broker.stopping = True
+        self._broker.begin_stop()
         now = self.now()
         self._call_before_answers()
         self._broker.commit(now)

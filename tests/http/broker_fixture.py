@@ -22,6 +22,7 @@ from nsqtw.core.group_commit import CommitBatch
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.errors import BackendError
 from nsqtw.http.connection import HttpConnection
+from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.runtime.storage_thread import perform
@@ -122,6 +123,7 @@ class Web:
         self.writer = Writer(self.core)
         self.pump = harness_pump(self.clock, self.core, self.writer)
         self.readiness = Readiness()
+        self.drain = self.make_drain()
         self.lag = ReactorLag(self.clock)
         self.view = BrokerView(
             program="nsqd",
@@ -138,7 +140,11 @@ class Web:
             http_port=HTTP_PORT,
             version_line=VERSION_LINE,
             view=self.view,
+            drain=self.drain,
         )
+
+    def make_drain(self) -> Drain:
+        return Drain(self.broker, self.pump)
 
     @property
     def broker(self) -> Broker:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nsqtw.errors import OptionError
+from nsqtw.options.admin import NSQADMIN
 from nsqtw.options.broker import (
     BY_FLAG,
     BY_KEY,
@@ -114,7 +115,15 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "retention-bytes",
         "channel-start",
     }
-    ours |= {"auth", "http-auth", "metrics-topics", "metrics-channels", "metrics-max-series"}
+    ours |= {
+        "auth",
+        "http-auth",
+        "sigterm",
+        "drain-timeout",
+        "metrics-topics",
+        "metrics-channels",
+        "metrics-max-series",
+    }
     ours |= {"lookupd-tls", "lookupd-tls-root-ca-file", "lookupd-tls-cert", "lookupd-tls-key", "lookupd-secret-file"}
     limits = {
         "max-topics",
@@ -154,6 +163,7 @@ def _example(option: Any) -> str:
         "channel_start": "earliest",
         "log_format": "json",
         "http_auth": "off",
+        "sigterm": "drain",
     }
     by_word = {
         "string": "x",
@@ -253,7 +263,7 @@ def test_what_a_broker_cannot_run_with_is_refused(given: dict[str, Any], text: s
 
 
 def test_a_number_has_a_bound_and_it_is_in_the_table() -> None:
-    for table in (NSQD, NSQLOOKUPD):
+    for table in (NSQD, NSQLOOKUPD, NSQADMIN):
         for option in table:
             if option.kind in (INTEGER, SIZE, DURATION):
                 assert option.limit is not None, option.flag
