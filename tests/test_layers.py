@@ -65,7 +65,7 @@ LAYERS: dict[str, set[str]] = {
         "stats",
     },
     "tools": {
-        *("auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "lookupd", "nsqd", "options"),
+        *("admin", "auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "lookupd", "nsqd", "options"),
         *("plugins", "stats"),
     },
     "testing": {"auth", "backends", "core", "options", "protocols"},
