@@ -4,6 +4,7 @@ the modules at the top that all packages share.
 
     nsqd  lookupd  tools              the daemons and the tools
     api  discovery  nsqd_import       the broker's HTTP API, the client of nsqlookupd, the import from nsqd
+    cluster                           queries and changes of all nodes
     http  stats  daemon
     net                               TCP, TLS, limits
     runtime                           reactor, threads, turns
@@ -51,6 +52,7 @@ LAYERS: dict[str, set[str]] = {
     "api": {"backends", "core", "daemon", "gocompat", "http", "net", "options", "protocols", "runtime", "stats"},
     "discovery": {"core", "gocompat", "http", "net", "options", "runtime"},
     "nsqd_import": {"backends", "core"},
+    "cluster": {"client", "gocompat", "http", "net", "options"},
     "lookupd": {
         *("backends", "daemon", "gocompat", "http", "lookupd.registrations", "net", "options", "runtime", "stats"),
     },
@@ -58,13 +60,19 @@ LAYERS: dict[str, set[str]] = {
         *("api", "auth", "auth.http", "backends", "core", "daemon", "discovery", "http", "net", "nsqd_import"),
         *("options", "plugins", "runtime", "stats"),
     },
+    "admin": {
+        *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
+        "stats",
+    },
     "tools": {
-        *("auth", "backends", "client", "core", "daemon", "gocompat", "lookupd", "nsqd", "options", "plugins", "stats"),
+        *("admin", "auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "lookupd", "nsqd", "options"),
+        *("plugins", "stats"),
     },
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},
     "tap_lookupd": {"daemon", "lookupd", "options"},
+    "tap_nsqadmin": {"admin", "daemon", "options", "plugins"},
 }
 """The packages that a package, or a module at the top, imports besides SHARED and itself."""
 PARTS = {

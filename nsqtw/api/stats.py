@@ -14,7 +14,6 @@ from typing import Any
 from nsqtw import NSQ_VERSION
 from nsqtw.api.context import ApiContext
 from nsqtw.backends.files import Files
-from nsqtw.core.oldest import OldestMessages
 from nsqtw.gocompat.time import duration_text, local_time_text
 from nsqtw.http.endpoints import A_DOCUMENT, AN_OK, BAD_QUERY, CHANNEL, JSON, TEXT, TOPIC, Parameter, Section, endpoint
 from nsqtw.http.query import parameters
@@ -123,7 +122,7 @@ class Inspection(Section):
             channel=params.get("channel", ""),
             include_clients=params.get("include_clients") not in _OFF,
             memory=memory() if params.get("include_mem") not in _OFF else None,
-            oldest=self._oldest_messages() if params.get("include_ages") in _ON else None,
+            ages=self._view.oldest.ages() if params.get("include_ages") in _ON else None,
         )
         if params.get("include_disk") in _ON:
             document_["disk"] = self._disk_document()
@@ -133,11 +132,6 @@ class Inspection(Section):
             return versioned(request, document_)
         shown = stats_text(document_, self._identity.version_line, time.time_ns())
         return text(shown.encode("utf-8", "replace"), HEADER)
-
-    def _oldest_messages(self) -> OldestMessages:
-        """Return what knows the ages, with a bound on what it reads for one request."""
-        self._view.oldest.begin()
-        return self._view.oldest
 
     def _disk_document(self) -> dict[str, int | None]:
         """Return the bytes of the data path; None for those of a file system that does not tell."""

@@ -25,16 +25,24 @@ _Times = dict[int, int]
 
 
 class OldestMessages:
-    """The oldest waiting messages of the channels of one broker."""
+    """The oldest waiting messages that are known of the channels of one broker."""
 
     def __init__(self) -> None:
         self._known: dict[Channel, _Times] = {}
-        self._reads_left = 0
 
-    def begin(self, reads: int = MAX_READS) -> None:
-        """Allow that many reads of the backend from now on, and forget the channels that are gone."""
-        self._reads_left = reads
-        self._known = {channel: times for channel, times in self._known.items() if not channel.exiting}
+    def ages(self, max_reads: float = MAX_READS) -> Ages:
+        """Return the ages for one answer, which may read the backend so often. Forgets channels that are gone."""
+        for channel in [channel for channel in self._known if channel.exiting]:
+            del self._known[channel]
+        return Ages(self._known, max_reads)
+
+
+class Ages:
+    """The ages of oldest messages. `known` is what was read before, and is added to."""
+
+    def __init__(self, known: dict[Channel, _Times], max_reads: float) -> None:
+        self._known = known
+        self._reads_left = max_reads
 
     def age(self, channel: Channel, now: float) -> float | None:
         """

@@ -245,7 +245,6 @@ class BrokerService(Service):
         parts.clients.tls = self._tls
         self._follow_options()
         _log.info("NSQ: {protection}", protection=protection(self._options))
-        self._lag.start()
         self._listen("TCP", tcp, self._tcp_clients())
         if http is not None or https is not None:
             self._serve_http(tcp, http, https)
@@ -276,6 +275,7 @@ class BrokerService(Service):
         from nsqtw.api.site import broker_site, refusing_site
 
         parts = self._parts
+        self._lag.start()
         self._site = site = broker_site(
             parts.broker,
             parts.pump,

@@ -30,9 +30,6 @@ from nsqtw.stats.daemon_families import DAEMON_FAMILIES
 from nsqtw.stats.exposition import Exposition
 from nsqtw.stats.families import Families, Family, Number, Samples
 
-_UNBOUNDED_READS = 10**9
-"""Each read of the backend is a step of its own here."""
-
 
 class BrokerMetrics:
     """The metrics of the broker of `view`."""
@@ -66,14 +63,13 @@ class _Walk:
         families: Families = [*TOPIC_FAMILIES, *CHANNEL_FAMILIES]
         self.collected = {family: Samples() for family in families}
         self._view = view
-        self._oldest = view.oldest
+        self._ages = view.oldest.ages(inf)  # a read of the backend is a step of its own here
         self._has_topics: bool = options.metrics_topics
         self._has_channels: bool = options.metrics_topics and options.metrics_channels
         self._series_left: float = options.metrics_max_series or inf
 
     def steps(self) -> Iterator[None]:
         """Walk; at most a topic or a channel in a step."""
-        self._oldest.begin(_UNBOUNDED_READS)
         for topic in sorted(self._view.broker.topics.values(), key=attrgetter("name")):
             if topic.exiting:
                 continue
@@ -93,9 +89,10 @@ class _Walk:
             if channel.exiting:
                 continue
             if self._series_left < len(CHANNEL_FAMILIES):
+                self._series_left = 0
                 self.totals.omitted_channels += 1
                 continue
-            view = ChannelView(channel, self._oldest.age(channel, now) or 0.0)
+            view = ChannelView(channel, self._ages.age(channel, now) or 0.0)
             self._add(CHANNEL_FAMILIES, view, (topic.name, channel.name))
             yield
 

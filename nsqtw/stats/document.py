@@ -14,7 +14,7 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.latency import Measure, Sketch
-from nsqtw.core.oldest import OldestMessages
+from nsqtw.core.oldest import Ages
 from nsqtw.core.topic import Topic
 from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS, numbers_of
 
@@ -30,11 +30,11 @@ def document(
     channel: str = "",
     include_clients: bool = True,
     memory: dict[str, int] | None = None,
-    oldest: OldestMessages | None = None,
+    ages: Ages | None = None,
 ) -> dict[str, Any]:
     """
     Return the document of /stats at the time `now`. `topic` and `channel` select entries of exactly that name; ""
-    selects all. `memory` is inserted as it is; None leaves its key out. With `oldest` each channel has the age of its
+    selects all. `memory` is inserted as it is; None leaves its key out. With `ages` each channel has the age of its
     oldest waiting message.
     """
     is_known_topic = topic == "" or topic in broker.topics
@@ -42,7 +42,7 @@ def document(
         "version": version,
         "health": str(broker.health),
         "start_time": broker.start_time,
-        "topics": _topics(broker, topic, channel, _Shown(include_clients, oldest), now) if is_known_topic else None,
+        "topics": _topics(broker, topic, channel, _Shown(include_clients, ages), now) if is_known_topic else None,
     }
     damage = broker.damage.shown()
     if damage is not None:
@@ -57,7 +57,7 @@ class _Shown(NamedTuple):
     """The parts of a channel that are shown beside its numbers."""
 
     clients: bool
-    oldest: OldestMessages | None = None
+    ages: Ages | None = None
 
 
 _NUMBERS_ONLY = _Shown(clients=False)
@@ -133,8 +133,8 @@ def _channel(channel: Channel, shown: _Shown, counted_topic: str, now: float) ->
         "paused": channel.paused,
         "e2e_processing_latency": _latency(channel.topic.context.measure, [channel], now),
     }
-    if shown.oldest is not None:
-        numbers["oldest_message_age_seconds"] = shown.oldest.age(channel, now)
+    if shown.ages is not None:
+        numbers["oldest_message_age_seconds"] = shown.ages.age(channel, now)
     return numbers
 
 

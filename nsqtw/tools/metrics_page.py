@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from nsqtw.admin.health import ADMIN_FAMILIES
 from nsqtw.lookupd.metrics import LOOKUPD_FAMILIES
 from nsqtw.options.help import DOCS, replaced
 from nsqtw.stats.broker_families import BROKER_FAMILIES, CHANNEL_FAMILIES, TOPIC_FAMILIES
@@ -21,6 +22,7 @@ TABLES: dict[str, Families] = {
     "topics": TOPIC_FAMILIES,
     "channels": CHANNEL_FAMILIES,
     "nsqlookupd": LOOKUPD_FAMILIES,
+    "nsqadmin": ADMIN_FAMILIES,
 }
 """The tables of metrics by the names of their markers in the page."""
 

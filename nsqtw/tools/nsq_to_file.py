@@ -23,12 +23,13 @@ from twisted.internet.threads import deferToThreadPool
 
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.twisted import Consumer
+from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.http import Timeouts
 from nsqtw.daemon.logs import log_line, one_line
-from nsqtw.errors import LookupFailed, NsqtwError, OptionError
+from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.options.fields import option
 from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, LEVELS, TEXT, TEXTS
 from nsqtw.tools.abandoned_files import recover
-from nsqtw.tools.cluster import Queries
 from nsqtw.tools.file_names import FileNames, host_identifier
 from nsqtw.tools.output_file import FileRules
 from nsqtw.tools.program import FAILED, Run, Tool
@@ -295,29 +296,24 @@ class _Discovery:
         self._run = run
         self._log = log
         self._archives = archives
-        timeouts = (options.http_client_connect_timeout, options.http_client_request_timeout)
-        self._queries = Queries(run.reactor, *timeouts)
+        timeouts = Timeouts(options.http_client_connect_timeout, options.http_client_request_timeout)
+        self._lookupds = [
+            Cluster(run.reactor, lookupds=[address], timeouts=timeouts) for address in options.lookupd_http_address
+        ]
 
     async def go_on(self) -> None:
         """Look for topics until the tool is to stop."""
         while not self._run.is_stopping:
-            await DeferredList([Deferred.fromCoroutine(self._ask(one)) for one in self._options.lookupd_http_address])
+            await DeferredList([Deferred.fromCoroutine(self._ask(lookupd)) for lookupd in self._lookupds])
             await self._run.sleep(self._options.topic_refresh)
 
-    async def _ask(self, address: str) -> None:
+    async def _ask(self, lookupd: Cluster) -> None:
         try:
-            topics = await self._topics(address)
+            topics = await lookupd.topics()
         except (NsqtwError, ValueError) as error:
             self._log.error(f"could not retrieve topic list: {error}")
         else:
-            await self._archives.add(topics)
-
-    async def _topics(self, address: str) -> list[str]:
-        """Return the topics that an nsqlookupd knows. LookupFailed, ValueError for a wrong address."""
-        topics = (await self._queries.get(address, "/topics")).get("topics") or []
-        if not isinstance(topics, list):
-            raise LookupFailed(f"{address}: the answer has no topics")
-        return sorted({topic for topic in topics if isinstance(topic, str)})
+            await self._archives.add(topics.value)
 
 
 async def _run(options: ToFileOptions, run: Run) -> None:

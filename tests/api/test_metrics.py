@@ -11,7 +11,7 @@ from nsqtw.errors import BackendError
 from nsqtw.stats.broker_families import BROKER_FAMILIES, CHANNEL_FAMILIES, TOPIC_FAMILIES
 from nsqtw.stats.broker_scrape import BrokerMetrics
 from nsqtw.stats.daemon_families import DAEMON_FAMILIES
-from tests.http.broker_fixture import Web
+from tests.http.broker_fixture import Web, request
 
 Samples = dict[tuple[str, ...], float]
 """Values by the name of the sample and its label values."""
@@ -191,3 +191,22 @@ def test_a_client_that_accepts_openmetrics_gets_it() -> None:
     reply = Web().ask("GET", "/metrics", Accept="application/openmetrics-text; version=1.0.0")
     assert reply.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
     assert reply.body.endswith(b"# EOF\n")
+
+
+def test_a_scrape_ends_with_the_connection_that_asked_for_it() -> None:
+    web = Web()
+    web.core.channel()
+    asked: list[str] = []
+
+    def check() -> str:
+        asked.append("disk")
+        return ""
+
+    web.readiness.add("disk", check)
+    browser = web.connect()
+    browser.send(request("GET", "/metrics"))
+    browser.lose()
+    web.turn()
+    assert asked == []
+    scrape(web)
+    assert asked != []

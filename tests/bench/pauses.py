@@ -9,6 +9,7 @@ cursors   each second something changes in every one of the 10,000 channels, whi
 births    as cursors, and then a topic is created, which is answered when all of that is saved
 json      each second somebody asks for /stats?format=json
 text      each second somebody asks for /stats
+metrics   each second a Prometheus asks for /metrics
 
 All the while single PUBs are timed from outside, from when they were to be sent until the message is there. That is
 what a client sees, the wait for a core included, which the length of a turn does not count (`tests.bench.turns`). What
@@ -168,6 +169,7 @@ def _phases(broker: Broker, size: Size) -> list[Phase]:
         "births": _bearing(broker, size),
         "json": _asking(broker, "/stats?format=json"),
         "text": _asking(broker, "/stats"),
+        "metrics": _asking(broker, "/metrics"),
     }
     phases = []
     publishing = replace(plan.mpub(broker.tcp_port, _BUSY, 2), seconds=size.seconds * len(deeds) + 2.0, rate=_RATE)

@@ -14,9 +14,7 @@ def channel_name(request: pytest.FixtureRequest) -> str:
 
 
 def age(harness: BrokerHarness, name: str = "c", reads: int = 10) -> float | None:
-    oldest = OldestMessages()
-    oldest.begin(reads)
-    found = oldest.age(harness.channel(name), harness.now)
+    found = OldestMessages().ages(reads).age(harness.channel(name), harness.now)
     return None if found is None else round(found, 3)
 
 
@@ -75,14 +73,11 @@ def test_the_messages_of_a_backlog_are_read_once() -> None:
     harness.crash()  # nothing is in memory any more
     harness.wait(4)
     oldest = OldestMessages()
-    oldest.begin(reads=0)
-    assert oldest.age(harness.channel(), harness.now) is None
-    oldest.begin(reads=1)
-    known = oldest.age(harness.channel(), harness.now)
+    assert oldest.ages(0).age(harness.channel(), harness.now) is None
+    known = oldest.ages(1).age(harness.channel(), harness.now)
     assert known is not None
-    oldest.begin(reads=0)
     harness.wait(1)
-    assert oldest.age(harness.channel(), harness.now) == pytest.approx(known + 1)
+    assert oldest.ages(0).age(harness.channel(), harness.now) == pytest.approx(known + 1)
 
 
 def test_a_deleted_channel_is_forgotten() -> None:
@@ -90,8 +85,8 @@ def test_a_deleted_channel_is_forgotten() -> None:
     harness.channel()
     published(harness, b"a")
     oldest = OldestMessages()
-    oldest.begin()
-    oldest.age(harness.channel(), harness.now)
+    oldest.ages().age(harness.channel(), harness.now)
+    assert oldest._known
     harness.topic().delete_channel("c")
-    oldest.begin()
+    oldest.ages()
     assert not oldest._known

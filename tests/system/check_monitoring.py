@@ -1,4 +1,4 @@
-"""The metrics, the dashboard and the alerts, with a real Prometheus that scrapes a real nsqd and nsqlookupd."""
+"""The metrics, the dashboard and the alerts, with a real Prometheus that scrapes a real cluster."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.admin.process import AdminProcess
 from tests.certificates import Certificates
 from tests.process import LookupdProcess, NsqdProcess, wait_until
 from tests.system.prometheus import PrometheusProcess, promtool
@@ -30,6 +31,7 @@ class Scraped(NamedTuple):
 
     nsqd: NsqdProcess
     lookupd: LookupdProcess
+    admin: AdminProcess
     prometheus: PrometheusProcess
 
 
@@ -49,6 +51,7 @@ def cause_traffic(nsqd: NsqdProcess) -> None:
     with nsqd.client() as consumer:
         consumer.sub("orders", "billing", ready=2)
         first, second = consumer.take(2)
+        consumer.rdy(0)  # what is requeued is to wait
         consumer.fin([first])
         consumer.req(second, 0)
     with nsqd.client() as stranger, suppress(Closed, Refused):
@@ -70,24 +73,28 @@ def scraped(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
         "--e2e-processing-latency-percentile=0.99",
         f"--lookupd-tcp-address={HOST}:{lookupd.tcp_port}",
     )
+    admin = AdminProcess(directory / "admin", f"--lookupd-http-address={HOST}:{lookupd.http_port}")
     try:
         lookupd.start()
         nsqd.start()
+        admin.start()
         cause_traffic(nsqd)
-        targets = {"nsqd": [f"{HOST}:{nsqd.http_port}"], "nsqlookupd": [f"{HOST}:{lookupd.http_port}"]}
+        assert admin.get("/api/nodes").status == 200
+        daemons = {"nsqd": nsqd, "nsqlookupd": lookupd, "nsqadmin": admin}
+        targets = {job: [f"{HOST}:{daemon.http_port}"] for job, daemon in daemons.items()}
         prometheus = PrometheusProcess(directory, ALERTS, targets)
         try:
-            wait_until(lambda: list(prometheus.query("up").values()) == [1, 1], "both are scraped", SCRAPE_SECONDS)
-            yield Scraped(nsqd, lookupd, prometheus)
+            wait_until(lambda: list(prometheus.query("up").values()) == [1, 1, 1], "all are scraped", SCRAPE_SECONDS)
+            yield Scraped(nsqd, lookupd, admin, prometheus)
         finally:
             prometheus.close()
     finally:
-        nsqd.close()
-        lookupd.close()
+        for process in (admin, nsqd, lookupd):
+            process.close()
 
 
 def test_promtool_finds_nothing_in_a_scrape(scraped: Scraped) -> None:
-    for daemon in (scraped.nsqd, scraped.lookupd):
+    for daemon in (scraped.nsqd, scraped.lookupd, scraped.admin):
         assert promtool("check", "metrics", text=daemon.http("GET", "/metrics").body) == ""
 
 
@@ -115,6 +122,7 @@ def test_prometheus_answers_with_the_figures_of_the_nsqd(scraped: Scraped) -> No
     assert query('min(nsq_ready{job="nsqd"})') == {"{}": 1}
     assert query("sum(nsq_lookupd_up)") == {"{}": 1}
     assert query("sum(nsq_lookupd_producers)") == {"{}": 1}
+    assert query("sum(nsq_admin_requests_total) > bool 0") == {"{}": 1}
     assert query("sum(nsq_e2e_latency_seconds_count)") == {"{}": 1}
     assert query("sum(nsq_publish_ack_seconds_count)") == {"{}": 3}
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from nsqtw.testing import Broker, broker
-from nsqtw.tools.cluster import https_url
 from tests.process import LookupdProcess, wait_until
 from tests.tools.nsq_tool import END_SECONDS, Start, ToolProcess, publish, run_tool, unfinished, wait_drained
 
@@ -283,13 +282,6 @@ def test_discovery_begins_at_once_and_goes_on_without_some(start: Start, tmp_pat
         odd.shutdown()
         odd.server_close()
         lookupd.close()
-
-
-def test_an_nsqlookupd_refers_to_https() -> None:
-    assert https_url("http://[::1]:4161/topics", b'{"https_port":4162}') == "https://[::1]:4162/topics"
-    assert https_url("http://a:4161/x/topics", b'{"https_port":"4162"}') == "https://a:4162/x/topics"
-    for body in (b"", b"[]", b"7", b'{"https_port":null}', b'{"port":1}'):
-        assert https_url("http://a:4161/topics", body) == ""
 
 
 def test_a_stop_during_the_start(start: Start, tmp_path: Path) -> None:
