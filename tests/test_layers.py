@@ -2,7 +2,7 @@
 The layers of nsqtw: which package may import which. A package imports from the packages listed for it here, and from
 the modules at the top that all packages share.
 
-    nsqd  lookupd  tools              the daemons and the tools
+    nsqd  lookupd  admin  tools       the daemons and the tools
     api  discovery  nsqd_import       the broker's HTTP API, the client of nsqlookupd, the import from nsqd
     cluster                           queries and changes of all nodes
     http  stats  daemon

@@ -13,6 +13,8 @@ from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from nsqtw.admin.access import Access
 from nsqtw.admin.audit import DONE, Audit, Target, refused
@@ -29,6 +31,8 @@ Perform = Callable[[Cluster, Target, Arguments], Awaitable[Partial[Any]]]
 
 _FAILED, _REFUSED = "failed", "refused"
 _UNFORESEEN = "failed: the log says why"
+
+_log = Logger()
 
 NO_ARGUMENTS: Arguments = MappingProxyType({})
 
@@ -164,7 +168,14 @@ class Performer:
         wait for it.
         """
         outcome: Deferred[Partial[Any]] = Deferred()
-        Deferred.fromCoroutine(self._perform(request, name, target, arguments)).addBoth(outcome.callback)
+
+        def pass_on(result: Any) -> None:
+            if not outcome.called:
+                outcome.callback(result)
+            elif isinstance(result, Failure) and not isinstance(result.value, NsqtwError):
+                _log.failure("panic in an action that nobody waits for", failure=result)
+
+        Deferred.fromCoroutine(self._perform(request, name, target, arguments)).addBoth(pass_on)
         return await outcome
 
     def check(self, request: WebRequest, what: str, target: Target) -> None:

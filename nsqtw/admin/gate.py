@@ -12,6 +12,7 @@ from urllib.parse import unquote_to_bytes, urlencode
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
@@ -22,13 +23,16 @@ from nsqtw.admin.server import WebRequest
 from nsqtw.errors import AuthError
 from nsqtw.stats.daemon_pages import OPEN_PATHS
 
-SECURITY_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",
+    "Server": "nsqadmin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
+    "X-Nsqtw-Version": __version__,
 }
+"""The headers of every answer."""
 CREDENTIAL_REQUIRED = "CREDENTIAL_REQUIRED"
 _PUBLIC_PATHS = ("/ping", "/login", "/logout", *OPEN_PATHS)
 _PUBLIC_FOLDERS = ("/static/", "/fonts/")
@@ -49,49 +53,59 @@ class Gate(Resource):
 
     def render(self, request: Any) -> Any:
         """IResource API."""
+        for name, value in HEADERS.items():
+            request.setHeader(name, value)
         ended: list[object] = []
-        request.notifyFinish().addBoth(ended.append)
+        entering: Deferred[None] | None = None
+
+        def end(outcome: object) -> None:
+            ended.append(outcome)
+            if entering is not None and isinstance(outcome, Failure):  # the connection is closed
+                entering.cancel()
+
+        request.notifyFinish().addBoth(end)
         entering = Deferred.fromCoroutine(self._enter(request, ended))
-        entering.addErrback(lambda failure: _log.failure("panic at the gate", failure=failure))
-        request.notifyFinish().addErrback(lambda _: entering.cancel())
+        entering.addErrback(self._fail, request, ended)
         return NOT_DONE_YET
 
     async def _enter(self, request: Any, ended: list[object]) -> None:
-        for name, value in SECURITY_HEADERS.items():
-            request.setHeader(name, value)
-        request.setHeader("Server", "nsqadmin")
-        request.setHeader("X-Nsqtw-Version", __version__)
-        path = request.uri.partition(b"?")[0].decode("latin-1").removeprefix(self._base_path)
-        body = b""
-        if not (_is_text(request.path) and _is_text(request.getRequestHostname())):
-            request.write(refusal(request, 404, "NOT_FOUND"))
-            request.finish()
-            return
-        is_let_in = path in _PUBLIC_PATHS or path.startswith(_PUBLIC_FOLDERS)
-        if not is_let_in:
-            if self._access.has_login:
-                request.setHeader("Cache-Control", "no-store")
-            try:
-                viewer = await self._access.authenticate(request)
-            except CancelledError:
-                return
-            except AuthError as error:
-                _log.warn("AUTH failed {error}", error=str(error))
-                body = refusal(request, *answer_to(error))
-            else:
-                is_let_in = viewer is not None
-                if viewer is not None:
-                    self._access.admit(request, viewer)
-                else:
-                    body = self._turn_away(request, path)
+        """Let a request in, or refuse it, unless its connection is closed meanwhile."""
+        answer: Any = await self._refusal(request)
         if ended:
             return
-        if is_let_in:
+        if answer is None:
             answer = self._inside.render(request)
-            if answer is NOT_DONE_YET:
-                return
-            body = answer
-        request.write(body)
+        if answer is not NOT_DONE_YET:
+            request.write(answer)
+            request.finish()
+
+    async def _refusal(self, request: Any) -> bytes | None:
+        """Return the answer to a request that may not be let in; None for others, whose user is noted."""
+        if not (_is_text(request.path) and _is_text(request.getRequestHostname())):
+            return refusal(request, 404, "NOT_FOUND")
+        path = request.uri.partition(b"?")[0].decode("latin-1").removeprefix(self._base_path)
+        if path in _PUBLIC_PATHS or path.startswith(_PUBLIC_FOLDERS):
+            return None
+        if self._access.has_login:
+            request.setHeader("Cache-Control", "no-store")
+        try:
+            viewer = await self._access.authenticate(request)
+        except AuthError as error:
+            _log.warn("AUTH failed {error}", error=str(error))
+            return refusal(request, *answer_to(error))
+        if viewer is None:
+            return self._turn_away(request, path)
+        self._access.admit(request, viewer)
+        return None
+
+    def _fail(self, failure: Failure, request: Any, ended: list[object]) -> None:
+        """Answer a request whose user cannot be determined because of a mistake of the program or of a plugin."""
+        if ended and isinstance(failure.value, CancelledError):
+            return
+        _log.failure("panic at the gate", failure=failure)
+        if ended:
+            return
+        request.write(refusal(request, 500, "INTERNAL_ERROR"))
         request.finish()
 
     def _turn_away(self, request: WebRequest, path: str) -> bytes:

@@ -24,7 +24,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
 from nsqtw.admin.server import WebRequest
-from nsqtw.errors import AccessDenied, AuthError, ClusterError, InvalidName, UnknownObject
+from nsqtw.errors import AccessDenied, AuthError, ClusterError, InvalidName, NsqtwError, UnknownObject
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.query import parameters
 from nsqtw.http.responses import Refused
@@ -86,7 +86,7 @@ def _mount(app: Klein, base_path: str, declared: Route, handler: Callable[..., A
         request.notifyFinish().addBoth(ended.append)
         try:
             document = await handler(request, **parts)
-        except Exception as error:
+        except (NsqtwError, ApiError) as error:
             if ended:  # nobody waits for an answer
                 raise CancelledError from error
             raise

@@ -13,7 +13,7 @@ from nsqtw.gocompat.time import duration_text
 
 WebRequest = Any
 """A request of twisted.web, whose methods have no types."""
-MAX_BODY_BYTES = 16 * 1024 * 1024
+MAX_BODY_BYTES = 8 * 1024 * 1024
 """Bytes of the body of a request."""
 IDLE_SECONDS = 60.0
 _TOO_LARGE = b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -43,6 +43,14 @@ class AdminRequest(Request):
             return super().getHeader(key)
         value: bytes | None = super().getHeader(key.encode("latin-1"))
         return None if value is None else value.decode("utf-8", "replace")
+
+    def getRequestHostname(self) -> bytes:
+        """Return the host that the client asks, without the port."""
+        if self.requestHeaders.hasHeader(b"Host"):
+            name: bytes = super().getRequestHostname()  # type: ignore[no-untyped-call]
+            return name
+        host: str = getattr(self.getHost(), "host", "localhost")  # type: ignore[no-untyped-call]
+        return host.encode("ascii")
 
     def handleContentChunk(self, data: bytes) -> None:
         """Called by the channel with a part of the body."""

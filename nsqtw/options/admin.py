@@ -59,6 +59,7 @@ class AdminOptions:
         (),
         "HTTP address of an nsqd, instead of --lookupd-http-address; may be repeated",
         key="nsqd_http_addresses",
+        field="NSQDHTTPAddresses",
         reload=live,
     )
     http_client_connect_timeout: float = option(
@@ -93,7 +94,9 @@ class AdminOptions:
     )
 
     # Graphs of graphite
-    graphite_url: str = option(_URL, "", "URL of graphite; empty for no graphs from there", reload=live)
+    graphite_url: str = option(
+        _URL, "", "URL of graphite; empty for no graphs from there", field="GraphiteURL", reload=live
+    )
     proxy_graphite: bool = option(BOOLEAN, False, "pass requests for /render on to graphite")
     statsd_prefix: str = option(
         TEXT, "nsq.%s", "prefix of keys that nsqd sends to statsd, %s for the host", reload=live
@@ -113,10 +116,11 @@ class AdminOptions:
         TEXT,
         "127.0.0.1/8",
         "addresses that may use /config, as a CIDR block; empty for all",
+        field="AllowConfigFromCIDR",
         reload=live,
     )
     acl_http_header: str = option(
-        TEXT, "X-Forwarded-User", "HTTP header with the user's name, set by a proxy", reload=live
+        TEXT, "X-Forwarded-User", "HTTP header with the user's name, set by a proxy", field="ACLHTTPHeader", reload=live
     )
     acl_proxy_cidr: str = option(
         TEXT,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from tests.admin.conftest import USERS, Nodes, StartAdmin
 from tests.admin.process import EXECUTABLE, AdminProcess
 from tests.certificates import Certificates
 from tests.process import wait_until
-from tests.wire import HOST
+from tests.wire import ANSWER_SECONDS, HOST
 
 LOOKUPD = "--lookupd-http-address=127.0.0.1:1"
 TWISTD = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()"]
@@ -204,3 +206,17 @@ def test_health_and_metrics(start: StartAdmin, users_file: str) -> None:
         'nsq_ready{check="cluster"} 1.0',
     ):
         assert line in lines
+
+
+def test_a_unix_socket(start: StartAdmin) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/admin.sock"
+        admin = start(f"--http-address={path}")
+        for target, status in (("/ping", 200), ("/api/topics", 200), ("/config/log_level", 400)):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(ANSWER_SECONDS)
+                client.connect(path)
+                client.sendall(f"GET {target} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+                assert client.recv(65536).startswith(f"HTTP/1.1 {status} ".encode())
+        assert "is open: without --auth" not in admin.said()
+        admin.stop()
