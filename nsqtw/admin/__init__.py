@@ -1,0 +1,1 @@
+"""nsqadmin: the web interface of a cluster."""
