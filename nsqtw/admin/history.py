@@ -148,7 +148,8 @@ class _Series:
     def _allocate(self, fine: _Timeline, coarse: _Timeline) -> None:
         constant = _NAN if self._constant is None else self._constant
         self._fine, self._coarse = (
-            array("f", [constant if at >= self._since else _NAN for at in timeline.times]) for timeline in (fine, coarse)
+            array("f", [constant if at >= self._since else _NAN for at in timeline.times])
+            for timeline in (fine, coarse)
         )
 
 
@@ -242,9 +243,7 @@ class History:
             for at, value in zip(coarse_times, series.coarse(self._coarse), strict=True)
             if start <= at < fine_times[0]
         ]
-        newer = [
-            (at, value) for at, value in zip(fine_times, series.fine(self._fine), strict=True) if at >= start
-        ]
+        newer = [(at, value) for at, value in zip(fine_times, series.fine(self._fine), strict=True) if at >= start]
         return Points([at for at, _ in older + newer], [value for _, value in older + newer])
 
     def last(self, subject: Subject, name: str) -> float:

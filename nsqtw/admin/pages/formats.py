@@ -107,7 +107,7 @@ def pretty_json(text: str) -> str | None:
         return None
 
 
-def polyline(values: Sequence[float], width: float, height: float, *, floor: float = 0.0) -> str:
+def polyline(values: Sequence[float], width: float, height: float, floor: float = 0.0) -> str:
     """
     Return the points of an SVG polyline through `values`, from the left to the right. `floor` is the smallest value that
     the top stands for. Unknown values are left out.

@@ -72,7 +72,6 @@ export function drawCharts(root, always = false) {
     const known = charts.get(element);
     if (!known) {
       const chart = new uPlot(options(element), numbersOf(element), element);
-      element.classList.add("has-chart");
       element.setAttribute("data-drawn", "");
       charts.set(element, { chart, numbers });
       resized.observe(element);

@@ -1,0 +1,97 @@
+"""
+Live pages: a page's URL, asked for as `text/event-stream`, sends the page again whenever its content has changed.
+
+The browser changes only the elements that differ. A comment every KEEPALIVE_SECONDS keeps proxies from closing the
+connection. When the viewer may not see the page any more, the event `leave` makes the browser load it, and find the login.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.web.iweb import IRequest
+
+CONTENT_TYPE = "text/event-stream"
+KEEPALIVE_SECONDS = 15.0
+_MAX_UNSENT = 4 * 1024 * 1024
+"""Bytes. A browser that reads nothing while more than this waits is disconnected."""
+
+_log = Logger()
+
+Render = Callable[[], Awaitable["str | None"]]
+"""Makes the page; None when the viewer may not see it."""
+
+
+def is_wanted(request: IRequest) -> bool:
+    """Return whether a request asks for events."""
+    return CONTENT_TYPE in (request.getHeader("accept") or "")
+
+
+class LivePage:
+    """One connection of a browser. `run` lasts until it is closed."""
+
+    def __init__(self, request: IRequest, reactor: IReactorTime, render: Render) -> None:
+        self._request = request
+        self._render = render
+        self._last = ""
+        self._is_open = True
+        self._rendering: Deferred[None] | None = None
+        self._keepalive = LoopingCall(self._write, ": \n\n")
+        self._keepalive.clock = reactor
+
+    async def run(self, watch: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
+        """Send the page now, and again after each call that `watch` makes, until the connection is closed."""
+        closed = self._request.notifyFinish()
+        self._request.setHeader("Content-Type", f"{CONTENT_TYPE}; charset=utf-8")
+        self._request.setHeader("Cache-Control", "no-store")
+        self._request.setHeader("X-Accel-Buffering", "no")
+        leave = watch(self.update)
+        self._keepalive.start(KEEPALIVE_SECONDS, now=False).addErrback(
+            lambda failure: _log.failure("a live page failed", failure)
+        )
+        self.update()
+        try:
+            await closed
+        except Exception:  # the browser has gone: this is how every live page ends
+            pass
+        finally:
+            leave()
+            self._is_open = False
+            if self._keepalive.running:
+                self._keepalive.stop()
+            if self._rendering is not None:
+                self._rendering.cancel()
+
+    def update(self) -> None:
+        """Send the page if it changed. A call while one is being made is left out: the next one follows soon."""
+        if self._rendering is not None or not self._is_open:
+            return
+        self._rendering = ensureDeferred(self._send())
+        self._rendering.addErrback(self._failed)
+        self._rendering.addBoth(self._rendered)
+
+    async def _send(self) -> None:
+        html = await self._render()
+        if html is None:
+            self._write("event: leave\ndata: \n\n")
+            self._request.finish()
+            self._is_open = False
+        elif html != self._last:
+            self._last = html
+            lines = "".join(f"data: {line}\n" for line in html.splitlines())
+            self._write(f"event: page\n{lines}\n")
+
+    def _failed(self, failure: object) -> None:
+        if not failure.check(CancelledError):  # type: ignore[attr-defined]
+            _log.failure("a live page could not be made", failure)
+
+    def _rendered(self, _: object) -> None:
+        self._rendering = None
+
+    def _write(self, text: str) -> None:
+        if self._is_open:
+            self._request.write(text.encode())
