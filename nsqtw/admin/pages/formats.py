@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 NOTHING = "–"
 """The text of a number that is not known."""
@@ -12,6 +13,8 @@ _BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _SHORT_UNITS = ("", "k", "M", "G", "T")
 _DURATION_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _HEX_COLUMNS = 16
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_OPENING, _CLOSING = ("{", "["), ("}", "]")
 
 
 def is_known(value: float | None) -> bool:
@@ -98,13 +101,35 @@ def hex_dump(body: bytes) -> str:
 
 
 def pretty_json(text: str) -> str | None:
-    """Return a JSON document with indentation; None if it is none, or a bare number or word."""
+    """
+    Return a JSON document with indentation, and every number and string as it was; None if it is no document, or a bare
+    number or word.
+    """
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        json.loads(text)
     except (ValueError, RecursionError):
         return None
+    return "".join(_indented(_TOKEN.findall(text)))
+
+
+def _indented(tokens: Sequence[str]) -> Iterator[str]:
+    depth = 0
+    for token, following in zip(tokens, (*tokens[1:], ""), strict=True):
+        if token in _OPENING:
+            is_empty = following in _CLOSING
+            depth += 0 if is_empty else 1
+            yield token if is_empty else f"{token}\n{'  ' * depth}"
+        elif token in _CLOSING:
+            yield token
+        elif token == ",":
+            yield f",\n{'  ' * depth}"
+        else:
+            yield ": " if token == ":" else token
+        if following in _CLOSING and token not in _OPENING:
+            depth -= 1
+            yield f"\n{'  ' * depth}"
 
 
 def polyline(values: Sequence[float], width: float, height: float, floor: float = 0.0) -> str:

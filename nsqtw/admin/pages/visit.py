@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
-
 import attrs
 
 from nsqtw.admin.history import Subject
 from nsqtw.admin.pages.charts import Chart, Line, chart, span_in
 from nsqtw.admin.pages.links import Links
 from nsqtw.admin.sampler import Sampler
-from nsqtw.cluster.model import ClusterStats
+from nsqtw.admin.viewer import Viewer
+from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.model import ChannelStats, ClusterStats, TopicStats
+from nsqtw.errors import ClusterError, NoServerAnswered, UnknownObject
+
+
+class NotThere(ClusterError):
+    """A page is about something that does not exist."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"There is no {kind} {name}.")
+        self.kind = kind
 
 
 @attrs.define
 class Visit:
     """One request. `warnings` are shown above the page."""
 
-    cluster: Any
+    cluster: Cluster
     sampler: Sampler
     links: Links
-    viewer: Any
+    viewer: Viewer
     query: Mapping[str, str]
     path: Mapping[str, str]
     """The parts of the path by name."""
@@ -51,6 +60,43 @@ class Visit:
         for warning in latest.warnings:
             self.warn(warning)
         return latest.value
+
+    async def topic(self, name: str) -> TopicStats:
+        """Return a topic, from the newest figures if it is there. NotThere, ClusterError."""
+        known = self.stats().topics.get(name)
+        if known is not None:
+            return known
+        try:
+            found = await self.cluster.topic(name)
+        except NoServerAnswered as error:
+            raise NotThere("topic", name) if self.sampler.latest is not None else error from error
+        if not found.value.nodes:
+            raise NotThere("topic", name)
+        self._warn_all(found.warnings)
+        return found.value
+
+    async def channel(self, topic: str, name: str) -> ChannelStats:
+        """Return a channel with its consumers; without them when no node answers. NotThere, ClusterError."""
+        try:
+            found = await self.cluster.channel(topic, name)
+        except UnknownObject as error:
+            raise NotThere("channel", name) from error
+        except ClusterError as error:
+            for channel in (await self.topic(topic)).channels:
+                if channel.channel_name == name:
+                    self.warn(str(error))
+                    return channel
+            raise NotThere("channel", name) from error
+        self._warn_all(found.warnings)
+        return found.value
+
+    def overview_url(self, **query: str) -> str:
+        """Return the URL of the overview."""
+        return self.links.page("", **query)
+
+    def _warn_all(self, warnings: Iterable[str]) -> None:
+        for warning in warnings:
+            self.warn(warning)
 
     def warn(self, text: str) -> None:
         """Show a warning, each of its lines once."""
