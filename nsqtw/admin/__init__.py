@@ -1,1 +1,1 @@
-"""nsqadmin: the web interface of a cluster."""
+"""nsqadmin: a web page and an HTTP API for a cluster."""
