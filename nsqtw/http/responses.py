@@ -19,7 +19,7 @@ import time
 from email.utils import formatdate
 from typing import Any
 
-from nsqtw.errors import CapReached, NsqtwError
+from nsqtw.errors import CapReached, Draining, Exiting, NsqtwError
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.errors import DETAILS
 
@@ -114,9 +114,9 @@ def text(body: bytes, *headers: tuple[bytes, bytes]) -> Answer:
     return Answer(200, body, *([_TEXT] if body else []), _NSQ, *headers)
 
 
-def document(value: Any, *headers: tuple[bytes, bytes]) -> Answer:
-    """Success, as JSON."""
-    return Answer(200, json_text(value), _JSON, _NSQ, *headers)
+def document(value: Any, *headers: tuple[bytes, bytes], status: int = 200) -> Answer:
+    """A JSON document, by default of a success."""
+    return Answer(status, json_text(value), _JSON, _NSQ, *headers)
 
 
 def written(body: bytes) -> Answer:
@@ -146,6 +146,11 @@ def _detail(word: str, sentence: str = "") -> tuple[bytes, bytes]:
 def cap_reached(error: CapReached) -> Answer:
     """A cap of the broker is reached."""
     return failure(503, f"TOO_MANY_{error.what.upper()}")
+
+
+def exiting(error: Exiting) -> Answer:
+    """The broker takes nothing more, or the topic is going away."""
+    return DRAINING if isinstance(error, Draining) else EXITING
 
 
 def plain(status: int, message: str) -> Answer:
@@ -192,6 +197,7 @@ OK = text(b"OK")
 DONE = text(b"")
 EMPTY = Answer(200)
 EXITING = failure(503, "EXITING")
+DRAINING = failure(503, "DRAINING")
 INTERNAL_ERROR = failure(500, "INTERNAL_ERROR")
 INVALID_REQUEST = failure(400, "INVALID_REQUEST")
 NOT_FOUND = failure(404, "NOT_FOUND")
