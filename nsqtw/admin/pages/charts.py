@@ -82,5 +82,5 @@ def _rounded(value: float) -> float:
     if value == 0:
         return 0
     digits = _DIGITS - 1 - math.floor(math.log10(abs(value)))
-    rounded = round(value, max(digits, 0))
+    rounded = round(float(value), max(digits, 0))
     return int(rounded) if rounded.is_integer() else rounded
