@@ -64,6 +64,10 @@ class _Certificate:
         self._files = files
         self._context = make_context(files)
 
+    def begin_drain(self) -> bool:
+        """An nsqlookupd has nothing to deliver."""
+        return False
+
     def reload(self) -> None:
         """Read the files again. OptionError."""
         self._context = make_context(self._files)

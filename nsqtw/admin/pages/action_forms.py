@@ -46,11 +46,8 @@ class ActionForm:
     needs_nsqtw: bool = False
     wanted_pause: bool | None = None
     """The button is there only for a target that is paused, or is not."""
-
-    @property
-    def is_destructive(self) -> bool:
-        """Whether messages or names are lost."""
-        return ACTIONS[self.action].is_destructive
+    is_dangerous: bool = False
+    """Messages or names are lost: the button is red."""
 
     def may(self, visit: Visit, target: Target) -> bool:
         """Return whether the viewer may perform the action."""
@@ -64,7 +61,7 @@ class Button:
     label: str
     url: str
     asks: bool
-    is_destructive: bool
+    is_dangerous: bool
 
 
 def _over_kinds(name: str, **more: Any) -> Iterable[ActionForm]:
@@ -136,6 +133,7 @@ FORMS: dict[str, ActionForm] = {
             done="The {kind} {name} is empty.",
             button="Drop the messages",
             content=consequences.emptying,
+            is_dangerous=True,
         ),
         *_over_kinds(
             "delete",
@@ -144,6 +142,7 @@ FORMS: dict[str, ActionForm] = {
             done="The {kind} {name} is deleted.",
             button="Delete",
             content=consequences.deleting,
+            is_dangerous=True,
         ),
         ActionForm(
             name="seek_channel",
@@ -168,6 +167,7 @@ FORMS: dict[str, ActionForm] = {
             typed="topic",
             read=fields.plain("tombstone_topic_producer"),
             content=consequences.tombstone,
+            is_dangerous=True,
         ),
     )
 }
@@ -182,7 +182,7 @@ def buttons(
     forms = [FORMS[name] for name in names]
     return [
         Button(
-            form.label, visit.links.action(form.name, topic=topic, channel=channel), form.asks, form.is_destructive
+            form.label, visit.links.action(form.name, topic=topic, channel=channel), form.asks, form.is_dangerous
         )
         for form in forms
         if form.may(visit, target)

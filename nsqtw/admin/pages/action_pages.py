@@ -13,7 +13,7 @@ from nsqtw.admin.actions import Performer
 from nsqtw.admin.audit import Target
 from nsqtw.admin.pages.action_forms import FORMS, ActionForm
 from nsqtw.admin.pages.fields import Fields, FormError
-from nsqtw.admin.pages.page import LOOKUP, NODES, TOPICS
+from nsqtw.admin.pages.page import TOPICS
 from nsqtw.admin.pages.visit import NotThere, Visit
 from nsqtw.errors import AccessDenied, ClusterError, InvalidName
 
@@ -58,7 +58,7 @@ async def show(visit: Visit, form: ActionForm, fields: Fields, error: str = "", 
         form.template,
         {
             "title": _filled(form.title, target),
-            "section": _section(target),
+            "section": TOPICS,
             "form": form,
             "form_url": visit.links.action(form.name, **here),
             "back_url": _parent(visit, form, target),
@@ -97,10 +97,6 @@ async def perform(visit: Visit, form: ActionForm, fields: Fields, request: IRequ
 def _filled(text: str, target: Target) -> str:
     name = f"{target.channel} of {target.topic}" if target.channel else target.topic
     return text.format(topic=target.topic, channel=target.channel, node=target.node, name=name)
-
-
-def _section(target: Target) -> str:
-    return NODES if target.node and not target.topic else TOPICS if target.topic else LOOKUP
 
 
 def _path(visit: Visit, target: Target) -> list[tuple[str, str]]:

@@ -74,7 +74,7 @@ async def channel(visit: Visit) -> Content:
             sorted(found.clients, key=topology_order), {"name": _order}, visit.query, url, name=_client_name
         ),
         "channel_nodes": nodes,
-        "deliveries": _deliveries(found),
+        "deliveries": _deliveries(found) if _has_topology(visit) else [],
     }
 
 
@@ -86,8 +86,14 @@ def _order(client: ClientStats) -> str:
     return client.node
 
 
+def _has_topology(visit: Visit) -> bool:
+    """Return whether a node says in which zone or region it is."""
+    nodes = [state.stats.node for state in visit.sampler.nodes.values()]
+    return any(node.topology_zone or node.topology_region for node in nodes)
+
+
 def _deliveries(channel: ChannelStats) -> list[tuple[str, int, float]]:
-    """Return how many messages were delivered where; empty where no consumer tells its zone."""
+    """Return how many messages were delivered where."""
     total = channel.delivery_msg_count
     if not total:
         return []

@@ -45,6 +45,8 @@ class Chart:
     series: Sequence[Series]
     times: str
     values: str
+    span: int
+    """Seconds."""
     summary: str
 
 
@@ -69,6 +71,7 @@ def chart(
         series=series,
         times=json.dumps([round(at + offset) for at in times], separators=(",", ":")),
         values=json.dumps([_numbers(points) for points in found], separators=(",", ":")),
+        span=round(SPANS[span]),
         summary=f"{title}: " + ", ".join(f"{each.label} {each.last}" for each in series),
     )
 

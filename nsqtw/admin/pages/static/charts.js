@@ -2,6 +2,7 @@
 
 const charts = new Map(); // element: { chart, numbers }
 
+const MINUTES = [1, 2, 5, 10, 15, 30, 60];
 const numberFormat = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 
 function colourOf(element) {
@@ -16,7 +17,7 @@ function options(element) {
   const items = [...element.closest("figure").querySelectorAll(".legend li")];
   const axis = {
     stroke: () => colourOf(element),
-    grid: { stroke: () => getComputedStyle(element).borderColor, width: 1 },
+    grid: { stroke: () => getComputedStyle(element).borderTopColor, width: 1 },
     ticks: { show: false },
     font: `12px ${getComputedStyle(element).fontFamily}`,
   };
@@ -26,9 +27,12 @@ function options(element) {
     legend: { show: false },
     cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
     padding: [8, 4, 0, 0],
-    scales: { y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    scales: {
+      x: { range: (_chart, _first, last) => [last - Number(element.dataset.span), last] },
+      y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] },
+    },
     axes: [
-      { ...axis, space: 70, size: 28, values: "{HH}:{mm}" },
+      { ...axis, space: 60, size: 28, incrs: MINUTES.map((minutes) => minutes * 60), values: "{HH}:{mm}" },
       { ...axis, space: 36, size: 48, values: (_chart, ticks) => ticks.map((tick) => numberFormat.format(tick)) },
     ],
     series: [
