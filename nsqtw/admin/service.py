@@ -64,10 +64,6 @@ class _Certificate:
         self._files = files
         self._context = make_context(files)
 
-    def begin_drain(self) -> bool:
-        """An nsqlookupd has nothing to deliver."""
-        return False
-
     def reload(self) -> None:
         """Read the files again. OptionError."""
         self._context = make_context(self._files)
@@ -142,6 +138,10 @@ class AdminService(Service):
         """Fires when everything is closed."""
         super().stopService()  # type: ignore[no-untyped-call]
         return Deferred.fromCoroutine(self._stop())
+
+    def begin_drain(self) -> bool:
+        """An nsqadmin has nothing to deliver."""
+        return False
 
     def reload(self) -> None:
         """Read the certificate and the grants again. What cannot be used is logged, and stays as it was."""
