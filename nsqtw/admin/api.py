@@ -171,4 +171,4 @@ def _fields(request: Any, **defaults: str) -> dict[str, Any]:
 
 def _syntax_error(error: json.JSONDecodeError) -> str:
     rest = error.doc[error.pos :].lstrip()
-    return f"invalid character {rest[0]!r} in the body" if rest else "unexpected EOF"
+    return f"invalid character {rest[0]!r} looking for beginning of value" if rest else "unexpected EOF"

@@ -8,7 +8,7 @@ load anything from elsewhere, to show the page inside another one, and to guess 
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote_to_bytes, urlencode
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
@@ -62,6 +62,10 @@ class Gate(Resource):
         request.setHeader("X-Nsqtw-Version", __version__)
         path = request.uri.partition(b"?")[0].decode("latin-1").removeprefix(self._base_path)
         body = b""
+        if not _is_text(request.path):
+            request.write(refusal(request, 404, "NOT_FOUND"))
+            request.finish()
+            return
         is_let_in = path in _PUBLIC_PATHS or path.startswith(_PUBLIC_FOLDERS)
         if not is_let_in:
             if self._access.has_login:
@@ -105,3 +109,12 @@ class Gate(Resource):
             # A browser would ask for name and secret in a window of its own.
             request.setHeader("WWW-Authenticate", 'Basic realm="nsqadmin", charset="UTF-8"')
         return refusal(request, 401, CREDENTIAL_REQUIRED)
+
+
+def _is_text(path: bytes) -> bool:
+    """Return whether the names in a path are UTF-8: no topic, channel or node has others."""
+    try:
+        unquote_to_bytes(path).decode()
+    except UnicodeDecodeError:
+        return False
+    return True

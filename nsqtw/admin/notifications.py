@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from treq.client import HTTPClient
@@ -24,6 +24,7 @@ from nsqtw.admin.audit import Target
 from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.http import Timeouts
 from nsqtw.gocompat.text import json_text
+from nsqtw.http.client_body import BytesBody
 from nsqtw.net.listen import join_host_port
 from nsqtw.options.broker import hostname
 from nsqtw.options.redaction import without_password
@@ -77,7 +78,7 @@ class Notifications:
             asking = self._client.post(
                 self._endpoint,
                 headers=Headers({"Content-Type": ["application/json"]}),
-                data=body,
+                data=cast(Any, BytesBody(body)),
                 reactor=self._reactor,
                 timeout=self._timeout,
                 allow_redirects=False,

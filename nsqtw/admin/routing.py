@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
 
 import attrs
 from klein import Klein
@@ -26,6 +25,8 @@ from werkzeug.routing import RequestRedirect
 from nsqtw.admin.server import WebRequest
 from nsqtw.errors import AccessDenied, AuthError, ClusterError, InvalidName, UnknownObject
 from nsqtw.gocompat.text import json_text
+from nsqtw.http.query import parameters
+from nsqtw.http.responses import Refused
 
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
@@ -81,9 +82,11 @@ def _mount(app: Klein, base_path: str, declared: Route, handler: Callable[..., A
 
 
 def argument(request: Any, name: str) -> str | None:
-    """Return the first value of an argument of the query; None without one. The body is not looked at."""
-    query = request.uri.partition(b"?")[2].decode("utf-8", "replace")
-    return next((value for key, value in parse_qsl(query, keep_blank_values=True) if key == name), None)
+    """Return the first value of an argument of the query; None without one. ApiError for a query that is none."""
+    try:
+        return parameters(request.uri.partition(b"?")[2]).get(name)
+    except Refused as error:
+        raise ApiError(400, "INVALID_REQUEST") from error
 
 
 def written(request: WebRequest, document: object, status: int = 200) -> bytes:
