@@ -1,9 +1,10 @@
 """
 History of a cluster in memory: an hour of figures for the cluster, each node, each topic and each channel.
 
-A sample has the figures of every subject at one time. The last FINE_SAMPLES samples are kept as they are (10 minutes at one
-sample every 5 seconds), and their means over COARSE_SECONDS for an hour. Memory is bounded by the number of subjects: a
-series whose value never changed is one number, any other one is two arrays of single-precision floats (1 KB).
+A sample has the figures of every subject at one time. The last FINE_SAMPLES samples are kept as they are (10 minutes
+at one sample every 5 seconds), and their means over COARSE_SECONDS for an hour. Memory is bounded by the number of
+subjects: a series whose value never changed is one number, any other one is two arrays of single-precision floats (1
+KB).
 
 `now` is a time in seconds. A figure is a level, or the rate of a counter (`Changes`).
 """
@@ -202,8 +203,8 @@ class History:
 
     def end(self) -> Iterator[None]:
         """
-        End the sample, in steps for a caller with other work in between. A subject that has no figures in it gets a gap,
-        and is removed when it had none in the last FINE_SAMPLES.
+        End the sample, in steps for a caller with other work in between. A subject that has no figures in it gets a
+        gap, and is removed when it had none in the last FINE_SAMPLES.
         """
         now = self._fine.times[self._fine.last]
         is_coarse = now - self._coarse_from >= COARSE_SECONDS

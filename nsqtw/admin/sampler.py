@@ -1,9 +1,9 @@
 """
 The sampler: it asks all nodes for their figures every few seconds, and adds them to the history.
 
-While somebody looks, it asks every LIVE_SECONDS, otherwise every QUIET_SECONDS, so that there is a history when somebody
-comes. A round that takes long makes the next one wait: the sampler uses at most a quarter of the time. The figures are
-added in steps that share the reactor with everything else.
+While somebody looks, it asks every LIVE_SECONDS, otherwise every QUIET_SECONDS, so that there is a history when
+somebody comes. A round that takes long makes the next one wait: the sampler uses at most a quarter of the time. The
+figures are added in steps that share the reactor with everything else.
 
 A node that does not answer is kept for an hour and marked (`NodeState.is_gone`); the figures of the others are not
 affected.
@@ -116,7 +116,12 @@ class Sampler:
         if self._round is None:
             self._begin_round()
         waiting: Deferred[None] = Deferred()
-        leave = self.watch(lambda: waiting.called or waiting.callback(None))
+
+        def answered() -> None:
+            if not waiting.called:
+                waiting.callback(None)
+
+        leave = self.watch(answered)
         try:
             await waiting
         finally:
@@ -190,10 +195,16 @@ class Sampler:
         counters: dict[Subject, tuple[int, ...]] = {}
         levels: dict[Subject, tuple[int, ...]] = {}
         for number, topic in enumerate(node.topics):
-            counters["topic", topic.topic_name] = (topic.message_count,)
+            subject: Subject = ("topic", topic.topic_name)
+            counters[subject] = (topic.message_count,)
             for channel in topic.channels:
                 subject = ("channel", topic.topic_name, channel.channel_name)
-                counters[subject] = (channel.message_count, channel.requeue_count, channel.timeout_count)
+                counters[subject] = (
+                    channel.message_count,
+                    channel.requeue_count,
+                    channel.timeout_count,
+                    channel.dropped_count or 0,
+                )
                 levels[subject] = (channel.depth + channel.in_flight_count + channel.deferred_count,)
             if number % _STEP == _STEP - 1:
                 yield
@@ -209,7 +220,7 @@ class Sampler:
                 for total in totals:
                     _add(total, "in", found[0])
             else:
-                out = max(0.0, found[0] - changes[subject][0])
+                out = max(0.0, found[0] - found[3] - changes[subject][0])
                 _add(values, "out", out)
                 _add(values, "requeue", found[1])
                 _add(values, "timeout", found[2])

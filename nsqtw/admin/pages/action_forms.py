@@ -1,9 +1,9 @@
 """
 Forms of the actions: one declaration each.
 
-GET `actions/<name>` shows a form that says what the action does, POST performs it. An action that loses messages or names
-asks for a name to be typed, and the server compares it. `read` turns the fields of a form into the name of an action of
-`nsqtw.admin.actions` and its arguments.
+GET `actions/<name>` shows a form that says what the action does, POST performs it. An action that loses messages or
+names asks for a name to be typed, and the server compares it. `read` turns the fields of a form into the name of an
+action of `nsqtw.admin.actions` and its arguments.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ async def _nothing(visit: Visit, target: Target, fields: Fields) -> Mapping[str,
 @attrs.frozen(kw_only=True)
 class ActionForm:
     """
-    A form. `title` and `done` are texts with {topic}, {channel} and {node}; `typed` is the part of the target that must be
-    typed. `action` is the action that decides about the permission and the danger.
+    A form. `title` and `done` are texts with {topic}, {channel} and {node}; `typed` is the part of the target that
+    must be typed. `action` is the action that decides about the permission and the danger.
     """
 
     name: str
@@ -181,11 +181,7 @@ def buttons(
     target = Target(topic=topic, channel=channel)
     forms = [FORMS[name] for name in names]
     return [
-        Button(
-            form.label, visit.links.action(form.name, topic=topic, channel=channel), form.asks, form.is_dangerous
-        )
+        Button(form.label, visit.links.action(form.name, topic=topic, channel=channel), form.asks, form.is_dangerous)
         for form in forms
-        if form.may(visit, target)
-        and (is_nsqtw or not form.needs_nsqtw)
-        and form.wanted_pause in (None, is_paused)
+        if form.may(visit, target) and (is_nsqtw or not form.needs_nsqtw) and form.wanted_pause in (None, is_paused)
     ]

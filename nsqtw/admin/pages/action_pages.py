@@ -17,9 +17,7 @@ from nsqtw.admin.pages.page import TOPICS
 from nsqtw.admin.pages.visit import NotThere, Visit
 from nsqtw.errors import AccessDenied, ClusterError, InvalidName
 
-_INVALID_NAME = (
-    "A name has up to 64 letters, digits, dots, dashes and underscores, and perhaps #ephemeral at the end."
-)
+_INVALID_NAME = "A name has up to 64 letters, digits, dots, dashes and underscores, and perhaps #ephemeral at the end."
 
 
 @attrs.frozen
@@ -64,7 +62,9 @@ async def show(visit: Visit, form: ActionForm, fields: Fields, error: str = "", 
             "back_url": _parent(visit, form, target),
             "path": _path(visit, target) if form.name != "create" else [("Topics", visit.links.page("topics"))],
             "target": target,
-            "fields": {name: fields.get(name, "") for name in ("kind", "time", "message", "body", "node", "topic", "channel")},
+            "fields": {
+                name: fields.get(name, "") for name in ("kind", "time", "message", "body", "node", "topic", "channel")
+            },
             "expected": getattr(target, form.typed) if form.typed else "",
             "points": [],
             "an_hour_ago": _an_hour_ago(visit.now),
@@ -89,9 +89,7 @@ async def perform(visit: Visit, form: ActionForm, fields: Fields, request: IRequ
         return await show(visit, form, fields, _INVALID_NAME, 400)
     except ClusterError as error:
         return await show(visit, form, fields, f"It was not done: {error}", 502)
-    return Answer(
-        location=_after(visit, form, target), text=_filled(form.done, target), details=tuple(result.warnings)
-    )
+    return Answer(location=_after(visit, form, target), text=_filled(form.done, target), details=tuple(result.warnings))
 
 
 def _filled(text: str, target: Target) -> str:

@@ -66,7 +66,8 @@ def duration(seconds: float | None) -> str:
         return f"{seconds * 1000:.{0 if seconds >= 0.01 or seconds == 0 else 2}f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
-    whole, parts = round(seconds), []
+    whole = round(seconds)
+    parts: list[str] = []
     for length, unit in _DURATION_UNITS:
         number, whole = divmod(whole, length)
         if number or parts:
@@ -134,8 +135,8 @@ def _indented(tokens: Sequence[str]) -> Iterator[str]:
 
 def polyline(values: Sequence[float], width: float, height: float, floor: float = 0.0) -> str:
     """
-    Return the points of an SVG polyline through `values`, from the left to the right. `floor` is the smallest value that
-    the top stands for. Unknown values are left out.
+    Return the points of an SVG polyline through `values`, from the left to the right. `floor` is the smallest value
+    that the top stands for. Unknown values are left out.
     """
     known = [value for value in values if is_known(value)]
     if len(known) < 2:

@@ -1,8 +1,8 @@
 """
 Lists of topics or channels: filtered, sorted, and one page of them.
 
-The state of a list is in the query of its URL: `q`, `sort` (a column, with `-` in front for the largest first), `page` and
-`list`. An unknown value is the default.
+The state of a list is in the query of its URL: `q`, `sort` (a column, with `-` in front for the largest first), `page`
+and `list`. An unknown value is the default.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class Listing(Generic[Row]):
         return [(name, value) for name, value in self._query.items() if name not in ("q", "page")]
 
     def sort_url(self, key: str) -> str:
-        """Return the URL of the list sorted by a column: numbers from the largest, and in the other order the next time."""
+        """
+        Return the URL of the list sorted by a column: numbers from the largest, and in the other order the next
+        time.
+        """
         is_descending = not self.is_descending if key == self.sort else key != "name"
         return self._url(**{**self._query, "sort": f"-{key}" if is_descending else key, "page": ""})
 

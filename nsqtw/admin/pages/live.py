@@ -2,7 +2,8 @@
 Live pages: a page's URL, asked for as `text/event-stream`, sends the page again whenever its content has changed.
 
 The browser changes only the elements that differ. A comment every KEEPALIVE_SECONDS keeps proxies from closing the
-connection. When the viewer may not see the page any more, the event `leave` makes the browser load it, and find the login.
+connection. When the viewer may not see the page any more, the event `leave` makes the browser load it, and find the
+login.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from twisted.web.iweb import IRequest
+from twisted.python.failure import Failure
+
+from nsqtw.admin.server import WebRequest
 
 CONTENT_TYPE = "text/event-stream"
 KEEPALIVE_SECONDS = 15.0
@@ -26,7 +29,7 @@ Render = Callable[[], Awaitable["str | None"]]
 """Makes the page; None when the viewer may not see it."""
 
 
-def is_wanted(request: IRequest) -> bool:
+def is_wanted(request: WebRequest) -> bool:
     """Return whether a request asks for events."""
     return CONTENT_TYPE in (request.getHeader("accept") or "")
 
@@ -34,7 +37,7 @@ def is_wanted(request: IRequest) -> bool:
 class LivePage:
     """One connection of a browser. `run` lasts until it is closed."""
 
-    def __init__(self, request: IRequest, reactor: IReactorTime, render: Render) -> None:
+    def __init__(self, request: WebRequest, reactor: IReactorTime, render: Render) -> None:
         self._request = request
         self._render = render
         self._last = ""
@@ -85,8 +88,8 @@ class LivePage:
             lines = "".join(f"data: {line}\n" for line in html.splitlines())
             self._write(f"event: page\n{lines}\n")
 
-    def _failed(self, failure: object) -> None:
-        if not failure.check(CancelledError):  # type: ignore[attr-defined]
+    def _failed(self, failure: Failure) -> None:
+        if not failure.check(CancelledError):
             _log.failure("a live page could not be made", failure)
 
     def _rendered(self, _: object) -> None:

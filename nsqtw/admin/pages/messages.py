@@ -1,8 +1,9 @@
 """
 The view of messages that wait, are deferred or in flight. Looking consumes nothing.
 
-A body is shown as JSON where it is some, as text where it is UTF-8, else in hexadecimal, or in the form that is asked for.
-SHOWN_BYTES of a body are shown, of one message MAX_SHOWN_BYTES on demand. A viewer who may not look at bodies sees the rest.
+A body is shown as JSON where it is some, as text where it is UTF-8, else in hexadecimal, or in the form that is asked
+for. SHOWN_BYTES of a body are shown, of one message MAX_SHOWN_BYTES on demand. A viewer who may not look at bodies
+sees the rest.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ async def message_content(
             limit=MAX_SHOWN_BYTES if query.get("whole") == message.id else SHOWN_BYTES,
             may_see_body=may_see_bodies,
             whole_url=f"{url(**kept, whole=message.id)}#message-{message.id}",
-            replay_url=visit.links.action("seek_channel", topic=topic, channel=channel, to=message.id, node=message.node)
+            replay_url=visit.links.action(
+                "seek_channel", topic=topic, channel=channel, to=message.id, node=message.node
+            )
             if may_replay
             else "",
         )

@@ -21,7 +21,10 @@ from nsqtw.cluster.model import NodeStats
 from nsqtw.errors import ClusterError, UnknownObject
 
 _OK = "OK"
-_MEMORY = (("heap_in_use_bytes", "Memory in use", formats.size), ("gc_total_runs", "Garbage collections", formats.count))
+_MEMORY = (
+    ("heap_in_use_bytes", "Memory in use", formats.size),
+    ("gc_total_runs", "Garbage collections", formats.count),
+)
 RATES = (Line("in", "published", "in"), Line("out", "finished", "out"))
 LEVELS = (Line("depth", "waiting", "depth"), Line("in_flight", "in flight", "out"))
 
@@ -128,7 +131,9 @@ async def node(visit: Visit) -> Content:
             visit.chart(subject, "levels", "Messages on the node", LEVELS),
         ],
         "memory": memory,
-        "listing": listing(topic_rows(stats.topics, visit.sampler.history), TOPIC_SORTS, visit.query, url, name=topic_name),
+        "listing": listing(
+            topic_rows(stats.topics, visit.sampler.history), TOPIC_SORTS, visit.query, url, name=topic_name
+        ),
         "tombstones": {topic.topic for topic in stats.node.topics if topic.is_tombstoned},
         "may_tombstone": visit.viewer.may(Role.ADMIN) and not state.is_gone,
     }

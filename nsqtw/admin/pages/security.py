@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from twisted.web.iweb import IRequest
+from nsqtw.admin.server import WebRequest
 
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _FIELDS = (
     ("Content-Security-Policy", _POLICY),
@@ -17,7 +17,7 @@ _FIELDS = (
 )
 
 
-def protect(request: IRequest) -> None:
+def protect(request: WebRequest) -> None:
     """Set the fields: no script, style or frame of another origin, and none in the page itself."""
     for name, value in _FIELDS:
         request.setHeader(name, value)

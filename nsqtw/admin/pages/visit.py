@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+
 import attrs
 
 from nsqtw.admin.history import Subject

@@ -28,7 +28,7 @@ function options(element) {
     cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
     padding: [8, 4, 0, 0],
     scales: {
-      x: { range: (_chart, _first, last) => [last - Number(element.dataset.span), last] },
+      x: { range: (_chart, first, last) => [Math.max(last - Number(element.dataset.span), Math.min(first, last - 120)), last] },
       y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] },
     },
     axes: [
