@@ -28,6 +28,8 @@ Subject = tuple[str, ...]
 CLUSTER: Subject = ("cluster",)
 
 _NAN = math.nan
+_STEP = 500
+"""Subjects in a step."""
 
 
 @attrs.frozen
@@ -74,26 +76,36 @@ class Changes:
 
 
 class _Timeline:
-    """The times of the samples in a ring."""
+    """
+    The times of the samples in a ring. A sample is written into a slot that is not in use, and is there when all of its
+    values are (`add`).
+    """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, samples: int) -> None:
+        self.size = samples + 1
         self.count = 0
-        self.times = array("d", [_NAN]) * size
+        self.times = array("d", [_NAN]) * self.size
 
-    def add(self, now: float) -> None:
-        self.times[self.count % self.size] = now
-        self.count += 1
-
-    def slots(self) -> Iterator[int]:
-        """Iterate over the slots in use, oldest first."""
-        start = max(0, self.count - self.size)
-        return (number % self.size for number in range(start, self.count))
+    @property
+    def next(self) -> int:
+        """The slot of the sample that is being written."""
+        return self.count % self.size
 
     @property
     def last(self) -> int:
         """The slot of the newest sample."""
         return (self.count - 1) % self.size
+
+    def add(self, now: float) -> None:
+        """Add the sample that was written."""
+        self.times[self.next] = now
+        self.count += 1
+        self.times[self.next] = _NAN
+
+    def slots(self) -> Iterator[int]:
+        """Iterate over the slots in use, oldest first."""
+        start = max(0, self.count - self.size + 1)
+        return (number % self.size for number in range(start, self.count))
 
 
 class _Series:
@@ -108,7 +120,7 @@ class _Series:
         self._coarse: array[float] | None = None
 
     def put(self, value: float, fine: _Timeline, coarse: _Timeline) -> None:
-        """Set the value of the newest fine sample."""
+        """Set the value in the fine sample that is being written."""
         if self._fine is None:
             if self._constant is None:
                 self._constant = value
@@ -116,15 +128,15 @@ class _Series:
                 return
             self._allocate(fine, coarse)
             assert self._fine is not None
-        self._fine[fine.last] = value
+        self._fine[fine.next] = value
 
-    def close_coarse(self, fine: _Timeline, coarse: _Timeline, samples: int) -> None:
-        """Set the newest coarse sample to the mean of the last `samples` fine ones."""
+    def put_mean(self, fine: _Timeline, coarse: _Timeline, samples: int) -> None:
+        """Set the value in the coarse sample that is being written to the mean of the last `samples` fine ones."""
         if self._fine is None or self._coarse is None:
             return
-        numbers = range(max(0, fine.count - samples), fine.count)
+        numbers = range(max(0, fine.count + 1 - samples), fine.count + 1)
         known = [value for number in numbers if not math.isnan(value := self._fine[number % fine.size])]
-        self._coarse[coarse.last] = sum(known) / len(known) if known else _NAN
+        self._coarse[coarse.next] = sum(known) / len(known) if known else _NAN
 
     def fine(self, timeline: _Timeline) -> list[float]:
         """Return the fine values, oldest first."""
@@ -164,12 +176,13 @@ class _Record:
 
 
 class History:
-    """The series of all subjects."""
+    """The series of all subjects. A sample that is being written is not seen."""
 
     def __init__(self) -> None:
         self._fine = _Timeline(FINE_SAMPLES)
         self._coarse = _Timeline(COARSE_SAMPLES)
         self._records: dict[Subject, _Record] = {}
+        self._now = _NAN
         self._coarse_from = _NAN
         self._coarse_count = 0
 
@@ -178,9 +191,9 @@ class History:
 
     def begin(self, now: float) -> None:
         """Begin a sample. `put` follows for each subject, perhaps in later turns, and then `end`."""
+        self._now = now
         if self._fine.count == 0:
             self._coarse_from = now
-        self._fine.add(now)
         self._coarse_count += 1
 
     def put(self, subject: Subject, figures: Mapping[str, float]) -> None:
@@ -191,11 +204,10 @@ class History:
                 return
             record = self._records[subject] = _Record()
         record.seen = self._fine.count
-        now = self._fine.times[self._fine.last]
         for name, value in figures.items():
             series = record.series.get(name)
             if series is None:
-                series = record.series[name] = _Series(now)
+                series = record.series[name] = _Series(self._now)
             series.put(value, self._fine, self._coarse)
         if len(record.series) > len(figures):
             for name in record.series.keys() - figures.keys():
@@ -206,25 +218,24 @@ class History:
         End the sample, in steps for a caller with other work in between. A subject that has no figures in it gets a
         gap, and is removed when it had none in the last FINE_SAMPLES.
         """
-        now = self._fine.times[self._fine.last]
-        is_coarse = now - self._coarse_from >= COARSE_SECONDS
+        is_coarse = self._now - self._coarse_from >= COARSE_SECONDS
         samples = min(self._coarse_count, FINE_SAMPLES)
-        if is_coarse:
-            self._coarse.add(now)
-            self._coarse_from, self._coarse_count = now, 0
-        oldest = self._fine.count - FINE_SAMPLES
         for number, (subject, record) in enumerate(list(self._records.items())):
             if record.seen != self._fine.count:
-                if record.seen <= oldest:
+                if record.seen <= self._fine.count - FINE_SAMPLES:
                     del self._records[subject]
                     continue
                 for series in record.series.values():
                     series.put(_NAN, self._fine, self._coarse)
             if is_coarse:
                 for series in record.series.values():
-                    series.close_coarse(self._fine, self._coarse, samples)
-            if number % 500 == 499:
+                    series.put_mean(self._fine, self._coarse, samples)
+            if number % _STEP == _STEP - 1:
                 yield
+        self._fine.add(self._now)
+        if is_coarse:
+            self._coarse.add(self._now)
+            self._coarse_from, self._coarse_count = self._now, 0
 
     def recent(self, subject: Subject, name: str) -> list[float]:
         """Return the values of the last samples, oldest first; empty for an unknown subject."""

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import attrs
-from twisted.internet.defer import Deferred, ensureDeferred
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import Cooperator
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from nsqtw.admin.history import CLUSTER, Changes, History, Subject
 from nsqtw.cluster.model import ClusterStats, NodeStats, Partial, TopicStats
@@ -92,6 +93,7 @@ class Sampler:
             self._timer = None
         if self._round is not None:
             self._round.cancel()
+        self._cooperator.stop()
 
     @property
     def now(self) -> float:
@@ -113,8 +115,13 @@ class Sampler:
 
     async def refresh(self) -> None:
         """Ask now, and wait for the answer; for a page that shows what an action has changed."""
+        if self._round is not None:  # it may have asked before the change
+            await self._next_answer()
         if self._round is None:
             self._begin_round()
+        await self._next_answer()
+
+    async def _next_answer(self) -> None:
         waiting: Deferred[None] = Deferred()
 
         def answered() -> None:
@@ -136,15 +143,26 @@ class Sampler:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
+        started = self._reactor.seconds()
         self._round = ensureDeferred(self._ask())
-        self._round.addErrback(lambda failure: _log.failure("a round of the sampler failed", failure))
-        self._round.addBoth(lambda _: self._end_round())
+        self._round.addErrback(self._failed)
+        self._round.addBoth(lambda _: self._end_round(started))
 
-    def _end_round(self) -> None:
+    def _failed(self, failure: Failure) -> None:
+        if not isinstance(failure.value, CancelledError):
+            _log.failure("a round of the sampler failed", failure)
+
+    def _end_round(self, started: float) -> None:
         self._round = None
+        if not self._is_running:
+            return
+        pause = LIVE_SECONDS if self._is_watched() else QUIET_SECONDS
+        taken = self._reactor.seconds() - started
+        self._timer = self._reactor.callLater(max(pause - taken, taken * _SHARE), self._begin_round)
+        for listener in list(self._listeners):
+            listener()
 
     async def _ask(self) -> None:
-        started = self._reactor.seconds()
         try:
             self.latest, self.error = await self._source.stats(), ""
             stats = self.latest.value
@@ -156,12 +174,6 @@ class Sampler:
         if now - self._recorded_at >= STEP_SECONDS - LIVE_SECONDS / 2 and self.latest is not None:
             self._recorded_at = now
             await self._cooperator.cooperate(self._record(stats, now)).whenDone()
-        for listener in list(self._listeners):
-            listener()
-        if self._is_running:
-            pause = LIVE_SECONDS if self._is_watched() else QUIET_SECONDS
-            taken = self._reactor.seconds() - started
-            self._timer = self._reactor.callLater(max(pause - taken, taken * _SHARE), self._begin_round)
 
     def _mark_nodes(self, stats: ClusterStats, now: float) -> None:
         states = {found.node.http_address: NodeState(found, now) for found in stats.nodes}

@@ -89,7 +89,7 @@ class LivePage:
             self._write(f"event: page\n{lines}\n")
 
     def _failed(self, failure: Failure) -> None:
-        if not failure.check(CancelledError):
+        if not isinstance(failure.value, CancelledError):
             _log.failure("a live page could not be made", failure)
 
     def _rendered(self, _: object) -> None:

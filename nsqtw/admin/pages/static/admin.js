@@ -73,8 +73,13 @@ function listen() {
   source.addEventListener("error", () => {
     say("lost", "Connection lost, trying again");
     if (source.readyState !== EventSource.CLOSED) return;
+    // The server answered with something else than events. It may want a login; a proxy may have lost the server.
     clearTimeout(retry);
-    retry = setTimeout(listen, RETRY_MS);
+    retry = setTimeout(async () => {
+      const answer = await fetch(location.href, { redirect: "manual", headers: { Accept: "text/html" } }).catch(() => null);
+      if (answer?.type === "opaqueredirect" || answer?.status === 403) location.reload();
+      else listen();
+    }, RETRY_MS);
   });
 }
 
@@ -113,6 +118,28 @@ document.addEventListener("input", (event) => {
     go(form.action.split("?")[0] + (query && `?${query}`)).catch(() => say("lost", "Connection lost, trying again"));
   }, 250);
 });
+
+// -- the counter counts on between two answers, as fast as messages come
+
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+let counting = null;
+
+function count() {
+  const output = document.getElementById("count");
+  if (!output) return;
+  const told = Number(output.dataset.count);
+  if (counting?.told !== told) {
+    // The number shown never goes back by a little: it waits for the others to come up.
+    const shown = counting ? counting.shown : told;
+    counting = { told, at: performance.now(), rate: Number(output.dataset.rate), shown: told < shown * 0.9 ? told : Math.max(shown, told) };
+  }
+  const due = told + (counting.rate * (performance.now() - counting.at)) / 1000;
+  counting.shown = calm.matches ? told : Math.max(counting.shown, Math.floor(due));
+  output.textContent = new Intl.NumberFormat("en").format(counting.shown);
+  requestAnimationFrame(count);
+}
+
+count();
 
 // -- light and dark
 
