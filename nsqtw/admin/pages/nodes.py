@@ -18,7 +18,6 @@ from nsqtw.admin.pages.visit import Visit
 from nsqtw.admin.sampler import NodeState, waiting
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.model import NodeStats
-from nsqtw.errors import ClusterError, UnknownObject
 
 _OK = "OK"
 _MEMORY = (
@@ -102,17 +101,8 @@ async def node(visit: Visit) -> Content:
     visit.stats()
     name = visit.path["node"]
     state = visit.sampler.nodes.get(name)
-    if state is None or not state.is_gone:
-        try:
-            found = await visit.cluster.node(name)
-        except UnknownObject:
-            raise
-        except ClusterError as error:
-            if state is None:
-                raise
-            visit.warn(str(error))
-        else:
-            state = NodeState(found.value, visit.sampler.now)
+    if state is None:
+        state = NodeState((await visit.cluster.node(name)).value, visit.sampler.now)
     stats, subject = state.stats, ("node", name)
     url = partial(visit.links.node, name)
     memory = [(label, form(stats.memory[key])) for key, label, form in _MEMORY if key in stats.memory]
@@ -126,6 +116,7 @@ async def node(visit: Visit) -> Content:
         "span_url": visit.span_url(url),
         **figures(visit, subject, ("in", "out", "depth")),
         "depth": sum(waiting(topic) for topic in stats.topics),
+        "consumers": sum(channel.client_count for topic in stats.topics for channel in topic.channels),
         "charts": [
             visit.chart(subject, "rates", "Messages a second", RATES),
             visit.chart(subject, "levels", "Messages on the node", LEVELS),
