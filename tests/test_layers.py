@@ -61,7 +61,7 @@ LAYERS: dict[str, set[str]] = {
         *("options", "plugins", "runtime", "stats"),
     },
     "admin": {
-        *("auth", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
+        *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
     },
     "tools": {"auth", "backends", "client", "core", "daemon", "gocompat", "nsqd", "options", "plugins"},
     "testing": {"auth", "backends", "core", "options", "protocols"},

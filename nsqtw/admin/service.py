@@ -123,6 +123,8 @@ class AdminService(Service):
         for warning in [*self._warnings, *open_to_all(options, self._listener)]:
             _log.warn("{warning}", warning=warning)
         self._access = Access(options, self._authorizations)
+        if self._authorizations is not None:
+            self._authorizations.enter(self._access)
         self._web = AdminWeb(self._reactor, options, cluster, self._access, timeouts)
         inner: Any = self._web.site
         if self._certificate is not None:

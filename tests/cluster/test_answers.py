@@ -50,6 +50,19 @@ def test_a_node_of_the_original() -> None:
     assert (stats.client_count, stats.message_count, stats.nsqtw_version) == (1, 9, "")
 
 
+def test_a_node_of_ours() -> None:
+    channels = [{"channel_name": "a", "oldest_message_age_seconds": 2.5}, {"channel_name": "b"}]
+    document = {
+        "topics": [{"topic_name": "t", "channels": channels, "durability": "fsync", "lost_count": 1}],
+        "disk": {"free_bytes": 5, "capacity_bytes": None, "stored_bytes": 2},
+    }
+    stats = node_stats_in(document, NODE, "0.1.0")
+    (topic,) = stats.topics
+    assert (topic.durability, topic.lost_count, topic.oldest_message_age) == ("fsync", 1, 2.5)
+    assert [channel.oldest_message_age for channel in topic.channels] == [2.5, None]
+    assert (stats.disk_free, stats.disk_capacity, stats.disk_stored) == (5, None, 2)
+
+
 def test_missing_fields_and_null_are_zero() -> None:
     (topic,) = node_stats_in({"topics": [{"topic_name": None, "channels": None}]}, NODE, "1").topics
     assert (topic.topic_name, topic.channels, topic.message_count, topic.durability) == ("", (), 0, "os")
