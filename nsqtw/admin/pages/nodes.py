@@ -19,6 +19,8 @@ from nsqtw.admin.sampler import NodeState, waiting
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.model import NodeStats
 
+LITTLE_BYTES, LITTLE_PART = 1_000_000_000, 0.1
+"""Less disk space than this, or than this part of the disk, is little."""
 _OK = "OK"
 _MEMORY = (
     ("heap_in_use_bytes", "Memory in use", formats.size),
@@ -53,6 +55,11 @@ class NodeRow:
         return self.stats.health in ("", _OK)
 
     @property
+    def disk_state(self) -> str:
+        """How the disk stands."""
+        return disk_state(self.stats)
+
+    @property
     def gone_for(self) -> float:
         """Seconds since the last answer."""
         return self._now - self.state.seen
@@ -71,6 +78,14 @@ class NodeRow:
     def recent(self) -> list[float]:
         """The rate of publishing in the last minutes."""
         return self._history.recent(("node", self.name), "in")
+
+
+def disk_state(stats: NodeStats) -> str:
+    """Return how the disk of a node stands: "warning" when there is little left, else nothing."""
+    free, capacity = stats.disk_free, stats.disk_capacity
+    if free is None:
+        return ""
+    return "warning" if free < LITTLE_BYTES or (capacity and free < capacity * LITTLE_PART) else ""
 
 
 def node_content(visit: Visit) -> dict[str, Any]:
@@ -121,6 +136,7 @@ async def node(visit: Visit) -> Content:
             visit.chart(subject, "rates", "Messages a second", RATES),
             visit.chart(subject, "levels", "Messages on the node", LEVELS),
         ],
+        "disk_state": disk_state(stats),
         "memory": memory,
         "listing": listing(
             topic_rows(stats.topics, visit.sampler.history), TOPIC_SORTS, visit.query, url, name=topic_name

@@ -6,7 +6,7 @@ from heapq import nlargest
 
 from nsqtw.admin.history import CLUSTER
 from nsqtw.admin.pages.figures import figures
-from nsqtw.admin.pages.nodes import LEVELS, RATES, node_content
+from nsqtw.admin.pages.nodes import LEVELS, RATES, disk_state, node_content
 from nsqtw.admin.pages.page import OVERVIEW, Content, page
 from nsqtw.admin.pages.rows import ChannelRow
 from nsqtw.admin.pages.visit import Visit
@@ -25,8 +25,9 @@ async def overview(visit: Visit) -> Content:
     channels = [channel for topic in topics for channel in topic.channels]
     deepest = nlargest(_SHOWN, (channel for channel in channels if channel.depth), key=lambda channel: channel.depth)
     oldest, oldest_place = _oldest(stats)
-    disks = [(node.disk_free, node.node.http_address) for node in stats.nodes if node.disk_free is not None]
-    disk_free, disk_place = min(disks, default=(None, ""))
+    fullest = min(
+        (node for node in stats.nodes if node.disk_free is not None), key=lambda node: node.disk_free or 0, default=None
+    )
     return {
         "title": "Overview",
         "node_count": len(visit.sampler.nodes),
@@ -39,8 +40,9 @@ async def overview(visit: Visit) -> Content:
         "in_flight": sum(channel.in_flight_count for channel in channels),
         "oldest": oldest,
         "oldest_place": oldest_place,
-        "disk_free": disk_free,
-        "disk_place": disk_place,
+        "disk_free": fullest.disk_free if fullest else None,
+        "disk_place": f"on {fullest.node.http_address}" if fullest else "",
+        "disk_state": disk_state(fullest) if fullest else "",
         "charts": [
             visit.chart(CLUSTER, "rates", "Messages a second", RATES),
             visit.chart(CLUSTER, "levels", "Messages in the cluster", LEVELS),
