@@ -19,15 +19,18 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-# servers (docs/how-to/auth.md) and the servers of a cluster, klein: the routes of nsqadmin. txaio: the client on
-# Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a few lines without effect otherwise.
+# servers (docs/how-to/auth.md) and the servers of a cluster. jinja2, klein: the pages and the routes of nsqadmin.
+# prometheus-client: /metrics (docs/how-to/monitoring.md). txaio: the client on Twisted and asyncio. mypy_extensions:
+# marks of a class for mypyc; a few lines without effect otherwise.
 INSTALL = [
     "attrs>=23.2",
     "cramjam>=2.8",
     "ddsketch>=3",
     "google-re2>=1.1",
+    "jinja2>=3.1",
     "klein>=24.8",
     "mypy_extensions>=1",
+    "prometheus-client>=0.22",
     "pyopenssl>=24.3",
     "treq>=24.9",
     "twisted[tls]>=24.7,<27",
