@@ -76,7 +76,9 @@ class _Certificate:
 class AdminService(Service):
     """One nsqadmin. `warnings` are logged at the start."""
 
-    def __init__(self, options: AdminOptions, reactor: Reactor, warnings: Iterable[str] = ()) -> None:
+    def __init__(
+        self, options: AdminOptions, reactor: Reactor, warnings: Iterable[str] = (), config: object = None
+    ) -> None:
         self._options = options
         self._reactor: Any = reactor
         self._warnings = list(warnings)
