@@ -57,7 +57,7 @@ class Window:
 
     def await_script(self) -> None:
         """Wait until the scripts have run."""
-        self.page.wait_for_function("!document.getElementById('theme').hidden")
+        self.page.wait_for_selector("#theme:not([hidden])")
 
     def await_live(self) -> None:
         """Wait until events come."""

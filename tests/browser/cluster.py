@@ -28,6 +28,7 @@ TEXT, BINARY, LONG = b"plain <b>text</b> & more", bytes(range(256)), b"long " * 
 DOCUMENT = b'{"id": 7, "price": 1.50, "tags": ["a", "b"], "note": "<script>alert(1)</script>"}'
 QUANTILES = ("0.5", "0.95", "0.99")
 _TURN_SECONDS = 0.1
+_HOLD_MS = 900_000
 
 
 @attrs.define
@@ -38,6 +39,7 @@ class BrowserCluster:
     nsqds: tuple[NsqdProcess, ...]
     admin: AdminProcess
     _held: list[Client] = attrs.field(factory=list)
+    _holding: list[threading.Thread] = attrs.field(factory=list)
 
     @classmethod
     @contextmanager
@@ -56,7 +58,9 @@ class BrowserCluster:
             yield cluster
         finally:
             for client in cluster._held:
-                client.close()
+                client.end()
+            for thread in cluster._holding:
+                thread.join()
             for process in processes:
                 process.close()
         for process in processes:
@@ -103,9 +107,16 @@ class BrowserCluster:
             producer.pub(NOTES, b"in flight")
             holder = self.nsqds[0].client()
             self._held.append(holder)
-            holder.identify(client_id="holder", hostname="desk-1", user_agent="tests/1")
+            holder.identify(
+                client_id="holder",
+                hostname="desk-1",
+                user_agent="tests/1",
+                msg_timeout=_HOLD_MS,
+            )
             holder.sub(NOTES, "desk", ready=1)
             holder.take(1)
+            self._holding.append(threading.Thread(target=_answer_heartbeats, args=(holder,)))
+            self._holding[-1].start()
             for body in (TEXT, DOCUMENT, BINARY, LONG):
                 producer.pub(NOTES, body)
             producer.dpub(NOTES, 3_000_000, b"deferred")
@@ -147,6 +158,13 @@ def order(number: int) -> bytes:
     customer = ("anna", "bo", "chris")[number % 3]
     items = [{"sku": f"A-{number % 97}", "count": 1 + number % 4}]
     return json.dumps({"id": number, "customer": customer, "total": 19.90 + number, "items": items}).encode()
+
+
+def _answer_heartbeats(client: Client) -> None:
+    """Keep a connection, and what is in flight to it, until it is ended."""
+    with suppress(OSError, Closed), client:
+        while True:
+            client.frame()
 
 
 def _consume(client: Client, topic: str, channel: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -48,6 +48,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserCluster
 def open_window(browser: Browser, cluster: BrowserCluster) -> OpenWindow:
     """Open a window on the nsqadmin of `cluster`."""
     return partial(window, browser, cluster.url)
+
+
+@pytest.fixture(scope="session")
+def windows(browser: Browser, cluster: BrowserCluster) -> Iterator[dict[tuple[bool, str], Window]]:
+    """A window for each size and colour scheme, for pages that are only looked at."""
+    with ExitStack() as stack:
+        yield {
+            (is_phone, scheme): stack.enter_context(window(browser, cluster.url, is_phone=is_phone, scheme=scheme))
+            for is_phone in (False, True)
+            for scheme in ("light", "dark")
+        }
 
 
 @pytest.fixture

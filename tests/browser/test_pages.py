@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.browser import Window
 from tests.browser.cluster import DOCUMENT, NOTES, TEXT, BrowserCluster
@@ -37,16 +38,17 @@ IDS = [f"{'phone' if is_phone else 'desktop'}-{scheme}" for is_phone, scheme in 
 @pytest.mark.parametrize(("is_phone", "scheme"), LOOKS, ids=IDS)
 @pytest.mark.parametrize("name", [*LIVE, *STILL])
 def test_a_page_is_whole_and_accessible(
-    name: str, is_phone: bool, scheme: str, open_window: OpenWindow, cluster: BrowserCluster
+    name: str, is_phone: bool, scheme: str, windows: dict[tuple[bool, str], Window], cluster: BrowserCluster
 ) -> None:
     path, heading = (text.format(node=cluster.names[0]) for text in {**LIVE, **STILL}[name])
-    with open_window(is_phone=is_phone, scheme=scheme) as shown:
-        shown.go(path)
-        if name in LIVE:
-            shown.await_live()
-        assert shown.page.locator("h1").inner_text().startswith(heading)
-        assert shown.overflow() <= 0
-        assert shown.serious() == []
+    shown = windows[is_phone, scheme]
+    shown.go(path)
+    if name in LIVE:
+        shown.await_live()
+    assert shown.text("h1").startswith(heading)
+    assert shown.overflow() <= 0
+    assert shown.serious() == []
+    shown.assert_no_trouble()
 
 
 def test_a_page_that_is_not_there_says_so(shown: Window) -> None:
@@ -87,7 +89,7 @@ def test_the_list_of_topics_is_filtered_while_one_types(shown: Window) -> None:
     shown.go("/topics")
     box = shown.page.get_by_role("searchbox")
     box.press_sequentially("mail")
-    shown.page.wait_for_function("document.querySelectorAll('#list tbody tr').length === 1")
+    expect(shown.page.locator("#list tbody tr")).to_have_count(1)
     assert "mail.outbox" in shown.text("#list tbody")
     assert shown.page.url.endswith("/topics?q=mail")
     assert box.input_value() == "mail"
@@ -195,7 +197,8 @@ def test_focus_and_scrolling_survive_new_figures(shown: Window, cluster: Browser
     shown.await_live()
     link = shown.page.get_by_role("link", name="payments")
     link.focus()
-    before = shown.text("#list")
+    row = shown.page.locator("tr", has=link)
+    before = row.inner_text()
     cluster.publish("payments", b"one more")
-    shown.page.wait_for_function("(before) => document.getElementById('list').innerText !== before", arg=before)
+    expect(row).not_to_have_text(before, use_inner_text=True)
     assert shown.page.evaluate("document.activeElement.textContent") == "payments"
