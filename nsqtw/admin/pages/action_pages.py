@@ -122,8 +122,10 @@ def _after(visit: Visit, form: ActionForm, target: Target) -> str:
         return visit.links.page("topics")
     if form.name == "delete_channel":
         return visit.links.topic(target.topic)
-    if form.name == "create" and not target.channel:
-        return visit.links.page("topics", q=target.topic)
+    if form.name == "create":
+        # Without a node the topic is known at the nsqlookupds only.
+        is_there = target.topic in visit.stats().topics or not visit.cluster.lookupds
+        return visit.links.topic(target.topic) if is_there else visit.links.page("lookup")
     if form.name == "tombstone":
         return visit.links.node(target.node)
     return visit.links.channel(target.topic, target.channel) if target.channel else visit.links.topic(target.topic)

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from nsqtw.admin.pages import formats
+from nsqtw.admin.pages.fields import MESSAGE
 from nsqtw.admin.pages.visit import Visit
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.cluster import DEFERRED, IN_FLIGHT, READY
@@ -95,7 +96,7 @@ async def message_content(
             may_see_body=may_see_bodies,
             whole_url=f"{url(**kept, whole=message.id)}#message-{message.id}",
             replay_url=visit.links.action(
-                "seek_channel", topic=topic, channel=channel, to=message.id, node=message.node
+                "seek_channel", topic=topic, channel=channel, kind=MESSAGE, message=message.id, node=message.node
             )
             if may_replay
             else "",
