@@ -62,6 +62,8 @@ TEST = [
     "hypothesis>=6.120",
     # Draws the figures of the bench.
     "matplotlib>=3.9",
+    # Drives a browser over nsqadmin's pages: make test-browser.
+    "playwright>=1.49",
     "pytest>=9,<10",
     "pytest-timeout>=2.3",
     "ruff>=0.17.5,<0.18",
@@ -147,7 +149,10 @@ setup(
     # Makes `pip install -e .` a plain path entry. Without it the install is an import hook, behind which
     # twistd does not find our plugin, and says nothing.
     package_dir={"": "."},
-    package_data={"nsqtw": ["py.typed"], CONNECTOR: ["py.typed", "log4j2.properties"]},
+    package_data={
+        "nsqtw": ["py.typed", *(f"admin/pages/{place}/*" for place in ("templates", "static", "static/vendor/uplot"))],
+        CONNECTOR: ["py.typed", "log4j2.properties"],
+    },
     cmdclass={"build_py": BuildWithConnector},
     ext_modules=extensions(),
     # mypyc looks at all that is imported.

@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from nsqtw.admin.server import WebRequest
 
 CONTENT_TYPE = "text/event-stream"
 KEEPALIVE_SECONDS = 15.0
-_MAX_UNSENT = 4 * 1024 * 1024
-"""Bytes. A browser that reads nothing while more than this waits is disconnected."""
 
 _log = Logger()
 
@@ -34,44 +33,67 @@ def is_wanted(request: WebRequest) -> bool:
     return CONTENT_TYPE in (request.getHeader("accept") or "")
 
 
+@implementer(IPushProducer)
 class LivePage:
-    """One connection of a browser. `run` lasts until it is closed."""
+    """
+    One connection of a browser. `run` lasts until it is closed. While the browser does not read, nothing is made or
+    written, so no more than one page waits for it.
+    """
 
     def __init__(self, request: WebRequest, reactor: IReactorTime, render: Render) -> None:
         self._request = request
         self._render = render
         self._last = ""
         self._is_open = True
+        self._is_paused = False
+        self._over: Deferred[None] = Deferred()
         self._rendering: Deferred[None] | None = None
         self._keepalive = LoopingCall(self._write, ": \n\n")
         self._keepalive.clock = reactor
 
     async def run(self, watch: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
         """Send the page now, and again after each call that `watch` makes, until the connection is closed."""
-        closed = self._request.notifyFinish()
+        self._request.notifyFinish().addBoth(lambda _: self._end())
         self._request.setHeader("Content-Type", f"{CONTENT_TYPE}; charset=utf-8")
         self._request.setHeader("Cache-Control", "no-store")
         self._request.setHeader("X-Accel-Buffering", "no")
+        self._request.registerProducer(self, True)
         leave = watch(self.update)
         self._keepalive.start(KEEPALIVE_SECONDS, now=False).addErrback(
             lambda failure: _log.failure("a live page failed", failure)
         )
         self.update()
         try:
-            await closed
-        except Exception:  # the browser has gone: this is how every live page ends
-            pass
+            await self._over
         finally:
             leave()
             self._is_open = False
+            self._request.unregisterProducer()
             if self._keepalive.running:
                 self._keepalive.stop()
             if self._rendering is not None:
                 self._rendering.cancel()
 
+    def pauseProducing(self) -> None:
+        """IPushProducer API."""
+        self._is_paused = True
+
+    def resumeProducing(self) -> None:
+        """IPushProducer API."""
+        self._is_paused = False
+        self.update()
+
+    def stopProducing(self) -> None:
+        """IPushProducer API."""
+        self._is_open = False
+
+    def _end(self) -> None:
+        if not self._over.called:
+            self._over.callback(None)
+
     def update(self) -> None:
         """Send the page if it changed. A call while one is being made is left out: the next one follows soon."""
-        if self._rendering is not None or not self._is_open:
+        if self._rendering is not None or self._is_paused or not self._is_open:
             return
         self._rendering = ensureDeferred(self._send())
         self._rendering.addErrback(self._failed)
@@ -81,8 +103,7 @@ class LivePage:
         html = await self._render()
         if html is None:
             self._write("event: leave\ndata: \n\n")
-            self._request.finish()
-            self._is_open = False
+            self._end()
         elif html != self._last:
             self._last = html
             lines = "".join(f"data: {line}\n" for line in html.splitlines())
@@ -96,5 +117,5 @@ class LivePage:
         self._rendering = None
 
     def _write(self, text: str) -> None:
-        if self._is_open:
+        if self._is_open and not self._is_paused:
             self._request.write(text.encode())
