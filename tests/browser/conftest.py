@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from nsqtw.auth.secret_hash import Recipe
 from tests.admin.process import AdminProcess
-from tests.browser.browser import Window, launch, missing, window
+from tests.browser.browser import ANSWER_MS, Window, launch, missing, window
 from tests.browser.cluster import BrowserCluster
 from tests.wire import HOST
 
@@ -23,6 +23,7 @@ OpenWindow = Callable[..., AbstractContextManager[Window]]
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Say in one line what is missing, before any test."""
+    expect.set_options(timeout=ANSWER_MS)
     if text := missing():
         pytest.exit(text, returncode=1)
 

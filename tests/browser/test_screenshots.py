@@ -15,7 +15,7 @@ from tests.browser.cluster import NOTES, BrowserCluster
 
 WHERE = os.environ.get("SCREENSHOTS", "")
 MAX_BYTES = 150_000
-_COLOURS = 128
+_COLOURS = 256
 _TRAFFIC_MS = 75_000
 
 PICTURES = {

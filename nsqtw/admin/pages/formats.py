@@ -7,6 +7,8 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
+from markupsafe import Markup, escape
+
 NOTHING = "–"
 """The text of a number that is not known."""
 _BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
@@ -14,6 +16,7 @@ _SHORT_UNITS = ("", "k", "M", "G", "T")
 _DURATION_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _HEX_COLUMNS = 16
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_COLOURED = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\b[0-9][0-9.eE+-]*')
 _OPENING, _CLOSING = ("{", "["), ("}", "]")
 
 
@@ -75,6 +78,15 @@ def duration(seconds: float | None) -> str:
     return " ".join(part for part in parts[:2] if part)
 
 
+def brief(seconds: float | None) -> str:
+    """Return a duration in its largest unit: 2.1 h, 35 min."""
+    if seconds is None or not is_known(seconds) or seconds < 60:
+        return duration(seconds)
+    length, unit = next((length, unit) for length, unit in _DURATION_UNITS if seconds >= length)
+    number = seconds / length
+    return f"{number:.{1 if number < 9.95 else 0}f} {unit}"
+
+
 def percent(part: float) -> str:
     """Return a fraction of 1 as a percentage."""
     return f"{part * 100:.1f}%" if part < 0.1 else f"{part * 100:.0f}%"
@@ -113,6 +125,18 @@ def pretty_json(text: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     return "".join(_indented(_TOKEN.findall(text)))
+
+
+def coloured(text: str) -> Markup:
+    """Return a JSON document as HTML, with its keys, strings and other values marked."""
+    pieces, end = [], 0
+    for match in _COLOURED.finditer(text):
+        string, colon = match[1], match[2]
+        kind = ("key" if colon else "string") if string else "literal"
+        pieces.append(escape(text[end : match.start()]))
+        pieces.append(Markup('<span class="{}">{}</span>{}').format(kind, string or match[0], colon or ""))
+        end = match.end()
+    return Markup("").join([*pieces, escape(text[end:])])
 
 
 def _indented(tokens: Sequence[str]) -> Iterator[str]:

@@ -46,6 +46,7 @@ class LivePage:
         self._last = ""
         self._is_open = True
         self._is_paused = False
+        self._is_lost = False
         self._over: Deferred[None] = Deferred()
         self._rendering: Deferred[None] | None = None
         self._keepalive = LoopingCall(self._write, ": \n\n")
@@ -53,7 +54,7 @@ class LivePage:
 
     async def run(self, watch: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
         """Send the page now, and again after each call that `watch` makes, until the connection is closed."""
-        self._request.notifyFinish().addBoth(lambda _: self._end())
+        self._request.notifyFinish().addBoth(self._closed)
         self._request.setHeader("Content-Type", f"{CONTENT_TYPE}; charset=utf-8")
         self._request.setHeader("Cache-Control", "no-store")
         self._request.setHeader("X-Accel-Buffering", "no")
@@ -68,7 +69,8 @@ class LivePage:
         finally:
             leave()
             self._is_open = False
-            self._request.unregisterProducer()
+            if not self._is_lost:
+                self._request.unregisterProducer()
             if self._keepalive.running:
                 self._keepalive.stop()
             if self._rendering is not None:
@@ -86,6 +88,10 @@ class LivePage:
     def stopProducing(self) -> None:
         """IPushProducer API."""
         self._is_open = False
+
+    def _closed(self, _: object) -> None:
+        self._is_lost = True
+        self._end()
 
     def _end(self) -> None:
         if not self._over.called:

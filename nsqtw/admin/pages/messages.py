@@ -166,7 +166,7 @@ def _row(
     text, shape = body_text(shown, form)
     return attrs.evolve(
         row,
-        body=text,
+        body=formats.coloured(text) if shape == JSON else text,
         form=shape,
         shown=len(shown),
         whole_url=whole_url if limit < MAX_SHOWN_BYTES else "",
