@@ -62,8 +62,12 @@ LAYERS: dict[str, set[str]] = {
     },
     "admin": {
         *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
+        "stats",
     },
-    "tools": {"auth", "backends", "client", "core", "daemon", "gocompat", "nsqd", "options", "plugins"},
+    "tools": {
+        *("auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "lookupd", "nsqd", "options"),
+        *("plugins", "stats"),
+    },
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},

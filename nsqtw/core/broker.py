@@ -172,8 +172,7 @@ class Broker(TopicOwner):
         """
         topics, self.to_commit = self.to_commit, []
         sealed = self._committer.seal([topic for topic in topics if not self.group_commit.take(topic, now)], now)
-        self._committer.complete(sealed, self._store(sealed, now), now)
-        return sum([len(waiters) for _, _, waiters in sealed])
+        return self._committer.complete(sealed, self._store(sealed, now), now)
 
     def serve(self, now: float) -> bool:
         """Hand out what is new. Returns whether some consumer should get more in the next turn."""

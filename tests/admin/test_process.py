@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import ssl
 import subprocess
 import sys
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nsqtw.options.admin import AdminOptions, check_admin, normal_base_path
-from tests.admin.conftest import Nodes, StartAdmin
-from tests.admin.process import EXECUTABLE
+from tests.admin.conftest import USERS, Nodes, StartAdmin
+from tests.admin.process import EXECUTABLE, AdminProcess
 from tests.certificates import Certificates
 from tests.process import wait_until
 from tests.wire import HOST
@@ -121,6 +122,27 @@ def test_an_open_address_is_warned_about(start: StartAdmin, users_file: str) -> 
     assert "without --" not in start("--http-address=0.0.0.0:0", f"--auth=static:{users_file}").said()
 
 
+def test_a_reload_takes_other_options(nodes: Nodes, tmp_path: Path) -> None:
+    config = tmp_path / "nsqadmin.toml"
+    config.write_text(f'nsqlookupd_http_addresses = "{HOST}:1"\n')
+    admin = AdminProcess(tmp_path / "admin", f"--config={config}")
+    admin.start()
+    try:
+        assert admin.get("/api/topics").status == 502
+        config.write_text(f'nsqlookupd_http_addresses = "{HOST}:{nodes.lookupd.http_port}"\nadmin_users = "ann"\n')
+        admin.signal(signal.SIGHUP)
+        wait_until(lambda: "RELOAD: changed: " in admin.said(), "the file is read again")
+        assert admin.get("/api/topics").status == 200
+        assert admin.ask("POST", "/api/topics", {"topic": "t"}).status == 403
+        config.write_text('nsqlookupd_http_addresses = "no port"\n')
+        admin.signal(signal.SIGHUP)
+        wait_until(lambda: "RELOAD: the addresses stay as they were" in admin.said(), "the mistake is logged")
+        assert admin.get("/api/topics").status == 200
+    finally:
+        admin.close()
+    admin.assert_no_traceback()
+
+
 def test_https(start: StartAdmin, certificates: Certificates, users_file: str) -> None:
     admin = start(*certificates.server.flags(), f"--auth=static:{users_file}")
     context = ssl.create_default_context(cafile=certificates.authority.certificate)
@@ -161,3 +183,24 @@ def test_base_paths(path: str, normal: str) -> None:
 def test_the_options_of_the_original_are_enough() -> None:
     check_admin(AdminOptions(lookupd_http_address=("127.0.0.1:4161", "[::1]:4161")))
     check_admin(AdminOptions(nsqd_http_address=("https://nsqd.example:4152",)))
+
+
+def test_health_and_metrics(start: StartAdmin, users_file: str) -> None:
+    admin = start(f"--auth=static:{users_file}")
+    assert (admin.get("/livez").status, admin.get("/livez").body) == (200, b"OK")
+    ready = admin.get("/readyz")
+    assert (ready.status, ready.document) == (200, {"ready": True, "checks": ["cluster"], "reasons": {}})
+    assert admin.get("/metrics").status == 401
+    bearer = {"Authorization": f"Bearer {USERS['alice'][0]}"}
+    admin.ask("POST", "/api/topics", {"topic": "counted"}, bearer)
+    admin.ask("POST", "/api/topics/counted", {"action": "pause"}, {"Authorization": f"Bearer {USERS['rita'][0]}"})
+    reply = admin.ask("GET", "/metrics", headers=bearer)
+    assert reply.headers["content-type"].startswith("text/plain")
+    lines = reply.body.decode().splitlines()
+    for line in (
+        'nsq_admin_requests_total{outcome="ok",program="nsqlookupd"} 1.0',
+        'nsq_admin_actions_total{action="create_topic",outcome="done"} 1.0',
+        'nsq_admin_actions_total{action="change_topic",outcome="refused"} 1.0',
+        'nsq_ready{check="cluster"} 1.0',
+    ):
+        assert line in lines
