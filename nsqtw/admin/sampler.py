@@ -75,6 +75,7 @@ class Sampler:
         self._timer: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
         self._is_running = False
+        self._is_asking = False
         self._listeners: list[Callable[[], None]] = []
         self._cooperator = Cooperator(scheduler=lambda tick: reactor.callLater(0, tick))
 
@@ -115,24 +116,18 @@ class Sampler:
 
     async def refresh(self) -> None:
         """Ask now, and wait for the answer; for a page that shows what an action has changed."""
-        if self._round is not None:  # it may have asked before the change
+        if self._is_asking:  # it may have asked before the change
             await self._next_answer()
-        if self._round is None:
+        answer = self._next_answer()
+        if not self._is_asking:
             self._begin_round()
-        await self._next_answer()
+        await answer
 
-    async def _next_answer(self) -> None:
+    def _next_answer(self) -> Deferred[None]:
+        """Return what fires at the end of the next round."""
         waiting: Deferred[None] = Deferred()
-
-        def answered() -> None:
-            if not waiting.called:
-                waiting.callback(None)
-
-        leave = self.watch(answered)
-        try:
-            await waiting
-        finally:
-            leave()
+        leave = self.watch(lambda: waiting.callback(None))
+        return waiting.addBoth(lambda _: leave())
 
     def _is_watched(self) -> bool:
         return bool(self._listeners) or self._reactor.seconds() - self._looked_at < WATCHED_SECONDS
@@ -143,6 +138,7 @@ class Sampler:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
+        self._is_asking = True
         started = self._reactor.seconds()
         self._round = ensureDeferred(self._ask())
         self._round.addErrback(self._failed)
@@ -153,7 +149,7 @@ class Sampler:
             _log.failure("a round of the sampler failed", failure)
 
     def _end_round(self, started: float) -> None:
-        self._round = None
+        self._is_asking = False
         if not self._is_running:
             return
         pause = LIVE_SECONDS if self._is_watched() else QUIET_SECONDS
