@@ -142,5 +142,5 @@ async def node(visit: Visit) -> Content:
             topic_rows(stats.topics, visit.sampler.history), TOPIC_SORTS, visit.query, url, name=topic_name
         ),
         "tombstones": {topic.topic for topic in stats.node.topics if topic.is_tombstoned},
-        "may_tombstone": visit.viewer.may(Role.ADMIN) and not state.is_gone,
+        "may_tombstone": visit.viewer.may(Role.ADMIN) and bool(visit.cluster.lookupds) and not state.is_gone,
     }
