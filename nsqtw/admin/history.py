@@ -28,7 +28,7 @@ Subject = tuple[str, ...]
 CLUSTER: Subject = ("cluster",)
 
 _NAN = math.nan
-_STEP = 500
+_STEP = 100
 """Subjects in a step."""
 
 

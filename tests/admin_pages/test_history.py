@@ -131,7 +131,7 @@ def test_the_end_of_a_sample_of_many_subjects_is_in_steps() -> None:
     for number in range(2000):
         history.put(("topic", str(number)), {"depth": 0})
     steps: Iterator[None] = history.end()
-    assert len(list(steps)) == 4
+    assert len(list(steps)) == 20
 
 
 # -- changes

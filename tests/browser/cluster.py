@@ -6,7 +6,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import attrs
@@ -28,6 +28,7 @@ TEXT, BINARY, LONG = b"plain <b>text</b> & more", bytes(range(256)), b"long " * 
 DOCUMENT = b'{"id": 7, "price": 1.50, "tags": ["a", "b"], "note": "<script>alert(1)</script>"}'
 QUANTILES = ("0.5", "0.95", "0.99")
 _TURN_SECONDS = 0.1
+_NOP_SECONDS = 5.0
 _HOLD_MS = 900_000
 
 
@@ -38,7 +39,7 @@ class BrowserCluster:
     lookupd: LookupdProcess
     nsqds: tuple[NsqdProcess, ...]
     admin: AdminProcess
-    _held: list[Client] = attrs.field(factory=list)
+    _is_over: threading.Event = attrs.field(factory=threading.Event)
     _holding: list[threading.Thread] = attrs.field(factory=list)
 
     @classmethod
@@ -52,19 +53,21 @@ class BrowserCluster:
         admin = AdminProcess(directory / "admin", f"--lookupd-http-address={HOST}:{lookupd.http_port}", *flags)
         cluster = cls(lookupd, nsqds, admin)
         processes = (lookupd, *nsqds, admin)
-        try:
+        with ExitStack() as stack:
+            for process in processes:
+                stack.callback(process.close)
             for process in processes:
                 process.start()
+            stack.callback(cluster._release)
             yield cluster
-        finally:
-            for client in cluster._held:
-                client.end()
-            for thread in cluster._holding:
-                thread.join()
-            for process in processes:
-                process.close()
         for process in processes:
             process.assert_no_traceback()
+
+    def _release(self) -> None:
+        """End the connection that holds a message."""
+        self._is_over.set()
+        for thread in self._holding:
+            thread.join()
 
     @property
     def url(self) -> str:
@@ -106,7 +109,6 @@ class BrowserCluster:
         with self.nsqds[0].client() as producer:
             producer.pub(NOTES, b"in flight")
             holder = self.nsqds[0].client()
-            self._held.append(holder)
             holder.identify(
                 client_id="holder",
                 hostname="desk-1",
@@ -115,7 +117,7 @@ class BrowserCluster:
             )
             holder.sub(NOTES, "desk", ready=1)
             holder.take(1)
-            self._holding.append(threading.Thread(target=_answer_heartbeats, args=(holder,)))
+            self._holding.append(threading.Thread(target=_hold, args=(holder, self._is_over)))
             self._holding[-1].start()
             for body in (TEXT, DOCUMENT, BINARY, LONG):
                 producer.pub(NOTES, body)
@@ -160,11 +162,11 @@ def order(number: int) -> bytes:
     return json.dumps({"id": number, "customer": customer, "total": 19.90 + number, "items": items}).encode()
 
 
-def _answer_heartbeats(client: Client) -> None:
-    """Keep a connection, and what is in flight to it, until it is ended."""
-    with suppress(OSError, Closed), client:
-        while True:
-            client.frame()
+def _hold(client: Client, is_over: threading.Event) -> None:
+    """Keep a connection, and what is in flight to it, until it is over."""
+    with client:
+        while not is_over.wait(_NOP_SECONDS):
+            client.send(b"NOP\n")  # as good as an answer to a heartbeat
 
 
 def _consume(client: Client, topic: str, channel: str) -> None:
