@@ -1,6 +1,8 @@
 # make run        a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data; PORT=5150 takes 5150 and 5151
 # make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
 # make test         everything that checks this code
+# make test-browser    nsqadmin's pages in a real Chromium (Debian: apt-get install chromium), not part of make test; ONLY='-k live'
+# make screenshots     the pictures of nsqadmin in the documentation, made anew
 # make test-compiled   the tests on modules that mypyc compiled, which takes a C compiler; ONLY='tests/core' for some of them
 # make test-system  what needs programs of the system: Prometheus scrapes a cluster, systemd reads the units; ONLY=systemd for some
 # make test-twisted    the tests with the lowest and the newest supported Twisted; TWISTED=lowest for one of them, ONLY='tests/net'
@@ -42,7 +44,8 @@ AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --l
 
 SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
-.PHONY: help run demo test test-compiled test-system test-twisted fuzz conformance clients crash bench bench-plots bench-shapes bench-pauses \
+.PHONY: help run demo test test-browser screenshots test-compiled test-system test-twisted fuzz conformance clients crash bench \
+    bench-plots bench-shapes bench-pauses \
     bench-clients bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
 
 # The list at the top of this file.
@@ -68,6 +71,12 @@ test: $(EVERYTHING)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@$(PYTEST) || $(AGAIN)
+
+test-browser: $(EVERYTHING)
+	@$(PYTEST) tests/browser $(ONLY)
+
+screenshots: $(EVERYTHING)
+	@SCREENSHOTS=docs/images $(PYTEST) tests/browser/test_screenshots.py
 
 docs: $(EVERYTHING)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build

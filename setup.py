@@ -19,14 +19,15 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-# servers (docs/how-to/auth.md) and the servers of a cluster, klein: the routes of nsqadmin. prometheus-client: /metrics
-# (docs/how-to/monitoring.md). txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a
-# few lines without effect otherwise.
+# servers (docs/how-to/auth.md) and the servers of a cluster, jinja2 and klein: the pages and the routes of nsqadmin.
+# prometheus-client: /metrics (docs/how-to/monitoring.md). txaio: the client on Twisted and asyncio. mypy_extensions:
+# marks of a class for mypyc; a few lines without effect otherwise.
 INSTALL = [
     "attrs>=23.2",
     "cramjam>=2.8",
     "ddsketch>=3",
     "google-re2>=1.1",
+    "jinja2>=3.1",
     "klein>=24.8",
     "mypy_extensions>=1",
     "prometheus-client>=0.22",
@@ -61,6 +62,8 @@ TEST = [
     "hypothesis>=6.120",
     # Draws the figures of the bench.
     "matplotlib>=3.9",
+    # Drives a browser over nsqadmin's pages: make test-browser.
+    "playwright>=1.49",
     "pytest>=9,<10",
     # Reads the files of contrib/container.
     "pyyaml>=6",
@@ -148,7 +151,10 @@ setup(
     # Makes `pip install -e .` a plain path entry. Without it the install is an import hook, behind which
     # twistd does not find our plugin, and says nothing.
     package_dir={"": "."},
-    package_data={"nsqtw": ["py.typed"], CONNECTOR: ["py.typed", "log4j2.properties"]},
+    package_data={
+        "nsqtw": ["py.typed", *(f"admin/pages/{place}/*" for place in ("templates", "static", "static/vendor/uplot"))],
+        CONNECTOR: ["py.typed", "log4j2.properties"],
+    },
     cmdclass={"build_py": BuildWithConnector},
     ext_modules=extensions(),
     # mypyc looks at all that is imported.

@@ -74,6 +74,8 @@ print(*(f"{directory}/{name}" for _, directory, _, names in build.data_files for
     built = {os.path.normpath(name) for name in done.stdout.splitlines()}
     connector = ROOT / "contrib/spark/pyspark_nsq"
     ours = [*(ROOT / "nsqtw").rglob("*.py"), *connector.glob("*.py"), connector / "py.typed"]
+    pages = ROOT / "nsqtw/admin/pages"
+    ours += [path for place in ("static", "templates") for path in (pages / place).rglob("*") if path.is_file()]
     modules = {str(module.relative_to(ROOT)) for module in [*ours, connector / "log4j2.properties"]}
     assert built == modules | {"twisted/plugins/nsqtw_plugin.py", "nsqtw/py.typed"}
 

@@ -1,0 +1,136 @@
+"""What the form of an action says: what is lost, how many messages come again, what is set now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nsqtw.admin.audit import Target
+from nsqtw.admin.pages import formats
+from nsqtw.admin.pages.fields import Fields, FormError, position
+from nsqtw.admin.pages.visit import Visit
+from nsqtw.admin.sampler import waiting
+from nsqtw.cluster.model import ChannelStats, TopicStats
+from nsqtw.errors import ClusterError
+
+Content = Mapping[str, Any]
+
+
+async def nodes(visit: Visit, target: Target, fields: Fields) -> Content:
+    """Return the nodes of a topic, to choose one of."""
+    topic = await _topic(visit, target)
+    return {"node_names": [node.node for node in topic.nodes] if topic else []}
+
+
+async def emptying(visit: Visit, target: Target, fields: Fields) -> Content:
+    """Say how many messages are dropped."""
+    if target.channel:
+        channel = await _channel(visit, target)
+        number = channel.depth + channel.deferred_count if channel else 0
+        return {
+            "points": [
+                f"{formats.plural(number, 'message')} of this channel will be dropped, and never be delivered.",
+                "Other channels keep theirs.",
+            ]
+        }
+    topic = await _topic(visit, target)
+    return {
+        "points": [
+            f"{formats.plural(topic.depth if topic else 0, 'message')} that no channel has yet will be dropped.",
+            "Messages that wait in the channels stay.",
+        ]
+    }
+
+
+async def deleting(visit: Visit, target: Target, fields: Fields) -> Content:
+    """Say what is deleted with a topic or channel."""
+    if target.channel:
+        channel = await _channel(visit, target)
+        if channel is None:
+            return {"points": ["No node has the channel: the nsqlookupds will forget it."]}
+        number = channel.depth + channel.in_flight_count + channel.deferred_count
+        return {
+            "points": [
+                f"{formats.plural(number, 'message')} of this channel will be lost.",
+                f"{formats.plural(channel.client_count, 'consumer')} will be disconnected.",
+            ]
+        }
+    topic = await _topic(visit, target)
+    if topic is None:
+        return {"points": ["No node has the topic: the nsqlookupds will forget it."]}
+    consumers = sum(channel.client_count for channel in topic.channels)
+    return {
+        "points": [
+            f"{formats.plural(waiting(topic), 'message')} on {formats.plural(len(topic.nodes), 'node')} will be lost.",
+            f"{formats.plural(len(topic.channels), 'channel')} will be deleted, "
+            f"and {formats.plural(consumers, 'consumer')} disconnected.",
+        ]
+    }
+
+
+async def tombstone(visit: Visit, target: Target, fields: Fields) -> Content:
+    """Say what becomes of the topic on a node."""
+    state = visit.sampler.nodes.get(target.node)
+    found = [topic for topic in state.stats.topics if topic.topic_name == target.topic] if state else []
+    number = sum(map(waiting, found))
+    return {
+        "points": [
+            "The nsqlookupds hide the node from consumers of the topic for a while.",
+            f"The topic is deleted on the node, with {formats.plural(number, 'message')}.",
+            "It comes back with the next message that is published there.",
+        ]
+    }
+
+
+async def settings(visit: Visit, target: Target, fields: Fields) -> Content:
+    """Return what is set now."""
+    topic = await _topic(visit, target)
+    retention = topic.retention if topic else None
+    seconds = int(retention.time) if retention else 0
+    unit, length = next(
+        ((name, length) for name, length in (("days", 86_400), ("hours", 3600)) if seconds and seconds % length == 0),
+        ("minutes", 60),
+    )
+    return {
+        "durability": topic.durability if topic else None,
+        "kept_time": seconds // length,
+        "kept_unit": unit,
+        "kept_megabytes": (retention.bytes if retention else 0) // 1_000_000,
+    }
+
+
+async def seeking(visit: Visit, target: Target, fields: Fields) -> Content:
+    """Return what a seek would do on each node, once it is said where to."""
+    channel = await _channel(visit, target)
+    names = [node.node for node in (channel.nodes or (channel,))] if channel else []
+    content: dict[str, Any] = {"node_names": names, "preview": None, "replayed": 0, "skipped": 0, "is_typed": False}
+    if not fields.get("kind"):
+        return content
+    try:
+        to = position(fields)
+        moved = await visit.cluster.seek(target.topic, target.channel, to, is_dry_run=True, node=target.node)
+    except (FormError, ClusterError) as error:
+        return {**content, "error": str(error)}
+    for warning in moved.warnings:
+        visit.warn(warning)
+    return {
+        **content,
+        "to": to,
+        "preview": moved.value,
+        "replayed": sum(seek.replayed for seek in moved.value),
+        "skipped": sum(seek.skipped for seek in moved.value),
+    }
+
+
+async def _topic(visit: Visit, target: Target) -> TopicStats | None:
+    try:
+        return await visit.topic(target.topic)
+    except ClusterError:
+        return None
+
+
+async def _channel(visit: Visit, target: Target) -> ChannelStats | None:
+    try:
+        return await visit.channel(target.topic, target.channel)
+    except ClusterError:
+        return None

@@ -1,0 +1,181 @@
+"""Text of numbers, sizes and durations as the pages show them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup, escape
+
+NOTHING = "–"
+"""The text of a number that is not known."""
+_BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+_SHORT_UNITS = ("", "k", "M", "G", "T")
+_DURATION_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_HEX_COLUMNS = 16
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_COLOURED = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\b[0-9][0-9.eE+-]*')
+_OPENING, _CLOSING = ("{", "["), ("}", "]")
+
+
+def is_known(value: float | None) -> bool:
+    """Return whether there is a number."""
+    return value is not None and not math.isnan(value)
+
+
+def count(value: float | None) -> str:
+    """Return a whole number with separators: 1,234,567."""
+    return f"{round(value):,}" if value is not None and is_known(value) else NOTHING
+
+
+def short(value: float | None) -> str:
+    """Return a number with three digits: 1.23M."""
+    if value is None or not is_known(value):
+        return NOTHING
+    size, unit = abs(value), 0
+    while size >= 999.5 and unit < len(_SHORT_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    digits = 0 if unit == 0 and float(value).is_integer() else 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{'-' if value < 0 else ''}{size:.{digits}f}{_SHORT_UNITS[unit]}"
+
+
+def rate(value: float | None) -> str:
+    """Return a rate, without its unit (messages a second)."""
+    if value is None or not is_known(value):
+        return NOTHING
+    if value == 0:
+        return "0"
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else count(value)
+
+
+def size(value: float | None) -> str:
+    """Return a number of bytes with a unit: 12.3 MB. A unit is 1,000 of the one below."""
+    if value is None or not is_known(value):
+        return NOTHING
+    amount, unit = float(value), 0
+    while amount >= 999.5 and unit < len(_BYTE_UNITS) - 1:
+        amount, unit = amount / 1000, unit + 1
+    digits = 0 if unit == 0 or amount >= 99.95 else 1
+    return f"{amount:.{digits}f} {_BYTE_UNITS[unit]}"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration with its two largest units: 2 h 5 min, 350 ms."""
+    if seconds is None or not is_known(seconds):
+        return NOTHING
+    if seconds < 1:
+        return f"{seconds * 1000:.{0 if seconds >= 0.01 or seconds == 0 else 2}f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    parts: list[str] = []
+    for length, unit in _DURATION_UNITS:
+        number, whole = divmod(whole, length)
+        if number or parts:
+            parts.append(f"{number} {unit}" if number else "")
+    return " ".join(part for part in parts[:2] if part)
+
+
+def brief(seconds: float | None) -> str:
+    """Return a duration in its largest unit: 2.1 h, 35 min."""
+    if seconds is None or not is_known(seconds) or seconds < 60:
+        return duration(seconds)
+    length, unit = next((length, unit) for length, unit in _DURATION_UNITS if seconds >= length)
+    number = seconds / length
+    return f"{number:.{1 if number < 9.95 else 0}f} {unit}"
+
+
+def percent(part: float) -> str:
+    """Return a fraction of 1 as a percentage."""
+    return f"{part * 100:.1f}%" if part < 0.1 else f"{part * 100:.0f}%"
+
+
+def quantile(value: float) -> str:
+    """Return the name of a quantile: 0.99 is p99, 0.999 is p99.9."""
+    return f"p{value * 100:.4g}"
+
+
+def plural(number: float, one: str, many: str = "") -> str:
+    """Return a number and its noun: 1 node, 3 nodes."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def hex_dump(body: bytes) -> str:
+    """Return lines of an offset, 16 bytes in hexadecimal, and the same as ASCII."""
+    lines = []
+    for offset in range(0, len(body), _HEX_COLUMNS):
+        row = body[offset : offset + _HEX_COLUMNS]
+        left, right = row[:8].hex(" "), row[8:].hex(" ")
+        printable = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{offset:08x}  {left:<23}  {right:<23}  {printable}")
+    return "\n".join(lines)
+
+
+def pretty_json(text: str) -> str | None:
+    """
+    Return a JSON document with indentation, and every number and string as it was; None if it is no document, or a bare
+    number or word.
+    """
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return "".join(_indented(_TOKEN.findall(text)))
+
+
+def coloured(text: str) -> Markup:
+    """Return a JSON document as HTML, with its keys, strings and other values marked."""
+    pieces, end = [], 0
+    for match in _COLOURED.finditer(text):
+        string, colon = match[1], match[2]
+        kind = ("key" if colon else "string") if string else "literal"
+        pieces.append(escape(text[end : match.start()]))
+        pieces.append(Markup('<span class="{}">{}</span>{}').format(kind, string or match[0], colon or ""))
+        end = match.end()
+    return Markup("").join([*pieces, escape(text[end:])])
+
+
+def _indented(tokens: Sequence[str]) -> Iterator[str]:
+    depth = 0
+    for token, following in zip(tokens, (*tokens[1:], ""), strict=True):
+        if token in _OPENING:
+            is_empty = following in _CLOSING
+            depth += 0 if is_empty else 1
+            yield token if is_empty else f"{token}\n{'  ' * depth}"
+        elif token in _CLOSING:
+            yield token
+        elif token == ",":
+            yield f",\n{'  ' * depth}"
+        else:
+            yield ": " if token == ":" else token
+        if following in _CLOSING and token not in _OPENING:
+            depth -= 1
+            yield f"\n{'  ' * depth}"
+
+
+def polyline(values: Sequence[float], width: float, height: float, floor: float = 0.0) -> str:
+    """
+    Return the points of an SVG polyline through `values`, from the left to the right. `floor` is the smallest value
+    that the top stands for. Unknown values are left out.
+    """
+    known = [value for value in values if is_known(value)]
+    if len(known) < 2:
+        return ""
+    top, step = max(*known, floor) or 1.0, width / (len(values) - 1)
+    return " ".join(
+        f"{index * step:.1f},{height - max(0.0, value) / top * height:.1f}"
+        for index, value in enumerate(values)
+        if is_known(value)
+    )
+
+
+def area(points: str, height: float) -> str:
+    """Return the points of the polygon between a polyline and its base."""
+    if not points:
+        return ""
+    first, last = points.split(" ", 1)[0], points.rsplit(" ", 1)[-1]
+    return f"{first.split(',')[0]},{height} {points} {last.split(',')[0]},{height}"

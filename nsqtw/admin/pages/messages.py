@@ -1,0 +1,185 @@
+"""
+The view of messages that wait, are deferred or in flight. Looking consumes nothing.
+
+A body is shown as JSON where it is some, as text where it is UTF-8, else in hexadecimal, or in the form that is asked
+for. SHOWN_BYTES of a body are shown, of one message MAX_SHOWN_BYTES on demand. A viewer who may not look at bodies
+sees the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+
+from nsqtw.admin.pages import formats
+from nsqtw.admin.pages.fields import MESSAGE
+from nsqtw.admin.pages.visit import Visit
+from nsqtw.admin.viewer import Role
+from nsqtw.cluster.cluster import DEFERRED, IN_FLIGHT, READY
+from nsqtw.cluster.model import Message
+from nsqtw.errors import ClusterError
+
+SHOWN_BYTES = 8 * 1024
+MAX_SHOWN_BYTES = 256 * 1024
+LIMITS = (10, 25, 100)
+"""The numbers of messages of a node that can be asked for."""
+AUTO, TEXT, JSON, HEX = "auto", "text", "json", "hex"
+FORMS = ((AUTO, "Fitting form"), (TEXT, "Text"), (JSON, "JSON"), (HEX, "Hexadecimal"))
+STATES = ((READY, "Waiting"), (DEFERRED, "Deferred"), (IN_FLIGHT, "In flight"))
+_EMPTY = {READY: "No message waits.", DEFERRED: "No message is deferred.", IN_FLIGHT: "No message is in flight."}
+_NS = 1_000_000_000
+
+
+@attrs.frozen(kw_only=True)
+class MessageRow:
+    """A message as the page shows it. `body` is None for a viewer who may not see it. Times are in seconds."""
+
+    id: str
+    node: str
+    published: str
+    published_iso: str
+    age: float
+    attempts: int
+    size: int
+    due_in: float | None
+    times_out_in: float | None
+    consumer: str
+    form: str = ""
+    body: str | None = None
+    shown: int = 0
+    whole_url: str = ""
+    replay_url: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether only the beginning of the body is shown."""
+        return self.body is not None and self.shown < self.size
+
+
+async def message_content(
+    visit: Visit, topic: str, channel: str, nodes: Sequence[str], url: Callable[..., str]
+) -> dict[str, Any]:
+    """Return what the view needs."""
+    query = visit.query
+    state = _chosen(query.get("state", ""), [name for name, _ in STATES], READY)
+    form = _chosen(query.get("show", ""), [name for name, _ in FORMS], AUTO)
+    limit = int(_chosen(query.get("limit", ""), [str(number) for number in LIMITS], str(LIMITS[0])))
+    node = query.get("node", "") if query.get("node") in nodes else ""
+    may_see_bodies = visit.viewer.may_see_bodies_of(topic, channel)
+    found: list[Message] = []
+    has_more = False
+    empty_text = _EMPTY[state] if channel else "No message waits for the channels of the topic."
+    if not visit.is_event:
+        try:
+            answer = await visit.cluster.messages(topic, channel, state=state, limit=limit, node=node)
+        except ClusterError as error:
+            empty_text = f"The messages cannot be shown: {error}"
+        else:
+            for warning in answer.warnings:
+                visit.warn(warning)
+            found = [message for part in answer.value for message in part.messages]
+            has_more = any(part.has_more for part in answer.value)
+    if state != IN_FLIGHT:
+        found.sort(key=lambda message: message.timestamp)
+    kept = {"view": "messages", "state": state, "show": form, "limit": limit, "node": node}
+
+    def row(message: Message) -> MessageRow:
+        may_replay = bool(channel) and visit.viewer.may(Role.ADMIN, topic, channel)
+        return _row(
+            message,
+            visit.now,
+            form=form,
+            limit=MAX_SHOWN_BYTES if query.get("whole") == message.id else SHOWN_BYTES,
+            may_see_body=may_see_bodies,
+            whole_url=f"{url(**kept, whole=message.id)}#message-{message.id}",
+            replay_url=visit.links.action(
+                "seek_channel", topic=topic, channel=channel, kind=MESSAGE, message=message.id, node=message.node
+            )
+            if may_replay
+            else "",
+        )
+
+    return {
+        "channel_name": channel,
+        "messages_title": "Messages of the channel" if channel else "Messages that wait for the channels",
+        "list_url": url,
+        "state": state,
+        "states": STATES,
+        "form": form,
+        "forms": FORMS,
+        "limit": limit,
+        "limits": LIMITS,
+        "node": node,
+        "node_names": nodes,
+        "may_see_bodies": may_see_bodies,
+        "messages": [row(message) for message in found],
+        "has_more": has_more,
+        "empty_text": empty_text,
+        "whole_limit": MAX_SHOWN_BYTES,
+    }
+
+
+def body_text(body: bytes, form: str) -> tuple[str, str]:
+    """Return a body as text, and the form it has: JSON, TEXT or HEX. `form` is what is wanted."""
+    if form == HEX:
+        return formats.hex_dump(body), HEX
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return (body.decode("utf-8", "replace"), TEXT) if form == TEXT else (formats.hex_dump(body), HEX)
+    if form == TEXT:
+        return text, TEXT
+    pretty = formats.pretty_json(text)
+    if pretty is not None:
+        return pretty, JSON
+    is_readable = form == JSON or all(character.isprintable() or character in "\r\n\t" for character in text)
+    return (text, TEXT) if is_readable else (formats.hex_dump(body), HEX)
+
+
+def _row(
+    message: Message, now: float, *, form: str, limit: int, may_see_body: bool, whole_url: str, replay_url: str
+) -> MessageRow:
+    published = message.timestamp / _NS
+    moment = datetime.fromtimestamp(published, UTC)
+    consumer = message.consumer
+    row = MessageRow(
+        id=message.id,
+        node=message.node,
+        published=f"{moment:%Y-%m-%d %H:%M:%S} UTC",
+        published_iso=moment.isoformat(),
+        age=max(0.0, now - published),
+        attempts=message.attempts,
+        size=len(message.body),
+        due_in=None if message.due is None else message.due / _NS - now,
+        times_out_in=None if message.deadline is None else message.deadline / _NS - now,
+        consumer="" if consumer is None else consumer.client_id or consumer.hostname or consumer.remote_address,
+        replay_url=replay_url,
+    )
+    if not may_see_body:
+        return row
+    shown = message.body[:limit]
+    if len(shown) < len(message.body):  # not in the middle of a character
+        shown = shown.decode("utf-8", "ignore").encode() if _is_text(message.body) else shown
+    text, shape = body_text(shown, form)
+    return attrs.evolve(
+        row,
+        body=formats.coloured(text) if shape == JSON else text,
+        form=shape,
+        shown=len(shown),
+        whole_url=whole_url if limit < MAX_SHOWN_BYTES else "",
+    )
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _chosen(wanted: str, known: Sequence[str], default: str) -> str:
+    return wanted if wanted in known else default

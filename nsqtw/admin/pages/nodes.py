@@ -1,0 +1,146 @@
+"""The list of nodes, and the page of one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import attrs
+
+from nsqtw.admin.history import History
+from nsqtw.admin.pages import formats
+from nsqtw.admin.pages.charts import Line
+from nsqtw.admin.pages.figures import figures
+from nsqtw.admin.pages.listing import listing
+from nsqtw.admin.pages.page import NODES, Content, page
+from nsqtw.admin.pages.rows import TOPIC_SORTS, topic_name, topic_rows
+from nsqtw.admin.pages.visit import Visit
+from nsqtw.admin.sampler import NodeState, waiting
+from nsqtw.admin.viewer import Role
+from nsqtw.cluster.model import NodeStats
+
+LITTLE_BYTES, LITTLE_PART = 1_000_000_000, 0.1
+"""Less disk space than this, or than this part of the disk, is little."""
+_OK = "OK"
+_MEMORY = (
+    ("heap_in_use_bytes", "Memory in use", formats.size),
+    ("gc_total_runs", "Garbage collections", formats.count),
+)
+RATES = (Line("in", "published", "in"), Line("out", "finished", "out"))
+LEVELS = (Line("depth", "waiting", "depth"), Line("in_flight", "in flight", "out"))
+
+
+@attrs.frozen
+class NodeRow:
+    """A node in a list."""
+
+    name: str
+    state: NodeState
+    _history: History
+    _now: float
+
+    @property
+    def stats(self) -> NodeStats:
+        """The last answer of the node."""
+        return self.state.stats
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the node did not answer."""
+        return self.state.is_gone
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the node reports no error."""
+        return self.stats.health in ("", _OK)
+
+    @property
+    def disk_state(self) -> str:
+        """How the disk stands."""
+        return disk_state(self.stats)
+
+    @property
+    def gone_for(self) -> float:
+        """Seconds since the last answer."""
+        return self._now - self.state.seen
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait on the node."""
+        return sum(waiting(topic) for topic in self.stats.topics)
+
+    @property
+    def rate_in(self) -> float:
+        """Messages published in a second."""
+        return self._history.last(("node", self.name), "in")
+
+    @property
+    def recent(self) -> list[float]:
+        """The rate of publishing in the last minutes."""
+        return self._history.recent(("node", self.name), "in")
+
+
+def disk_state(stats: NodeStats) -> str:
+    """Return how the disk of a node stands: "warning" when there is little left, else nothing."""
+    free, capacity = stats.disk_free, stats.disk_capacity
+    if free is None:
+        return ""
+    return "warning" if free < LITTLE_BYTES or (capacity and free < capacity * LITTLE_PART) else ""
+
+
+def node_content(visit: Visit) -> dict[str, Any]:
+    """Return what a table of nodes needs."""
+    sampler = visit.sampler
+    rows = [NodeRow(name, state, sampler.history, sampler.now) for name, state in sampler.nodes.items()]
+    lookupds = visit.cluster.lookupds
+    return {
+        "nodes": rows,
+        "nodes_up": sum(not row.is_gone for row in rows),
+        "has_lookupds": bool(lookupds),
+        "lookupd_count": len(lookupds),
+        "has_disk": any(row.stats.disk_free is not None for row in rows),
+        "has_topology": any(row.stats.node.topology_region or row.stats.node.topology_zone for row in rows),
+    }
+
+
+@page("nodes", "nodes.html", NODES)
+async def nodes(visit: Visit) -> Content:
+    """Return the content of the list."""
+    visit.stats()
+    return {"title": "Nodes", **node_content(visit)}
+
+
+@page("nodes/<node>", "node.html", NODES)
+async def node(visit: Visit) -> Content:
+    """Return the content of the page of one node. UnknownObject."""
+    visit.stats()
+    name = visit.path["node"]
+    state = visit.sampler.nodes.get(name)
+    if state is None:
+        state = NodeState((await visit.cluster.node(name)).value, visit.sampler.now)
+    stats, subject = state.stats, ("node", name)
+    url = partial(visit.links.node, name)
+    memory = [(label, form(stats.memory[key])) for key, label, form in _MEMORY if key in stats.memory]
+    return {
+        "title": name,
+        "state": state,
+        "node": stats,
+        "now": visit.now,
+        "offset": visit.offset,
+        "span": visit.span,
+        "span_url": visit.span_url(url),
+        **figures(visit, subject, ("in", "out", "depth")),
+        "depth": sum(waiting(topic) for topic in stats.topics),
+        "consumers": sum(channel.client_count for topic in stats.topics for channel in topic.channels),
+        "charts": [
+            visit.chart(subject, "rates", "Messages a second", RATES),
+            visit.chart(subject, "levels", "Messages on the node", LEVELS),
+        ],
+        "disk_state": disk_state(stats),
+        "memory": memory,
+        "listing": listing(
+            topic_rows(stats.topics, visit.sampler.history), TOPIC_SORTS, visit.query, url, name=topic_name
+        ),
+        "tombstones": {topic.topic for topic in stats.node.topics if topic.is_tombstoned},
+        "may_tombstone": visit.viewer.may(Role.ADMIN) and bool(visit.cluster.lookupds) and not state.is_gone,
+    }

@@ -1,0 +1,89 @@
+// Charts of a page, drawn by uPlot from the numbers in its elements: data-times and data-values, JSON.
+
+const charts = new Map(); // element: { chart, numbers }
+
+const MINUTES = [1, 2, 5, 10, 15, 30, 60];
+const numberFormat = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
+
+function colourOf(element) {
+  return getComputedStyle(element).color;
+}
+
+function numbersOf(element) {
+  return [JSON.parse(element.dataset.times), ...JSON.parse(element.dataset.values)];
+}
+
+function options(element) {
+  const items = [...element.closest("figure").querySelectorAll(".legend li")];
+  const axis = {
+    stroke: () => colourOf(element),
+    grid: { stroke: () => getComputedStyle(element).borderTopColor, width: 1 },
+    ticks: { show: false },
+    font: `12px ${getComputedStyle(element).fontFamily}`,
+  };
+  return {
+    width: Math.max(element.clientWidth, 100),
+    height: Math.max(element.clientHeight, 80),
+    legend: { show: false },
+    cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
+    padding: [8, 4, 0, 0],
+    scales: {
+      x: { range: (_chart, first, last) => [Math.max(last - Number(element.dataset.span), Math.min(first, last - 120)), last] },
+      y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] },
+    },
+    axes: [
+      { ...axis, space: 60, size: 28, incrs: MINUTES.map((minutes) => minutes * 60), values: "{HH}:{mm}" },
+      { ...axis, space: 36, size: 48, values: (_chart, ticks) => ticks.map((tick) => numberFormat.format(tick)) },
+    ],
+    series: [
+      {},
+      ...items.map((item) => ({
+        label: item.textContent,
+        stroke: () => colourOf(item.querySelector("i")),
+        width: 1.75,
+        points: { show: false },
+      })),
+    ],
+    hooks: { setCursor: [(chart) => tell(chart, items)] },
+  };
+}
+
+/** Shows the values under the cursor in the legend, or the newest ones. */
+function tell(chart, items) {
+  const index = chart.cursor.idx ?? chart.data[0].length - 1;
+  items.forEach((item, number) => {
+    const value = chart.data[number + 1][index];
+    item.querySelector("b").textContent = value === null || value === undefined ? "–" : numberFormat.format(value);
+  });
+}
+
+const resized = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    charts.get(target)?.chart.setSize({ width: Math.max(target.clientWidth, 100), height: Math.max(target.clientHeight, 80) });
+  }
+});
+
+/** Draws the charts below `root`, and draws those again whose numbers changed; with `always` all of them. */
+export function drawCharts(root, always = false) {
+  for (const element of charts.keys()) {
+    if (element.isConnected) continue;
+    resized.unobserve(element);
+    charts.get(element).chart.destroy();
+    charts.delete(element);
+  }
+  for (const element of root.querySelectorAll("[data-times]")) {
+    const numbers = element.dataset.times + element.dataset.values;
+    const known = charts.get(element);
+    if (!known) {
+      const chart = new uPlot(options(element), numbersOf(element), element);
+      element.setAttribute("data-drawn", "");
+      charts.set(element, { chart, numbers });
+      resized.observe(element);
+      tell(chart, [...element.closest("figure").querySelectorAll(".legend li")]);
+    } else if (known.numbers !== numbers || always) {
+      known.numbers = numbers;
+      known.chart.setData(numbersOf(element));
+      tell(known.chart, [...element.closest("figure").querySelectorAll(".legend li")]);
+    }
+  }
+}

@@ -1,0 +1,270 @@
+"""
+The sampler: it asks all nodes for their figures every few seconds, and adds them to the history.
+
+While somebody looks, it asks every LIVE_SECONDS, otherwise every QUIET_SECONDS, so that there is a history when
+somebody comes. A round that takes long makes the next one wait: the sampler uses at most a quarter of the time. The
+figures are added in steps that share the reactor with everything else.
+
+A node that does not answer is kept for an hour and marked (`NodeState.is_gone`); the figures of the others are not
+affected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import attrs
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import Cooperator
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from nsqtw.admin.history import CLUSTER, Changes, History, Subject
+from nsqtw.cluster.model import ClusterStats, NodeStats, Partial, TopicStats
+from nsqtw.errors import NsqtwError
+
+LIVE_SECONDS = 2.0
+QUIET_SECONDS = 30.0
+STEP_SECONDS = 5.0
+"""The shortest time between two samples of the history."""
+WATCHED_SECONDS = 60.0
+"""How long a look at a page counts as somebody who looks."""
+KEPT_SECONDS = 3600.0
+"""How long a node that is gone is shown."""
+_SHARE = 4.0
+_STEP = 100
+"""Subjects in a step."""
+
+_log = Logger()
+
+
+class Source(Protocol):
+    """The cluster, as the sampler sees it."""
+
+    async def stats(self) -> Partial[ClusterStats]:
+        """Return the figures of all nodes. NsqtwError."""
+
+
+@attrs.frozen
+class NodeState:
+    """A node as it was seen last. `seen` is a Unix time."""
+
+    stats: NodeStats
+    seen: float
+    is_gone: bool = False
+
+
+class Sampler:
+    """Samples of a cluster. `latest` is the newest answer, `error` why there is none, `history` what was before."""
+
+    def __init__(self, source: Source, reactor: IReactorTime) -> None:
+        self.history = History()
+        self.latest: Partial[ClusterStats] | None = None
+        self.error = ""
+        self.nodes: Mapping[str, NodeState] = {}
+        self._source = source
+        self._reactor = reactor
+        self._counters = Changes(may_restart=True)
+        self._levels = Changes(may_restart=False)
+        self._watchers = 0
+        self._looked_at = -math.inf
+        self._recorded_at = -math.inf
+        self._timer: IDelayedCall | None = None
+        self._round: Deferred[None] | None = None
+        self._is_running = False
+        self._is_asking = False
+        self._listeners: list[Callable[[], None]] = []
+        self._cooperator = Cooperator(scheduler=lambda tick: reactor.callLater(0, tick))
+
+    # -- life
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._is_running = True
+        self._begin_round()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._is_running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._round is not None:
+            self._round.cancel()
+        self._cooperator.stop()
+
+    @property
+    def now(self) -> float:
+        """The time in the clock of the history."""
+        return self._reactor.seconds()
+
+    def look(self) -> None:
+        """Note that somebody looks at a page."""
+        was_quiet = not self._is_watched()
+        self._looked_at = self._reactor.seconds()
+        if was_quiet and self._timer is not None:
+            self._timer.reset(0)
+
+    def watch(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after each round, until the returned function is called."""
+        self._listeners.append(listener)
+        self.look()
+        return lambda: self._listeners.remove(listener)
+
+    async def refresh(self) -> None:
+        """Ask now, and wait for the answer; for a page that shows what an action has changed."""
+        if self._is_asking:  # it may have asked before the change
+            await self._next_answer()
+        answer = self._next_answer()
+        if not self._is_asking:
+            self._begin_round()
+        await answer
+
+    def _next_answer(self) -> Deferred[None]:
+        """Return what fires at the end of the next round."""
+        waiting: Deferred[None] = Deferred()
+        leave = self.watch(lambda: waiting.callback(None))
+        return waiting.addBoth(lambda _: leave())
+
+    def _is_watched(self) -> bool:
+        return bool(self._listeners) or self._reactor.seconds() - self._looked_at < WATCHED_SECONDS
+
+    # -- rounds
+
+    def _begin_round(self) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+        self._is_asking = True
+        started = self._reactor.seconds()
+        self._round = ensureDeferred(self._ask())
+        self._round.addErrback(self._failed)
+        self._round.addBoth(lambda _: self._end_round(started))
+
+    def _failed(self, failure: Failure) -> None:
+        if not isinstance(failure.value, CancelledError):
+            _log.failure("a round of the sampler failed", failure)
+
+    def _end_round(self, started: float) -> None:
+        self._is_asking = False
+        if not self._is_running:
+            return
+        pause = LIVE_SECONDS if self._is_watched() else QUIET_SECONDS
+        taken = self._reactor.seconds() - started
+        self._timer = self._reactor.callLater(max(pause - taken, taken * _SHARE), self._begin_round)
+        for listener in list(self._listeners):
+            listener()
+
+    async def _ask(self) -> None:
+        try:
+            self.latest, self.error = await self._source.stats(), ""
+            stats = self.latest.value
+        except NsqtwError as error:
+            self.error = str(error)
+            stats = ClusterStats()
+        now = self._reactor.seconds()
+        self._mark_nodes(stats, now)
+        if now - self._recorded_at >= STEP_SECONDS - LIVE_SECONDS / 2 and self.latest is not None:
+            self._recorded_at = now
+            await self._cooperator.cooperate(self._record(stats, now)).whenDone()
+
+    def _mark_nodes(self, stats: ClusterStats, now: float) -> None:
+        states = {found.node.http_address: NodeState(found, now) for found in stats.nodes}
+        for name, state in self.nodes.items():
+            if name in states:
+                continue
+            if now - state.seen < KEPT_SECONDS:
+                states[name] = attrs.evolve(state, is_gone=True)
+            else:
+                self._counters.forget(name)
+                self._levels.forget(name)
+        self.nodes = dict(sorted(states.items()))
+
+    # -- the history
+
+    def _record(self, stats: ClusterStats, now: float) -> Iterator[None]:
+        figures: dict[Subject, dict[str, float]] = {}
+        for node in stats.nodes:
+            yield from self._add_node(node, now, figures)
+        _count_stock(stats, figures)
+        self.history.begin(now)
+        for number, (subject, values) in enumerate(figures.items()):
+            self.history.put(subject, values)
+            if number % _STEP == _STEP - 1:
+                yield
+        yield from self.history.end()
+
+    def _add_node(self, node: NodeStats, now: float, figures: dict[Subject, dict[str, float]]) -> Iterator[None]:
+        """Add the figures of a node to those of the cluster, and of its topics and channels."""
+        name = node.node.http_address
+        counters: dict[Subject, tuple[int, ...]] = {}
+        levels: dict[Subject, tuple[int, ...]] = {}
+        for number, topic in enumerate(node.topics):
+            subject: Subject = ("topic", topic.topic_name)
+            counters[subject] = (topic.message_count,)
+            for channel in topic.channels:
+                subject = ("channel", topic.topic_name, channel.channel_name)
+                counters[subject] = (
+                    channel.message_count,
+                    channel.requeue_count,
+                    channel.timeout_count,
+                    channel.dropped_count or 0,
+                )
+                levels[subject] = (channel.depth + channel.in_flight_count + channel.deferred_count,)
+            if number % _STEP == _STEP - 1:
+                yield
+        rates = self._counters.of(name, now, counters)
+        changes = self._levels.of(name, now, levels)
+        yield
+        totals = [_values(figures, CLUSTER), _values(figures, ("node", name))]
+        _count_waiting(node.topics, totals)
+        for number, (subject, found) in enumerate(rates.items()):
+            values = _values(figures, subject)
+            _add(values, "in", found[0])
+            if subject[0] == "topic":
+                for total in totals:
+                    _add(total, "in", found[0])
+            else:
+                out = max(0.0, found[0] - found[3] - changes[subject][0])
+                _add(values, "out", out)
+                _add(values, "requeue", found[1])
+                _add(values, "timeout", found[2])
+                for total in totals:
+                    _add(total, "out", out)
+                _add(_values(figures, ("topic", subject[1])), "out", out)
+            if number % _STEP == _STEP - 1:
+                yield
+
+
+def _values(figures: dict[Subject, dict[str, float]], subject: Subject) -> dict[str, float]:
+    return figures.setdefault(subject, {})
+
+
+def _add(values: dict[str, float], name: str, amount: float) -> None:
+    values[name] = values.get(name, 0.0) + amount
+
+
+def _count_waiting(topics: tuple[TopicStats, ...], totals: list[dict[str, float]]) -> None:
+    """Add up the levels of a node."""
+    for total in totals:
+        _add(total, "depth", sum(waiting(topic) for topic in topics))
+        _add(total, "in_flight", sum(channel.in_flight_count for topic in topics for channel in topic.channels))
+
+
+def _count_stock(stats: ClusterStats, figures: dict[Subject, dict[str, float]]) -> None:
+    """Set the levels of all topics and channels."""
+    for topic in stats.topics.values():
+        _values(figures, ("topic", topic.topic_name))["depth"] = waiting(topic)
+        for channel in topic.channels:
+            values = _values(figures, ("channel", topic.topic_name, channel.channel_name))
+            values["depth"] = channel.depth
+            values["in_flight"] = channel.in_flight_count
+            values["deferred"] = channel.deferred_count
+
+
+def waiting(topic: TopicStats) -> int:
+    """Return the messages that wait in a topic and in all its channels."""
+    return topic.depth + sum(channel.depth for channel in topic.channels)

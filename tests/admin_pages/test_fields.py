@@ -1,0 +1,88 @@
+"""What the fields of a form ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from nsqtw.admin.actions import ACTIONS
+from nsqtw.admin.pages import fields
+from nsqtw.admin.pages.action_forms import FORMS
+from nsqtw.admin.pages.fields import FormError
+
+
+def test_every_form_has_an_action_and_destructive_ones_ask_for_a_name() -> None:
+    for form in FORMS.values():
+        assert form.action in ACTIONS
+        assert bool(form.typed) == ACTIONS[form.action].is_destructive, form.name
+
+
+def test_every_action_has_a_form() -> None:
+    combined = {"create_channel", "set_retention"}
+    assert {form.action for form in FORMS.values()} | combined == set(ACTIONS)
+
+
+def test_a_channel_is_created_where_one_is_named() -> None:
+    assert fields.create({"topic": "t"}) == ("create_topic", {})
+    assert fields.create({"topic": "t", "channel": "c"}) == ("create_channel", {})
+
+
+def test_lines_of_a_message_end_as_they_were_typed() -> None:
+    assert fields.publish({"body": "one\r\ntwo"}) == ("publish", {"body": b"one\ntwo"})
+    with pytest.raises(FormError, match="no empty messages"):
+        fields.publish({"body": ""})
+
+
+@pytest.mark.parametrize(
+    ("form", "to"),
+    [
+        ({"kind": "earliest"}, "earliest"),
+        ({"kind": "latest", "time": "2026-01-01T00:00"}, "latest"),
+        ({"kind": "message", "message": " 0A1B2C3D4E5F6071 "}, "0a1b2c3d4e5f6071"),
+        ({"kind": "time", "time": "2026-01-02T03:04"}, "2026-01-02T03:04:00Z"),
+        ({"kind": "time", "time": "2026-01-02T03:04:05+02:00"}, "2026-01-02T01:04:05Z"),
+    ],
+)
+def test_a_position_is_said_as_nsqd_reads_it(form: Mapping[str, str], to: str) -> None:
+    assert fields.seek(form) == ("seek_channel", {"to": to})
+
+
+@pytest.mark.parametrize(
+    "form",
+    [{}, {"kind": "x"}, {"kind": "message", "message": "12"}, {"kind": "time", "time": "soon"}, {"kind": "time"}],
+)
+def test_a_position_that_is_none_is_refused(form: Mapping[str, str]) -> None:
+    with pytest.raises(FormError):
+        fields.seek(form)
+
+
+RETENTION = {"what": "retention"}
+
+
+@pytest.mark.parametrize(
+    ("form", "arguments"),
+    [
+        ({"time": "2", "unit": "days", "megabytes": "500"}, {"time": "172800s", "bytes": "500000000"}),
+        ({"time": "", "unit": "hours", "megabytes": ""}, {"time": "0s", "bytes": "0"}),
+        ({"time": "x", "unit": "x", "default": "yes"}, {"time": "default", "bytes": "default"}),
+    ],
+)
+def test_retention_is_a_time_and_a_size(form: Mapping[str, str], arguments: Mapping[str, Any]) -> None:
+    assert fields.settings({**RETENTION, **form}) == ("set_retention", arguments)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {**RETENTION, "time": "-1", "unit": "days"},
+        {**RETENTION, "time": "1", "unit": "years"},
+        {**RETENTION, "time": "1", "unit": "days", "megabytes": "much"},
+        {"what": "durability", "durability": "maybe"},
+        {"what": "durability"},
+    ],
+)
+def test_settings_that_are_none_are_refused(form: Mapping[str, str]) -> None:
+    with pytest.raises(FormError):
+        fields.settings(form)

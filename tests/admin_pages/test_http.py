@@ -1,0 +1,180 @@
+"""Pages over HTTP: header fields, markup, events, refusals. Tests with a browser are in tests/browser."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from html.parser import HTMLParser
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from tests.admin.conftest import Nodes, StartAdmin
+from tests.admin.process import AdminProcess
+from tests.process import wait_until
+from tests.wire import ANSWER_SECONDS, HOST
+
+PATHS = ("/", "/topics", "/topics?list=channels", "/nodes", "/lookup", "/counter", "/actions/create")
+
+
+class Markup(HTMLParser):
+    """What a strict Content-Security-Policy forbids in a page, and the URLs that it loads."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.forbidden: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = dict(attributes)
+        self.forbidden += [f"{tag} {name}" for name in found if name == "style" or name.startswith("on")]
+        if tag == "style" or (tag == "script" and "src" not in found):
+            self.forbidden.append(tag)
+        if tag in ("script", "link", "img"):
+            self.loaded.append(found.get("src") or found.get("href") or "")
+
+
+def token(admin: AdminProcess, path: str) -> str:
+    """Return the CSRF token of a page."""
+    match = re.search(r'name="csrf" value="([0-9a-f]+)"', admin.get(path).body.decode())
+    assert match is not None
+    return match[1]
+
+
+def post(admin: AdminProcess, path: str, **fields: str) -> tuple[int, str, str]:
+    """Send a form; status, Location and body of the answer."""
+    reply = admin.ask("POST", path, urlencode(fields).encode(), {"Content-Type": "application/x-www-form-urlencoded"})
+    return reply.status, reply.headers.get("location", ""), reply.body.decode()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_has_a_strict_policy_and_nothing_inline(path: str, admin: AdminProcess) -> None:
+    reply = admin.get(path)
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert reply.headers["cache-control"] == "no-store"
+    policy = reply.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
+    markup = Markup(reply.body.decode())
+    assert markup.forbidden == []
+    assert all(url.startswith("/static/") for url in markup.loaded)
+
+
+def test_static_files_are_kept_for_ever_and_named_by_their_content(admin: AdminProcess) -> None:
+    urls = Markup(admin.get("/").body.decode()).loaded
+    assert len(urls) == 6
+    for url in urls:
+        reply = admin.get(url)
+        assert reply.status == 200, url
+        assert reply.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert reply.headers["content-type"].split(";")[0] in ("text/css", "text/javascript", "image/svg+xml")
+    other = re.sub(r"/static/\w+/", "/static/0123456789ab/", urls[0])
+    assert admin.get(other).status == 404
+
+
+@pytest.mark.parametrize("path", ["../site.py", "..%2f..%2fsite.py", "vendor/uplot/LICENSE", "vendor", ""])
+def test_nothing_else_is_a_static_file(path: str, admin: AdminProcess) -> None:
+    [digest] = set(re.findall(r"/static/(\w+)/", admin.get("/").body.decode()))
+    assert admin.get(f"/static/{digest}/{path}").status in (301, 404)
+
+
+def test_names_are_escaped(admin: AdminProcess) -> None:
+    evil = quote("<script>alert(1)</script>", safe="")
+    for path in (f"/topics/{evil}", f"/topics?q={evil}", f"/nodes/{evil}", f"/actions/{evil}", f"/topics?sort={evil}"):
+        body = admin.get(path).body.decode()
+        assert "<script>alert" not in body
+    assert "&lt;script&gt;" in admin.get(f"/topics?q={evil}").body.decode()
+
+
+def test_what_is_not_there_is_a_page_with_its_status(admin: AdminProcess) -> None:
+    reply = admin.get("/topics/nothing")
+    assert (reply.status, b"There is no topic nothing." in reply.body) == (404, True)
+
+
+# -- events
+
+
+def test_a_page_sends_itself_as_an_event_and_again_when_it_changes(
+    admin: AdminProcess, nodes: Nodes, topic: str
+) -> None:
+    nodes.prepare(topic, "work")
+    wait_until(lambda: admin.get(f"/topics/{topic}").status == 200, "the topic is there")
+    connection = http.client.HTTPConnection(HOST, admin.http_port, timeout=ANSWER_SECONDS)
+    connection.request("GET", f"/topics/{topic}", headers={"Accept": "text/event-stream", "Accept-Encoding": "gzip"})
+    response = connection.getresponse()
+    assert response.getheader("Content-Type") == "text/event-stream; charset=utf-8"
+    assert response.getheader("Content-Encoding") is None
+    first = _event(response)
+    assert first[0] == "event: page" and any('id="live"' in line for line in first)
+    nodes.nsqds[0].publish(topic, [b"x"])
+    wait_until(lambda: _event(response) != first, "the page changed")
+    connection.close()
+
+
+def _event(response: http.client.HTTPResponse) -> list[str]:
+    """Read one event, without comments."""
+    lines: list[str] = []
+    while True:
+        line = response.readline().decode().rstrip("\n")
+        if not line and lines:
+            return lines
+        if line and not line.startswith(":"):
+            lines.append(line)
+
+
+# -- forms
+
+
+def test_an_action_needs_the_token_of_a_page(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    nodes.prepare(topic)
+    for forged in ("", "0" * 64):
+        status, _, body = post(admin, f"/actions/pause_topic?topic={topic}", csrf=forged)
+        assert (status, "out of date" in body) == (403, True)
+    assert nodes.nsqds[0].stats(topic)[0]["paused"] is False
+    status, location, _ = post(admin, f"/actions/pause_topic?topic={topic}", csrf=token(admin, "/actions/create"))
+    assert status == 303 and location.startswith(f"/topics/{topic}?notice=")
+    assert nodes.nsqds[0].stats(topic)[0]["paused"] is True
+    assert f"The topic {topic} is paused." in admin.get(location).body.decode()
+    admin.await_audit(f"pause_topic topic={topic}: done")
+
+
+def test_a_form_of_another_origin_is_refused(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    nodes.prepare(topic)
+    form = urlencode({"csrf": token(admin, "/actions/create")}).encode()
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": "https://evil.example"}
+    assert admin.ask("POST", f"/actions/pause_topic?topic={topic}", form, headers).status == 403
+
+
+def test_a_destructive_action_compares_the_typed_name(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    nodes.prepare(topic, "work")
+    csrf = token(admin, "/actions/create")
+    for typed in ({}, {"typed": "work"}, {"typed": topic.upper()}):
+        status, _, body = post(admin, f"/actions/delete_topic?topic={topic}", csrf=csrf, **typed)
+        assert (status, "not that of the topic" in body) == (400, True)
+    status, location, _ = post(admin, f"/actions/delete_topic?topic={topic}", csrf=csrf, typed=topic)
+    assert (status, location.partition("?")[0]) == (303, "/topics")
+    assert nodes.nsqds[0].stats(topic) == []
+
+
+def test_warnings_of_nodes_that_failed_are_shown_after_an_action(start: StartAdmin, nodes: Nodes, topic: str) -> None:
+    nodes.prepare(topic)
+    admin = start(*nodes.nsqd_flags, f"--nsqd-http-address={HOST}:1")
+    status, location, _ = post(admin, f"/actions/pause_topic?topic={topic}", csrf=token(admin, "/actions/create"))
+    assert status == 303
+    body = admin.get(location).body.decode()
+    assert f"The topic {topic} is paused." in body and f"{HOST}:1" in body
+
+
+def test_an_action_that_no_server_does_is_shown_as_not_done(admin: AdminProcess) -> None:
+    status, _, body = post(admin, "/actions/pause_topic?topic=nothing-here", csrf=token(admin, "/actions/create"))
+    assert (status, "It was not done" in body) == (502, True)
+
+
+def test_pages_and_static_files_are_below_the_base_path(start: StartAdmin) -> None:
+    admin = start("--base-path=/tools/nsq")
+    body = admin.get("/tools/nsq/").body.decode()
+    links = re.findall(r'(?:href|src|action)="([^"#]+)"', body)
+    assert links and all(link.startswith("/tools/nsq/") for link in links)
+    assert admin.get("/topics").status == 404
