@@ -20,14 +20,17 @@ assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
 # servers (docs/how-to/auth.md). txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for
-# mypyc; a few lines without effect otherwise.
+# mypyc; a few lines without effect otherwise. click, rich, tomlkit: the command nsqtw, its tables, its config file.
 INSTALL = [
     "attrs>=23.2",
+    "click>=8.5",
     "cramjam>=2.8",
     "ddsketch>=3",
     "google-re2>=1.1",
     "mypy_extensions>=1",
     "pyopenssl>=24.3",
+    "rich>=13.9",
+    "tomlkit>=0.13",
     "treq>=24.9",
     "twisted[tls]>=24.7,<27",
     "txaio>=23.6",
@@ -155,7 +158,7 @@ setup(
         "console_scripts": [
             "nsqd=nsqtw.tap:main_nsqd",
             "nsqlookupd=nsqtw.tap_lookupd:main_nsqlookupd",
-            "nsqtw=nsqtw.tools.cli:main",
+            "nsqtw=nsqtw.cli.main:main",
             *[f"{tool}=nsqtw.tools.{tool}:main" for tool in TOOLS],
         ],
         "pytest11": ["nsqtw=nsqtw.testing.pytest_plugin"],

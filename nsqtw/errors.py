@@ -25,6 +25,10 @@ All errors that nsqtw raises deliberately, in one tree.
     │   ├── InvalidResponse  ... the peer does not follow the protocol
     │   ├── LookupFailed     ... an HTTP query had no usable answer
     │   └── Stopped          ... the consumer or producer is stopped
+    ├── CommandError         a command of `nsqtw` cannot go on: one line for the user
+    │   ├── NotFound         ... no topic, channel or message has that name
+    │   ├── PermissionRefused  ... a node refuses the credentials
+    │   └── PartialFailure   ... some nodes failed
     └── PluginError          a plugin cannot be loaded
         ├── UnknownPlugin    nothing installed has that name
         └── DuplicatePlugin  two installed plugins share a name
@@ -193,6 +197,22 @@ class Stopped(ClientLibraryError):
 
     def __init__(self, text: str = "stopped") -> None:
         super().__init__(text)
+
+
+class CommandError(NsqtwError):
+    """A command of `nsqtw` cannot go on. The text is the line for the user, and names the remedy if there is one."""
+
+
+class NotFound(CommandError):
+    """What a command is about does not exist."""
+
+
+class PermissionRefused(CommandError):
+    """A node refuses the credentials of a command, or they do not permit what it asks for."""
+
+
+class PartialFailure(CommandError):
+    """Some nodes did what a command asks for and some did not. The text names those that did not."""
 
 
 class PluginError(NsqtwError):

@@ -2,6 +2,7 @@
 The layers of nsqtw: which package may import which. A package imports from the packages listed for it here, and from
 the modules at the top that all packages share.
 
+    cli                               the command nsqtw
     nsqd  lookupd  tools              the daemons and the tools
     api  discovery  nsqd_import       the broker's HTTP API, the client of nsqlookupd, the import from nsqd
     http  stats  daemon
@@ -59,6 +60,7 @@ LAYERS: dict[str, set[str]] = {
         *("options", "plugins", "runtime", "stats"),
     },
     "tools": {"auth", "backends", "client", "core", "daemon", "gocompat", "nsqd", "options", "plugins"},
+    "cli": {"client", "daemon", "options", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},

@@ -1,0 +1,103 @@
+"""One run of `nsqtw`: the addresses and credentials it works with, its output, and the questions it asks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import attrs
+
+from nsqtw.cli.contexts import LOCAL_NSQD, NAME_VARIABLE, ClusterAccess, Contexts, read_contexts
+from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.output import TABLE, Output, is_terminal, write_line
+from nsqtw.client.lookup import host_and_port
+from nsqtw.errors import CommandError, OptionError
+
+
+@attrs.define
+class Globals:
+    """The options that every verb has. `is_yes` answers every question with yes."""
+
+    output: str = TABLE
+    context: str = ""
+    nsqd_http_address: tuple[str, ...] = ()
+    lookupd_http_address: tuple[str, ...] = ()
+    nsqd_tcp_address: tuple[str, ...] = ()
+    secret_file: str = ""
+    is_yes: bool = False
+    is_debug: bool = False
+
+
+class Session:
+    """What a verb gets besides its own arguments."""
+
+    def __init__(self, options: Globals, reactor: Any = None) -> None:
+        self.options = options
+        self.output = Output(options.output)
+        self.reactor = reactor
+        """The reactor, for verbs that are coroutines."""
+        self.exit_code = ExitCode.DONE
+        """The exit code of the run when its verb returns a result. PARTIAL_FAILURE after a failure of some nodes."""
+        self._contexts: Contexts | None = None
+
+    @property
+    def contexts(self) -> Contexts:
+        """The contexts of the config file. OptionError."""
+        if self._contexts is None:
+            self._contexts = read_contexts(os.environ)
+        return self._contexts
+
+    @property
+    def context_name(self) -> str:
+        """The context that is in use: of --context, $NSQTW_CONTEXT or the file; "" for none."""
+        return self.options.context or os.environ.get(NAME_VARIABLE, "") or self.contexts.current
+
+    def access(self) -> ClusterAccess:
+        """
+        Return the addresses and credentials: those of the context, replaced by options; without any, the nsqd of this
+        machine. OptionError, NotFound.
+        """
+        options, name = self.options, self.context_name
+        access = self.contexts.named(name) if name else ClusterAccess()
+        if options.nsqd_http_address or options.lookupd_http_address or options.nsqd_tcp_address:
+            access = attrs.evolve(
+                access,
+                nsqd_http_addresses=options.nsqd_http_address,
+                lookupd_http_addresses=options.lookupd_http_address,
+                nsqd_tcp_addresses=options.nsqd_tcp_address,
+            )
+        if options.secret_file:
+            access = attrs.evolve(access, secret_file=options.secret_file, secret_variable="")
+        has_addresses = access.nsqd_http_addresses or access.lookupd_http_addresses or access.nsqd_tcp_addresses
+        if not has_addresses:
+            access = attrs.evolve(access, nsqd_http_addresses=(LOCAL_NSQD,))
+        self.check_addresses(access)
+        return access
+
+    def check_addresses(self, access: ClusterAccess) -> None:
+        """Check the form of all addresses. OptionError."""
+        for address in (*access.nsqd_http_addresses, *access.lookupd_http_addresses, *access.nsqd_tcp_addresses):
+            host_and_port(address.partition("://")[2].rstrip("/") if "://" in address else address)
+
+    def say(self, text: str) -> None:
+        """Write a line to stderr."""
+        write_line(text, sys.stderr)
+
+    def warn(self, text: str) -> None:
+        """Write a warning to stderr."""
+        self.say(f"nsqtw: warning: {text}")
+
+    def confirm(self, question: str) -> None:
+        """
+        Return when the user wants it: by --yes, or by an answer on the terminal. OptionError when nobody can be asked,
+        CommandError after a no.
+        """
+        if self.options.is_yes:
+            return
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+            raise OptionError(f"{question} Nobody can be asked: repeat the command with --yes")
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise CommandError("nothing was done")

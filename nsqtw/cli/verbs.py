@@ -1,0 +1,264 @@
+"""
+The declarations of all verbs, in the order of `nsqtw --help`. A new verb is a `Verb` here, and its function.
+
+Only click is imported: help, completion and the man page are made without what the verbs need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import click
+
+from nsqtw.cli import PROGRAM, completion
+
+MESSAGES, TOPICS, CLUSTER, FILES, SETTINGS = SECTIONS = (
+    "Messages",
+    "Topics and channels",
+    "Cluster",
+    "Files of a broker",
+    "This command",
+)
+GROUPS = {
+    "topic": "show and change topics",
+    "channel": "show and change channels",
+    "context": "named clusters with addresses and credentials",
+}
+
+
+@attrs.frozen
+class Verb:
+    """
+    A verb. `words` is its name: one word, or a group and a word. `function` is module:name of its function (see
+    `frame`). The frame adds -o with `has_output`, addresses and credentials with `uses_cluster`, and --yes with `asks`.
+    `examples` are pairs of a comment and a command line without `nsqtw`.
+    """
+
+    words: tuple[str, ...]
+    summary: str
+    function: str
+    parameters: Sequence[click.Parameter] = ()
+    description: str = ""
+    section: str = CLUSTER
+    has_output: bool = True
+    uses_cluster: bool = True
+    asks: bool = False
+    examples: Sequence[tuple[str, str]] = ()
+    alias: str = ""
+    exit_codes: str = ""
+    """Its own meaning of exit codes, where they differ from `ExitCode`."""
+
+    @property
+    def word(self) -> str:
+        """The last word of the name."""
+        return self.words[-1]
+
+    @property
+    def group(self) -> str:
+        """The group that it stands in, "" for none."""
+        return self.words[0] if len(self.words) > 1 else ""
+
+    def example_lines(self) -> str:
+        """Return the examples for --help."""
+        lines: list[str] = []
+        for comment, command in self.examples:
+            is_whole = command.startswith(f"{PROGRAM} ") or "$(" in command
+            lines += [f"  # {comment}", f"  {command if is_whole else f'{PROGRAM} {command}'}"]
+        return "\n".join(lines)
+
+
+def _argument(name: str, help: str, **fields: Any) -> click.Argument:
+    return click.Argument([name], help=help, **fields)
+
+
+def _option(words: str, help: str, **fields: Any) -> click.Option:
+    return click.Option(words.split(), help=help, **fields)
+
+
+def _flag(words: str, help: str) -> click.Option:
+    return click.Option(words.split(), help=help, is_flag=True)
+
+
+def _topic() -> click.Argument:
+    return _argument("topic", "Name of the topic.", shell_complete=completion.topics)
+
+
+def _channel(*, is_required: bool = True, help: str = "Name of the channel.") -> click.Argument:
+    return _argument("channel", help, required=is_required, shell_complete=completion.channels)
+
+
+def _nsqd_tcp_address() -> click.Option:
+    return _option(
+        "--nsqd-tcp-address", "nsqd to connect to; unless given, nodes are asked for theirs. May be repeated.",
+        multiple=True, metavar="HOST:PORT",
+    )  # fmt: skip
+
+
+def _verb(name: str, summary: str, function: str, *parameters: click.Parameter, **fields: Any) -> Verb:
+    return Verb(tuple(name.split()), summary, f"nsqtw.cli.{function}", parameters, **fields)
+
+
+_PUB = _verb(
+    "pub",
+    "publish messages",
+    "publish:publish",
+    _topic(),
+    _argument("bodies", "The messages; without any, stdin is read.", nargs=-1, metavar="[BODY]..."),
+    _option(
+        "--delimiter",
+        r"End of a message on stdin: a text, with \n, \t, \0 and \xHH. Empty: stdin is one message.",
+        default=r"\n", show_default=True,
+    ),
+    _option("--defer", "Deliver the messages so much later, such as 30s.", metavar="DURATION", default="0s"),
+    _option("--count", "Publish each message so often.", type=click.IntRange(1), default=1, show_default=True),
+    _nsqd_tcp_address(),
+    description="Publish messages to one node. Each is stored when the command ends with exit code 0. Lines on stdin"
+    " are published while they come; empty ones are skipped.",
+    section=MESSAGES,
+    examples=(
+        ("One message", "pub greetings 'hello world'"),
+        ("A message for each line", "pub orders < orders.jsonl"),
+        ("In five minutes", "pub reminders --defer 5m 'call back'"),
+    ),
+)  # fmt: skip
+_TAIL = _verb(
+    "tail",
+    "print messages as they come",
+    "tail:tail",
+    _topic(),
+    _channel(is_required=False, help="Channel to consume from; unless given, an ephemeral one that no other has."),
+    _option("-n", "End after so many messages.", type=click.IntRange(1), metavar="COUNT"),
+    _flag("--json", "Print an object a line: time, id, attempts, node and body."),
+    _option("--delimiter", "End of a message on stdout.", default=r"\n"),
+    _nsqd_tcp_address(),
+    description="Print the messages of a topic until Ctrl-C. Without CHANNEL they are copies: what other channels get"
+    " does not change, and only messages published from now on come. With CHANNEL the messages are consumed: each is"
+    " finished after it was printed.",
+    section=MESSAGES,
+    has_output=False,
+    examples=(
+        ("Copies of new messages", "tail orders"),
+        ("Consume ten messages of a channel", "tail orders archive -n 10"),
+        ("Bodies only, with jq", "tail orders --json | jq -r .body"),
+    ),
+    alias="sub",
+)
+_TOPIC_LIST = _verb(
+    "topic list",
+    "list the topics of the cluster",
+    "topics:list_topics",
+    _argument("pattern", "Pattern of names, such as 'orders.*'.", required=False, shell_complete=completion.topics),
+    section=TOPICS,
+)
+_CONTEXT_NAME = _argument("name", "Name of the context.", shell_complete=completion.contexts)
+_CONTEXT_LIST = _verb(
+    "context list", "list the contexts", "context_verbs:list_contexts", section=SETTINGS, uses_cluster=False
+)
+_CONTEXT_SHOW = _verb(
+    "context show",
+    "show a context",
+    "context_verbs:show",
+    _argument("name", "Name of the context; the one in use unless given.", required=False,
+              shell_complete=completion.contexts),
+    section=SETTINGS, uses_cluster=False,
+)  # fmt: skip
+_CONTEXT_ADD = _verb(
+    "context add",
+    "add a context, or replace it",
+    "context_verbs:add",
+    _argument("name", "Name of the context."),
+    _option("--nsqd-http-address nsqd_http_addresses", "HTTP address of an nsqd; may be repeated.",
+            multiple=True, metavar="HOST:PORT"),
+    _option("--lookupd-http-address lookupd_http_addresses", "HTTP address of an nsqlookupd; may be repeated.",
+            multiple=True, metavar="HOST:PORT"),
+    _option("--nsqd-tcp-address nsqd_tcp_addresses", "TCP address of an nsqd, where nodes name one that cannot be"
+            " reached from here; may be repeated.", multiple=True, metavar="HOST:PORT"),
+    _option("--nsqadmin-http-address", "HTTP address of nsqadmin.", metavar="HOST:PORT", default=""),
+    _option("--secret-file", "File with the secret for nodes with --auth.", type=click.Path(), default=""),
+    _option("--secret-variable", "Environment variable with the secret.", metavar="NAME", default=""),
+    _option("--tls-ca-file", "Certificates of the authorities that signed those of the nodes.", type=click.Path(),
+            default=""),
+    _option("--tls-cert-file", "Client certificate.", type=click.Path(), default=""),
+    _option("--tls-key-file", "Key of the client certificate.", type=click.Path(), default=""),
+    _flag("--tls-insecure", "Accept any certificate."),
+    _flag("--replace", "Replace a context of this name."),
+    description="Add a context. The first one is in use from then on. Secrets stay in their file or variable.",
+    section=SETTINGS, uses_cluster=False, has_output=False,
+    examples=(
+        ("A cluster, known by its nsqlookupd",
+         "context add prod --lookupd-http-address 10.0.0.1:4161 --secret-file ~/.nsq-secret"),
+        ("With TLS", "context add prod --nsqd-http-address https://nsq.example.org:4152 --tls-ca-file ca.pem"),
+    ),
+)  # fmt: skip
+_CONTEXT_USE = _verb(
+    "context use", "use a context from now on", "context_verbs:use", _CONTEXT_NAME,
+    section=SETTINGS, uses_cluster=False, has_output=False,
+)  # fmt: skip
+_CONTEXT_REMOVE = _verb(
+    "context remove", "remove a context", "context_verbs:remove", _CONTEXT_NAME,
+    section=SETTINGS, uses_cluster=False, has_output=False,
+)  # fmt: skip
+_COMPLETION = _verb(
+    "completion",
+    "print the script that completes words in a shell",
+    "completion:script",
+    _argument("shell", "The shell.", type=click.Choice(completion.SHELLS)),
+    description="Print the completion script of a shell. It completes verbs, options, topics, channels and contexts.",
+    section=SETTINGS, uses_cluster=False, has_output=False,
+    examples=(
+        ("bash, in ~/.bashrc", 'eval "$(nsqtw completion bash)"'),
+        ("zsh, in ~/.zshrc", 'eval "$(nsqtw completion zsh)"'),
+        ("fish", "nsqtw completion fish > ~/.config/fish/completions/nsqtw.fish"),
+    ),
+)  # fmt: skip
+_DATA_PATH = "What the broker has as --data-path."
+_FSCK = _verb(
+    "fsck",
+    "check a data path, and repair it",
+    "data_verbs:fsck",
+    _argument("directory", _DATA_PATH, metavar="DATA_PATH"),
+    _flag("--repair must_repair", "Repair what can be repaired; what is removed is kept."),
+    description="Read everything in a data path and say what is wrong: a line for each finding, then a summary.",
+    exit_codes="0: nothing is wrong; 1: something is, or a broker uses the data path; 2: wrong words, or no data path;"
+    " 3: something was wrong, and all of it is repaired.",
+    section=FILES, uses_cluster=False, has_output=False,
+)  # fmt: skip
+_MIGRATE = _verb(
+    "migrate-backend",
+    "move the messages of a data path to another storage backend",
+    "data_verbs:migrate_backend",
+    _argument("source", "The backend that has the messages: disk, sqlite, ...", metavar="FROM"),
+    _argument("target", "The backend that is to have them.", metavar="TO"),
+    _option("--data-path", _DATA_PATH, metavar="PATH", default=".", show_default=True),
+    description="Move all messages of a data path from one storage backend to another, while no broker runs. Channels"
+    " stay where they are. A run that was interrupted is finished by the same command. FROM and TO are as for"
+    " --backend.",
+    exit_codes="0: all messages are in TO; 1: they are not, and stderr says why; 2: wrong words.",
+    section=FILES, uses_cluster=False, has_output=False,
+)  # fmt: skip
+_HASH_SECRET = _verb(
+    "hash-secret",
+    "make the line of a secret for a file of grants",
+    "data_verbs:hash_secret",
+    _flag("--generate", "Make a new secret, and print it, too."),
+    _option("--salt-of", "Hash it as the secrets in this file of grants are.", metavar="FILE"),
+    description="Ask for a secret, or read it from stdin, and print its hash for the file of --auth=static.",
+    section=FILES, uses_cluster=False, has_output=False,
+)  # fmt: skip
+
+VERBS: tuple[Verb, ...] = (
+    _PUB,
+    _TAIL,
+    _TOPIC_LIST,
+    _FSCK,
+    _MIGRATE,
+    _HASH_SECRET,
+    _CONTEXT_LIST,
+    _CONTEXT_SHOW,
+    _CONTEXT_ADD,
+    _CONTEXT_USE,
+    _CONTEXT_REMOVE,
+    _COMPLETION,
+)
