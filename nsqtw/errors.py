@@ -29,6 +29,11 @@ All errors that nsqtw raises deliberately, in one tree.
     │   ├── NotFound         ... no topic, channel or message has that name
     │   ├── PermissionRefused  ... a node refuses the credentials
     │   └── PartialFailure   ... some nodes failed
+    ├── ClusterError         a query or change of a cluster failed
+    │   ├── ServerFailed     ... one nsqd or nsqlookupd gave no usable answer
+    │   │   └── Unsupported  ... because it does not have what was asked for
+    │   ├── NoServerAnswered ... no nsqd, or no nsqlookupd, gave a usable answer
+    │   └── UnknownObject    ... a node or channel does not exist
     └── PluginError          a plugin cannot be loaded
         ├── UnknownPlugin    nothing installed has that name
         └── DuplicatePlugin  two installed plugins share a name
@@ -213,6 +218,42 @@ class PermissionRefused(CommandError):
 
 class PartialFailure(CommandError):
     """Some nodes did what a command asks for and some did not. The text names those that did not."""
+
+
+class ClusterError(NsqtwError):
+    """A query or a change of a cluster failed. The text is for the user and contains no secret."""
+
+
+class ServerFailed(ClusterError):
+    """
+    One server gave no usable answer: no connection, a status other than 200, or no valid document. `code` is the
+    message of its answer, such as TOPIC_NOT_FOUND; empty without one.
+    """
+
+    def __init__(self, text: str, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Unsupported(ServerFailed):
+    """The server does not have the endpoint: another nsqd, or an old one."""
+
+
+class NoServerAnswered(ClusterError):
+    """None of the servers that were asked gave a usable answer. `program` is nsqd or nsqlookupd."""
+
+    def __init__(self, program: str, errors: Iterable[Exception]) -> None:
+        self.errors = tuple(errors)
+        super().__init__(f"failed to query any {program}: " + "\n".join(map(str, self.errors)))
+        self.program = program
+
+
+class UnknownObject(ClusterError):
+    """A node or channel does not exist. `kind` is node or channel."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"there is no {kind} {name}")
+        self.kind = kind
 
 
 class PluginError(NsqtwError):

@@ -5,6 +5,7 @@ the modules at the top that all packages share.
     cli                               the command nsqtw
     nsqd  lookupd  tools              the daemons and the tools
     api  discovery  nsqd_import       the broker's HTTP API, the client of nsqlookupd, the import from nsqd
+    cluster                           queries and changes of all nodes
     http  stats  daemon
     net                               TCP, TLS, limits
     runtime                           reactor, threads, turns
@@ -52,6 +53,7 @@ LAYERS: dict[str, set[str]] = {
     "api": {"backends", "core", "gocompat", "http", "net", "options", "protocols", "runtime", "stats"},
     "discovery": {"core", "gocompat", "http", "net", "options", "runtime"},
     "nsqd_import": {"backends", "core"},
+    "cluster": {"client", "gocompat", "http", "net", "options"},
     "lookupd": {
         *("backends", "daemon", "gocompat", "http", "lookupd.registrations", "net", "options", "runtime"),
     },

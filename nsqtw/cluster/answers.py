@@ -1,0 +1,330 @@
+"""
+Answers of nsqd and nsqlookupd as models.
+
+Fields are read as NSQ's programs read them: a missing field or null is zero, other types are an error. What a server
+sends more than that is ignored.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from binascii import Error as Base64Error
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from nsqtw.cluster.model import (
+    ChannelStats,
+    ClientStats,
+    Consumer,
+    Latency,
+    Message,
+    Node,
+    NodeMessages,
+    NodeStats,
+    NodeTopic,
+    Percentile,
+    Retention,
+    Seek,
+    TopicStats,
+)
+from nsqtw.errors import ServerFailed
+
+Fields = Mapping[str, Any]
+V = TypeVar("V")
+
+_MILLISECONDS = 1000.0
+_DEFAULT_DURABILITY = "os"
+_VERSION = re.compile(
+    r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII
+)
+_CLIENT_FIELDS = tuple(
+    (field.name, {"str": str, "int": int, "bool": bool}[str(field.type)])
+    for field in attrs.fields(ClientStats)
+    if field.name not in ("node", "node_topology_region", "node_topology_zone")
+)
+
+
+def document_in(body: bytes) -> Fields:
+    """Return the JSON object of an answer; none for an empty one. ServerFailed."""
+    try:
+        document = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise ServerFailed(f"the answer is no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ServerFailed("the answer is no JSON object")
+    return document
+
+
+def names_in(document: Fields, key: str) -> tuple[str, ...]:
+    """Return a list of names. ServerFailed."""
+    return tuple(_checked(name, str, key) for name in _list(document, key))
+
+
+def nodes_in(document: Fields) -> tuple[Node, ...]:
+    """Return the producers of /nodes or /lookup. ServerFailed."""
+    return tuple(_node(_checked(fields, dict, "producers")) for fields in _list(document, "producers"))
+
+
+def node_in(info: Fields, topics: Iterable[str]) -> Node:
+    """Return an nsqd from its /info and the names of its topics. ServerFailed."""
+    return attrs.evolve(_node(info), remote_address="", topics=tuple(NodeTopic(topic) for topic in topics))
+
+
+def topic_names_in(stats: Fields) -> tuple[str, ...]:
+    """Return the topics of /stats. ServerFailed."""
+    return tuple(_text(_checked(topic, dict, "topics"), "topic_name") for topic in _list(stats, "topics"))
+
+
+def node_stats_in(stats: Fields, node: Node, nsqtw_version: str) -> NodeStats:
+    """Return a node from its /stats. ServerFailed."""
+    memory = _typed(stats, "memory", dict, {})
+    return NodeStats(
+        node=node,
+        topics=topics_in(stats, node, bool(nsqtw_version)),
+        health=_text(stats, "health"),
+        start_time=_integer(stats, "start_time"),
+        memory={name: value for name, value in memory.items() if type(value) is int},
+        nsqtw_version=nsqtw_version,
+        disk_free=_optional_integer(stats, "disk_free_bytes"),
+    )
+
+
+def topics_in(stats: Fields, node: Node, is_nsqtw: bool) -> tuple[TopicStats, ...]:
+    """Return the topics of /stats of a node. ServerFailed."""
+    return tuple(_topic(_checked(fields, dict, "topics"), node, is_nsqtw) for fields in _list(stats, "topics"))
+
+
+def messages_in(document: Fields, node: str) -> NodeMessages:
+    """Return the messages of /v2/channel/messages or /v2/topic/messages. ServerFailed."""
+    messages = tuple(_message(_checked(fields, dict, "messages"), node) for fields in _list(document, "messages"))
+    return NodeMessages(node=node, messages=messages, has_more=_boolean(document, "more"))
+
+
+def seek_in(document: Fields, node: str) -> Seek:
+    """Return the result of /v2/channel/seek. ServerFailed."""
+    counts = {name: _integer(document, name) for name in ("position", "skipped", "replayed", "depth")}
+    return Seek(node=node, **counts)
+
+
+def with_age(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Return the nodes, with a mark at those whose version is older than the newest."""
+    found = tuple(nodes)
+    newest = max((version_key(node.version) for node in found), default=())
+    return tuple(attrs.evolve(node, is_out_of_date=version_key(node.version) < newest) for node in found)
+
+
+def version_key(version: str) -> tuple[Any, ...]:
+    """Return the order of a semantic version; one that is none is 0.0.0."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return (0, 0, 0, 1)
+    numbers = tuple(int(number) for number in match.group(1, 2, 3))
+    if match[4] is None:
+        return (*numbers, 1)
+    parts = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in match[4].split("."))
+    return (*numbers, 0, parts)
+
+
+# -- parts
+
+
+def _node(fields: Fields) -> Node:
+    names = [_checked(name, str, "topics") for name in _list(fields, "topics")]
+    tombstones = [_checked(flag, bool, "tombstones") for flag in _list(fields, "tombstones")]
+    tombstones += [False] * (len(names) - len(tombstones))
+    return Node(
+        broadcast_address=_text(fields, "broadcast_address"),
+        hostname=_text(fields, "hostname"),
+        tcp_port=_integer(fields, "tcp_port"),
+        http_port=_integer(fields, "http_port"),
+        version=_text(fields, "version"),
+        remote_address=_text(fields, "remote_address"),
+        topology_zone=_text(fields, "topology_zone"),
+        topology_region=_text(fields, "topology_region"),
+        topics=tuple(sorted(map(NodeTopic, names, tombstones), key=lambda topic: topic.topic)),
+    )
+
+
+def _counts(fields: Fields) -> dict[str, Any]:
+    return {
+        "depth": _integer(fields, "depth"),
+        "backend_depth": _integer(fields, "backend_depth"),
+        "message_count": _integer(fields, "message_count"),
+        "zone_local_msg_count": _integer(fields, "zone_local_msg_count"),
+        "region_local_msg_count": _integer(fields, "region_local_msg_count"),
+        "global_msg_count": _integer(fields, "global_msg_count"),
+    }
+
+
+def _topic(fields: Fields, node: Node, is_nsqtw: bool) -> TopicStats:
+    name = _text(fields, "topic_name")
+    durability = _text(fields, "durability")
+    return TopicStats(
+        node=node.http_address,
+        hostname=node.hostname,
+        topic_name=name,
+        **_counts(fields),
+        channels=tuple(
+            _channel(_checked(channel, dict, "channels"), node, name) for channel in _list(fields, "channels")
+        ),
+        is_paused=_boolean(fields, "paused"),
+        latency=_latency(fields),
+        message_bytes=_optional_integer(fields, "message_bytes"),
+        durability=(durability or _DEFAULT_DURABILITY) if is_nsqtw else None,
+        retention=_retention(fields),
+        lost_count=_optional_integer(fields, "lost_count"),
+        oldest_message_age=_age(fields),
+    )
+
+
+def _channel(fields: Fields, node: Node, topic: str) -> ChannelStats:
+    return ChannelStats(
+        node=node.http_address,
+        hostname=node.hostname,
+        topic_name=topic,
+        channel_name=_text(fields, "channel_name"),
+        **_counts(fields),
+        in_flight_count=_integer(fields, "in_flight_count"),
+        deferred_count=_integer(fields, "deferred_count"),
+        requeue_count=_integer(fields, "requeue_count"),
+        timeout_count=_integer(fields, "timeout_count"),
+        client_count=_integer(fields, "client_count"),
+        clients=tuple(_client(_checked(client, dict, "clients"), node) for client in _list(fields, "clients")),
+        is_paused=_boolean(fields, "paused"),
+        latency=_latency(fields),
+        dropped_count=_optional_integer(fields, "dropped_count"),
+        oldest_message_age=_age(fields),
+    )
+
+
+def _client(fields: Fields, node: Node) -> ClientStats:
+    values = {name: _typed(fields, name, kind, kind()) for name, kind in _CLIENT_FIELDS}
+    return ClientStats(
+        node=node.http_address,
+        node_topology_region=node.topology_region,
+        node_topology_zone=node.topology_zone,
+        **values,
+    )
+
+
+def _latency(fields: Fields) -> Latency | None:
+    found = _typed(fields, "e2e_processing_latency", dict, None)
+    if found is None:
+        return None
+    count = _integer(found, "count")
+    percentiles = []
+    for percentile in _list(found, "percentiles"):
+        _checked(percentile, dict, "percentiles")
+        value = _number(percentile, "value")
+        percentiles.append(
+            Percentile(
+                quantile=_number(percentile, "quantile"),
+                average=value,
+                minimum=value,
+                maximum=value,
+                count=count,
+                value=value,
+            )
+        )
+    return Latency(count=count, percentiles=tuple(percentiles))
+
+
+def _retention(fields: Fields) -> Retention | None:
+    found = _typed(fields, "retention", dict, None)
+    if found is None:
+        return None
+    return Retention(
+        time=_integer(found, "time_ms") / _MILLISECONDS,
+        bytes=_integer(found, "bytes"),
+        earliest=_integer(found, "earliest"),
+    )
+
+
+def _age(fields: Fields) -> float | None:
+    milliseconds = _optional_integer(fields, "oldest_message_age_ms")
+    return None if milliseconds is None else milliseconds / _MILLISECONDS
+
+
+def _message(fields: Fields, node: str) -> Message:
+    body: bytes
+    text = _text(fields, "body")
+    if _text(fields, "encoding") == "base64":
+        try:
+            body = base64.b64decode(text, validate=True)
+        except (Base64Error, ValueError) as error:
+            raise ServerFailed("the body of a message is no base64") from error
+    else:
+        body = text.encode("utf-8", "replace")
+    consumer = _typed(fields, "consumer", dict, None)
+    return Message(
+        node=node,
+        id=_text(fields, "id"),
+        timestamp=_integer(fields, "timestamp"),
+        attempts=_integer(fields, "attempts"),
+        body=body,
+        due=_optional_integer(fields, "due"),
+        deadline=_optional_integer(fields, "deadline"),
+        consumer=None
+        if consumer is None
+        else Consumer(
+            client_id=_text(consumer, "client_id"),
+            hostname=_text(consumer, "hostname"),
+            remote_address=_text(consumer, "remote_address"),
+        ),
+    )
+
+
+# -- values
+
+
+def _checked(value: Any, kind: type[V] | Callable[..., V], key: str) -> V:
+    if type(value) is not kind:
+        raise ServerFailed(f"the answer has another type at {key!r}")
+    return value
+
+
+def _typed(fields: Fields, key: str, kind: Any, absent: Any) -> Any:
+    value = fields.get(key)
+    if value is None:
+        return absent
+    if type(value) is not kind:
+        raise ServerFailed(f"the answer has another type at {key!r}")
+    return value
+
+
+def _text(fields: Fields, key: str) -> str:
+    text: str = _typed(fields, key, str, "")
+    return text
+
+
+def _integer(fields: Fields, key: str) -> int:
+    number: int = _typed(fields, key, int, 0)
+    return number
+
+
+def _optional_integer(fields: Fields, key: str) -> int | None:
+    number: int | None = _typed(fields, key, int, None)
+    return number
+
+
+def _boolean(fields: Fields, key: str) -> bool:
+    flag: bool = _typed(fields, key, bool, False)
+    return flag
+
+
+def _number(fields: Fields, key: str) -> float:
+    value = fields.get(key)
+    if value is None:
+        return 0.0
+    if type(value) not in (int, float):
+        raise ServerFailed(f"the answer has another type at {key!r}")
+    return float(value)
+
+
+def _list(fields: Fields, key: str) -> list[Any]:
+    found: list[Any] = _typed(fields, key, list, [])
+    return found

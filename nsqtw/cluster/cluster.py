@@ -1,0 +1,130 @@
+"""
+A cluster for nsqadmin and the command line: queries, changes, and what only our nsqd can do.
+
+Messages are looked at without consuming them, channels are moved in their topic's log, and durability and retention of
+a topic are set. Nodes that cannot do this become warnings; Unsupported when none can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from nsqtw.cluster.answers import messages_in, seek_in
+from nsqtw.cluster.changes import Changes, Done
+from nsqtw.cluster.http import NSQD, ask_all, split
+from nsqtw.cluster.model import Node, NodeMessages, Partial, Seek
+from nsqtw.errors import NoServerAnswered, UnknownObject, Unsupported
+
+V = TypeVar("V")
+
+READY, DEFERRED, IN_FLIGHT = "ready", "deferred", "in_flight"
+"""The states of messages that can be looked at."""
+MAX_MESSAGES = 1000
+"""The messages of a node that one query returns at most."""
+
+_ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND")
+"""Answers of a node that does not have what another node has."""
+
+
+class Cluster(Changes):
+    """
+    A cluster. `node` restricts a method to one node, named by its `Node.http_address`; empty for all nodes of the
+    topic. Every method raises NoServerAnswered when no server gives a usable answer, and UnknownObject for a node that
+    does not have the topic.
+    """
+
+    async def messages(
+        self, topic: str, channel: str = "", *, state: str = READY, limit: int = 10, node: str = ""
+    ) -> Partial[tuple[NodeMessages, ...]]:
+        """
+        Return messages of a channel in a state, or with an empty `channel` those that wait for the topic's channels,
+        of each node up to `limit`. Unsupported.
+        """
+        if channel:
+            path = "/v2/channel/messages"
+            parameters = {"topic": topic, "channel": channel, "state": state, "limit": str(limit)}
+        else:
+            path, parameters = "/v2/topic/messages", {"topic": topic, "limit": str(limit)}
+
+        async def ask(target: Node) -> NodeMessages:
+            answer = await self._requests.get(NSQD, self._address_of(target), path, parameters)
+            return await answer.read(lambda document: messages_in(document, target.http_address))
+
+        return await self._on_nodes(topic, node, ask)
+
+    async def seek(
+        self, topic: str, channel: str, to: str, *, is_dry_run: bool = False, node: str = ""
+    ) -> Partial[tuple[Seek, ...]]:
+        """
+        Move a channel in its topic's log: to `earliest`, `latest`, a time or the id of a message. A dry run only
+        returns what would happen. Unsupported.
+        """
+        parameters = {"topic": topic, "channel": channel, "to": to}
+        if is_dry_run:
+            parameters["dry_run"] = "true"
+
+        async def ask(target: Node) -> Seek:
+            answer = await self._requests.post(NSQD, self._address_of(target), "/v2/channel/seek", parameters)
+            return await answer.read(lambda document: seek_in(document, target.http_address))
+
+        return await self._on_nodes(topic, node, ask)
+
+    async def publish(self, topic: str, body: bytes, *, node: str = "") -> str:
+        """Publish a message to one node, unless named one that has the topic, else any. Return the node."""
+        target = await self._publisher(topic, node)
+        outcome = await ask_all([self._requests.post(NSQD, self._address_of(target), "/pub", {"topic": topic}, body)])
+        split(NSQD, outcome)
+        return target.http_address
+
+    async def set_durability(self, topic: str, durability: str) -> Done:
+        """Set the durability of a topic: os, fsync, memory, or `default` for that of the nodes. Unsupported."""
+        return await self._set(topic, "/v2/topic/durability", {"class": durability})
+
+    async def set_retention(self, topic: str, *, time: str | None = None, size: str | None = None) -> Done:
+        """
+        Set what a topic keeps of finished messages: a duration such as `24h`, a number of bytes, each or `default` for
+        that of the nodes; None leaves a limit as it is. Unsupported.
+        """
+        limits = {"time": time, "bytes": size}
+        return await self._set(
+            topic, "/v2/topic/retention", {name: limit for name, limit in limits.items() if limit is not None}
+        )
+
+    # -- inside
+
+    async def _set(self, topic: str, path: str, parameters: Mapping[str, str]) -> Done:
+        async def ask(target: Node) -> str:
+            await self._requests.post(NSQD, self._address_of(target), path, {"topic": topic, **parameters})
+            return target.http_address
+
+        return await self._on_nodes(topic, "", ask)
+
+    async def _on_nodes(
+        self, topic: str, node: str, ask: Callable[[Node], Coroutine[Any, Any, V]]
+    ) -> Partial[tuple[V, ...]]:
+        """Return the result of each node of a topic."""
+        nodes = await self.topic_nodes(topic)
+        targets = [target for target in nodes.value if node in ("", target.http_address)]
+        if node and not targets:
+            raise UnknownObject("node", node)
+        outcomes = await ask_all([ask(target) for target in targets])
+        if outcomes and all(isinstance(outcome, Unsupported) for outcome in outcomes):
+            raise Unsupported("only nsqd of nsqtw can do this")
+        found, errors = split(NSQD, outcomes)
+        failed = [str(error) for error in errors if error.code not in _ELSEWHERE]
+        return Partial(tuple(found), (*nodes.warnings, *(["\n".join(failed)] if failed else [])))
+
+    async def _publisher(self, topic: str, node: str) -> Node:
+        """Return the node to publish to. UnknownObject for one that does not exist."""
+        try:
+            nodes = (await self.topic_nodes(topic)).value
+        except NoServerAnswered:  # also the answer of nsqlookupds that do not know the topic
+            nodes = ()
+        found = next((target for target in nodes if node in ("", target.http_address)), None)
+        if found is None:
+            everywhere = (await self.nodes()).value
+            found = next((target for target in everywhere if node in ("", target.http_address)), None)
+        if found is None:
+            raise UnknownObject("node", node or "at all")
+        return found

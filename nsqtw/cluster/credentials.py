@@ -1,0 +1,137 @@
+"""
+Credentials for the servers of a cluster: secrets and TLS files.
+
+A secret is sent as `Authorization: Bearer SECRET`. One of the form `basic USER:PASSWORD` is sent as HTTP's Basic
+authentication, for a proxy in front of the servers.
+
+The files are read once. A request over plain HTTP has the secret only when the server has asked for it with 401, and
+only if the server's address is one that the user gave, or a loopback address: any program that can register at an
+nsqlookupd could otherwise have the secret sent to itself.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import attrs
+from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
+from twisted.web.iweb import IPolicyForHTTPS
+from zope.interface import implementer
+
+from nsqtw.errors import OptionError
+from nsqtw.net.certificates import certificates_in
+from nsqtw.options.files import exposures, read_file, read_secret
+
+_BASIC = "basic"
+_BEARER = "bearer"
+
+
+@attrs.frozen(kw_only=True)
+class ClusterCredentials:
+    """
+    Secrets, and paths of TLS files (PEM). Without `root_ca_file` the authorities of the system are trusted. `is_open`:
+    secrets go over plain HTTP to every server, also to those that only an nsqlookupd names.
+    """
+
+    nsqd_secret: str = attrs.field(default="", repr=False)
+    lookupd_secret: str = attrs.field(default="", repr=False)
+    root_ca_file: str = ""
+    cert: str = ""
+    key: str = ""
+    is_verification_skipped: bool = False
+    is_open: bool = False
+
+
+def read_secrets(files: dict[str, str]) -> tuple[list[str], list[str]]:
+    """
+    Return the secret of each file, by the option that names it, "" for no file; and warnings about files that every
+    user of the machine can read. OptionError.
+    """
+    return [read_secret(path, flag) for flag, path in files.items()], exposures(files)
+
+
+def authorization(secret: str) -> str:
+    """Return the value of the Authorization field for a secret; "" for none."""
+    scheme, _, rest = secret.partition(" ")
+    if not secret:
+        return ""
+    if scheme.lower() == _BASIC and rest:
+        return f"Basic {b64encode(rest.strip().encode()).decode()}"
+    return f"Bearer {rest.strip() if scheme.lower() == _BEARER and rest else secret}"
+
+
+@implementer(IPolicyForHTTPS)
+class TlsPolicy:
+    """TLS towards the servers: version 1.2 or later. OptionError when a file cannot be used."""
+
+    def __init__(self, credentials: ClusterCredentials) -> None:
+        from OpenSSL import SSL, crypto
+        from twisted.internet.ssl import CertificateOptions, TLSVersion, platformTrust, trustRootFromCertificates
+
+        self._extra: dict[str, Any] = {"raiseMinimumTo": TLSVersion.TLSv1_2}
+        self._is_verification_skipped = credentials.is_verification_skipped
+        if credentials.cert:
+            try:
+                first, *others = [
+                    crypto.load_certificate(crypto.FILETYPE_PEM, block) for block in certificates_in(credentials.cert)
+                ]
+                key = crypto.load_privatekey(crypto.FILETYPE_PEM, read_file(credentials.key), b"")
+                self._extra |= {"certificate": first, "privateKey": key, "extraCertChain": others}
+                CertificateOptions(**self._extra).getContext()
+            except OptionError as error:
+                raise OptionError(_unusable_pair(credentials, str(error))) from error
+            except (crypto.Error, SSL.Error, ValueError) as error:
+                reason = "no certificate (PEM), no key without a password, or they do not belong together"
+                raise OptionError(_unusable_pair(credentials, reason)) from error
+        if credentials.root_ca_file:
+            self._roots = trustRootFromCertificates(_authorities(credentials.root_ca_file))  # type: ignore[no-untyped-call]
+        else:
+            self._roots = platformTrust()  # type: ignore[no-untyped-call]
+
+    def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
+        """IPolicyForHTTPS API."""
+        from twisted.internet.ssl import CertificateOptions, optionsForClientTLS
+
+        name = hostname.decode("ascii")
+        if self._is_verification_skipped:
+            return _Unverified(name, CertificateOptions(**self._extra).getContext())
+        return optionsForClientTLS(name, self._roots, extraCertificateOptions=self._extra)
+
+
+@implementer(IOpenSSLClientConnectionCreator)
+class _Unverified:
+    """Connections that accept any certificate."""
+
+    def __init__(self, name: str, context: Any) -> None:
+        self._name = name
+        self._context = context
+
+    def clientConnectionForTLS(self, tlsProtocol: Any) -> Any:
+        """IOpenSSLClientConnectionCreator API."""
+        from OpenSSL import SSL
+
+        connection = SSL.Connection(self._context, None)
+        if not isIPAddress(self._name) and not isIPv6Address(self._name):
+            connection.set_tlsext_host_name(self._name.encode("ascii"))
+        return connection
+
+
+def _authorities(path: str) -> list[Any]:
+    from OpenSSL import crypto
+    from twisted.internet.ssl import Certificate
+
+    try:
+        found = [Certificate.loadPEM(block) for block in certificates_in(path)]
+    except OptionError as error:
+        raise OptionError(f"failed to read TLS root CA file {path} - {error}") from error
+    except crypto.Error:
+        found = []
+    if not found:
+        raise OptionError(f"failed to AppendCertsFromPEM {path}: it must have certificates (PEM)")
+    return found
+
+
+def _unusable_pair(credentials: ClusterCredentials, reason: str) -> str:
+    return f"failed to LoadX509KeyPair {credentials.cert}, {credentials.key} - {reason}"

@@ -1,0 +1,256 @@
+"""
+Requests to nsqds and nsqlookupds over HTTP (suite specification 2.8).
+
+A server that takes HTTPS only answers 403 with its port; the request is repeated there, and later requests go there at
+once. A server that answers 401 gets the secret, if it may have it (`nsqtw.cluster.credentials`), and from then on with
+each request. Redirects are not followed. The size of an answer, the time for it and the number of simultaneous requests
+are limited.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar, cast
+from urllib.parse import urlencode, urlsplit
+
+import attrs
+from treq.client import HTTPClient
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, gatherResults
+from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.error import TimeoutError as ConnectTimeout
+from twisted.internet.threads import deferToThread
+from twisted.logger import Logger
+from twisted.web.client import Agent, HTTPConnectionPool
+
+from nsqtw.client.lookup import ACCEPT, address_of, refusal
+from nsqtw.cluster.answers import Fields, document_in
+from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy, authorization
+from nsqtw.errors import NoServerAnswered, ServerFailed, Unsupported
+from nsqtw.http.client_body import read_body
+from nsqtw.net.listen import is_loopback
+
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+MAX_REQUESTS = 64
+"""Simultaneous requests to all servers together."""
+NSQD, NSQLOOKUPD = "nsqd", "nsqlookupd"
+
+_IDLE_SECONDS = 20
+_CONNECTIONS_PER_SERVER = 8
+_LARGE_BYTES = 256 * 1024
+_HIGHEST_PORT = 65535
+_NO_ENDPOINT = "NOT_FOUND"
+_VERSION_FIELD = "X-Nsqtw-Version"
+
+V = TypeVar("V")
+_log = Logger()
+
+
+@attrs.frozen
+class Timeouts:
+    """Seconds: until there is a connection, and until the whole answer is there."""
+
+    connect: float = 2.0
+    request: float = 5.0
+
+
+@attrs.frozen
+class Answer:
+    """The answer of a server. `nsqtw_version` is empty for another program than ours."""
+
+    body: bytes = attrs.field(repr=False)
+    nsqtw_version: str = ""
+
+    async def read(self, reader: Callable[[Fields], V]) -> V:
+        """Return what `reader` makes of the document; a large one is read in a thread. ServerFailed."""
+        if len(self.body) < _LARGE_BYTES:
+            return reader(document_in(self.body))
+        return await deferToThread(lambda: reader(document_in(self.body)))
+
+
+@attrs.frozen
+class _Way:
+    """How a server is reached: the start of its URLs, and whether it wants the secret."""
+
+    base: str
+    is_secret_wanted: bool = False
+
+
+class ServerRequests:
+    """Requests to the servers of a cluster. `given` are the addresses that the user gave, host:port or a URL."""
+
+    def __init__(
+        self, reactor: Any, credentials: ClusterCredentials, timeouts: Timeouts, given: Iterable[str] = ()
+    ) -> None:
+        self._reactor = reactor
+        self._timeouts = timeouts
+        self._secrets = {NSQD: credentials.nsqd_secret, NSQLOOKUPD: credentials.lookupd_secret}
+        self._is_open = credentials.is_open
+        self._given = set(given)
+        self._ways: dict[str, _Way] = {}
+        self._turns = DeferredSemaphore(MAX_REQUESTS)
+        self._pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
+        self._pool.maxPersistentPerHost = _CONNECTIONS_PER_SERVER
+        self._pool.cachedConnectionTimeout = _IDLE_SECONDS
+        policy = TlsPolicy(credentials)
+        # A change is sent once: on a connection that the server closes at the same time it might have to be repeated.
+        single = HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
+        self._clients = {
+            method: HTTPClient(Agent(reactor, policy, connectTimeout=timeouts.connect, pool=pool))  # type: ignore[no-untyped-call]
+            for method, pool in (("GET", self._pool), ("POST", single))
+        }
+
+    async def get(self, program: str, address: str, path: str, parameters: Mapping[str, str]) -> Answer:
+        """Ask the server of `program` at `address`. ServerFailed."""
+        return await self._request("GET", program, address, path, parameters, b"")
+
+    async def post(
+        self, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes = b""
+    ) -> Answer:
+        """Have the server of `program` at `address` change something. ServerFailed."""
+        return await self._request("POST", program, address, path, parameters, body)
+
+    def give(self, addresses: Iterable[str]) -> None:
+        """Add addresses that the user gives."""
+        self._given.update(addresses)
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        await self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
+
+    # -- inside
+
+    async def _request(
+        self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
+    ) -> Answer:
+        def time_out(outcome: object, seconds: float) -> None:
+            raise ServerFailed(f'{method.capitalize()} "{_base(address)}{path}": no answer within {seconds:g}s')
+
+        await self._turns.acquire()
+        try:
+            asking = Deferred.fromCoroutine(self._exchange(method, program, address, path, parameters, body))
+            asking.addTimeout(self._timeouts.request, self._reactor, time_out)
+            return await asking
+        finally:
+            self._turns.release()
+
+    async def _exchange(
+        self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
+    ) -> Answer:
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        tried: set[_Way] = set()
+        while True:
+            way = self._ways.get(address) or _Way(_base(address))
+            tried.add(way)
+            url = f"{way.base}{path}{query}"
+            _log.debug("CI: querying {program} {url}", program=program, url=url)
+            secret = self._secrets[program] if way.is_secret_wanted or way.base.startswith("https") else ""
+            try:
+                status, version, answer = await self._send(method, url, body, secret)
+            except (ServerFailed, CancelledError):
+                raise
+            except Exception as error:  # any failure of the connection
+                self._ways.pop(address, None)
+                raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, way.base)}') from error
+            if status == 200:
+                return Answer(answer, version)
+            other = self._other_way(program, address, way, status, answer)
+            if other is None or other in tried:
+                self._ways.pop(address, None)
+                raise _refused(status, answer)
+            self._ways[address] = other
+
+    async def _send(self, method: str, url: str, body: bytes, secret: str) -> tuple[int, str, bytes]:
+        headers = {"Accept": ACCEPT}
+        if secret:
+            headers["Authorization"] = authorization(secret)
+        response = await self._clients[method].request(
+            method,
+            url,
+            headers=cast(Any, headers),
+            data=body or None,
+            allow_redirects=False,
+            unbuffered=True,
+            reactor=self._reactor,
+        )
+        version = response.headers.getRawHeaders(_VERSION_FIELD, [""])[0]
+        return response.code, version, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)
+
+    def _other_way(self, program: str, address: str, way: _Way, status: int, answer: bytes) -> _Way | None:
+        """Return how to reach a server that has refused a request; None for no other way."""
+        if status == 403 and way.base.startswith("http:"):
+            host = urlsplit(way.base).hostname or ""
+            port = _https_port_in(answer)
+            return _Way(f"https://{address_of(host, port)}") if port else None
+        is_wanted = status == 401 and self._secrets[program] and not way.is_secret_wanted
+        if is_wanted and way.base.startswith("http:") and self._may_have_secret(address):
+            return attrs.evolve(way, is_secret_wanted=True)
+        return None
+
+    def _may_have_secret(self, address: str) -> bool:
+        """Return whether the secret may be sent to an address over plain HTTP."""
+        return self._is_open or address in self._given or is_loopback(urlsplit(_base(address)).hostname or "")
+
+
+async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFailed]:
+    """Run requests at the same time. Return the result of each, or why it has none, in order."""
+
+    async def outcome(one: Awaitable[V]) -> V | ServerFailed:
+        try:
+            return await one
+        except ServerFailed as error:
+            return error
+
+    return list(await gatherResults([Deferred.fromCoroutine(outcome(one)) for one in asking], consumeErrors=True))
+
+
+def split(program: str, outcomes: Iterable[V | ServerFailed]) -> tuple[list[V], list[ServerFailed]]:
+    """Return results and failures of requests to servers of `program`. NoServerAnswered when there is no result."""
+    results: list[V] = []
+    errors: list[ServerFailed] = []
+    for outcome in outcomes:
+        if isinstance(outcome, ServerFailed):
+            errors.append(outcome)
+        else:
+            results.append(outcome)
+    if not results:
+        raise NoServerAnswered(program, errors)
+    return results, errors
+
+
+def _base(address: str) -> str:
+    return (address if "://" in address else f"http://{address}").rstrip("/")
+
+
+def _https_port_in(answer: bytes) -> int:
+    """Return the port in an answer 403; 0 for none."""
+    with suppress(ServerFailed):
+        port = document_in(answer).get("https_port")
+        if type(port) is int and 0 < port <= _HIGHEST_PORT:
+            return port
+    return 0
+
+
+def _refused(status: int, answer: bytes) -> ServerFailed:
+    code = ""
+    with suppress(ServerFailed):
+        code = str(document_in(answer).get("message", ""))
+    kind = Unsupported if status == 404 and code == _NO_ENDPOINT else ServerFailed
+    return kind(refusal(status, answer), code)
+
+
+def _reason(error: Exception, base: str) -> str:
+    """Return why there is no answer, for a connection that was refused or timed out in Go's words."""
+    reasons = getattr(error, "reasons", None)
+    if reasons:
+        return _reason(reasons[0].value, base)
+    parts = urlsplit(base)
+    dial = f"dial tcp {parts.netloc}"
+    if isinstance(error, ConnectTimeout):
+        return f"{dial}: i/o timeout"
+    if isinstance(error, DNSLookupError):
+        return f"{dial}: lookup {parts.hostname}: no such host"
+    if isinstance(error, ConnectError) and isinstance(error.osError, int):
+        return f"{dial}: connect: {os.strerror(error.osError).lower()}"
+    return str(error) or type(error).__name__

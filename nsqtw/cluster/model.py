@@ -1,0 +1,285 @@
+"""
+Models of a cluster: nodes, topics, channels, clients, latencies and messages.
+
+Counts are those of nsqd's /stats. An object of one node has its address in `node`; an object merged over nodes has
+`MERGED` there and those of the single nodes in `nodes` (suite specification 2.5, 2.8). A field that only our nsqd has
+is None when the node lacks it. Durations are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+import attrs
+
+from nsqtw.client.lookup import address_of
+
+MERGED = "*"
+"""The node of an object that is merged over nodes."""
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Partial(Generic[T]):
+    """A result, and a warning for each step of which some servers failed. Errors of one step are lines of its text."""
+
+    value: T
+    warnings: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class NodeTopic:
+    """A topic of a node. A tombstone hides the node from consumers of the topic."""
+
+    topic: str
+    is_tombstoned: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Node:
+    """An nsqd. `remote_addresses` are its connections to nsqlookupds as `nsqlookupd/nsqd`, none without nsqlookupd."""
+
+    broadcast_address: str
+    hostname: str
+    tcp_port: int
+    http_port: int
+    version: str
+    remote_address: str = ""
+    remote_addresses: tuple[str, ...] = ()
+    topology_zone: str = ""
+    topology_region: str = ""
+    topics: tuple[NodeTopic, ...] = ()
+    is_out_of_date: bool = False
+    """Another node has a newer version."""
+
+    @property
+    def http_address(self) -> str:
+        """The name of the node everywhere: the broadcast address and the HTTP port."""
+        return address_of(self.broadcast_address, self.http_port)
+
+    @property
+    def tcp_address(self) -> str:
+        """The address for consumers and producers."""
+        return address_of(self.broadcast_address, self.tcp_port)
+
+
+@attrs.frozen(kw_only=True)
+class Percentile:
+    """One quantile of the end-to-end latencies, nanoseconds. `value` is what a node reported, None after a merge."""
+
+    quantile: float
+    average: float
+    minimum: float
+    maximum: float
+    count: int
+    value: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Latency:
+    """End-to-end latencies of a topic or channel. nsqd measures them only when its options ask for quantiles."""
+
+    count: int = 0
+    percentiles: tuple[Percentile, ...] = ()
+    topic: str = ""
+    channel: str = ""
+    node: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Retention:
+    """What a topic keeps of finished messages. 0 is no limit. `earliest` is the first position that is kept."""
+
+    time: float
+    bytes: int
+    earliest: int
+
+
+@attrs.frozen(kw_only=True)
+class ClientStats:
+    """A consumer of a channel on one node."""
+
+    node: str
+    remote_address: str = ""
+    version: str = ""
+    client_id: str = ""
+    hostname: str = ""
+    user_agent: str = ""
+    connect_ts: int = 0
+    """Unix time in seconds."""
+    in_flight_count: int = 0
+    ready_count: int = 0
+    finish_count: int = 0
+    requeue_count: int = 0
+    message_count: int = 0
+    sample_rate: int = 0
+    deflate: bool = False
+    snappy: bool = False
+    authed: bool = False
+    auth_identity: str = ""
+    auth_identity_url: str = ""
+    node_topology_region: str = ""
+    node_topology_zone: str = ""
+    topology_region: str = ""
+    topology_zone: str = ""
+    tls: bool = False
+    tls_cipher_suite: str = ""
+    tls_version: str = ""
+    tls_negotiated_protocol: str = ""
+    tls_negotiated_protocol_is_mutual: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Counts:
+    """Counts that topics and channels have. `depth` includes `backend_depth`."""
+
+    depth: int = 0
+    backend_depth: int = 0
+    message_count: int = 0
+    zone_local_msg_count: int = 0
+    region_local_msg_count: int = 0
+    global_msg_count: int = 0
+
+    @property
+    def memory_depth(self) -> int:
+        """Messages that wait in memory."""
+        return self.depth - self.backend_depth
+
+    @property
+    def delivery_msg_count(self) -> int:
+        """Deliveries of which the topology of the consumer is known."""
+        return self.zone_local_msg_count + self.region_local_msg_count + self.global_msg_count
+
+
+@attrs.frozen(kw_only=True)
+class ChannelStats(Counts):
+    """A channel of one node, or merged over nodes."""
+
+    node: str
+    hostname: str = ""
+    topic_name: str
+    channel_name: str
+    in_flight_count: int = 0
+    deferred_count: int = 0
+    requeue_count: int = 0
+    timeout_count: int = 0
+    client_count: int = 0
+    nodes: tuple[ChannelStats, ...] = ()
+    clients: tuple[ClientStats, ...] = ()
+    is_paused: bool = False
+    latency: Latency | None = None
+    dropped_count: int | None = None
+    oldest_message_age: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class TopicStats(Counts):
+    """A topic of one node, or merged over nodes."""
+
+    node: str
+    hostname: str = ""
+    topic_name: str
+    nodes: tuple[TopicStats, ...] = ()
+    channels: tuple[ChannelStats, ...] = ()
+    is_paused: bool = False
+    latency: Latency | None = None
+    message_bytes: int | None = None
+    durability: str | None = None
+    """os, fsync or memory. None when the node is no nsqtw, or the nodes of a merged topic differ."""
+    retention: Retention | None = None
+    """None also for a topic that keeps nothing of what is finished."""
+    lost_count: int | None = None
+    oldest_message_age: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class NodeStats:
+    """
+    A node with its topics. `health` is OK or the text of its error, `memory` the numbers of /stats by name.
+    `nsqtw_version` is empty for another nsqd, which lacks what only ours can do.
+    """
+
+    node: Node
+    topics: tuple[TopicStats, ...] = ()
+    health: str = ""
+    start_time: int = 0
+    """Unix time in seconds."""
+    memory: Mapping[str, int] = attrs.field(factory=dict)
+    nsqtw_version: str = ""
+    disk_free: int | None = None
+    """Bytes left on the disk of the data path."""
+
+    @property
+    def message_count(self) -> int:
+        """Messages published to the node's topics."""
+        return sum(topic.message_count for topic in self.topics)
+
+    @property
+    def client_count(self) -> int:
+        """Consumers of the node, when they were asked for."""
+        return sum(len(channel.clients) for topic in self.topics for channel in topic.channels)
+
+
+@attrs.frozen
+class ClusterStats:
+    """All nodes that answered, and all topics merged over them, by name."""
+
+    nodes: tuple[NodeStats, ...] = ()
+    topics: Mapping[str, TopicStats] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class ChannelCount:
+    """The messages of a channel on one node."""
+
+    node: str
+    topic_name: str
+    channel_name: str
+    message_count: int
+
+
+@attrs.frozen(kw_only=True)
+class Consumer:
+    """The consumer that a message is in flight to."""
+
+    client_id: str
+    hostname: str
+    remote_address: str
+
+
+@attrs.frozen(kw_only=True)
+class Message:
+    """A message of a channel or topic on one node. Times are Unix times in nanoseconds."""
+
+    node: str
+    id: str
+    timestamp: int
+    attempts: int
+    body: bytes = attrs.field(repr=False)
+    due: int | None = None
+    """When a deferred message becomes ready."""
+    deadline: int | None = None
+    """When the delivery of a message in flight times out."""
+    consumer: Consumer | None = None
+
+
+@attrs.frozen(kw_only=True)
+class NodeMessages:
+    """Messages of one node. `has_more`: the node has others, which the limits left out."""
+
+    node: str
+    messages: tuple[Message, ...]
+    has_more: bool
+
+
+@attrs.frozen(kw_only=True)
+class Seek:
+    """A move of a channel on one node. `skipped` and `replayed` are counts of messages."""
+
+    node: str
+    position: int
+    skipped: int
+    replayed: int
+    depth: int

@@ -1,0 +1,309 @@
+"""
+Queries of a cluster: its nodes, topics and channels, merged over all nodes (suite specification 2.8).
+
+With nsqlookupds they name the nodes; without, the nodes are the nsqds at given addresses. A server that gives no answer
+becomes a warning; when none of a kind does, the query fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import attrs
+from twisted.internet.threads import deferToThread
+
+from nsqtw.client.lookup import host_and_port
+from nsqtw.cluster.answers import (
+    Fields,
+    names_in,
+    node_in,
+    node_stats_in,
+    nodes_in,
+    topic_names_in,
+    topics_in,
+    with_age,
+)
+from nsqtw.cluster.credentials import ClusterCredentials
+from nsqtw.cluster.http import NSQD, NSQLOOKUPD, ServerRequests, Timeouts, ask_all, split
+from nsqtw.cluster.merge import merged_channel, merged_topic
+from nsqtw.cluster.model import (
+    ChannelCount,
+    ChannelStats,
+    ClusterStats,
+    Node,
+    NodeStats,
+    Partial,
+    TopicStats,
+)
+from nsqtw.errors import NoServerAnswered, OptionError, ServerFailed, UnknownObject
+
+V = TypeVar("V")
+
+_MANY_TOPICS = 500
+_JSON = {"format": "json"}
+_WITHOUT_CLIENTS = {"format": "json", "include_clients": "false"}
+
+
+class Queries:
+    """
+    Queries of the nsqds at the HTTP addresses `nsqds`, or of those that the nsqlookupds at `lookupds` name. An address
+    is host:port or a URL.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        *,
+        nsqds: Sequence[str] = (),
+        lookupds: Sequence[str] = (),
+        credentials: ClusterCredentials | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        self.nsqds = tuple(nsqds)
+        self._lookupds = tuple(lookupds)
+        self._requests = ServerRequests(
+            reactor, credentials or ClusterCredentials(), timeouts or Timeouts(), (*nsqds, *lookupds)
+        )
+        self._given: dict[str, str] = {}
+        """The address that was given for a node, by the node's own."""
+
+    @property
+    def lookupds(self) -> tuple[str, ...]:
+        """The HTTP addresses of the nsqlookupds; a change has effect at once."""
+        return self._lookupds
+
+    @lookupds.setter
+    def lookupds(self, addresses: Iterable[str]) -> None:
+        self._lookupds = tuple(addresses)
+        self._requests.give(self._lookupds)
+
+    async def close(self) -> None:
+        """Close all idle connections."""
+        await self._requests.close()
+
+    # -- names
+
+    async def topics(self) -> Partial[tuple[str, ...]]:
+        """Return the names of all topics, sorted. NoServerAnswered."""
+        if self._lookupds:
+            found, errors = await self._ask_lookupds("/topics", {}, lambda document: names_in(document, "topics"))
+        else:
+            asked = [self._ask(NSQD, address, "/stats", _WITHOUT_CLIENTS, topic_names_in) for address in self.nsqds]
+            found, errors = split(NSQD, await ask_all(asked))
+        return Partial(_union(found), _warnings(errors))
+
+    async def inactive_topics(self) -> Partial[dict[str, tuple[str, ...]]]:
+        """
+        Return the topics that nsqlookupds know without a node, and their channels. None without nsqlookupds.
+        NoServerAnswered.
+        """
+        if not self._lookupds:
+            return Partial({})
+        names = await self.topics()
+        nodes = await self.nodes()
+        active = {topic.topic for node in nodes.value for topic in node.topics if not topic.is_tombstoned}
+        inactive = [name for name in names.value if name not in active]
+        channels = await ask_all([self._lookupd_channels(topic) for topic in inactive])
+        found = {
+            topic: () if isinstance(outcome, ServerFailed) else outcome
+            for topic, outcome in zip(inactive, channels, strict=True)
+        }
+        return Partial(found, names.warnings or nodes.warnings)
+
+    # -- nodes
+
+    async def nodes(self) -> Partial[tuple[Node, ...]]:
+        """Return all nodes; from nsqlookupds, sorted by host name. NoServerAnswered."""
+        if self._lookupds:
+            return await self._registered_nodes()
+        outcomes = await ask_all([self._given_node(address) for address in self.nsqds])
+        found, errors = split(NSQD, outcomes)
+        return Partial(tuple(found), _warnings(errors))
+
+    async def node(self, address: str) -> Partial[NodeStats]:
+        """Return a node with its topics, channels and clients. UnknownObject, NoServerAnswered."""
+        nodes = await self.nodes()
+        node = next((node for node in nodes.value if node.http_address == address), None)
+        if node is None:
+            raise UnknownObject("node", address)
+        (stats,), _ = split(NSQD, await ask_all([self._node_stats(node, _JSON)]))
+        return Partial(stats, nodes.warnings)
+
+    async def topic_nodes(self, topic: str) -> Partial[tuple[Node, ...]]:
+        """Return the nodes that have a topic. NoServerAnswered."""
+        if self._lookupds:
+            found, errors = await self._ask_lookupds("/lookup", {"topic": topic}, nodes_in)
+            by_address: dict[str, Node] = {}
+            for node in (node for nodes in found for node in nodes):
+                by_address.setdefault(node.http_address, node)
+            return Partial(tuple(by_address.values()), _warnings(errors))
+        outcomes = await ask_all([self._given_node_with(address, topic) for address in self.nsqds])
+        kept, errors = split(NSQD, outcomes)
+        return Partial(tuple(node for node in kept if node is not None), _warnings(errors))
+
+    # -- statistics
+
+    async def topic(self, name: str) -> Partial[TopicStats]:
+        """Return a topic over its nodes, without clients. NoServerAnswered, also when no node has the topic."""
+        stats = await self._topic_stats(name, {**_WITHOUT_CLIENTS, "topic": name})
+        return Partial(merged_topic(name, stats.value), stats.warnings)
+
+    async def channel(self, topic: str, channel: str) -> Partial[ChannelStats]:
+        """Return a channel over its nodes, with its clients. UnknownObject, NoServerAnswered."""
+        stats = await self._topic_stats(topic, {**_JSON, "topic": topic, "channel": channel})
+        found = [each for entry in stats.value for each in entry.channels if each.channel_name == channel]
+        if not found:
+            raise UnknownObject("channel", channel)
+        return Partial(merged_channel(found), stats.warnings)
+
+    async def counter(self) -> Partial[tuple[ChannelCount, ...]]:
+        """Return the number of messages of each channel of each node. NoServerAnswered, also when there is no node."""
+        nodes = await self.nodes()
+        stats, errors = split(NSQD, await ask_all([self._node_stats(node, _WITHOUT_CLIENTS) for node in nodes.value]))
+        counts = tuple(
+            ChannelCount(
+                node=channel.node,
+                topic_name=channel.topic_name,
+                channel_name=channel.channel_name,
+                message_count=channel.message_count,
+            )
+            for node in stats
+            for topic in node.topics
+            for channel in topic.channels
+        )
+        return Partial(counts, (*nodes.warnings, *_warnings(errors)))
+
+    async def stats(self) -> Partial[ClusterStats]:
+        """
+        Return all nodes, topics and channels, without clients: one request to each nsqd. Nodes that do not answer are
+        left out with a warning. NoServerAnswered when no nsqlookupd answers, or no nsqd of several.
+        """
+        if self._lookupds:
+            nodes = await self.nodes()
+            if not nodes.value:
+                return Partial(ClusterStats(), nodes.warnings)
+            warnings, asked = nodes.warnings, [self._node_stats(node, _WITHOUT_CLIENTS) for node in nodes.value]
+        else:
+            warnings, asked = (), [self._given_node_stats(address) for address in self.nsqds]
+        found, errors = split(NSQD, await ask_all(asked))
+        return Partial(await _merged(found), (*warnings, *_warnings(errors)))
+
+    # -- requests
+
+    async def _ask(
+        self,
+        program: str,
+        address: str,
+        path: str,
+        parameters: Mapping[str, str],
+        reader: Callable[[Fields], V],
+    ) -> V:
+        answer = await self._requests.get(program, address, path, parameters)
+        return await answer.read(reader)
+
+    async def _ask_lookupds(
+        self, path: str, parameters: Mapping[str, str], reader: Callable[[Fields], V]
+    ) -> tuple[list[V], list[ServerFailed]]:
+        asked = [self._ask(NSQLOOKUPD, address, path, parameters, reader) for address in self._lookupds]
+        return split(NSQLOOKUPD, await ask_all(asked))
+
+    def _address_of(self, node: Node) -> str:
+        """Return where a node is reached: at the address that was given for it, if any."""
+        return self._given.get(node.http_address, node.http_address)
+
+    async def _lookupd_channels(self, topic: str) -> tuple[str, ...]:
+        try:
+            found, _ = await self._ask_lookupds(
+                "/channels", {"topic": topic}, lambda document: names_in(document, "channels")
+            )
+        except NoServerAnswered:
+            return ()
+        return _union(found)
+
+    async def _registered_nodes(self) -> Partial[tuple[Node, ...]]:
+        lookupds = self._lookupds
+        outcomes = await ask_all([self._ask(NSQLOOKUPD, address, "/nodes", {}, nodes_in) for address in lookupds])
+        _, errors = split(NSQLOOKUPD, outcomes)
+        by_address: dict[str, Node] = {}
+        for lookupd, outcome in zip(lookupds, outcomes, strict=True):
+            for node in () if isinstance(outcome, ServerFailed) else outcome:
+                first = by_address.get(node.tcp_address, node)
+                remote = (*first.remote_addresses, f"{lookupd}/{node.remote_address or 'N/A'}")
+                by_address[node.tcp_address] = attrs.evolve(first, remote_addresses=remote)
+        nodes = sorted(with_age(by_address.values()), key=lambda node: node.hostname)
+        return Partial(tuple(nodes), _warnings(errors))
+
+    async def _given_node(self, address: str) -> Node:
+        info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
+        topics = await self._ask(NSQD, address, "/stats", _WITHOUT_CLIENTS, topic_names_in)
+        return self._known(address, node_in(info, topics))
+
+    async def _given_node_with(self, address: str, topic: str) -> Node | None:
+        """Return the nsqd at an address if it has the topic."""
+        parameters = {**_WITHOUT_CLIENTS, "topic": topic}
+        topics = await self._ask(NSQD, address, "/stats", parameters, topic_names_in)
+        if topic not in topics:
+            return None
+        info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
+        return self._known(address, node_in(info, topics))
+
+    async def _given_node_stats(self, address: str) -> NodeStats:
+        info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
+        answer = await self._requests.get(NSQD, address, "/stats", _WITHOUT_CLIENTS)
+
+        def read(document: Fields) -> NodeStats:
+            node = self._known(address, node_in(info, topic_names_in(document)))
+            return node_stats_in(document, node, answer.nsqtw_version)
+
+        return await answer.read(read)
+
+    def _known(self, address: str, node: Node) -> Node:
+        """Remember the address of a node, which takes the place of what an old nsqd does not say of itself."""
+        if not node.broadcast_address or not node.hostname:
+            try:
+                host, port = host_and_port(address.rpartition("/")[2])
+            except OptionError as error:
+                raise ServerFailed(str(error)) from error
+            if not node.broadcast_address:
+                node = attrs.evolve(node, broadcast_address=host, http_port=port)
+            node = attrs.evolve(node, hostname=node.hostname or host)
+        self._given[node.http_address] = address
+        return node
+
+    async def _node_stats(self, node: Node, parameters: Mapping[str, str]) -> NodeStats:
+        answer = await self._requests.get(NSQD, self._address_of(node), "/stats", parameters)
+        return await answer.read(lambda document: node_stats_in(document, node, answer.nsqtw_version))
+
+    async def _topic_stats(self, topic: str, parameters: Mapping[str, str]) -> Partial[list[TopicStats]]:
+        nodes = await self.topic_nodes(topic)
+
+        async def ask(node: Node) -> tuple[TopicStats, ...]:
+            answer = await self._requests.get(NSQD, self._address_of(node), "/stats", parameters)
+            return await answer.read(lambda document: topics_in(document, node, bool(answer.nsqtw_version)))
+
+        found, errors = split(NSQD, await ask_all([ask(node) for node in nodes.value]))
+        entries = [entry for entries in found for entry in entries if entry.topic_name == topic]
+        return Partial(entries, (*nodes.warnings, *_warnings(errors)))
+
+
+async def _merged(nodes: Sequence[NodeStats]) -> ClusterStats:
+    if sum(len(node.topics) for node in nodes) < _MANY_TOPICS:
+        return _merge(nodes)
+    return await deferToThread(_merge, nodes)
+
+
+def _merge(nodes: Sequence[NodeStats]) -> ClusterStats:
+    by_name: dict[str, list[TopicStats]] = {}
+    for topic in (topic for node in nodes for topic in node.topics):
+        by_name.setdefault(topic.topic_name, []).append(topic)
+    return ClusterStats(tuple(nodes), {name: merged_topic(name, by_name[name]) for name in sorted(by_name)})
+
+
+def _union(found: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(sorted({name for names in found for name in names}))
+
+
+def _warnings(errors: Sequence[Exception]) -> tuple[str, ...]:
+    """Return the warning of one step."""
+    return ("\n".join(map(str, errors)),) if errors else ()
