@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from attrs import frozen
 
 from nsqtw.core.broker import Broker
+from nsqtw.daemon.readiness import Readiness
 from nsqtw.http.endpoints import Endpoint, Section
 from nsqtw.net.limits import Limits
 from nsqtw.runtime.pump import Pump
@@ -34,6 +35,7 @@ class ApiContext:
     identity: Identity
     limits: Limits
     reconfigured: Callable[[], None]
+    readiness: Readiness
 
     @property
     def reactor(self) -> Any:

@@ -2,12 +2,12 @@
 POST /v2/channel/seek: moving a channel in its topic's log. GET /v2/channel/messages, /v2/topic/messages: looking at
 messages without consuming them.
 
-    /v2/channel/seek?topic=&channel=&to=                {"position", "skipped", "replayed", "depth"}; `to`: log_position
+    /v2/channel/seek?topic=&channel=&to=&dry_run=       {"position", "skipped", "replayed", "depth"}; `to`: log_position
     /v2/channel/messages?topic=&channel=&state=&limit=  {"messages": [...], "more"}
     /v2/topic/messages?topic=&limit=                    the same of what waits for the topic's channels
 
 A seek is done between two saves: the first one, so that positions.db has all that is unfinished and it can be counted
-what is forgotten of it; the second one makes it durable, and then it is answered.
+what is forgotten of it; the second one makes it durable, and then it is answered. A dry run takes only the first one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from nsqtw.http.endpoints import (
     numbers,
 )
 from nsqtw.http.names import channel_named, durable_topic
-from nsqtw.http.query import parameters, whole_number
+from nsqtw.http.query import parameters, truth, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
 from nsqtw.options.topics import EARLIEST
@@ -56,6 +56,10 @@ _MESSAGE_NOT_FOUND = failure(404, "MESSAGE_NOT_FOUND")
 
 _TO = Parameter(
     "to", {"type": "string", "description": f"earliest, latest, the id of a message, {TIME['description']}"}
+)
+_DRY_RUN = Parameter(
+    "dry_run",
+    {"type": "boolean", "default": False, "description": "answer what a move would do, and do nothing"},
 )
 _STATE = Parameter("state", {"type": "string", "enum": list(STATES), "default": STATES[0]})
 _LIMIT = Parameter(
@@ -102,9 +106,10 @@ class Replay(Section):
         "/v2/channel/seek",
         "Move a channel in its topic's log",
         required=(TOPIC, CHANNEL, _TO),
+        optional=(_DRY_RUN,),
         success=numbers("position", "skipped", "replayed", "depth"),
         errors={
-            400: [*_CHANNEL_WORDS, "MISSING_ARG_TO", "INVALID_TO"],
+            400: [*_CHANNEL_WORDS, "MISSING_ARG_TO", "INVALID_TO", "INVALID_DRY_RUN"],
             404: ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND"],
             **NOT_STORED,
         },
@@ -118,13 +123,16 @@ class Replay(Section):
         target = parse_log_position(params["to"])
         if target is None:
             raise Refused(_INVALID_TO)
+        is_dry_run = truth(params, _DRY_RUN.name)
         if self._broker.stopping:
             return EXITING
-        self._broker.checkpointer.ask(partial(self._seek_now, request, channel, target))
+        self._broker.checkpointer.ask(partial(self._seek_now, request, channel, target, is_dry_run))
         self._pump.wake()
         return None
 
-    def _seek_now(self, request: HttpRequest, channel: Channel, target: LogPosition, error: Exception | None) -> None:
+    def _seek_now(
+        self, request: HttpRequest, channel: Channel, target: LogPosition, is_dry_run: bool, error: Exception | None
+    ) -> None:
         """The unfinished messages are saved, or saving them failed."""
         if error is not None:
             request.answer_later(_failed(error))
@@ -133,16 +141,17 @@ class Replay(Section):
             if channel.exiting:
                 raise Refused(_CHANNEL_NOT_FOUND)
             position = _position(channel, target)
-            moved = channel.seek(position)
+            moved = channel.preview_seek(position) if is_dry_run else channel.seek(position)
         except Refused as refused:
             request.answer_later(refused.answer)
             return
         except BackendError as failed:
             request.answer_later(_failed(failed))
             return
-        done = document(
-            {"position": position, "skipped": moved.skipped, "replayed": moved.replayed, "depth": channel.depth}
-        )
+        done = document({"position": position, **moved._asdict()})
+        if is_dry_run:
+            request.answer_later(done)
+            return
         self._broker.checkpointer.ask(lambda failed: request.answer_later(done if failed is None else _failed(failed)))
         self._pump.wake()
 

@@ -30,10 +30,12 @@ from nsqtw.api.publish import Publishing
 from nsqtw.api.replay import Replay
 from nsqtw.api.stats import Inspection
 from nsqtw.core.broker import Broker
+from nsqtw.daemon.readiness import Readiness
 from nsqtw.http.bearer_auth import BearerAuth
 from nsqtw.http.debug import Debugging
 from nsqtw.http.endpoints import A_DOCUMENT, Endpoint, Section, endpoint
 from nsqtw.http.factory import HttpFactory
+from nsqtw.http.health import Health
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, document, tls_required
 from nsqtw.http.routes import ANY_RIGHT, OneAnswer, Routes
@@ -56,7 +58,7 @@ class Description(Section):
 
 
 SECTIONS: tuple[SectionClass, ...] = (
-    *(Inspection, Publishing, Administration, LogReading, Replay, Configuration, Debugging, Description),
+    *(Inspection, Health, Publishing, Administration, LogReading, Replay, Configuration, Debugging, Description),
 )
 
 
@@ -75,18 +77,19 @@ def broker_site(
     is_local: bool = False,
     limits: Limits | None = None,
     reconfigured: Callable[[], None] = lambda: None,
+    readiness: Readiness | None = None,
 ) -> HttpFactory:
     """
     The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how
     the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has;
-    `reconfigured` is called when an option has a new value.
+    `reconfigured` is called when an option has a new value; `readiness` is what /readyz answers.
     """
     bearer_auth = (
         None if broker.authorizations is None or broker.options.http_is_open else BearerAuth(broker.authorizations)
     )
     limits = limits or Limits(broker.options, pump.reactor, pump.now)
     identity = Identity(version_line, tcp_port, http_port)
-    context = ApiContext(broker, pump, identity, limits, reconfigured)
+    context = ApiContext(broker, pump, identity, limits, reconfigured, readiness or Readiness())
     routes = [route for section in SECTIONS for route in section(context).routes(broker.options)]
     return HttpFactory(Routes(routes), pump, limits, bearer_auth, is_local)
 

@@ -55,9 +55,13 @@ class BaseNsqdApi(ABC):
         """
         await self._ask("POST", f"/{what}/{action}", {"topic": topic, "channel": channel})
 
-    async def seek(self, topic: str, channel: str, to: str) -> dict[str, Any]:
-        """Move a channel to `to`: "earliest", "latest", a time or a position (docs/how-to/retention.md)."""
-        return await self._object("POST", "/v2/channel/seek", {"topic": topic, "channel": channel, "to": to})
+    async def seek(self, topic: str, channel: str, to: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """
+        Move a channel to `to`: "earliest", "latest", a time or the id of a message (docs/how-to/retention.md). With
+        `dry_run` the answer says what would happen, and nothing is changed.
+        """
+        parameters = {"topic": topic, "channel": channel, "to": to, "dry_run": "true" if dry_run else ""}
+        return await self._object("POST", "/v2/channel/seek", parameters)
 
     async def peek(self, topic: str, channel: str = "", *, state: str = "ready", limit: int = 10) -> dict[str, Any]:
         """Return messages of a channel, or those that wait for the topic's channels, without consuming them."""

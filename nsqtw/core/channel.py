@@ -46,10 +46,11 @@ can be anywhere in the log, and a read takes a millisecond or two.
 
 
 class Moved(NamedTuple):
-    """The change of a channel's unfinished messages by a seek."""
+    """The change of a channel's unfinished messages by a seek, and its depth after it."""
 
     skipped: int
     replayed: int
+    depth: int
 
 
 class ChannelOwner(TopicLog):
@@ -258,7 +259,18 @@ class Channel(Timer):
         self.joined_total -= max(0, more)
         self._touch()
         self.wake()
-        return Moved(skipped=max(0, -more), replayed=max(0, more))
+        return Moved(max(0, -more), max(0, more), self.depth)
+
+    def preview_seek(self, sequence: int) -> Moved:
+        """Return what `seek` would do, between two checkpoints. Nothing is changed. BackendError."""
+        assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        depth, rest = self.topic.reader.count(sequence, self.topic.released), 0
+        if sequence < self.cursor.next:
+            ready, deferred = self.cursor.waiting_below(sequence)
+            depth += ready
+            rest = deferred + sum(one.in_flight.count_below(sequence) for one in self.consumers + self.departed)
+        more = depth + rest - self._unfinished_count
+        return Moved(max(0, -more), max(0, more), depth)
 
     def pause(self) -> None:
         """Deliver nothing until `unpause`."""

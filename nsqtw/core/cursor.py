@@ -242,6 +242,14 @@ class Cursor:
         self._ahead.clear()
         self._touch()
 
+    def waiting_below(self, sequence: int) -> tuple[int, int]:
+        """
+        Return how many messages before `sequence` are ready and how many are deferred, of those that have pending rows.
+        BackendError. Between two checkpoints.
+        """
+        due, deferred = self._pending.waiting_below(sequence)
+        return due + sum(other < sequence for _, other in self._requeued), deferred
+
     def pending_rows(self, now: float, *, deferred: bool, limit: int) -> list[PendingRow]:
         """
         Return some of the pending rows for inspection, by due time: deferred ones, or the ready ones and those in

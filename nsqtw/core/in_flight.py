@@ -103,6 +103,13 @@ class InFlight:
                 sequences += range(first, first + run.count)
         return sequences
 
+    def count_below(self, sequence: int) -> int:
+        """Return how many messages lie before a sequence."""
+        count = sum(sequence_of(message_id) < sequence for message_id in self._table)
+        for run in self._runs:
+            count += max(0, min(run.count, sequence - (run.number & SEQUENCE_MASK)))
+        return count
+
     @property
     def next_deadline(self) -> float | None:
         """The earliest deadline."""

@@ -255,10 +255,7 @@ class PendingStore:
 
     def forget_from(self, start: int) -> None:
         """Drop the rows from a sequence on. BackendError, and nothing is changed. Not during a checkpoint."""
-        if self._out_count and self._pages is not None:
-            due = self._count_out(self._border, self._counted_ms, start)
-            self._out_count = self._count_out(BEFORE_ALL, inf, start)
-            self._due_out_count = min(due, self._out_count)
+        self._out_count, self._due_out_count = self._out_below(start)
         self._rows = {sequence: row for sequence, row in self._rows.items() if sequence < start}
         self._soon = [entry for entry in self._soon if entry[1] < start]
         heapify(self._soon)
@@ -268,6 +265,23 @@ class PendingStore:
         self._runs_count = sum(run.count for run in self._runs)
         self._count_unsaved()
         self._forgotten_from = start if self._forgotten_from is None else min(start, self._forgotten_from)
+
+    def waiting_below(self, start: int) -> tuple[int, int]:
+        """
+        Return what `forget_from` would leave, without changing anything: how many rows are due behind the border, and
+        how many are deferred. BackendError. Not during a checkpoint.
+        """
+        out, due = self._out_below(start)
+        runs = [(max(0, min(run.count, start - run.first)), run.due_ms) for run in self._runs]
+        deferred = sum(sequence < start for _, sequence in self._soon) + out - due
+        unsaved = [(count, due_ms) for count, due_ms in runs if count]
+        unsaved += [(1, self._rows[sequence][1]) for sequence in self._beyond if sequence < start]
+        for count, due_ms in unsaved:
+            if self._border[0] <= self._counted_ms and due_ms <= self._counted_ms:
+                due += count
+            else:
+                deferred += count
+        return due, deferred
 
     def some(self, now_ms: int, *, deferred: bool, limit: int) -> list[PendingRow]:
         """
@@ -407,6 +421,17 @@ class PendingStore:
         if self._forgotten_from is not None and sequence >= self._forgotten_from:
             return True
         return sequence in self._rows or sequence in self._changed or sequence in self._in_checkpoint
+
+    def _out_below(self, start: int) -> tuple[int, int]:
+        """
+        Return how many rows under the sequence `start` are only in positions.db, and how many of them are counted as
+        due. BackendError.
+        """
+        if not self._out_count or self._pages is None:
+            return self._out_count, self._due_out_count
+        due = self._count_out(self._border, self._counted_ms, start)
+        out = self._count_out(BEFORE_ALL, inf, start)
+        return out, min(due, out)
 
     def _count_out(self, after: Key, until_ms: float, below: float = inf) -> int:
         """

@@ -120,6 +120,17 @@ class LookupdPeers:
         self._links.clear()
         _log.info("LOOKUP: closing")
 
+    def states(self) -> dict[str, bool]:
+        """Return the address of each nsqlookupd, and whether it has identified itself on a connection that lasts."""
+        return {str(address): peer.lookupd is not None for address, peer in self._links.items()}
+
+    def why_unreachable(self) -> str:
+        """Return why no nsqlookupd tells consumers of this broker; "" when one does, or none is configured."""
+        states = self.states()
+        if any(states.values()) or not self._addresses:
+            return ""
+        return f"connected to none of {len(states)} nsqlookupds"
+
     # -- TopicListener API
 
     def on_new_topic(self, topic: Topic) -> None:

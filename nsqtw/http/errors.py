@@ -32,6 +32,7 @@ DETAILS: Final[dict[str, str]] = {
     "INVALID_BYTES": "'bytes' must be a whole number, 0 for no limit, or 'default'.",
     "INVALID_CLASS": "'class' must be memory, os, fsync or default.",
     "INVALID_DEFER": "'defer' must be milliseconds, at most --max-defer-timeout or, if that is 0, --max-req-timeout.",
+    "INVALID_DRY_RUN": "'dry_run' must be true or false.",
     "INVALID_END": f"'end' must be {_TIME}.",
     "INVALID_FROM": "'from' must be a position, earliest or latest.",
     "INVALID_LIMIT": "'limit' must be a whole number of at least 1.",

@@ -42,6 +42,14 @@ def whole_number(params: Mapping[str, str], name: str, default: int, lowest: int
     return int(text)
 
 
+def truth(params: Mapping[str, str], name: str) -> bool:
+    """A parameter that is `true` or `false`, which it is without being given. Refused."""
+    text = params.get(name, "false")
+    if text not in ("true", "false"):
+        raise Refused(failure(400, f"INVALID_{name.upper()}"))
+    return text == "true"
+
+
 def is_escaped(text: bytes) -> bool:
     """Return whether every `%` in it starts an escape."""
     return _BAD_ESCAPE.search(text) is None

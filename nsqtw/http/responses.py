@@ -114,9 +114,9 @@ def text(body: bytes, *headers: tuple[bytes, bytes]) -> Answer:
     return Answer(200, body, *([_TEXT] if body else []), _NSQ, *headers)
 
 
-def document(value: Any, *headers: tuple[bytes, bytes]) -> Answer:
-    """Success, as JSON."""
-    return Answer(200, json_text(value), _JSON, _NSQ, *headers)
+def document(value: Any, *headers: tuple[bytes, bytes], status: int = 200) -> Answer:
+    """A JSON document, by default of a success."""
+    return Answer(status, json_text(value), _JSON, _NSQ, *headers)
 
 
 def written(body: bytes) -> Answer:

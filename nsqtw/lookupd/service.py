@@ -20,9 +20,11 @@ from twisted.logger import Logger
 from nsqtw import NSQ_VERSION
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.daemon.operator_log import log
+from nsqtw.daemon.readiness import Readiness
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.factory import HttpFactory
+from nsqtw.http.health import Health
 from nsqtw.http.routes import FREE, Routes
 from nsqtw.lookupd.auth import SecretAuth
 from nsqtw.lookupd.http import LookupApi
@@ -75,6 +77,8 @@ class LookupdService(Service):
         self._snapshot: SnapshotFile | None = None
         self._lock = -1
         self._timer: Any = None
+        self.readiness = Readiness()
+        """What /readyz answers."""
         self.registrations = Registrations(
             round(options.inactive_producer_timeout * _NANOSECONDS),
             round(options.tombstone_lifetime * _NANOSECONDS),
@@ -169,6 +173,7 @@ class LookupdService(Service):
             self._snapshot = SnapshotFile(options.data_path, self.registrations, self._turns)
             self._snapshot.load()
             self._snapshot.start()
+        self.readiness.add("recovered", lambda: "" if self.running else "the snapshot is not loaded yet")
         self._listen("TCP", tcp, self._nsqds())
         self._listen("HTTP", http, self._site(http.is_local))
         self._pass_time()
@@ -183,7 +188,11 @@ class LookupdService(Service):
         needs = ADMIN if options.http_auth == ALL else FREE
         routes = LookupApi(self.registrations, self._turns, needs).routes()
         factory = HttpFactory(
-            Routes([*routes, self._watchers.route(needs)]), self._turns, self._limits, secret_auth, is_local
+            Routes([*routes, *Health(self).routes(), self._watchers.route(needs)]),
+            self._turns,
+            self._limits,
+            secret_auth,
+            is_local,
         )
         return self._behind_tls(factory, options.tls_required == TLS_REQUIRED["true"], None, "http")
 

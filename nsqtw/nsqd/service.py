@@ -19,6 +19,7 @@ from twisted.logger import Logger
 
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.daemon.operator_log import log
+from nsqtw.daemon.readiness import Readiness
 from nsqtw.errors import MetadataError, NsqtwError, OptionError
 from nsqtw.net.descriptors import LOW_LIMIT, raise_limit
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
@@ -116,6 +117,8 @@ class BrokerService(Service):
         self._statsd: Statsd | None = None
         self._lookups: LookupdPeers | None = None
         self._tls: TlsSettings | None = None
+        self.readiness = Readiness()
+        """What /readyz answers."""
 
     def startService(self) -> None:
         """Start to serve. NsqtwError, with the line for the user and nothing left open, when that cannot be."""
@@ -203,6 +206,7 @@ class BrokerService(Service):
 
     def _serve(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
         parts = self._parts
+        self._add_checks()
         parts.pump.wake()  # what became due meanwhile does not wait for a client
         parts.clients.tls = self._tls
         self._follow_options()
@@ -215,6 +219,14 @@ class BrokerService(Service):
 
             self._statsd = Statsd(self._reactor, parts.broker, parts.pump.now)
             self._statsd.start()
+
+    def _add_checks(self) -> None:
+        """Name what makes this broker unready."""
+        broker = self._parts.broker
+        self.readiness.add("recovered", lambda: "" if self.running else "the topics are not loaded yet")
+        self.readiness.add("disk", lambda: "" if broker.health.is_good else str(broker.health))
+        self.readiness.add("lookupd", lambda: "" if self._lookups is None else self._lookups.why_unreachable())
+        self.readiness.add("draining", lambda: "the broker stops" if broker.stopping else "")
 
     def _tcp_clients(self) -> Any:
         """Return the factory of TCP connections. Those of other protocols than V2 may begin with a TLS handshake."""
@@ -238,6 +250,7 @@ class BrokerService(Service):
             is_local=all(listener.is_local for listener in (http, https) if listener is not None),
             limits=parts.limits,
             reconfigured=self._follow_options,
+            readiness=self.readiness,
         )
         if http is not None:
             is_refused = self._options.tls_required == TLS_REQUIRED["true"]

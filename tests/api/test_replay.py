@@ -37,9 +37,15 @@ def consume(one: Web, *, finish: bool = True) -> list[bytes]:
 
 
 def seek(one: Web, to: str) -> dict[str, int]:
-    reply = one.post(f"/v2/channel/seek?topic=t&channel=c&to={to}")
+    """Move the channel, which a dry run says before without changing anything."""
+    path = f"/v2/channel/seek?topic=t&channel=c&to={to}"
+    before = counts(one)
+    foretold = one.post(f"{path}&dry_run=true")
+    assert (foretold.status, counts(one)) == (200, before), foretold.body
+    reply = one.post(f"{path}&dry_run=false")
     assert reply.status == 200, reply.body
     moved: dict[str, int] = reply.json
+    assert foretold.json == moved
     return {name: moved[name] for name in ("skipped", "replayed", "depth")}
 
 
@@ -185,6 +191,8 @@ def test_a_channel_that_is_deleted_meanwhile() -> None:
         ("topic=t&channel=c&to=-5", (400, "INVALID_TO")),
         ("topic=t&channel=c&to=2026-01-01T00:00:00", (400, "INVALID_TO")),
         ("topic=t&channel=c&to=2026-13-01T00:00:00Z", (400, "INVALID_TO")),
+        ("topic=t&channel=c&to=latest&dry_run=1", (400, "INVALID_DRY_RUN")),
+        ("topic=t&channel=c&to=0123456789abcdef&dry_run=true", (404, "MESSAGE_NOT_FOUND")),
         ("topic=t&channel=c&to=0123456789abcdef", (404, "MESSAGE_NOT_FOUND")),
     ],
 )

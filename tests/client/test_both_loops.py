@@ -467,6 +467,8 @@ def test_the_http_api(loop: Loop, nsqd: Broker, topic: str) -> None:
         part = await api.read_log(topic)
         assert part.bodies == [b"1", b"2"]
         assert (await api.read_log(topic, part.next)).bodies == []
+        assert (await api.seek(topic, "c", "latest", dry_run=True))["skipped"] == 2
+        assert counts(nsqd, topic) == (2, 0, 0)
         await api.seek(topic, "c", "latest")
         assert counts(nsqd, topic) == (0, 0, 0)
         with pytest.raises(LookupFailed, match="404"):

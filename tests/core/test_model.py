@@ -229,7 +229,9 @@ class Histories(RuleBasedStateMachine):
         before = len(model.messages)
         bodies = list(self.model.history)
         kept = {} if is_forwards else {b: m for b, m in model.messages.items() if b not in bodies[place:]}
+        foretold = channel.preview_seek(sequence)
         moved = channel.seek(sequence)
+        assert moved == foretold
         model.messages = kept | self._replayed(place)
         for of, _, inbox in self.readers.values():
             if of == name:

@@ -24,9 +24,17 @@ def finish_all(harness: BrokerHarness) -> list[bytes]:
 
 
 def seek(harness: BrokerHarness, place: int = 0) -> tuple[int, int]:
-    """Move it `place` messages behind the oldest one."""
+    """Move it `place` messages behind the oldest one, as a preview says before. What is skipped, and what replayed."""
     harness.save()
-    return tuple(harness.channel().seek(harness.topic().reader.kept_from + place))
+    return move(harness, harness.topic().reader.kept_from + place)
+
+
+def move(harness: BrokerHarness, sequence: int) -> tuple[int, int]:
+    channel = harness.channel()
+    foretold = channel.preview_seek(sequence)
+    moved = channel.seek(sequence)
+    assert (foretold, channel.depth) == (moved, moved.depth)
+    return moved.skipped, moved.replayed
 
 
 def test_the_next_span_lies_behind_what_was_dropped_and_stays_unread() -> None:
@@ -138,6 +146,6 @@ def test_a_paused_topic_keeps_what_is_not_released() -> None:
     one.put(b"b")
     one.turn()
     one.save()
-    assert tuple(one.channel().seek(one.topic().released)) == (1, 0)
+    assert move(one, one.topic().released) == (1, 0)
     one.topic().unpause(one.now)
     assert finish_all(one) == [b"b"]

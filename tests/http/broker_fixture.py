@@ -19,6 +19,7 @@ from nsqtw.api.site import broker_site
 from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint_job import CheckpointJob
 from nsqtw.core.group_commit import CommitBatch
+from nsqtw.daemon.readiness import Readiness
 from nsqtw.errors import BackendError
 from nsqtw.http.connection import HttpConnection
 from nsqtw.runtime.pump import Pump
@@ -118,8 +119,14 @@ class Web:
         self.clock = Clock()
         self.writer = Writer(self.core)
         self.pump = harness_pump(self.clock, self.core, self.writer)
+        self.readiness = Readiness()
         self.site = broker_site(
-            self.broker, self.pump, tcp_port=TCP_PORT, http_port=HTTP_PORT, version_line=VERSION_LINE
+            self.broker,
+            self.pump,
+            tcp_port=TCP_PORT,
+            http_port=HTTP_PORT,
+            version_line=VERSION_LINE,
+            readiness=self.readiness,
         )
 
     @property

@@ -108,15 +108,19 @@ def grants(topic: str = ".*", channel: str = ".*", *permissions: str, ttl: float
     return Grants([Grant(topic, [channel], permissions or EVERYTHING)], ttl=ttl)
 
 
+HEALTH = (b"/ping", b"/livez", b"/readyz")
+"""Open to everybody."""
+
+
 def routes(web: Web) -> list[Route]:
     return list(web.site.routes._routes.values())
 
 
-def test_every_route_but_ping_needs_a_credential() -> None:
+def test_every_route_but_those_of_health_needs_a_credential() -> None:
     web = GuardedWeb()
     for route in routes(web):
         reply = web.ask(route.method.decode(), route.path.decode() + "?topic=t&channel=c", b"x")
-        if route.path == b"/ping":
+        if route.path in HEALTH:
             assert reply.status == 200
             assert route.needs == FREE
         else:
@@ -152,7 +156,7 @@ def test_the_log_tells_who_asked() -> None:
 def test_no_route_takes_a_wrong_credential() -> None:
     web = GuardedWeb(down=AuthError("no server"), none=Grants([]))
     for route in routes(web):
-        if route.path != b"/ping":
+        if route.path not in HEALTH:
             target = route.path.decode() + "?topic=t&channel=c"
             assert web.bearing("wrong", route.method.decode(), target, b"x").outcome == REFUSED
             assert web.bearing("down", route.method.decode(), target, b"x").outcome == CANNOT_TELL
@@ -164,7 +168,7 @@ def test_who_may_only_publish_can_publish_and_look() -> None:
     web = GuardedWeb(p=grants("^t$", "^$", "publish"))
     for route in routes(web):
         reply = web.bearing("p", route.method.decode(), route.path.decode() + "?topic=t&channel=c", b"x")
-        may = route.path in (b"/ping", b"/info", b"/stats", b"/v2/openapi.json", b"/pub", b"/mpub")
+        may = route.path in (*HEALTH, b"/info", b"/stats", b"/v2/openapi.json", b"/pub", b"/mpub")
         assert (reply.status == 200) is may, route
         assert may or reply.outcome == FORBIDDEN
     assert web.bearing("p", "POST", "/pub?topic=u", b"x").outcome == FORBIDDEN
