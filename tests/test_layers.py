@@ -62,7 +62,7 @@ LAYERS: dict[str, set[str]] = {
         *("options", "plugins", "runtime", "stats"),
     },
     "tools": {"auth", "backends", "client", "core", "daemon", "gocompat", "nsqd", "options", "plugins"},
-    "cli": {"client", "daemon", "options", "tools"},
+    "cli": {"client", "cluster", "daemon", "options", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},

@@ -30,7 +30,7 @@ def _stored(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def store(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         source = context.get_parameter_source(parameter.name or "")
         if source is click.core.ParameterSource.COMMANDLINE:
-            context.ensure_object(dict)[name] = value
+            context.find_root().ensure_object(dict)[name] = value
 
     return store
 

@@ -11,6 +11,7 @@ import click
 
 from nsqtw.cli import PROGRAM
 from nsqtw.cli.exit_codes import ExitCode, exit_code_of
+from nsqtw.cli.failures import explained
 from nsqtw.cli.frame import make_root
 from nsqtw.cli.output import printable, write_line
 from nsqtw.errors import NsqtwError
@@ -47,8 +48,9 @@ def run_nsqtw(words: Sequence[str]) -> int:
         return ExitCode.INTERRUPTED
     except NsqtwError as error:
         _show_traceback(words)
-        _complain(f"{PROGRAM}: {error}")
-        return exit_code_of(error)
+        shown = explained(error)
+        _complain(f"{PROGRAM}: {shown}")
+        return exit_code_of(shown)
     except Exception as error:
         _show_traceback(words)
         _complain(f"{PROGRAM}: unexpected {type(error).__name__}: {error} (--debug shows where; please report it)")

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from nsqtw.cli.contexts import LOCAL_NSQD, NAME_VARIABLE, ClusterAccess, Contexts, read_contexts
 from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.failures import readable
 from nsqtw.cli.output import TABLE, Output, is_terminal, write_line
 from nsqtw.client.lookup import host_and_port
 from nsqtw.errors import CommandError, OptionError
+
+if TYPE_CHECKING:
+    from nsqtw.cluster.cluster import Cluster
+    from nsqtw.cluster.model import Partial
+
+T = TypeVar("T")
 
 
 @attrs.define
@@ -80,6 +89,18 @@ class Session:
         for address in (*access.nsqd_http_addresses, *access.lookupd_http_addresses, *access.nsqd_tcp_addresses):
             host_and_port(address.partition("://")[2].rstrip("/") if "://" in address else address)
 
+    def cluster(self) -> AbstractAsyncContextManager[Cluster]:
+        """Return the cluster, for the time of a context. OptionError."""
+        return _cluster(self.access(), self.reactor)
+
+    def value_of(self, partial: Partial[T]) -> T:
+        """Return a value of the cluster. Its warnings go to stderr, and are exit code PARTIAL_FAILURE."""
+        for warning in partial.warnings:
+            for line in warning.split("\n"):
+                self.warn(readable(line))
+            self.exit_code = ExitCode.PARTIAL_FAILURE
+        return partial.value
+
     def say(self, text: str) -> None:
         """Write a line to stderr."""
         write_line(text, sys.stderr)
@@ -101,3 +122,30 @@ class Session:
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("nothing was done")
+
+
+@asynccontextmanager
+async def _cluster(access: ClusterAccess, reactor: Any) -> AsyncIterator[Cluster]:
+    from nsqtw.cluster.cluster import Cluster  # takes time that verbs without a cluster do not need
+    from nsqtw.cluster.credentials import ClusterCredentials
+
+    secret = access.secret()
+    if not (access.nsqd_http_addresses or access.lookupd_http_addresses):
+        raise OptionError("this needs HTTP addresses: --nsqd-http-address or --lookupd-http-address")
+    cluster = Cluster(
+        reactor,
+        nsqds=access.nsqd_http_addresses if not access.lookupd_http_addresses else (),
+        lookupds=access.lookupd_http_addresses,
+        credentials=ClusterCredentials(
+            nsqd_secret=secret,
+            lookupd_secret=secret,
+            root_ca_file=access.tls_ca_file,
+            cert=access.tls_cert_file,
+            key=access.tls_key_file,
+            is_verification_skipped=access.tls_insecure,
+        ),
+    )
+    try:
+        yield cluster
+    finally:
+        await cluster.close()

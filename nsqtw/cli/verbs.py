@@ -13,6 +13,7 @@ import attrs
 import click
 
 from nsqtw.cli import PROGRAM, completion
+from nsqtw.options.topics import DURABILITIES
 
 MESSAGES, TOPICS, CLUSTER, FILES, SETTINGS = SECTIONS = (
     "Messages",
@@ -152,6 +153,123 @@ _TOPIC_LIST = _verb(
     _argument("pattern", "Pattern of names, such as 'orders.*'.", required=False, shell_complete=completion.topics),
     section=TOPICS,
 )
+_TOPIC_SHOW = _verb("topic show", "show a topic with its channels and nodes", "topics:show", _topic(), section=TOPICS)
+_TOPIC_CREATE = _verb("topic create", "create a topic on all nodes", "topics:create", _topic(), section=TOPICS)
+_TOPIC_PAUSE = _verb("topic pause", "stop the flow to the channels", "topics:pause", _topic(), section=TOPICS)
+_TOPIC_UNPAUSE = _verb("topic unpause", "resume the flow to the channels", "topics:unpause", _topic(), section=TOPICS)
+_TOPIC_EMPTY = _verb(
+    "topic empty", "drop the messages that no channel has got yet", "topics:empty", _topic(), section=TOPICS, asks=True
+)
+_TOPIC_DELETE = _verb(
+    "topic delete", "delete a topic with all its channels and messages", "topics:delete", _topic(), section=TOPICS,
+    asks=True,
+)  # fmt: skip
+_TOPIC_SET = _verb(
+    "topic set",
+    "set durability and retention of a topic",
+    "topics:change",
+    _topic(),
+    _option("--durability", "What an OK to a publisher means.", type=click.Choice((*DURABILITIES, "default"))),
+    _option("--retention-time", "Time that finished messages are kept, such as 24h; 0 for no limit, or default.",
+            metavar="DURATION"),
+    _option("--retention-bytes", "Size of finished messages that are kept, such as 10GB; 0 for no limit, or default.",
+            metavar="SIZE"),
+    description="Set durability and retention of a topic on all its nodes, which must be nsqtw. 'default' is what the"
+    " options of each node say.",
+    section=TOPICS,
+    examples=(("Keep a week of finished messages", "topic set orders --retention-time 7d"),),
+)  # fmt: skip
+_CHANNEL_LIST = _verb(
+    "channel list",
+    "list channels of the cluster, or of a topic",
+    "channels:list_channels",
+    _argument("topic", "Name of the topic.", required=False, shell_complete=completion.topics),
+    section=TOPICS,
+)
+_CHANNEL_SHOW = _verb(
+    "channel show", "show a channel with its nodes and consumers", "channels:show", _topic(), _channel(), section=TOPICS
+)
+_CHANNEL_CREATE = _verb(
+    "channel create", "create a channel on all nodes of its topic", "channels:create", _topic(), _channel(),
+    section=TOPICS,
+)  # fmt: skip
+_CHANNEL_PAUSE = _verb(
+    "channel pause", "stop the deliveries of a channel", "channels:pause", _topic(), _channel(), section=TOPICS
+)
+_CHANNEL_UNPAUSE = _verb(
+    "channel unpause", "resume the deliveries of a channel", "channels:unpause", _topic(), _channel(), section=TOPICS
+)
+_CHANNEL_EMPTY = _verb(
+    "channel empty", "drop all messages of a channel", "channels:empty", _topic(), _channel(), section=TOPICS, asks=True
+)
+_CHANNEL_DELETE = _verb(
+    "channel delete", "delete a channel with its messages", "channels:delete", _topic(), _channel(), section=TOPICS,
+    asks=True,
+)  # fmt: skip
+_PEEK = _verb(
+    "peek",
+    "look at messages without consuming them",
+    "messages:peek",
+    _topic(),
+    _channel(is_required=False, help="Channel; unless given, what waits for all channels of the topic."),
+    _option("--state", "Which messages of the channel.", type=click.Choice(("waiting", "deferred", "in-flight")),
+            default="waiting", show_default=True),
+    _option("-n", "Messages to show.", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="COUNT"),
+    section=MESSAGES,
+    examples=(
+        ("What a channel waits for", "peek orders archive"),
+        ("Who has the messages in flight", "peek orders archive --state in-flight"),
+    ),
+)  # fmt: skip
+_SEEK = _verb(
+    "seek",
+    "move a channel to another place in its topic's log",
+    "messages:seek",
+    _topic(),
+    _channel(),
+    _argument("to", "earliest, latest, a duration (1h: an hour ago), a time (RFC 3339, local without an offset, or Unix"
+              " time), or the id of a message."),
+    _flag("--dry-run", "Only show how many messages would come again."),
+    description="Move a channel, so that messages come again, or are skipped. How many is shown before it is done. Only"
+    " what the retention of the topic keeps can come again.",
+    section=MESSAGES,
+    asks=True,
+    examples=(
+        ("The last hour again", "seek orders archive 1h"),
+        ("Skip everything", "seek orders archive latest --yes"),
+    ),
+)  # fmt: skip
+_STAT = _verb(
+    "stat",
+    "show depths and rates, live on a terminal",
+    "stat:stat",
+    _argument("topic", "Only this topic.", required=False, shell_complete=completion.topics),
+    _argument("channel", "Only this channel.", required=False, shell_complete=completion.channels),
+    _option("--interval", "Seconds between two looks.", type=click.FloatRange(0.1), default=1.0, show_default=True,
+            metavar="SECONDS"),
+    _option("-n", "End after so many looks. Rates need two.", type=click.IntRange(1), metavar="COUNT"),
+    _option("--sort", "Order of the rows.", type=click.Choice(("name", "depth", "in", "out", "age")), default="name",
+            show_default=True),
+    description="Show depth, in flight, deferred and rates of all channels. On a terminal the table is live until"
+    " Ctrl-C; elsewhere, or with -n 1, it is printed once.",
+    examples=(("The deepest channels first", "stat --sort depth"),),
+)  # fmt: skip
+_NODES = _verb("nodes", "list the nsqds of the cluster", "nodes:list_nodes")
+_HEALTH = _verb(
+    "health",
+    "ask one daemon whether it works",
+    "health:health",
+    _argument("address", "HTTP address of nsqd, nsqlookupd or nsqadmin.", default="127.0.0.1:4151"),
+    _option("--check", "What to ask for; a daemon without it is asked for /ping.",
+            type=click.Choice(("ready", "live", "ping")), default="ready", show_default=True),
+    _option("--timeout", "Time for the answer.", type=click.FloatRange(0.1), default=3.0, show_default=True,
+            metavar="SECONDS"),
+    _option("--tls-ca-file", "Certificates that an https:// address is checked with.", type=click.Path()),
+    description="Ask one daemon whether it works. The exit code is 0 when it does, 1 when it says no, and 4 when it"
+    " cannot be reached. For the health check of a container.",
+    uses_cluster=False,
+    examples=(("In a Containerfile", "health 127.0.0.1:4151 --check live"),),
+)  # fmt: skip
 _CONTEXT_NAME = _argument("name", "Name of the context.", shell_complete=completion.contexts)
 _CONTEXT_LIST = _verb(
     "context list", "list the contexts", "context_verbs:list_contexts", section=SETTINGS, uses_cluster=False
@@ -249,16 +367,10 @@ _HASH_SECRET = _verb(
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
-    _PUB,
-    _TAIL,
-    _TOPIC_LIST,
-    _FSCK,
-    _MIGRATE,
-    _HASH_SECRET,
-    _CONTEXT_LIST,
-    _CONTEXT_SHOW,
-    _CONTEXT_ADD,
-    _CONTEXT_USE,
-    _CONTEXT_REMOVE,
-    _COMPLETION,
+    *(_PUB, _TAIL, _PEEK, _SEEK),
+    *(_TOPIC_LIST, _TOPIC_SHOW, _TOPIC_CREATE, _TOPIC_PAUSE, _TOPIC_UNPAUSE, _TOPIC_EMPTY, _TOPIC_DELETE, _TOPIC_SET),
+    *(_CHANNEL_LIST, _CHANNEL_SHOW, _CHANNEL_CREATE, _CHANNEL_PAUSE, _CHANNEL_UNPAUSE, _CHANNEL_EMPTY, _CHANNEL_DELETE),
+    *(_STAT, _NODES, _HEALTH),
+    *(_FSCK, _MIGRATE, _HASH_SECRET),
+    *(_CONTEXT_LIST, _CONTEXT_SHOW, _CONTEXT_ADD, _CONTEXT_USE, _CONTEXT_REMOVE, _COMPLETION),
 )
