@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.process import reapAllProcesses
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogBeginner
 from zope.interface import implementer
 
@@ -42,9 +43,11 @@ def run(main: Callable[[Any], Coroutine[Any, Any, T]], *, is_debug: bool = False
         if state.running is not None:
             state.running.cancel()
 
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.getsignal(number) for number in (*_SIGNALS, signal.SIGCHLD)}
     for number in _SIGNALS:
         signal.signal(number, lambda _number, _frame: reactor.callFromThread(interrupt))
+    # As Twisted does with handlers of its own: without it the end of a child process is not noticed.
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: reactor.callFromThread(reapAllProcesses))
     reactor.callWhenRunning(begin)
     try:
         reactor.run(installSignalHandlers=False)

@@ -101,6 +101,32 @@ def _verb(name: str, summary: str, function: str, *parameters: click.Parameter, 
     return Verb(tuple(name.split()), summary, f"nsqtw.cli.{function}", parameters, **fields)
 
 
+def _port(words: str, what: str) -> click.Option:
+    return _option(words, f"{what}.", type=click.IntRange(0, 65535), metavar="PORT")
+
+
+_UP = _verb(
+    "up",
+    "run nsqd, nsqlookupd and nsqadmin on this machine",
+    "up:up",
+    _option("--data-path", "Directory for the messages.", type=click.Path(), default="nsq-data", show_default=True),
+    _option("--address", "Address to listen on; 0.0.0.0 for all of the machine.", default="127.0.0.1",
+            show_default=True, metavar="HOST"),
+    _option("--port", "TCP port of nsqd; the other ports keep NSQ's distance to it. 0: any free ports.",
+            type=click.IntRange(0, 65000), default=4150, show_default=True),
+    _port("--nsqd-tcp-port nsqd_tcp", "TCP port of nsqd"),
+    _port("--nsqd-http-port nsqd_http", "HTTP port of nsqd"),
+    _port("--lookupd-tcp-port lookupd_tcp", "TCP port of nsqlookupd"),
+    _port("--lookupd-http-port lookupd_http", "HTTP port of nsqlookupd"),
+    _option("--nsqd-flag", "Flag for nsqd, such as --nsqd-flag=--durability=fsync; may be repeated.", multiple=True,
+            metavar="FLAG"),
+    _flag("--without-lookupd", "Start no nsqlookupd."),
+    _flag("-v --verbose", "Print the logs of all, each line with the name of its daemon."),
+    description="Run a cluster of one node until Ctrl-C. A line for each daemon says where it listens. When one of them"
+    " ends by itself, its last lines are printed and the others are ended.",
+    uses_cluster=False,
+    examples=(("On other ports", "up --port 5150 --data-path /tmp/nsq"),),
+)  # fmt: skip
 _PUB = _verb(
     "pub",
     "publish messages",
@@ -370,7 +396,7 @@ VERBS: tuple[Verb, ...] = (
     *(_PUB, _TAIL, _PEEK, _SEEK),
     *(_TOPIC_LIST, _TOPIC_SHOW, _TOPIC_CREATE, _TOPIC_PAUSE, _TOPIC_UNPAUSE, _TOPIC_EMPTY, _TOPIC_DELETE, _TOPIC_SET),
     *(_CHANNEL_LIST, _CHANNEL_SHOW, _CHANNEL_CREATE, _CHANNEL_PAUSE, _CHANNEL_UNPAUSE, _CHANNEL_EMPTY, _CHANNEL_DELETE),
-    *(_STAT, _NODES, _HEALTH),
+    *(_UP, _STAT, _NODES, _HEALTH),
     *(_FSCK, _MIGRATE, _HASH_SECRET),
     *(_CONTEXT_LIST, _CONTEXT_SHOW, _CONTEXT_ADD, _CONTEXT_USE, _CONTEXT_REMOVE, _COMPLETION),
 )

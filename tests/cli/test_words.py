@@ -12,6 +12,7 @@ from nsqtw.cli.main import run_nsqtw
 from nsqtw.cli.verbs import VERBS
 from nsqtw.core import broker
 from nsqtw.version import version_line
+from tests.cli.conftest import Nsqtw
 
 
 @pytest.mark.parametrize(
@@ -20,8 +21,8 @@ from nsqtw.version import version_line
         (["frob"], "nsqtw: no such command 'frob' (try 'nsqtw --help')"),
         (["topic", "frob"], "nsqtw topic: no such command 'frob' (try 'nsqtw topic --help')"),
         (["fsck"], "nsqtw fsck: missing argument 'DATA_PATH' (try 'nsqtw fsck --help')"),
-        (["fsck", "a", "--frob"], "nsqtw fsck: no such option: --frob (try 'nsqtw fsck --help')"),
-        (["fsck", "a", "--rep"], "nsqtw fsck: no such option: --rep, did you mean --repair? (try 'nsqtw fsck --help')"),
+        (["fsck", "a", "--frob"], "nsqtw fsck: no such option '--frob'"),
+        (["fsck", "a", "--rep"], "nsqtw fsck: no such option '--rep' (did you mean "),
         (["fsck", "a", "b"], "nsqtw fsck: got unexpected extra argument (b) (try 'nsqtw fsck --help')"),
         (["-o", "xml", "topic", "list"], "nsqtw: invalid value for '-o' / '--output': 'xml' is not one of"),
         (["--context", "nowhere", "topic", "list"], "nsqtw: no context 'nowhere' in "),
@@ -32,15 +33,12 @@ from nsqtw.version import version_line
         (["pub", "t", "x", "--count", "0"], "nsqtw pub: invalid value for '--count': 0 is not in the range x>=1"),
     ],
 )  # fmt: skip
-def test_wrong_words_are_one_line_and_exit_code_2_or_3(
-    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str], own_config: Path
-) -> None:
-    code = run_nsqtw(words)
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.startswith(complaint)
-    assert output.err.count("\n") == 1
-    assert code == (3 if "nowhere" in complaint else 2)
+def test_wrong_words_are_one_line_and_exit_code_2_or_3(words: list[str], complaint: str, nsqtw: Nsqtw) -> None:
+    done = nsqtw(*words)
+    assert done.out == ""
+    assert done.err.startswith(complaint)
+    assert done.err.count("\n") == 1
+    assert done.code == (3 if "nowhere" in complaint else 2)
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: " ".join(verb.words))
