@@ -6,6 +6,7 @@ All errors that nsqtw raises deliberately, in one tree.
     ├── LineTooLong          a command line without an end: the connection is closed without an answer
     ├── BrokenStream         input cannot be decompressed: treated as a failed read
     ├── Exiting              the topic or channel is being deleted, or the broker stops
+    │   └── Draining         ... the broker delivers what it has and takes nothing more
     ├── ChannelFull          the channel has max_channel_consumers
     ├── CapReached           the maximum of topics, channels or registrations is reached
     ├── InvalidName          no topic or channel can have this name
@@ -96,6 +97,13 @@ class Exiting(NsqtwError):
 
     def __init__(self) -> None:
         super().__init__("exiting")
+
+
+class Draining(Exiting):
+    """The broker takes no messages any more, delivers those it has, and then stops. For publishers, which go on."""
+
+    def __init__(self) -> None:
+        NsqtwError.__init__(self, "draining")
 
 
 class ChannelFull(NsqtwError):

@@ -138,6 +138,19 @@ class DaemonProcess:
         """Send a signal that ends it; the exit code."""
         return self._end(number)
 
+    def await_end(self) -> int:
+        """Wait until it has ended by itself, cleanly; the exit code."""
+        process, self._process = self._process, None
+        assert process is not None, "it does not run"
+        try:
+            code = process.wait(ANSWER_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        self.assert_no_traceback()
+        return code
+
     def restart(self) -> None:
         """Stop it and start it again."""
         self.stop()

@@ -47,7 +47,7 @@ LAYERS: dict[str, set[str]] = {
     "client": {"gocompat", "options", "protocols"},
     "net": {"core", "options", "protocols", "runtime"},
     "daemon": {"options", "runtime"},
-    "stats": {"core", "options", "runtime"},
+    "stats": {"backends", "core", "daemon", "options", "runtime"},
     "http": {"daemon", "gocompat", "net", "options", "protocols", "runtime"},
     "auth.http": {"auth", "http", "net", "options", "runtime"},
     "api": {"backends", "core", "daemon", "gocompat", "http", "net", "options", "protocols", "runtime", "stats"},

@@ -40,7 +40,7 @@ from nsqtw.http.names import (
 )
 from nsqtw.http.query import parameters, whole_number
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import DONE, EXITING, INTERNAL_ERROR, Answer, Refused, cap_reached, failure
+from nsqtw.http.responses import DONE, EXITING, INTERNAL_ERROR, Answer, Refused, cap_reached, exiting, failure
 from nsqtw.http.routes import Handler
 from nsqtw.names import is_ephemeral
 from nsqtw.options.topics import DURABILITIES, STARTS, is_retention_time
@@ -66,7 +66,7 @@ _TOPIC_ERRORS: Errors = {
     404: ["TOPIC_NOT_FOUND"],
     **NOT_STORED,
 }
-_NO_NEW_TOPIC: Errors = {400: _TOPIC_ERRORS[400], **FAILED, 503: ["EXITING", "TOO_MANY_TOPICS"]}
+_NO_NEW_TOPIC: Errors = {400: _TOPIC_ERRORS[400], **FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
 _CHANNEL_ERRORS: Errors = {400: CHANNEL_WORDS, 404: ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND"], **NOT_STORED}
 _NO_NEW_CHANNEL: Errors = {
     400: [*CHANNEL_WORDS, "INVALID_START", "EPHEMERAL_CHANNEL"],
@@ -110,8 +110,8 @@ class Administration(Section):
             return EXITING
         try:
             is_ephemeral = change(parameters(request.query))
-        except Exiting:
-            return EXITING
+        except Exiting as error:
+            return exiting(error)
         except CapReached as error:
             return cap_reached(error)
         except BackendError as error:

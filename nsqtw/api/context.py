@@ -10,7 +10,9 @@ from attrs import frozen
 from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.http.endpoints import Endpoint, Section
+from nsqtw.http.metrics import MetricsSource
 from nsqtw.net.limits import Limits
+from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
 
 
@@ -28,7 +30,7 @@ class Identity:
 
 @frozen
 class ApiContext:
-    """`reconfigured` is called when an option has a new value."""
+    """`reconfigured` is called when an option has a new value; `drain` ends the process."""
 
     broker: Broker
     pump: Pump
@@ -36,11 +38,17 @@ class ApiContext:
     limits: Limits
     reconfigured: Callable[[], None]
     readiness: Readiness
+    metrics: MetricsSource
+    drain: Drain
 
     @property
     def reactor(self) -> Any:
         """The reactor that serves the API."""
         return self.pump.reactor
+
+    def now(self) -> float:
+        """The clock of the broker."""
+        return self.pump.now()
 
 
 class SectionClass(Protocol):

@@ -24,7 +24,7 @@ from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
 from nsqtw.http.endpoints import AN_OK, FAILED, TOPIC, Errors, Parameter, Section, endpoint
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, failure, text
+from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, exiting, failure, text
 from nsqtw.names import is_valid_name
 from nsqtw.options.topics import DURABILITIES
 from nsqtw.options.types import whole_nanoseconds
@@ -41,7 +41,7 @@ _INVALID_DEFER = failure(400, "INVALID_DEFER")
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
 _IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
-_NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "TOO_MANY_TOPICS"]}
+_NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
 
 _TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
 """The values of `binary` by meaning."""
@@ -140,12 +140,12 @@ class Publishing(Section):
         if name is None:
             raise Refused(_MISSING_TOPIC)
         topic = self._broker.topics.get(name)
-        if topic is not None and not self._broker.stopping:
+        if topic is not None and self._broker.is_taking_publishes:
             return topic
         if topic is None and not is_valid_name(name):
             raise Refused(_INVALID_TOPIC)
-        if self._broker.stopping:
-            raise Refused(EXITING)
+        if not self._broker.is_taking_publishes:
+            raise Refused(exiting(self._broker.refusal()))
         try:
             topic = self._broker.topic(name)
         except (Exiting, BackendError):

@@ -20,11 +20,13 @@ What a request asks stands in its query, never in a form in its body.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from nsqtw.api.admin import Administration
 from nsqtw.api.config import Configuration
 from nsqtw.api.context import ApiContext, Identity, SectionClass
+from nsqtw.api.lifecycle import LifeCycle
 from nsqtw.api.log import LogReading
 from nsqtw.api.publish import Publishing
 from nsqtw.api.replay import Replay
@@ -36,11 +38,16 @@ from nsqtw.http.debug import Debugging
 from nsqtw.http.endpoints import A_DOCUMENT, Endpoint, Section, endpoint
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.health import Health
+from nsqtw.http.metrics import Metrics
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, document, tls_required
 from nsqtw.http.routes import ANY_RIGHT, OneAnswer, Routes
 from nsqtw.net.limits import Limits
+from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
+from nsqtw.runtime.reactor_lag import ReactorLag
+from nsqtw.stats.broker_families import BrokerView
+from nsqtw.stats.broker_scrape import BrokerMetrics
 
 
 class Description(Section):
@@ -58,7 +65,19 @@ class Description(Section):
 
 
 SECTIONS: tuple[SectionClass, ...] = (
-    *(Inspection, Health, Publishing, Administration, LogReading, Replay, Configuration, Debugging, Description),
+    *(
+        Inspection,
+        Health,
+        Metrics,
+        Publishing,
+        Administration,
+        LogReading,
+        Replay,
+        Configuration,
+        LifeCycle,
+        Debugging,
+        Description,
+    ),
 )
 
 
@@ -77,19 +96,31 @@ def broker_site(
     is_local: bool = False,
     limits: Limits | None = None,
     reconfigured: Callable[[], None] = lambda: None,
-    readiness: Readiness | None = None,
+    view: BrokerView | None = None,
+    drain: Drain | None = None,
 ) -> HttpFactory:
     """
     The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how
     the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has;
-    `reconfigured` is called when an option has a new value; `readiness` is what /readyz answers.
+    `reconfigured` is called when an option has a new value; `view` is the broker as
+    /readyz and /metrics show it; `drain` ends the process.
     """
     bearer_auth = (
         None if broker.authorizations is None or broker.options.http_is_open else BearerAuth(broker.authorizations)
     )
     limits = limits or Limits(broker.options, pump.reactor, pump.now)
     identity = Identity(version_line, tcp_port, http_port)
-    context = ApiContext(broker, pump, identity, limits, reconfigured, readiness or Readiness())
+    if view is None:
+        view = BrokerView(
+            program="nsqd",
+            readiness=Readiness(),
+            lag=ReactorLag(pump.reactor),
+            broker=broker,
+            now=pump.now,
+            data_path=broker.options.data_path or os.getcwd(),
+        )
+    drain = drain or Drain(broker, pump)
+    context = ApiContext(broker, pump, identity, limits, reconfigured, view.readiness, BrokerMetrics(view), drain)
     routes = [route for section in SECTIONS for route in section(context).routes(broker.options)]
     return HttpFactory(Routes(routes), pump, limits, bearer_auth, is_local)
 

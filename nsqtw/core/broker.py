@@ -90,12 +90,14 @@ class Broker(TopicOwner):
     def topic(self, name: str) -> Topic:
         """
         The topic of that name, created when there is none. Exiting while an older one is still being deleted
-        and when the broker stops; BackendError when its storage cannot be made; InvalidName; CapReached.
+        and when the broker stops; Draining; BackendError when its storage cannot be made; InvalidName; CapReached.
         """
         existing = self.topics.get(name)
         if existing is not None:
             return existing
-        if self.checkpointer.is_dying(name) or self.stopping:
+        if not self.is_taking_publishes:
+            raise self.refusal()
+        if self.checkpointer.is_dying(name):
             raise Exiting
         self.quotas.check_topic(name, len(self.topics))
         topic = self.topics[name] = Topic(self, name, self.open_log(name))
@@ -130,6 +132,11 @@ class Broker(TopicOwner):
         if topic.log.is_in_memory:
             topic.log.move(self.backend, topic.name)
 
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether publishes were taken that are not stored or refused yet."""
+        return bool(self.to_commit) or self.group_commit.is_busy
+
     def flush_write_behind(self, topic: Topic) -> None:
         """Store what class memory has not stored yet. BackendError when messages of the topic cannot be stored."""
         self._write_behind.flush()
@@ -149,11 +156,15 @@ class Broker(TopicOwner):
 
     # -- the turn
 
-    def commit(self, now: float) -> None:
-        """Store what was published since the last time and release it. Waiters are called."""
+    def commit(self, now: float) -> int:
+        """
+        Store what was published since the last time and release it. Waiters are called. Returns how many; those of a
+        group commit are called later.
+        """
         topics, self.to_commit = self.to_commit, []
-        sealed = self._committer.seal([topic for topic in topics if not self.group_commit.take(topic)], now)
+        sealed = self._committer.seal([topic for topic in topics if not self.group_commit.take(topic, now)], now)
         self._committer.complete(sealed, self._store(sealed, now), now)
+        return sum([len(waiters) for _, _, waiters in sealed])
 
     def serve(self, now: float) -> bool:
         """Hand out what is new. Returns whether some consumer should get more in the next turn."""
@@ -176,7 +187,7 @@ class Broker(TopicOwner):
 
     def stop(self, now: float) -> None:
         """Refuse publishes, and store what is only in memory. The last checkpoint follows."""
-        self.stopping = True
+        self.begin_stop()
         self.commit(now)
         for topic in self.topics.values():
             topic.say_closing()

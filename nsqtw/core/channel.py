@@ -23,6 +23,7 @@ from nsqtw.core.consumer import Consumer
 from nsqtw.core.context import Context
 from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
 from nsqtw.core.ephemeral_queue import EphemeralQueue
+from nsqtw.core.histogram import LATENCY_BOUNDS, Histogram
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.latency import Latencies
 from nsqtw.core.log import Log
@@ -60,6 +61,8 @@ class ChannelOwner(TopicLog):
         super().__init__(context, name, log)
         self.reader = LogReader(self)
         self.to_serve = to_serve
+        self.latency_histogram = None if context.measure is None else Histogram(LATENCY_BOUNDS)
+        """Seconds from publish to finish, of all channels there ever were; None when latencies are not measured."""
         self.hungry: dict[Channel, None] = {}
         """Channels that have ready consumers and nothing for them: a release wakes them."""
 
@@ -100,11 +103,14 @@ class Channel(Timer):
         self.joined_total = topic.released_total
         self.requeue_count = 0
         self.timeout_count = 0
+        self.finish_count = 0
+        """FINs of its consumers since the process started."""
         self.zone_local_msg_count = 0
         self.region_local_msg_count = 0
         self.global_msg_count = 0
         measure = topic.context.measure
-        self.latencies = None if measure is None else Latencies(measure)
+        histogram = topic.latency_histogram
+        self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
         self._turn = 0
 
     # -- what /stats shows
@@ -455,6 +461,7 @@ class Channel(Timer):
                 self.latencies.insert(self.topic.context.age_ns(delivery.timestamp_ns, now), count, now)
 
     def _count_finished(self, consumer: Consumer, count: int) -> None:
+        self.finish_count += count
         consumer.client.finish_count += count
         self._touch()
         self.wake()

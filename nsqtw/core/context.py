@@ -8,6 +8,7 @@ The context is passed down and knows nothing of what is above it. `Broker` exten
 from __future__ import annotations
 
 from nsqtw.core.damage import DamageLedger
+from nsqtw.core.histogram import COMMIT_BOUNDS, Histogram
 from nsqtw.core.latency import Measure
 from nsqtw.core.pending_clock import PendingClock
 from nsqtw.core.positions import IPositions
@@ -15,6 +16,7 @@ from nsqtw.core.quotas import Quotas
 from nsqtw.core.sequences import SequenceAllocator
 from nsqtw.core.timers import TimerQueue
 from nsqtw.core.wall_clock import WallClock
+from nsqtw.errors import Draining, Exiting
 from nsqtw.interfaces import OperatorLog, Waiter
 from nsqtw.options.broker import Options
 
@@ -46,8 +48,16 @@ class Context:
         self.timers = TimerQueue(lambda: log("critical", "NSQ: something that was due failed"))
         self.pending_clock = PendingClock()
         self.stopping = False
+        self.is_taking_publishes = True
+        """Whether publishes are taken; not while the broker drains or stops."""
         self.wall_offset_ns = 0
         """Wall clock minus the clock of `now`; the server keeps it right with `follow_wall`."""
+        self.publish_ack = Histogram(COMMIT_BOUNDS)
+        """Seconds from the end of the turn that read a publish to its answer."""
+        self.fsync = Histogram(COMMIT_BOUNDS)
+        """Seconds of each commit that ended on stable storage."""
+        self.protocol_errors: dict[str, int] = {}
+        """Commands that were refused, by the code of the error."""
         self._wall = WallClock()
 
     def timestamp_ns(self, now: float) -> int:
@@ -65,6 +75,19 @@ class Context:
         if jump_ms:
             text = "NSQ: the wall clock jumped by {seconds} s - what waits here goes by another clock"
             self.log("warn", text, seconds=round(jump_ms / 1000, 3))
+
+    def begin_drain(self) -> None:
+        """Refuse publishes and new topics from now on, and go on with all else."""
+        self.is_taking_publishes = False
+
+    def begin_stop(self) -> None:
+        """Refuse publishes, and all that takes long."""
+        self.stopping = True
+        self.is_taking_publishes = False
+
+    def refusal(self) -> Exiting:
+        """Return why publishes are not taken."""
+        return Exiting() if self.stopping or self.is_taking_publishes else Draining()
 
     def answer(self, waiters: list[Waiter], error: Exception | None) -> None:
         """Call all `waiters`, even if one of them raises."""

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from nsqtw.core.checkpoint import CursorState, PendingRow
 from nsqtw.core.in_flight import FIRST, Delivery
@@ -41,6 +42,9 @@ from nsqtw.errors import BackendError
 RETRY_READ_SECONDS = 1.0
 _MAX_DEFERRED_AT_ONCE = 1000
 """Deferred messages of a replay that get pending rows in one turn, about."""
+
+_OLDEST_OF = 1000
+"""Requeued messages that are looked at for the oldest one."""
 
 
 class Cursor:
@@ -105,11 +109,20 @@ class Cursor:
         """Messages that are ready and are not unread ones."""
         return len(self._requeued) + self._pending.due_behind_count
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether messages from `next` on could be delivered now."""
+        return self._topic.released_total > self.taken_total
+
+    def oldest_requeued(self) -> int | None:
+        """Return the lowest sequence of the first _OLDEST_OF messages that wait for another delivery."""
+        return min((sequence for _, sequence in islice(self._requeued, _OLDEST_OF)), default=None)
+
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
             if segment.delay_ms:
                 self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
-        return self._next_due(now)
+        return self.next_due(now)
 
     def hold_deferred(self, first: int, count: int, due: float) -> None:
         """Released messages that are to wait until `due`."""
@@ -208,7 +221,11 @@ class Cursor:
         if self._is_restored:
             self._is_restored = False
             self._restored_count = self._redelivery_count
-        return self._next_due(now)
+        return self.next_due(now)
+
+    def next_due(self, now: float) -> float | None:
+        due_ms = self._pending.next_due_ms(self._clock.ms_at(now))
+        return None if due_ms is None else self._clock.moment(due_ms)
 
     def detach(self) -> None:
         self._schedule = _schedule_nothing
@@ -336,10 +353,6 @@ class Cursor:
 
     def _mark(self) -> int:
         return min(self._topic.released, self.next + max(1, self._topic.mem_queue_size))
-
-    def _next_due(self, now: float) -> float | None:
-        due_ms = self._pending.next_due_ms(self._clock.ms_at(now))
-        return None if due_ms is None else self._clock.moment(due_ms)
 
     def _touch(self) -> None:
         self.touched = True

@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.position import Redelivery
-from nsqtw.core.segment import Segment, Span, sequence_of
+from nsqtw.core.segment import Segment, Span, sequence_of, timestamp_ns_of
+
+_OLDEST_OF = 1000
+"""Requeued messages that are looked at for the oldest one."""
 
 
 class EphemeralQueue:
@@ -48,6 +51,14 @@ class EphemeralQueue:
     @property
     def deferred_count(self) -> int:
         return len(self._deferred)
+
+    def oldest_ns(self) -> int | None:
+        """Return when the oldest message that could be delivered now was published, by its timestamp; None for none."""
+        ready = [(again.segment, again.at) for _, again in islice(self._redeliveries, _OLDEST_OF)]
+        if self._unread:
+            segment, start, _ = self._unread[0]
+            ready.append((segment, start))
+        return min((timestamp_ns_of(segment.frames, segment.offsets[index]) for segment, index in ready), default=None)
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
@@ -105,6 +116,9 @@ class EphemeralQueue:
         self._unread_count = 0
         self._redeliveries.clear()
         self._deferred.clear()
+
+    def next_due(self, now: float) -> float | None:
+        return self._deferred[0][0] if self._deferred else None
 
     def detach(self) -> None:
         self._room = _no_room

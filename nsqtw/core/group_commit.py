@@ -54,6 +54,10 @@ class CommitBatch:
         self.refusal: BackendError | None = None
         """Why nothing could."""
         self.began = 0.0
+        self.waiting_since: dict[Topic, float] = {}
+        """When the oldest publish of each topic was read."""
+        self.seconds = 0.0
+        """How long `commit` took; the thread that calls it sets this."""
 
     def failed(self, error: BackendError) -> dict[IBackendQueue, BackendError]:
         """Return the result of `commit` when nothing could be stored."""
@@ -116,16 +120,22 @@ class GroupCommit(Timer):
         self._committer = committer
         self._health = health
         self._backend = backend
-        self._waiting: dict[Topic, None] = {}
+        self._waiting: dict[Topic, float] = {}
+        """When the oldest publish of each topic was read."""
         self._out: set[Topic] = set()
         self._sync_is_due = False
         self._window = CommitWindow(context.timers)
 
-    def take(self, topic: Topic) -> bool:
+    @property
+    def is_busy(self) -> bool:
+        """Whether publishes wait for a commit, or are in one."""
+        return bool(self._waiting or self._out)
+
+    def take(self, topic: Topic, now: float) -> bool:
         """Return whether the publishes of a topic go with a group commit; then they will."""
         if not (topic.commits_async or topic in self._out):
             return False
-        self._waiting[topic] = None
+        self._waiting.setdefault(topic, now)
         return True
 
     def stored(self, now: float) -> None:
@@ -143,7 +153,7 @@ class GroupCommit(Timer):
                 return None
             waiting, self._waiting = self._waiting, {}
             batch = CommitBatch(self._committer.seal(list(waiting), now))
-            batch.began = now
+            batch.began, batch.waiting_since = now, waiting
             for topic, segments, _ in batch.sealed:
                 self._out.add(topic)
                 if segments:
@@ -164,9 +174,13 @@ class GroupCommit(Timer):
             self._health.probed(batch.refusal, now)
         if any(writes and not durable for (_, durable), writes in batch.writes.items()):
             self.stored(now)
+        if not (failed or batch.is_probe) and any(durable for _, durable in batch.writes):
+            self._context.fsync.observe(batch.seconds, 1)
         if batch.sealed:
             self._health.record_commit(next(iter(failed.values()), None))
             self._committer.complete(batch.sealed, failed, now, is_async=True)
+            for topic, _, waiters in batch.sealed:
+                self._context.publish_ack.observe(now - batch.waiting_since[topic], len(waiters))
             if any(durable for _, durable in batch.writes):
                 # A sync takes as long for many publishers as for one; a commit that only computes needs no window.
                 answered_count = sum([len(waiters) for _, _, waiters in batch.sealed])

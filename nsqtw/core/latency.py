@@ -19,6 +19,8 @@ from typing import Any, Protocol
 
 from attrs import frozen
 
+from nsqtw.core.histogram import Histogram
+
 
 class Sketch(Protocol):
     """A distribution in little space, as `ddsketch.DDSketch` is one."""
@@ -63,12 +65,13 @@ class Measure:
 
 
 class Latencies:
-    """The latencies of one channel."""
+    """The latencies of one channel. They are also counted in `histogram`, the one of its topic."""
 
-    __slots__ = ("_started_at", "_measure", "_newer", "_older")
+    __slots__ = ("_histogram", "_started_at", "_measure", "_newer", "_older")
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: Measure, histogram: Histogram) -> None:
         self._measure = measure
+        self._histogram = histogram
         self._started_at = -inf
         self._newer: Sketch | None = None
         self._older: Sketch | None = None
@@ -79,6 +82,7 @@ class Latencies:
         if self._newer is None:
             self._newer = self._measure.new_sketch()
         self._newer.add(latency_ns, count)
+        self._histogram.observe(latency_ns / 1e9, count)
 
     def merge_into(self, merged: Sketch, now: float) -> None:
         """Put what is known of the last window into another sketch."""

@@ -140,6 +140,10 @@ class Log:
                 return self._some_of_tail(start)
         return [segment for segment in block if segment.end > sequence]
 
+    def has_in_memory(self, sequence: int) -> bool:
+        """Return whether `read` finds that sequence without the backend."""
+        return self._start < len(self._tail) and sequence >= self._firsts[self._start]
+
     def read(self, sequence: int, limit: int) -> list[Segment]:
         """
         Like `following`, for a reader that reads once: about `limit` bytes. Segments read from the backend are not

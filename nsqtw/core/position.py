@@ -92,6 +92,9 @@ class Position(Protocol):
     def on_timer(self, now: float) -> float | None:
         """Make ready what was deferred until now; when to look next."""
 
+    def next_due(self, now: float) -> float | None:
+        """Return when the next deferred message is due, or may be; None without one."""
+
     def detach(self) -> None:
         """The channel has ended: leave no reference to it."""
 

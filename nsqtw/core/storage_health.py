@@ -30,6 +30,8 @@ class StorageHealth(Timer):
         """From the first failure until a later attempt has succeeded."""
         self._has_waited = False
         self._probe_is_due = False
+        self.error_count = 0
+        """Failed attempts to store messages or positions."""
 
     def __str__(self) -> str:
         """`OK`, or `NOK - ` and why."""
@@ -50,6 +52,7 @@ class StorageHealth(Timer):
         if error is None and self._commit_error is None:
             return
         _log_change(self._context.log, "messages", self._commit_error, error)
+        self.error_count += error is not None
         if isinstance(error, BackendFull) and not isinstance(self._commit_error, BackendFull):
             # Trim also looks at what it left alone while there was space.
             for topic in self._topics.values():
@@ -62,6 +65,7 @@ class StorageHealth(Timer):
     def record_save(self, error: BackendError | None) -> None:
         """Record the last attempt to store positions."""
         _log_change(self._context.log, "positions", self._save_error, error)
+        self.error_count += error is not None
         self._save_error = error
 
     def on_timer(self, now: float) -> float | None:

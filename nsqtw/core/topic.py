@@ -113,10 +113,10 @@ class Topic(ChannelOwner):
     def put(self, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
         """
         Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
-        as safe as the topic's durability class says, or with a BackendError or Exiting.
+        as safe as the topic's durability class says, or with a BackendError, Exiting or Draining.
         """
-        if self.exiting or self._owner.stopping:
-            waiter(Exiting())
+        if self.exiting or not self._owner.is_taking_publishes:
+            waiter(Exiting() if self.exiting else self._owner.refusal())
             return
         if not self._publish_buffer.waiters:
             self._owner.to_commit.append(self)

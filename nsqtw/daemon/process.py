@@ -1,24 +1,15 @@
 """
-The process of a daemon, `nsqd` or another: its log, its signals, its exit codes (nsqd specification 6.5).
-
-    SIGTERM, SIGINT   a clean stop; signals during the stop are ignored
-    SIGHUP            certificates, grants and secrets are read again, and options that need a restart are logged;
-                      NSQ's daemons end without a clean stop
-    SIGQUIT           the stacks of all threads on stderr and exit code 2, without a clean stop
-    SIGUSR1, SIGUSR2  ignored
-
-A handler only schedules a call of the reactor, because it can interrupt the daemon anywhere.
+The process of a daemon, `nsqd` or another: its log, its signals (`daemon.signals`), its exit codes (nsqd specification
+6.5).
 """
 
 from __future__ import annotations
 
-import faulthandler
-import os
 import select
-import signal
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
@@ -26,27 +17,24 @@ from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
 from nsqtw.daemon.config_changes import ConfigChanges
 from nsqtw.daemon.logs import LogOptions, log_format, start_up_failure, start_up_line
+from nsqtw.daemon.signals import CRASHED, Signalled, listen_to_signals
 from nsqtw.errors import NsqtwError, UnfitValue
 from nsqtw.runtime.memory import Garbage
 from nsqtw.runtime.reactor import Reactor
 
 STOPPED = 0
 CANNOT_START = 1
-CRASHED = 2
 
 _log = Logger()
 
 
-class Daemon(Protocol):
+class Daemon(Signalled, Protocol):
     """A daemon that can be started and stopped."""
 
     def startService(self) -> None:
         """NsqtwError, with the line for the user, when it cannot start."""
 
     def stopService(self) -> Deferred[None]: ...
-
-    def reload(self) -> None:
-        """Read again what may change."""
 
 
 class MakeDaemon(Protocol):
@@ -69,7 +57,7 @@ def serve(
     """
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
     service = make(options, reactor, warnings)
-    _listen_to_signals(reactor, service, changes)
+    listen_to_signals(reactor, service, partial(reload, service, changes))
     codes = [STOPPED]
 
     async def stop() -> None:
@@ -118,32 +106,7 @@ def why_not(error: NsqtwError, options: LogOptions | None = None, program: str =
     return start_up_failure(str(error), time.time(), options, program)
 
 
-def reload_on_hang_up(reactor: Reactor, service: Daemon, changes: ConfigChanges) -> None:
-    """On SIGHUP, have the service read its files again, and log the options that need a restart."""
-
-    def reload() -> None:
-        service.reload()
-        changes.report()
-
-    signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(reload))
-
-
-def _listen_to_signals(reactor: Reactor, service: Daemon, changes: ConfigChanges) -> None:
-    """Install the signal handlers. `reactor.stop` is the clean stop."""
-
-    def stop(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        reactor.callFromThread(reactor.stop)
-
-    def crash(number: int, frame: object) -> None:
-        os._exit(CRASHED)
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    reload_on_hang_up(reactor, service, changes)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    signal.signal(signal.SIGQUIT, crash)
-    # Dumps at once, even while no Python code gets a turn, and then passes on to the handler above.
-    faulthandler.register(signal.SIGQUIT, all_threads=True, chain=True)
+def reload(service: Daemon, changes: ConfigChanges) -> None:
+    """SIGHUP: have the service read its files again, and log the options that need a restart."""
+    service.reload()
+    changes.report()

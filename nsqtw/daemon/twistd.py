@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
@@ -25,7 +26,8 @@ from twisted.scripts._twistd_unix import UnixApplicationRunner, UnixAppLogger
 
 from nsqtw.daemon.config_changes import ConfigChanges
 from nsqtw.daemon.logs import LogOptions, log_format
-from nsqtw.daemon.process import CANNOT_START, MakeDaemon, cannot_start, reload_on_hang_up, why_not
+from nsqtw.daemon.process import CANNOT_START, MakeDaemon, cannot_start, reload, why_not
+from nsqtw.daemon.signals import reload_on_sighup, stop_on_sigterm
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.runtime.memory import Garbage
 from nsqtw.runtime.reactor import Reactor
@@ -88,7 +90,9 @@ class TwistdService(Service):
         super().startService()  # type: ignore[no-untyped-call]
         if self._given is not None:
             Garbage(self._reactor).start()
-            reload_on_hang_up(self._reactor, self._daemon, self._changes)
+            reload_on_sighup(self._reactor, partial(reload, self._daemon, self._changes))
+            # When it runs, the reactor has installed a handler of its own.
+            self._reactor.callWhenRunning(stop_on_sigterm, self._reactor, self._daemon)
 
     def _fail(self, error: NsqtwError) -> NoReturn:
         """End a daemon that cannot start: its log and the terminal it was started from have the line."""

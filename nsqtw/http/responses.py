@@ -19,7 +19,7 @@ import time
 from email.utils import formatdate
 from typing import Any
 
-from nsqtw.errors import CapReached, NsqtwError
+from nsqtw.errors import CapReached, Draining, Exiting, NsqtwError
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.errors import DETAILS
 
@@ -148,6 +148,11 @@ def cap_reached(error: CapReached) -> Answer:
     return failure(503, f"TOO_MANY_{error.what.upper()}")
 
 
+def exiting(error: Exiting) -> Answer:
+    """The broker takes nothing more, or the topic is going away."""
+    return DRAINING if isinstance(error, Draining) else EXITING
+
+
 def plain(status: int, message: str) -> Answer:
     """A text without a sign of NSQ, success or error."""
     return Answer(status, message.encode("utf-8", "replace"), _TEXT)
@@ -192,6 +197,7 @@ OK = text(b"OK")
 DONE = text(b"")
 EMPTY = Answer(200)
 EXITING = failure(503, "EXITING")
+DRAINING = failure(503, "DRAINING")
 INTERNAL_ERROR = failure(500, "INTERNAL_ERROR")
 INVALID_REQUEST = failure(400, "INVALID_REQUEST")
 NOT_FOUND = failure(404, "NOT_FOUND")

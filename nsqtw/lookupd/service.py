@@ -122,6 +122,10 @@ class LookupdService(Service):
         super().stopService()  # type: ignore[no-untyped-call]
         return Deferred.fromCoroutine(self._stop())
 
+    def begin_drain(self) -> bool:
+        """An nsqlookupd has nothing to deliver."""
+        return False
+
     def reload(self) -> None:
         """Read the certificates and the secret again. What cannot be used is said, and stays as it was."""
         if self._tls is not None:

@@ -17,10 +17,18 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from cryptography.x509 import load_pem_x509_certificates
 from OpenSSL import SSL
 
 from nsqtw.errors import OptionError
-from nsqtw.net.certificates import SECURITY_LEVEL, TlsOptions, check_certificates, in_words, is_weak_allowed
+from nsqtw.net.certificates import (
+    SECURITY_LEVEL,
+    TlsOptions,
+    certificates_in,
+    check_certificates,
+    in_words,
+    is_weak_allowed,
+)
 from nsqtw.net.tls_authorities import check_strength
 from nsqtw.net.tls_transport import TlsTransport
 from nsqtw.options.types import REQUIRE, REQUIRE_VERIFY
@@ -40,10 +48,17 @@ class TlsSettings:
         self._options = options
         self._reactor = reactor
         self._context = make_context(options)
+        self.expires_at = expiry_of(options.tls_cert)
+        """When the first certificate of the chain expires, as a unix time; None if that cannot be told."""
 
     def reload(self) -> None:
         """Read the files again, for new connections. OptionError when they cannot be used; all stays as it was."""
         self._context = make_context(self._options)
+        self.expires_at = expiry_of(self._options.tls_cert)
+
+    def expiries(self) -> dict[str, float]:
+        """Return when the certificate expires, by its file, as a unix time."""
+        return {} if self.expires_at is None else {self._options.tls_cert: self.expires_at}
 
     def transport(self, application: Any, start: StartTls, *, connects: bool) -> TlsTransport:
         """A transport for `application`, which is told of its connection only if it `connects` with it."""
@@ -73,6 +88,15 @@ def make_context(options: TlsOptions) -> SSL.Context:
         text = f"--tls-cert and --tls-key cannot be used: {options.tls_cert}, {options.tls_key}: {in_words(reason)}"
         raise OptionError(f"failed to build TLS config - {text}") from failure
     return context
+
+
+def expiry_of(path: str) -> float | None:
+    """Return when the first of the certificates in a file expires, as a unix time; None if that cannot be told."""
+    try:
+        certificates = load_pem_x509_certificates(b"\n".join(certificates_in(path)))
+        return min(certificate.not_valid_after_utc for certificate in certificates).timestamp()
+    except ValueError:  # OpenSSL takes some files that this does not
+        return None
 
 
 def _answer_once(context: SSL.Context) -> None:

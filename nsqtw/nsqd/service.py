@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
@@ -25,13 +26,16 @@ from nsqtw.net.descriptors import LOW_LIMIT, raise_limit
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.net.tcp import V2_MAGIC
 from nsqtw.nsqd.build import Parts, assemble, open_authorizer, open_storage, write_names
-from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, Options, check
+from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, DRAIN, Options, check
 from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.plugins import find_protocols
+from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.monotonic import use_monotonic_clock
-from nsqtw.runtime.reactor import Reactor
+from nsqtw.runtime.reactor import Reactor, stop_once
+from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.runtime.resolver import resolve_blocking
+from nsqtw.stats.broker_families import BrokerView
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
@@ -113,10 +117,12 @@ class BrokerService(Service):
         self._directory = options.data_path or os.getcwd()
         self._lock = -1
         self._parts: Parts
+        self._drain: Drain
         self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._statsd: Statsd | None = None
         self._lookups: LookupdPeers | None = None
         self._tls: TlsSettings | None = None
+        self._lag = ReactorLag(reactor)
         self.readiness = Readiness()
         """What /readyz answers."""
 
@@ -159,6 +165,13 @@ class BrokerService(Service):
         """Fires when everything is stored and closed."""
         super().stopService()  # type: ignore[no-untyped-call]
         return Deferred.fromCoroutine(self._stop())
+
+    def begin_drain(self) -> bool:
+        """Begin a drain on SIGTERM, if the options say so, and return whether. It stops the reactor when it ends."""
+        if self._options.sigterm != DRAIN:
+            return False
+        self._drain.begin(self._options.drain_timeout)
+        return True
 
     def reload(self) -> None:
         """Read again what may change while the broker runs. What cannot be used is said, and stays as it was."""
@@ -207,10 +220,12 @@ class BrokerService(Service):
     def _serve(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
         parts = self._parts
         self._add_checks()
+        self._drain = Drain(parts.broker, parts.pump, self._leave_lookups, partial(stop_once, self._reactor))
         parts.pump.wake()  # what became due meanwhile does not wait for a client
         parts.clients.tls = self._tls
         self._follow_options()
         _log.info("NSQ: {protection}", protection=protection(self._options))
+        self._lag.start()
         self._listen("TCP", tcp, self._tcp_clients())
         if http is not None or https is not None:
             self._serve_http(tcp, http, https)
@@ -226,7 +241,7 @@ class BrokerService(Service):
         self.readiness.add("recovered", lambda: "" if self.running else "the topics are not loaded yet")
         self.readiness.add("disk", lambda: "" if broker.health.is_good else str(broker.health))
         self.readiness.add("lookupd", lambda: "" if self._lookups is None else self._lookups.why_unreachable())
-        self.readiness.add("draining", lambda: "the broker stops" if broker.stopping else "")
+        self.readiness.add("draining", lambda: "the broker stops" if broker.stopping else self._drain.reason)
 
     def _tcp_clients(self) -> Any:
         """Return the factory of TCP connections. Those of other protocols than V2 may begin with a TLS handshake."""
@@ -250,7 +265,8 @@ class BrokerService(Service):
             is_local=all(listener.is_local for listener in (http, https) if listener is not None),
             limits=parts.limits,
             reconfigured=self._follow_options,
-            readiness=self.readiness,
+            view=self._view(),
+            drain=self._drain,
         )
         if http is not None:
             is_refused = self._options.tls_required == TLS_REQUIRED["true"]
@@ -261,8 +277,30 @@ class BrokerService(Service):
 
             self._listen("HTTPS", https, TlsFactory(site, self._tls))
 
+    def _view(self) -> BrokerView:
+        """Return what /readyz and /metrics show."""
+        parts = self._parts
+        return BrokerView(
+            program="nsqd",
+            readiness=self.readiness,
+            lag=self._lag,
+            connections=self._connections,
+            rejections=lambda: dict(parts.limits.rejections.counts),
+            certificates=lambda: {} if self._tls is None else self._tls.expiries(),
+            broker=parts.broker,
+            now=parts.pump.now,
+            data_path=self._directory,
+            lookupds=lambda: {} if self._lookups is None else self._lookups.states(),
+        )
+
+    def _connections(self) -> dict[str, int]:
+        """Return the number of open connections of each listener."""
+        return {name.lower(): len(factory.connections) for name, _, _, factory in self._ports}
+
     def _follow_options(self) -> None:
         """Options may have changed that are not looked at each time they are used."""
+        if self._drain.has_begun:
+            return
         if self._lookups is not None:
             self._lookups.follow()
         elif self._options.lookupd_tcp_address:
@@ -272,14 +310,21 @@ class BrokerService(Service):
             self._lookups = LookupdPeers(self._reactor, self._parts.broker, self._parts.pump, log)
             self._lookups.start()
 
+    def _leave_lookups(self) -> None:
+        """Have no nsqlookupd name this broker any more."""
+        if self._lookups is not None:
+            self._lookups.stop()
+            self._lookups = None
+
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
         self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
         _log.info("{server}: listening on {address}", server=name, address=listener.address)
 
     async def _stop(self) -> None:
         parts = self._parts
-        if self._lookups is not None:
-            self._lookups.stop()
+        self._lag.stop()
+        self._drain.cancel()
+        self._leave_lookups()
         for name, address, port, factory in self._ports:
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)

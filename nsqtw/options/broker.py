@@ -95,6 +95,8 @@ def _experiment_complaint(values: tuple[str, ...]) -> str:
     return f"unknown experiment {quoted(unknown)}"
 
 
+STOP, DRAIN = "stop", "drain"
+"""The values of --sigterm."""
 EXPERIMENT = "topology-aware-consumption"
 PORT = Limit("0 to 65535", lambda value: 0 <= value <= 65535, is_ours=True)
 _LISTEN_TEXT = "host:port, or the path of a unix socket, which has a /"
@@ -326,6 +328,18 @@ class Options:
         "time a stop waits for the disk; what is not stored then comes again, as after a crash; 0 for any",
         limit=NOT_NEGATIVE,
     )
+    sigterm: str = option(
+        choice(STOP, DRAIN),
+        STOP,
+        "what SIGTERM does: stop; or drain, that is refuse publishes, leave the nsqlookupds, deliver what there is and "
+        "then stop; a second SIGTERM stops at once",
+    )
+    drain_timeout: float = option(
+        DURATION,
+        30.0,
+        "time a drain has to deliver what there is; what is left then stays in the data path; 0 for any",
+        limit=NOT_NEGATIVE,
+    )
 
     # Statistics
     statsd_address: str = option(
@@ -368,6 +382,15 @@ class Options:
             step=9,
             complaint=_percentile_complaint,
         ),
+    )
+
+    metrics_topics: bool = option(BOOLEAN, True, "show series of each topic at /metrics")
+    metrics_channels: bool = option(BOOLEAN, True, "show series of each channel at /metrics, with --metrics-topics")
+    metrics_max_series: int = option(
+        INTEGER,
+        100_000,
+        "series of topics and channels that one scrape of /metrics may have; 0 for any number",
+        limit=OURS_NOT_NEGATIVE,
     )
 
     # TLS and compression

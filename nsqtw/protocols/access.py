@@ -60,8 +60,10 @@ class ClientAccess:
         return joined
 
     def log_refusal(self, error: ClientError) -> None:
-        """Write the line about a command that was refused."""
+        """Count a command that was refused, and write the line about it."""
         client = self.client
+        counts = self._broker.protocol_errors
+        counts[error.code] = counts.get(error.code, 0) + 1
         if client.auth_identity:
             text = "[{client}] - {error} (identity {identity})"
             identity = client.auth_identity

@@ -1,7 +1,8 @@
 """
 Long computations in the reactor thread, split into steps by Twisted's Cooperator.
 
-All of them together get SLICE_SECONDS of a turn and advance in rotation, so a short one does not wait for a long one.
+All of them together get a slice of a turn, SLICE_SECONDS unless the server says otherwise, and advance in rotation, so
+a short one does not wait for a long one.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _log = Logger()
 class LongWork:
     """The long computations of one server. `now` is a clock in seconds."""
 
-    def __init__(self, reactor: Reactor, now: Callable[[], float]) -> None:
+    def __init__(self, reactor: Reactor, now: Callable[[], float], slice_seconds: float = SLICE_SECONDS) -> None:
         def begin_slice() -> Callable[[], bool]:
-            until = now() + SLICE_SECONDS
+            until = now() + slice_seconds
             return lambda: now() >= until
 
         self._cooperator = Cooperator(begin_slice, lambda tick: reactor.callLater(0, tick))

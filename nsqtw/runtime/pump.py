@@ -151,7 +151,7 @@ class Pump:
         if self._read_bytes > COMMIT_BYTES:
             self._read_bytes = 0
             self._call_before_answers()
-            self._broker.commit(self.now())
+            self._commit(self.now())
         if not self._turn_is_due:
             self.wake()
 
@@ -163,7 +163,7 @@ class Pump:
         stopped: Deferred[None] = Deferred()
         self._stopped = stopped
         self._phase = Phase.STOPPING
-        self._broker.stopping = True
+        self._broker.begin_stop()
         now = self.now()
         self._call_before_answers()
         self._broker.commit(now)
@@ -212,13 +212,18 @@ class Pump:
             broker.tick(now)
             self._call_before_answers()
             if broker.to_commit:
-                broker.commit(now)
+                self._commit(now)
             self._begin_commit(now)
             if broker.to_serve:
                 more = self._serve(now)
         self._write(now)
         more = more or bool(self._phase is not _STOPPED and (broker.to_commit or broker.to_serve))
         return more or bool(self._queued or self._changed or self._before_answers)
+
+    def _commit(self, now: float) -> None:
+        answered_count = self._broker.commit(now)
+        if answered_count:
+            self._broker.publish_ack.observe(self.now() - now, answered_count)
 
     def _call_before_answers(self) -> None:
         if self._before_answers:

@@ -8,8 +8,10 @@ The reactors of Twisted, `TurnReactor` and the reactors of tests have these meth
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
+from twisted.internet.error import ReactorNotRunning
 from twisted.internet.interfaces import IDelayedCall, IHostnameResolver, IListeningPort, IReactorTime
 from twisted.python.threadpool import ThreadPool
 from zope.interface import implementer
@@ -38,6 +40,8 @@ class Reactor(TimeReactor, Protocol):
 
     def stop(self) -> None: ...
 
+    def callWhenRunning(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> object: ...
+
     def callFromThread(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> None: ...
 
     def getThreadPool(self) -> ThreadPool: ...
@@ -51,3 +55,9 @@ class Reactor(TimeReactor, Protocol):
     def adoptStreamPort(self, descriptor: int, family: int, factory: Any) -> IListeningPort: ...
 
     def listenUDP(self, port: int, protocol: Any, interface: str = "") -> Any: ...
+
+
+def stop_once(reactor: Reactor) -> None:
+    """Stop a reactor, if that was not asked of it before."""
+    with suppress(ReactorNotRunning):
+        reactor.stop()

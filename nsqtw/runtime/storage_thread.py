@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from threading import Thread
+from time import monotonic
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -52,7 +53,7 @@ class StorageThread:
 
     def commit(self, batch: CommitBatch, done: Committed) -> None:
         """Commit in the thread; `done(batch, failed)` is called in the reactor thread."""
-        self._submit(lambda: self._reactor.callFromThread(done, batch, batch.commit(self._log)))
+        self._submit(lambda: self._commit(batch, done))
 
     def finish(self, last: Callable[[], None]) -> Deferred[None]:
         """Do everything that was started and then this, and end the thread. Fires when that is done, or has failed."""
@@ -90,6 +91,12 @@ class StorageThread:
                 job()
             except Exception:  # the next job may go well
                 self._log("critical", "NSQ: a job of the writer thread failed")
+
+    def _commit(self, batch: CommitBatch, done: Committed) -> None:
+        began = monotonic()
+        failed = batch.commit(self._log)
+        batch.seconds = monotonic() - began
+        self._reactor.callFromThread(done, batch, failed)
 
     def _perform(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None:
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nsqtw.core.group_commit import COMMITS_WITHOUT_WINDOW, MAX_WINDOW_SECONDS
 from nsqtw.errors import BackendError, Exiting
 from tests.core.harness import BrokerHarness
@@ -317,3 +319,39 @@ def test_class_os_is_synced_in_a_backend_that_works_in_the_thread_too() -> None:
     assert made[1:] == [([], True)]
     harness.wait(10.0)
     assert len(made) == 2
+
+
+def test_the_time_from_publish_to_answer_is_observed_for_each_batch() -> None:
+    harness = fsync_harness()
+    harness.put(b"a")
+    harness.turn()
+    harness.now += 0.2
+    harness.put(b"b")
+    harness.put(b"c")
+    harness.turn()
+    harness.now += 0.2
+    harness.land()
+    harness.wait(0.2)
+    harness.land()
+    observed = harness.broker.publish_ack
+    assert observed.cumulative()[-1] == 3
+    assert observed.sum == pytest.approx(3 * 0.4)
+
+
+def test_a_commit_that_reached_stable_storage_is_observed() -> None:
+    harness = fsync_harness()
+    harness.put(b"a")
+    harness.turn()
+    assert harness.batch is not None
+    harness.batch.seconds = 0.003
+    harness.land()
+    assert (harness.broker.fsync.cumulative()[-1], harness.broker.fsync.sum) == (1, 0.003)
+
+
+def test_a_commit_that_failed_is_not_observed_as_a_sync() -> None:
+    harness = fsync_harness()
+    harness.backend.commit = lambda writes, durable: {queue: BackendError("no space") for queue, _ in writes}
+    harness.put(b"a")
+    harness.turn()
+    harness.land()
+    assert harness.broker.fsync.cumulative()[-1] == 0

@@ -12,6 +12,7 @@ from ddsketch import DDSketch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsqtw.core.histogram import LATENCY_BOUNDS, Histogram
 from nsqtw.core.latency import Latencies, Measure
 from nsqtw.nsqd.build import measure
 from nsqtw.options.broker import Options
@@ -208,7 +209,7 @@ def test_each_channel_counts_for_itself_and_the_topic_for_all() -> None:
 
 
 def latencies() -> Latencies:
-    return Latencies(Measure((1.0,), WINDOW, DDSketch))
+    return Latencies(Measure((1.0,), WINDOW, DDSketch), Histogram(LATENCY_BOUNDS))
 
 
 def merged(found: Latencies, now: float) -> DDSketch:
@@ -252,7 +253,7 @@ def test_what_is_told_is_within_a_percent_of_the_truth() -> None:
     """A thousand runs of different weights, in two halves."""
     made = measure(Options(e2e_processing_latency_percentile=(1.0, 0.99, 0.95, 0.5, 0.01)))
     assert made is not None
-    found = Latencies(made)
+    found = Latencies(made, Histogram(LATENCY_BOUNDS))
     values: list[int] = []
     for n in range(1000):
         value, weight = (1 + n * 7919 % 1000) ** 3, 1 + n % 7

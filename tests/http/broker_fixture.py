@@ -22,8 +22,11 @@ from nsqtw.core.group_commit import CommitBatch
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.errors import BackendError
 from nsqtw.http.connection import HttpConnection
+from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
+from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.runtime.storage_thread import perform
+from nsqtw.stats.broker_families import BrokerView
 from tests.core.harness import BrokerHarness
 
 TCP_PORT, HTTP_PORT = 4150, 4151
@@ -120,14 +123,28 @@ class Web:
         self.writer = Writer(self.core)
         self.pump = harness_pump(self.clock, self.core, self.writer)
         self.readiness = Readiness()
+        self.drain = self.make_drain()
+        self.lag = ReactorLag(self.clock)
+        self.view = BrokerView(
+            program="nsqd",
+            readiness=self.readiness,
+            lag=self.lag,
+            broker=self.broker,
+            now=self.pump.now,
+            data_path="/",
+        )
         self.site = broker_site(
             self.broker,
             self.pump,
             tcp_port=TCP_PORT,
             http_port=HTTP_PORT,
             version_line=VERSION_LINE,
-            readiness=self.readiness,
+            view=self.view,
+            drain=self.drain,
         )
+
+    def make_drain(self) -> Drain:
+        return Drain(self.broker, self.pump)
 
     @property
     def broker(self) -> Broker:

@@ -114,7 +114,7 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "retention-bytes",
         "channel-start",
     }
-    ours |= {"auth", "http-auth"}
+    ours |= {"auth", "http-auth", "sigterm", "drain-timeout"}
     ours |= {"lookupd-tls", "lookupd-tls-root-ca-file", "lookupd-tls-cert", "lookupd-tls-key", "lookupd-secret-file"}
     limits = {
         "max-topics",
@@ -154,6 +154,7 @@ def _example(option: Any) -> str:
         "channel_start": "earliest",
         "log_format": "json",
         "http_auth": "off",
+        "sigterm": "drain",
     }
     by_word = {
         "string": "x",

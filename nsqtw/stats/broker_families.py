@@ -1,0 +1,222 @@
+"""
+Metrics of a broker, of its topics and of its channels, as Prometheus gets them: one row each.
+
+Adding a metric is adding a row; docs/reference/metrics.md is made from the tables (`nsqtw.tools.metrics_page`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+
+import attrs
+
+from nsqtw.backends.files import Files
+from nsqtw.core.broker import Broker
+from nsqtw.core.channel import Channel
+from nsqtw.core.topic import Topic
+from nsqtw.stats.daemon_families import DaemonView
+from nsqtw.stats.families import COUNTER, GAUGE, HISTOGRAM, Family
+
+
+def _no_peers() -> Mapping[str, bool]:
+    return {}
+
+
+@attrs.frozen(kw_only=True)
+class BrokerView(DaemonView):
+    """A broker, as its metrics see it."""
+
+    broker: Broker
+    now: Callable[[], float]
+    """The clock of the broker."""
+    data_path: str
+    lookupds: Callable[[], Mapping[str, bool]] = _no_peers
+    """Whether each nsqlookupd knows this broker, by its address."""
+
+
+@attrs.define
+class BrokerTotals:
+    """A broker with what a walk over its topics and channels has counted."""
+
+    view: BrokerView
+    stored_bytes: int = 0
+    omitted_topics: int = 0
+    omitted_channels: int = 0
+
+    @property
+    def broker(self) -> Broker:
+        """The broker."""
+        return self.view.broker
+
+
+@attrs.frozen
+class ChannelView:
+    """A channel, and the age of its oldest waiting message in seconds: 0 when none waits."""
+
+    channel: Channel
+    age: float
+
+
+def _free_space(index: int) -> Callable[[BrokerTotals], Mapping[str, int] | None]:
+    """Return the value of the free bytes (0) or all bytes (1) of the data path's file system; None if unknown."""
+
+    def value(totals: BrokerTotals) -> Mapping[str, int] | None:
+        try:
+            return {totals.view.data_path: Files().free_space(totals.view.data_path)[index]}
+        except OSError:
+            return None
+
+    return value
+
+
+_TOPIC = ("topic",)
+_CHANNEL = ("topic", "channel")
+
+BROKER_FAMILIES: tuple[Family[BrokerTotals], ...] = (
+    Family("nsq_topics", GAUGE, "Topics.", lambda totals: len(totals.broker.topics)),
+    Family("nsq_channels", GAUGE, "Channels of all topics.", lambda totals: totals.broker.quotas.channel_count),
+    Family(
+        "nsq_publish_ack_seconds",
+        HISTOGRAM,
+        "Time from the end of the event-loop turn that read a publish to its OK. "
+        "Of the publishes of one topic in one group commit, that of the oldest.",
+        lambda totals: totals.broker.publish_ack,
+    ),
+    Family(
+        "nsq_fsync_seconds",
+        HISTOGRAM,
+        "Time of a commit to stable storage: the writes and fsyncs of one batch.",
+        lambda totals: totals.broker.fsync,
+    ),
+    Family(
+        "nsq_protocol_errors_total",
+        COUNTER,
+        "TCP commands that were refused, by the code of the error.",
+        lambda totals: dict(totals.broker.protocol_errors),
+        ("reason",),
+    ),
+    Family(
+        "nsq_store_bytes",
+        GAUGE,
+        "Bytes of the messages kept, of all topics.",
+        lambda totals: {totals.view.data_path: totals.stored_bytes},
+        ("path",),
+    ),
+    Family(
+        "nsq_store_free_bytes",
+        GAUGE,
+        "Bytes that may still be written to the file system of the data path.",
+        _free_space(0),
+        ("path",),
+    ),
+    Family(
+        "nsq_store_capacity_bytes",
+        GAUGE,
+        "Bytes of the file system of the data path.",
+        _free_space(1),
+        ("path",),
+    ),
+    Family(
+        "nsq_store_errors_total",
+        COUNTER,
+        "Failed attempts to store messages or positions.",
+        lambda totals: {totals.view.data_path: totals.broker.health.error_count},
+        ("path",),
+    ),
+    Family(
+        "nsq_store_lost_messages_total",
+        COUNTER,
+        "Messages that damaged files have lost, of all topics.",
+        lambda totals: {totals.view.data_path: totals.broker.damage.total().lost},
+        ("path",),
+    ),
+    Family(
+        "nsq_lookupd_up",
+        GAUGE,
+        "1 if this nsqd is registered with an nsqlookupd of its options, else 0.",
+        lambda totals: {peer: int(is_up) for peer, is_up in totals.view.lookupds().items()},
+        ("peer",),
+    ),
+    Family(
+        "nsq_metrics_omitted",
+        GAUGE,
+        "Topics and channels without series in this scrape because of --metrics-max-series.",
+        lambda totals: {"topic": totals.omitted_topics, "channel": totals.omitted_channels},
+        ("kind",),
+    ),
+)
+
+TOPIC_FAMILIES: tuple[Family[Topic], ...] = (
+    Family("nsq_topic_messages_total", COUNTER, "Messages published to a topic.", attrgetter("message_count"), _TOPIC),
+    Family("nsq_topic_bytes_total", COUNTER, "Bytes of their bodies.", attrgetter("message_bytes"), _TOPIC),
+    Family("nsq_topic_depth", GAUGE, "Messages that no channel was given yet.", attrgetter("depth"), _TOPIC),
+    Family(
+        "nsq_e2e_latency_seconds",
+        HISTOGRAM,
+        "Time from publish to FIN, of all channels of a topic; with --e2e-processing-latency-percentile only.",
+        attrgetter("latency_histogram"),
+        _TOPIC,
+    ),
+)
+
+CHANNEL_FAMILIES: tuple[Family[ChannelView], ...] = (
+    Family("nsq_channel_depth", GAUGE, "Messages that wait for a consumer.", attrgetter("channel.depth"), _CHANNEL),
+    Family(
+        "nsq_channel_in_flight",
+        GAUGE,
+        "Messages that consumers have and have not answered.",
+        attrgetter("channel.in_flight_count"),
+        _CHANNEL,
+    ),
+    Family(
+        "nsq_channel_deferred",
+        GAUGE,
+        "Messages that wait for their time.",
+        attrgetter("channel.deferred_count"),
+        _CHANNEL,
+    ),
+    Family("nsq_channel_clients", GAUGE, "Consumers.", lambda view: len(view.channel.consumers), _CHANNEL),
+    Family(
+        "nsq_channel_oldest_message_age_seconds",
+        GAUGE,
+        "Age of the oldest message that waits for a consumer, since its publish; 0 when none waits.",
+        attrgetter("age"),
+        _CHANNEL,
+    ),
+    Family(
+        "nsq_channel_paused",
+        GAUGE,
+        "1 while the channel is paused, else 0.",
+        lambda view: int(view.channel.paused),
+        _CHANNEL,
+    ),
+    Family(
+        "nsq_channel_finished_total",
+        COUNTER,
+        "Messages that consumers have finished.",
+        attrgetter("channel.finish_count"),
+        _CHANNEL,
+    ),
+    Family(
+        "nsq_channel_requeued_total",
+        COUNTER,
+        "Messages that consumers have requeued.",
+        attrgetter("channel.requeue_count"),
+        _CHANNEL,
+    ),
+    Family(
+        "nsq_channel_timed_out_total",
+        COUNTER,
+        "Deliveries that were not answered in time.",
+        attrgetter("channel.timeout_count"),
+        _CHANNEL,
+    ),
+    Family(
+        "nsq_channel_dropped_total",
+        COUNTER,
+        "Messages that an ephemeral channel had no room for.",
+        attrgetter("channel.dropped_count"),
+        _CHANNEL,
+    ),
+)

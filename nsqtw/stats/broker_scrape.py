@@ -1,0 +1,119 @@
+"""
+One scrape of a broker, in steps between which other clients are served.
+
+    walk over topics and channels, one a step ─▶ values by family ─▶ text, SAMPLES_AT_ONCE samples a step
+
+Theory of operation. The text needs all samples of a family together, and a walk finds all families of one channel
+together, so the values are kept until the walk has ended. `--metrics-max-series` bounds them: topics in the order of
+their names, each followed by its channels, get their series until the next one would exceed the bound. What is left out
+is counted. A bound keeps out the same names in each scrape, so no series comes and goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import inf
+from operator import attrgetter
+from typing import Any
+
+from nsqtw.core.histogram import Histogram
+from nsqtw.core.oldest import OldestMessages
+from nsqtw.core.topic import Topic
+from nsqtw.stats.broker_families import (
+    BROKER_FAMILIES,
+    CHANNEL_FAMILIES,
+    TOPIC_FAMILIES,
+    BrokerTotals,
+    BrokerView,
+    ChannelView,
+)
+from nsqtw.stats.daemon_families import DAEMON_FAMILIES
+from nsqtw.stats.exposition import Exposition
+from nsqtw.stats.families import Families, Family, Number, Sample
+
+_UNBOUNDED_READS = 10**9
+"""Each read of the backend is a step of its own here."""
+
+
+class BrokerMetrics:
+    """The metrics of the broker of `view`."""
+
+    def __init__(self, view: BrokerView) -> None:
+        self._view = view
+        self._oldest = OldestMessages()
+
+    def scrape(self, accept: str) -> tuple[str, Iterator[bytes]]:
+        """Return the content type of the text, and its pieces. The steps of the walk are empty pieces."""
+        exposition = Exposition(accept)
+        return exposition.content_type, self._pieces(exposition)
+
+    def _pieces(self, exposition: Exposition) -> Iterator[bytes]:
+        walk = _Walk(self._view, self._oldest)
+        for _ in walk.steps():
+            yield b""
+        view, totals = self._view, walk.totals
+        yield from exposition.pieces((family, family.samples(view)) for family in DAEMON_FAMILIES)
+        yield from exposition.pieces((family, family.samples(totals)) for family in BROKER_FAMILIES)
+        yield from exposition.pieces(walk.collected.items())
+        yield exposition.process()
+        yield exposition.end()
+
+
+class _Walk:
+    """The values of all topics and channels that fit into the bound."""
+
+    def __init__(self, view: BrokerView, oldest: OldestMessages) -> None:
+        options = view.broker.options
+        self.totals = BrokerTotals(view)
+        families: Families = [*TOPIC_FAMILIES, *CHANNEL_FAMILIES]
+        self.collected: dict[Family[Any], list[Sample]] = {family: [] for family in families}
+        self._view = view
+        self._oldest = oldest
+        self._has_topics: bool = options.metrics_topics
+        self._has_channels: bool = options.metrics_topics and options.metrics_channels
+        self._series_left: float = options.metrics_max_series or inf
+
+    def steps(self) -> Iterator[None]:
+        """Walk; at most a topic or a channel in a step."""
+        self._oldest.begin(_UNBOUNDED_READS)
+        for topic in sorted(self._view.broker.topics.values(), key=attrgetter("name")):
+            if topic.exiting:
+                continue
+            if not topic.log.is_in_memory:
+                self.totals.stored_bytes += topic.log.queue.size
+            if self._has_topics:
+                yield from self._topic(topic)
+            yield
+
+    def _topic(self, topic: Topic) -> Iterator[None]:
+        if not self._add(TOPIC_FAMILIES, topic, (topic.name,)):
+            self.totals.omitted_topics += 1
+        if not self._has_channels:
+            return
+        now = self._view.now()
+        for channel in sorted(topic.channels.values(), key=attrgetter("name")):
+            if channel.exiting:
+                continue
+            if self._series_left < len(CHANNEL_FAMILIES):
+                self.totals.omitted_channels += 1
+                continue
+            view = ChannelView(channel, self._oldest.age(channel, now) or 0.0)
+            self._add(CHANNEL_FAMILIES, view, (topic.name, channel.name))
+            yield
+
+    def _add(self, families: Families, source: object, labels: tuple[str, ...]) -> bool:
+        """Add the samples of a topic or channel, all or none. Returns whether they fitted."""
+        values: list[tuple[Family[Any], Number]] = []
+        for family in families:
+            value = family.value(source)
+            if value is not None:
+                assert not isinstance(value, Mapping), "the labels are those of the source"
+                values.append((family, value))
+        size = sum(len(value.counts) + 2 if isinstance(value, Histogram) else 1 for _, value in values)
+        if size > self._series_left:
+            self._series_left = 0
+            return False
+        self._series_left -= size
+        for family, number in values:
+            self.collected[family].append((labels, number))
+        return True

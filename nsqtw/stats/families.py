@@ -1,0 +1,52 @@
+"""
+Metric families of Prometheus: the type of a row in the tables, and the values of a row.
+
+    Family("nsq_topic_depth", GAUGE, "Messages that no channel was given yet.", attrgetter("depth"), ("topic",))
+
+`value` computes the family's value from a source: a broker, a topic, a channel. For a source without the label names,
+such as a topic, what walks over the sources adds the label values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from attrs import frozen
+
+from nsqtw.core.histogram import Histogram
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+
+Source = TypeVar("Source")
+Number = float | int | Histogram
+Sample = tuple[Sequence[str], Number]
+"""The label values, in the order of the family's label names, and the value."""
+
+
+@frozen
+class Family(Generic[Source]):
+    """
+    One metric, or several with the same name and other label values. The name of a COUNTER ends with `_total`.
+
+    `value` returns a number; or a mapping from label values, a text where there is one label, to numbers; or None for
+    no sample.
+    """
+
+    name: str
+    kind: str
+    help: str
+    value: Callable[[Source], Number | Mapping[Any, Number] | None]
+    labels: tuple[str, ...] = ()
+
+    def samples(self, source: Source) -> list[Sample]:
+        """Return the samples of a source whose `value` has all the labels."""
+        value = self.value(source)
+        if value is None:
+            return []
+        if isinstance(value, Mapping):
+            return [((key,) if isinstance(key, str) else key, number) for key, number in value.items()]
+        return [((), value)]
+
+
+Families = Sequence[Family[Any]]
