@@ -19,14 +19,16 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-# servers (docs/how-to/auth.md). txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for
-# mypyc; a few lines without effect otherwise. click, rich, tomlkit: the command nsqtw, its tables, its config file.
+# servers (docs/how-to/auth.md) and the servers of a cluster, klein: the routes of nsqadmin. txaio: the client on
+# Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a few lines without effect otherwise.
+# click, rich, tomlkit: the command nsqtw, its tables, its config file.
 INSTALL = [
     "attrs>=23.2",
     "click>=8.5",
     "cramjam>=2.8",
     "ddsketch>=3",
     "google-re2>=1.1",
+    "klein>=24.8",
     "mypy_extensions>=1",
     "pyopenssl>=24.3",
     "rich>=13.9",
@@ -151,13 +153,16 @@ setup(
     ext_modules=extensions(),
     # mypyc looks at all that is imported.
     setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
-    data_files=[("share/man/man1", [f"docs/reference/{name}.1" for name in ("nsqd", "nsqlookupd", *TOOLS)])],
+    data_files=[
+        ("share/man/man1", [f"docs/reference/{name}.1" for name in ("nsqd", "nsqlookupd", "nsqadmin", *TOOLS)])
+    ],
     install_requires=INSTALL,
     extras_require={"fast": FAST, "spark": SPARK, "java": JAVA, "compiler": COMPILER, "wheels": WHEELS, "test": TEST},
     entry_points={
         "console_scripts": [
             "nsqd=nsqtw.tap:main_nsqd",
             "nsqlookupd=nsqtw.tap_lookupd:main_nsqlookupd",
+            "nsqadmin=nsqtw.tap_nsqadmin:main_nsqadmin",
             "nsqtw=nsqtw.cli.main:main",
             *[f"{tool}=nsqtw.tools.{tool}:main" for tool in TOOLS],
         ],

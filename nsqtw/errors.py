@@ -35,6 +35,7 @@ All errors that nsqtw raises deliberately, in one tree.
     │   │   └── Unsupported  ... because it does not have what was asked for
     │   ├── NoServerAnswered ... no nsqd, or no nsqlookupd, gave a usable answer
     │   └── UnknownObject    ... a node or channel does not exist
+    ├── AccessDenied         a user of nsqadmin may not do this
     └── PluginError          a plugin cannot be loaded
         ├── UnknownPlugin    nothing installed has that name
         └── DuplicatePlugin  two installed plugins share a name
@@ -262,6 +263,14 @@ class UnknownObject(ClusterError):
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"there is no {kind} {name}")
         self.kind = kind
+
+
+class AccessDenied(NsqtwError):
+    """A user of nsqadmin may not do this. `code` is the word of the API for it, the text is for the user."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class PluginError(NsqtwError):

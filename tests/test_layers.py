@@ -61,12 +61,16 @@ LAYERS: dict[str, set[str]] = {
         *("api", "auth", "auth.http", "backends", "core", "daemon", "discovery", "http", "net", "nsqd_import"),
         *("options", "plugins", "runtime", "stats"),
     },
+    "admin": {
+        *("auth", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
+    },
     "tools": {"auth", "backends", "client", "core", "daemon", "gocompat", "nsqd", "options", "plugins"},
     "cli": {"client", "cluster", "daemon", "options", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},
     "tap_lookupd": {"daemon", "lookupd", "options"},
+    "tap_nsqadmin": {"admin", "daemon", "options", "plugins"},
 }
 """The packages that a package, or a module at the top, imports besides SHARED and itself."""
 PARTS = {

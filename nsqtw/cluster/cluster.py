@@ -49,7 +49,7 @@ class Cluster(Changes):
 
         async def ask(target: Node) -> NodeMessages:
             answer = await self._requests.get(NSQD, self._address_of(target), path, parameters)
-            return await answer.read(lambda document: messages_in(document, target.http_address))
+            return await self._requests.read(answer, lambda document: messages_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
 
@@ -66,7 +66,7 @@ class Cluster(Changes):
 
         async def ask(target: Node) -> Seek:
             answer = await self._requests.post(NSQD, self._address_of(target), "/v2/channel/seek", parameters)
-            return await answer.read(lambda document: seek_in(document, target.http_address))
+            return await self._requests.read(answer, lambda document: seek_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
 

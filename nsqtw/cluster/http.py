@@ -20,7 +20,7 @@ from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, gatherResults
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
-from twisted.internet.threads import deferToThread
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.web.client import Agent, HTTPConnectionPool
 
@@ -28,7 +28,7 @@ from nsqtw.client.lookup import ACCEPT, address_of, refusal
 from nsqtw.cluster.answers import Fields, document_in
 from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy, authorization
 from nsqtw.errors import NoServerAnswered, ServerFailed, Unsupported
-from nsqtw.http.client_body import read_body
+from nsqtw.http.client_body import BytesBody, read_body
 from nsqtw.net.listen import is_loopback
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
@@ -61,12 +61,6 @@ class Answer:
 
     body: bytes = attrs.field(repr=False)
     nsqtw_version: str = ""
-
-    async def read(self, reader: Callable[[Fields], V]) -> V:
-        """Return what `reader` makes of the document; a large one is read in a thread. ServerFailed."""
-        if len(self.body) < _LARGE_BYTES:
-            return reader(document_in(self.body))
-        return await deferToThread(lambda: reader(document_in(self.body)))
 
 
 @attrs.frozen
@@ -110,6 +104,16 @@ class ServerRequests:
     ) -> Answer:
         """Have the server of `program` at `address` change something. ServerFailed."""
         return await self._request("POST", program, address, path, parameters, body)
+
+    async def read(self, answer: Answer, reader: Callable[[Fields], V]) -> V:
+        """Return what `reader` makes of the document of an answer; a large one is read in a thread. ServerFailed."""
+        if len(answer.body) < _LARGE_BYTES:
+            return reader(document_in(answer.body))
+        return await self.in_thread(lambda: reader(document_in(answer.body)))
+
+    async def in_thread(self, work: Callable[[], V]) -> V:
+        """Do what takes long in a thread of the reactor."""
+        return await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
 
     def give(self, addresses: Iterable[str]) -> None:
         """Add addresses that the user gives."""
@@ -169,7 +173,7 @@ class ServerRequests:
             method,
             url,
             headers=cast(Any, headers),
-            data=body or None,
+            data=cast(Any, BytesBody(body)) if body else None,
             allow_redirects=False,
             unbuffered=True,
             reactor=self._reactor,

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
-from twisted.internet.threads import deferToThread
 
 from nsqtw.client.lookup import host_and_port
 from nsqtw.cluster.answers import (
@@ -187,7 +186,12 @@ class Queries:
         else:
             warnings, asked = (), [self._given_node_stats(address) for address in self.nsqds]
         found, errors = split(NSQD, await ask_all(asked))
-        return Partial(await _merged(found), (*warnings, *_warnings(errors)))
+        return Partial(await self._merged(found), (*warnings, *_warnings(errors)))
+
+    async def _merged(self, nodes: Sequence[NodeStats]) -> ClusterStats:
+        if sum(len(node.topics) for node in nodes) < _MANY_TOPICS:
+            return _merge(nodes)
+        return await self._requests.in_thread(lambda: _merge(nodes))
 
     # -- requests
 
@@ -200,7 +204,7 @@ class Queries:
         reader: Callable[[Fields], V],
     ) -> V:
         answer = await self._requests.get(program, address, path, parameters)
-        return await answer.read(reader)
+        return await self._requests.read(answer, reader)
 
     async def _ask_lookupds(
         self, path: str, parameters: Mapping[str, str], reader: Callable[[Fields], V]
@@ -256,7 +260,7 @@ class Queries:
             node = self._known(address, node_in(info, topic_names_in(document)))
             return node_stats_in(document, node, answer.nsqtw_version)
 
-        return await answer.read(read)
+        return await self._requests.read(answer, read)
 
     def _known(self, address: str, node: Node) -> Node:
         """Remember the address of a node, which takes the place of what an old nsqd does not say of itself."""
@@ -273,24 +277,20 @@ class Queries:
 
     async def _node_stats(self, node: Node, parameters: Mapping[str, str]) -> NodeStats:
         answer = await self._requests.get(NSQD, self._address_of(node), "/stats", parameters)
-        return await answer.read(lambda document: node_stats_in(document, node, answer.nsqtw_version))
+        return await self._requests.read(answer, lambda document: node_stats_in(document, node, answer.nsqtw_version))
 
     async def _topic_stats(self, topic: str, parameters: Mapping[str, str]) -> Partial[list[TopicStats]]:
         nodes = await self.topic_nodes(topic)
 
         async def ask(node: Node) -> tuple[TopicStats, ...]:
             answer = await self._requests.get(NSQD, self._address_of(node), "/stats", parameters)
-            return await answer.read(lambda document: topics_in(document, node, bool(answer.nsqtw_version)))
+            return await self._requests.read(
+                answer, lambda document: topics_in(document, node, bool(answer.nsqtw_version))
+            )
 
         found, errors = split(NSQD, await ask_all([ask(node) for node in nodes.value]))
         entries = [entry for entries in found for entry in entries if entry.topic_name == topic]
         return Partial(entries, (*nodes.warnings, *_warnings(errors)))
-
-
-async def _merged(nodes: Sequence[NodeStats]) -> ClusterStats:
-    if sum(len(node.topics) for node in nodes) < _MANY_TOPICS:
-        return _merge(nodes)
-    return await deferToThread(_merge, nodes)
 
 
 def _merge(nodes: Sequence[NodeStats]) -> ClusterStats:

@@ -1,14 +1,18 @@
-"""The body of a response to our own requests, up to a size: a server may send without end."""
+"""
+Bodies of our own requests, and of the responses to them up to a size: a server may send without end.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 from twisted.web.http import PotentialDataLoss
+from twisted.web.iweb import IBodyProducer
+from zope.interface import implementer
 
 
 def read_body(response: Any, limit: int, too_long: type[Exception]) -> Deferred[bytes]:
@@ -19,6 +23,29 @@ def read_body(response: Any, limit: int, too_long: type[Exception]) -> Deferred[
     body = _Body(limit, too_long)
     response.deliverBody(body)
     return body.whole
+
+
+@implementer(IBodyProducer)
+class BytesBody:
+    """A body that is there already. It is written at once; treq's own needs the reactor of the process."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.length = len(data)
+
+    def startProducing(self, consumer: Any) -> Deferred[None]:
+        """IBodyProducer API."""
+        consumer.write(self._data)
+        return succeed(None)
+
+    def pauseProducing(self) -> None:
+        """IBodyProducer API."""
+
+    def resumeProducing(self) -> None:
+        """IBodyProducer API."""
+
+    def stopProducing(self) -> None:
+        """IBodyProducer API."""
 
 
 class _Body(Protocol):

@@ -199,7 +199,7 @@ class OptionReader(Generic[O, L]):
                 sources.update({other: flag for other in preset if other not in values})
                 values = {**preset, **values}
         options: Any = self.table.options(**values)
-        if options.tls_required != values.get("tls_required", 0):
+        if getattr(options, "tls_required", 0) != values.get("tls_required", 0):
             sources["tls_required"] = "--tls-client-auth-policy"
         return options  # type: ignore[no-any-return]
 

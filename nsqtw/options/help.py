@@ -1,5 +1,5 @@
 """
-Documentation of the options: --help, the tables of configuration.md and nsqlookupd.md, and the man pages.
+Documentation of the options: --help, the tables of the pages of the daemons, and the man pages.
 
 `python -m nsqtw.options.help` updates the pages in docs/reference of a checkout.
 """
@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from nsqtw.options.admin import NSQADMIN_READER
 from nsqtw.options.command_line import NSQD_READER, OptionReader
 from nsqtw.options.fields import Option
 from nsqtw.options.lookupd import NSQLOOKUPD_READER
 from nsqtw.options.types import BOOLEAN, TEXT, Kind
 
 DOCS = Path(__file__).parents[2] / "docs/reference"
-_OPTION_PAGES = {"nsqd": "configuration.md", "nsqlookupd": "nsqlookupd.md"}
+_OPTION_PAGES = {"nsqd": "configuration.md", "nsqlookupd": "nsqlookupd.md", "nsqadmin": "nsqadmin.md"}
 _ZEROS = ("", "0", "0s", "false")
 
 
@@ -77,7 +78,7 @@ def man_page(reader: OptionReader[Any, Any] = NSQD_READER, head: str = "", tail:
 def pages() -> dict[Path, str]:
     """Return the current text of every page, by path."""
     made = {}
-    for reader in (NSQD_READER, NSQLOOKUPD_READER):
+    for reader in (NSQD_READER, NSQLOOKUPD_READER, NSQADMIN_READER):
         program = reader.table.program
         page = DOCS / _OPTION_PAGES[program]
         made[page] = configuration_page(page.read_text("utf-8"), reader)
@@ -109,6 +110,18 @@ Is told by each nsqd which topics and channels it has (port 4160), and tells con
 HTTP (port 4161). It runs until SIGTERM or SIGINT.
 """
 
+_NSQADMIN_HEAD = """
+.TH NSQADMIN 1 "" nsqtw "User Commands"
+.SH NAME
+nsqadmin - web page and HTTP API for an NSQ cluster
+.SH SYNOPSIS
+.B nsqadmin
+[\\fIoption\\fR]...
+.SH DESCRIPTION
+Shows the topics, channels, consumers and nodes of a cluster, and changes them on all nodes, in a browser and over HTTP
+(port 4171). It runs until SIGTERM or SIGINT.
+"""
+
 _MAN_FLAGS = """.PP
 A flag has one dash or two, and its value behind \\fB=\\fR or as the next word; a switch takes its value only
 behind \\fB=\\fR. A list is built by repeating its flag. A word that is no flag is refused.
@@ -133,10 +146,11 @@ is expected. An unknown key is refused.
 .fi
 """
 
-_MAN_HEADS = {"nsqd": _NSQD_HEAD, "nsqlookupd": _NSQLOOKUPD_HEAD}
+_MAN_HEADS = {"nsqd": _NSQD_HEAD, "nsqlookupd": _NSQLOOKUPD_HEAD, "nsqadmin": _NSQADMIN_HEAD}
 _MAN_EXAMPLES = {
     "nsqd": "nsqd --data-path=/var/lib/nsq --max-rdy-count 5000",
     "nsqlookupd": "nsqlookupd --data-path=/var/lib/nsqlookupd --inactive-producer-timeout 2m",
+    "nsqadmin": "nsqadmin --lookupd-http-address=127.0.0.1:4161 --auth=static:/etc/nsqadmin/users.toml",
 }
 
 

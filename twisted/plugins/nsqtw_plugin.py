@@ -8,6 +8,8 @@ nsq = ServiceMaker("nsqtw", "nsqtw.tap", "An NSQ-compatible message broker", "ns
 
 nsqlookupd = ServiceMaker("nsqlookupd", "nsqtw.tap_lookupd", "The directory of an NSQ cluster", "nsqlookupd")
 
+nsqadmin = ServiceMaker("nsqadmin", "nsqtw.tap_nsqadmin", "The web page of an NSQ cluster", "nsqadmin")
+
 disk = BackendPlugin(
     name="disk",
     summary="keeps messages in checksummed log files under the data path",

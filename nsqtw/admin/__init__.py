@@ -1,0 +1,1 @@
+"""nsqadmin: a web page and an HTTP API for a cluster."""

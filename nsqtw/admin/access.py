@@ -1,0 +1,229 @@
+"""
+Access control of nsqadmin: the user of a request, and the refusal of requests that other web sites make.
+
+    open              no option: everybody may do everything, as in the original
+    header            --admin-user, --read-user, ...: a proxy names the user in --acl-http-header
+    authorizer        --auth: a session cookie after a login with name and secret, or HTTP's Basic or Bearer
+                      authentication, whose secret an authorizer checks (nsqtw.interfaces.IAuthorizer)
+
+A cookie is sent by a browser whatever page makes the request. So a form of a page has a token that only pages of
+nsqadmin know, and every request that changes something is refused when the browser says that another site made it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from base64 import b64decode
+from binascii import Error as Base64Error
+from secrets import token_bytes
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from nsqtw.admin.server import WebRequest
+from nsqtw.admin.sessions import Sessions
+from nsqtw.admin.viewer import Role, Viewer, viewer_with
+from nsqtw.errors import AccessDenied, AuthError, AuthRefused
+from nsqtw.options.admin import AdminOptions, Network, network_of
+from nsqtw.rights import MAX_SECRET_BYTES, Authorizations, Credentials, Rights
+
+COOKIE = "nsqadmin_session"
+CROSS_ORIGIN = "CROSS_ORIGIN"
+FORBIDDEN = "FORBIDDEN"
+_SAME_SITES = ("same-origin", "none")
+_OPEN = Viewer("", Role.ADMIN, True)
+
+
+@attrs.define
+class _Known:
+    """The user that the request was let in with, as a component of the request."""
+
+    viewer: Viewer
+
+
+class Access:
+    """Decides about users. `authorizations` ask the authorizer of --auth; None without it."""
+
+    def __init__(self, options: AdminOptions, authorizations: Authorizations | None, base_path: str = "") -> None:
+        self._options = options
+        self._authorizations = authorizations
+        self._proxies = network_of("acl-proxy-cidr", options.acl_proxy_cidr)
+        self._sessions = Sessions(options.session_timeout)
+        self._key = token_bytes(32)
+        self._path = base_path or "/"
+
+    @property
+    def has_login(self) -> bool:
+        """Whether users log in at nsqadmin itself."""
+        return self._authorizations is not None
+
+    # -- users
+
+    async def authenticate(self, request: WebRequest) -> Viewer | None:
+        """Return the user of a request; None for one that may see nothing. AuthError when it cannot be determined."""
+        if self._authorizations is None:
+            return self._named_by_proxy(request)
+        token = _cookie(request)
+        viewer = self._sessions.find(token, self._authorizations.now()) if token else None
+        if viewer is not None:
+            return viewer
+        name, secret = _credentials(request)
+        return await self._check(name, secret, request) if secret else None
+
+    def admit(self, request: WebRequest, viewer: Viewer) -> None:
+        """Let a request in as that of `viewer`."""
+        request.setComponent(_Known, _Known(viewer))
+
+    def viewer(self, request: WebRequest) -> Viewer:
+        """Return the user of a request that was let in."""
+        known: _Known = request.getComponent(_Known)
+        return known.viewer
+
+    async def log_in(self, request: WebRequest, name: str, secret: str) -> Viewer | None:
+        """Start a session, and set its cookie; None for a wrong name or secret. AuthError."""
+        assert self._authorizations is not None, "there is a login"
+        viewer = await self._check(name, secret, request) if secret else None
+        if viewer is not None:
+            self._set_cookie(request, self._sessions.start(viewer, self._authorizations.now()))
+        return viewer
+
+    def log_out(self, request: WebRequest) -> None:
+        """End the session of a request, and remove its cookie."""
+        token = _cookie(request)
+        if token:
+            self._sessions.end(token)
+        self._set_cookie(request, "")
+
+    def reconsider(self) -> None:
+        """Grants may have changed: end all sessions."""
+        self._sessions.end_all()
+
+    # -- requests of other sites
+
+    def csrf_token(self, viewer: Viewer) -> str:
+        """Return the token that the forms of a user's pages contain."""
+        return hmac.digest(self._key, viewer.csrf_subject.encode("utf-8", "replace"), "sha256").hex()
+
+    def check_csrf(self, request: WebRequest, viewer: Viewer, token: str) -> None:
+        """Raise AccessDenied for a form that no page of nsqadmin has made for this user."""
+        self.check_origin(request)
+        if not hmac.compare_digest(token.encode("utf-8", "replace"), self.csrf_token(viewer).encode()):
+            raise AccessDenied(CROSS_ORIGIN, "the page is out of date: load it again")
+
+    def check_origin(self, request: WebRequest) -> None:
+        """Raise AccessDenied for a request that a browser makes for a page of another site."""
+        site = request.getHeader("Sec-Fetch-Site")
+        if site and site.lower() not in _SAME_SITES:
+            raise AccessDenied(CROSS_ORIGIN, "the request was made by a page of another site")
+        origin = request.getHeader("Origin")
+        if origin is None:
+            return
+        hosts = {(request.getHeader(name) or "").lower() for name in ("Host", "X-Forwarded-Host")}
+        if urlsplit(origin.lower()).netloc not in hosts - {""}:
+            raise AccessDenied(CROSS_ORIGIN, "the request was made by a page of another site")
+
+    def check(self, viewer: Viewer, role: Role, topic: str = "", channel: str = "") -> None:
+        """Raise AccessDenied when the user may not do what needs `role`."""
+        if not viewer.may(role, topic, channel):
+            raise AccessDenied(FORBIDDEN, f"this needs the role {role.name.lower()}")
+
+    # -- inside
+
+    def _named_by_proxy(self, request: WebRequest) -> Viewer | None:
+        options = self._options
+        name = ""
+        if self._proxies is None or is_in(self._proxies, client_ip(request)):
+            name = request.getHeader(options.acl_http_header) or ""
+        if not options.admin_user and not options.has_users:
+            return attrs.evolve(_OPEN, name=name, csrf_subject=name)
+        may_see_bodies = bool(name) and (name in options.admin_user or name in options.body_user)
+        if name in options.admin_user:
+            role = Role.ADMIN
+        elif name in options.publish_user:
+            role = Role.PUBLISH
+        elif options.read_user and name not in (*options.read_user, *options.body_user):
+            return None
+        else:
+            role = Role.READ
+        return Viewer(name, role, may_see_bodies, csrf_subject=name)
+
+    async def _check(self, name: str, secret: str, request: WebRequest) -> Viewer | None:
+        """Return the user with a secret; None when the secret, or the name it is used with, is wrong."""
+        assert self._authorizations is not None, "there is an authorizer"
+        raw = secret.encode("utf-8", "surrogateescape")
+        if len(raw) > MAX_SECRET_BYTES:
+            return None
+        outcome: Deferred[Rights | AuthError] = Deferred(lambda _: forget())
+        credentials = Credentials(raw, client_ip(request), request.isSecure())
+        forget = self._authorizations.ask(credentials, outcome.callback)
+        rights = await outcome
+        if isinstance(rights, AuthRefused):
+            return None
+        if isinstance(rights, AuthError):
+            raise rights
+        viewer = viewer_with(rights)
+        if viewer is None or (name and viewer.name and name != viewer.name):
+            return None
+        return viewer if viewer.name else attrs.evolve(viewer, name=name, csrf_subject=name)
+
+    def _set_cookie(self, request: Any, token: str) -> None:
+        request.addCookie(
+            COOKIE,
+            token,
+            path=self._path,
+            max_age="0" if not token else str(int(self._options.session_timeout)),
+            secure=is_https(request),
+            httpOnly=True,
+            sameSite="lax",
+        )
+
+
+def client_ip(request: WebRequest) -> str:
+    """Return the address of the peer of a request; empty for a unix socket."""
+    address: str = request.getClientAddress().host if hasattr(request.getClientAddress(), "host") else ""
+    return address.removeprefix("::ffff:")
+
+
+def is_in(network: Network, address: str) -> bool:
+    """Return whether an address is in a network."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]) in network
+    except ValueError:
+        return False
+
+
+def is_https(request: WebRequest) -> bool:
+    """Return whether the browser speaks HTTPS, with nsqadmin or with a proxy in front of it."""
+    forwarded = request.getHeader("X-Forwarded-Proto") or request.getHeader("X-Scheme") or ""
+    return request.isSecure() or forwarded.lower() == "https"
+
+
+def basic_user(request: WebRequest) -> str:
+    """Return the user name of HTTP's Basic authentication; "" without one."""
+    return _basic(request.getHeader("Authorization") or "")[0]
+
+
+def _credentials(request: WebRequest) -> tuple[str, str]:
+    """Return name and secret of the Authorization field, "" for what there is not."""
+    field = request.getHeader("Authorization") or ""
+    scheme, _, rest = field.partition(" ")
+    return ("", rest.strip()) if scheme.lower() == "bearer" else _basic(field)
+
+
+def _basic(field: str) -> tuple[str, str]:
+    scheme, _, rest = field.partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        name, colon, secret = b64decode(rest.strip(), validate=True).decode("utf-8").partition(":")
+    except (Base64Error, ValueError):
+        return "", ""
+    return (name, secret) if colon else ("", "")
+
+
+def _cookie(request: WebRequest) -> str:
+    value: bytes | None = request.getCookie(COOKIE.encode())
+    return (value or b"").decode("ascii", "replace")

@@ -1,0 +1,199 @@
+"""
+Actions of nsqadmin: what users can do to a cluster, one row each, for the API and the pages.
+
+`Performer` checks the role, performs the action, logs an audit line and sends notifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from nsqtw.admin.access import Access
+from nsqtw.admin.audit import DONE, Audit, Target, refused
+from nsqtw.admin.notifications import Notifications
+from nsqtw.admin.server import WebRequest
+from nsqtw.admin.viewer import Role
+from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.model import Partial
+from nsqtw.errors import AccessDenied, InvalidName, NsqtwError
+from nsqtw.names import is_valid_name
+
+Arguments = Mapping[str, Any]
+Perform = Callable[[Cluster, Target, Arguments], Awaitable[Partial[Any]]]
+
+NO_ARGUMENTS: Arguments = MappingProxyType({})
+
+
+@attrs.frozen(kw_only=True)
+class Action:
+    """
+    An action. `summary` completes "... the topic orders". `is_destructive`: messages or names are lost, and a page asks
+    for the name to be typed. `notifies` are the names of its notifications; `is_notified_always`: they are sent also
+    when it fails, as in the original.
+    """
+
+    name: str
+    summary: str
+    role: Role
+    perform: Perform
+    is_destructive: bool = False
+    is_name_checked: bool = False
+    """Names must be valid: the action creates them."""
+    notifies: tuple[str, ...] = ()
+    is_notified_always: bool = False
+
+
+def _over_nodes(name: str, summary: str, method: str, **more: Any) -> list[Action]:
+    """Return the rows of an action of a topic and of a channel."""
+
+    def perform(cluster: Cluster, target: Target, arguments: Arguments) -> Awaitable[Partial[Any]]:
+        change: Callable[[str, str], Awaitable[Partial[Any]]] = getattr(cluster, method)
+        return change(target.topic, target.channel)
+
+    return [
+        Action(
+            name=f"{name}_{kind}",
+            summary=summary,
+            role=Role.ADMIN,
+            perform=perform,
+            notifies=(f"{name}_{kind}",),
+            **more,
+        )
+        for kind in ("topic", "channel")
+    ]
+
+
+async def _publish(cluster: Cluster, target: Target, arguments: Arguments) -> Partial[str]:
+    return Partial(await cluster.publish(target.topic, arguments["body"], node=target.node))
+
+
+def _create(cluster: Cluster, target: Target, arguments: Arguments) -> Awaitable[Partial[Any]]:
+    return cluster.create(target.topic, target.channel)
+
+
+ACTIONS: dict[str, Action] = {
+    action.name: action
+    for action in (
+        Action(
+            name="create_topic",
+            summary="create",
+            role=Role.ADMIN,
+            perform=_create,
+            is_name_checked=True,
+            notifies=("create_topic",),
+        ),
+        Action(
+            name="create_channel",
+            summary="create",
+            role=Role.ADMIN,
+            perform=_create,
+            is_name_checked=True,
+            notifies=("create_topic", "create_channel"),
+        ),
+        *_over_nodes("delete", "delete", "delete", is_destructive=True),
+        *_over_nodes("pause", "pause", "pause", is_notified_always=True),
+        *_over_nodes("unpause", "unpause", "unpause", is_notified_always=True),
+        *_over_nodes("empty", "drop all messages of", "empty", is_destructive=True, is_notified_always=True),
+        Action(
+            name="tombstone_topic_producer",
+            summary="hide a node from consumers of, and delete there",
+            role=Role.ADMIN,
+            perform=lambda cluster, target, arguments: cluster.tombstone(target.topic, target.node),
+            is_destructive=True,
+            is_name_checked=True,
+            notifies=("tombstone_topic_producer",),
+        ),
+        Action(name="publish", summary="publish a message to", role=Role.PUBLISH, perform=_publish),
+        Action(
+            name="seek_channel",
+            summary="move",
+            role=Role.ADMIN,
+            perform=lambda cluster, target, arguments: cluster.seek(
+                target.topic, target.channel, arguments["to"], node=target.node
+            ),
+            is_destructive=True,
+            notifies=("seek_channel",),
+        ),
+        Action(
+            name="set_durability",
+            summary="set the durability of",
+            role=Role.ADMIN,
+            perform=lambda cluster, target, arguments: cluster.set_durability(target.topic, arguments["durability"]),
+            notifies=("set_durability",),
+        ),
+        Action(
+            name="set_retention",
+            summary="set the retention of",
+            role=Role.ADMIN,
+            perform=lambda cluster, target, arguments: cluster.set_retention(
+                target.topic, time=arguments.get("time"), size=arguments.get("bytes")
+            ),
+            notifies=("set_retention",),
+        ),
+    )
+}
+"""All actions by name."""
+
+
+class Performer:
+    """Performs actions for users."""
+
+    def __init__(self, cluster: Cluster, access: Access, audit: Audit, notifications: Notifications) -> None:
+        self._cluster = cluster
+        self._access = access
+        self._audit = audit
+        self._notifications = notifications
+
+    async def perform(
+        self, request: WebRequest, name: str, target: Target, arguments: Arguments = NO_ARGUMENTS
+    ) -> Partial[Any]:
+        """
+        Perform the action `name` for the user of a request. AccessDenied, InvalidName, ClusterError. The caller has
+        checked that no other site made the request.
+        """
+        action = ACTIONS[name]
+        viewer = self._access.viewer(request)
+        is_done, outcome = False, DONE
+        try:
+            self._access.check(viewer, action.role, target.topic, target.channel)
+            _check_names(action, target)
+            result = await action.perform(self._cluster, target, arguments)
+            is_done = True
+            if result.warnings:
+                outcome = f"{DONE} in part: {'; '.join(result.warnings)}"
+            return result
+        except NsqtwError as error:
+            outcome = refused(error) if isinstance(error, AccessDenied) else f"failed: {error}"
+            is_allowed = not isinstance(error, AccessDenied | InvalidName)
+            is_done = action.is_notified_always and is_allowed
+            raise
+        finally:
+            self._audit.record(request, viewer.name, name, target, outcome)
+            if is_done:
+                for notification in action.notifies:
+                    self._notifications.send(request, viewer.name, notification, target)
+
+    def check(self, request: WebRequest, what: str, target: Target) -> None:
+        """
+        Check who makes a request that changes something, before its body is looked at. AccessDenied for another site,
+        and for a user without the role admin.
+        """
+        viewer = self._access.viewer(request)
+        try:
+            self._access.check_origin(request)
+            self._access.check(viewer, Role.ADMIN, target.topic, target.channel)
+        except AccessDenied as error:
+            self._audit.record(request, viewer.name, what, target, refused(error))
+            raise
+
+
+def _check_names(action: Action, target: Target) -> None:
+    """Raise InvalidName for a name that no topic or channel can have."""
+    if not action.is_name_checked:
+        return
+    if not is_valid_name(target.topic) or (target.channel and not is_valid_name(target.channel)):
+        raise InvalidName

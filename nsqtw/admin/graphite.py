@@ -1,0 +1,100 @@
+"""
+Graphite behind nsqadmin: /api/graphite, the rate of a metric, and with --proxy-graphite /render (suite specification
+2.3, 2.5).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
+
+from treq.client import HTTPClient
+from twisted.logger import Logger
+from twisted.web.client import Agent, HTTPConnectionPool
+from twisted.web.http_headers import Headers
+
+from nsqtw.admin.routing import ApiError, argument, route
+from nsqtw.admin.server import WebRequest
+from nsqtw.cluster.http import Timeouts
+from nsqtw.errors import ServerFailed
+from nsqtw.http.client_body import read_body
+from nsqtw.options.admin import AdminOptions
+from nsqtw.options.redaction import without_password
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+_PASSED_ON = ("Accept", "Accept-Language", "If-Modified-Since", "If-None-Match")
+_PASSED_BACK = ("Content-Type", "Cache-Control", "Last-Modified", "ETag", "Expires")
+
+_log = Logger()
+
+
+class Graphite:
+    """The routes of graphite."""
+
+    def __init__(self, reactor: Any, options: AdminOptions, timeouts: Timeouts) -> None:
+        self._reactor = reactor
+        self._interval = int(options.statsd_interval)
+        self._timeout = timeouts.request
+        parts = urlsplit(options.graphite_url)
+        user, at, host = parts.netloc.rpartition("@")
+        name, _, password = user.partition(":")
+        self._credentials = (unquote(name), unquote(password)) if at else None
+        self._url = urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/")
+        self._root = urlunsplit((parts.scheme, host, "", "", ""))
+        pool = HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
+        self._client = HTTPClient(Agent(reactor, connectTimeout=timeouts.connect, pool=pool))  # type: ignore[no-untyped-call]
+
+    @route("GET", "/api/graphite")
+    async def rate(self, request: WebRequest) -> object:
+        """Return the rate of a metric in the last interval."""
+        if argument(request, "metric") != "rate":
+            raise ApiError(400, "INVALID_ARG_METRIC")
+        target = argument(request, "target")
+        if target is None:
+            raise ApiError(400, "INVALID_ARG_TARGET")
+        query = {
+            "format": "json",
+            "from": f"-{2 * self._interval}sec",
+            "target": target,
+            "until": f"-{self._interval}sec",
+        }
+        url = f"{self._url}/render?{urlencode(query)}"
+        _log.info("GRAPHITE: {url}", url=url)
+        try:
+            status, _, body = await self._get(url, {})
+            if status != 200:
+                raise ServerFailed(f"got response {status}")
+            value = float(json.loads(body)[0]["datapoints"][0][0])
+        except Exception as error:  # any failure of the connection, and any document that is another one
+            _log.error("graphite request failed - {error}", error=without_password(str(error) or type(error).__name__))
+            raise ApiError(500, "INTERNAL_ERROR") from error
+        return {"rate": "N/A" if value < 0 else f"{value / self._interval:.2f}"}
+
+    async def render(self, request: Any) -> bytes:
+        """Pass a request for /render on, and the answer back."""
+        query = request.uri.partition(b"?")[2].decode("latin-1")
+        headers = {name: value for name in _PASSED_ON if (value := request.getHeader(name))}
+        try:
+            status, found, body = await self._get(f"{self._root}/render?{query}", headers)
+        except Exception as error:  # any failure of the connection
+            _log.error("graphite request failed - {error}", error=str(error) or type(error).__name__)
+            raise ApiError(502, "UPSTREAM_ERROR: graphite does not answer") from error
+        request.setResponseCode(status)
+        for name in _PASSED_BACK:
+            for value in found.getRawHeaders(name, ()):
+                request.setHeader(name, value)
+        return body
+
+    async def _get(self, url: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
+        asking = self._client.get(
+            url,
+            headers=Headers({name: [value] for name, value in headers.items()}),
+            auth=self._credentials,
+            reactor=self._reactor,
+            timeout=self._timeout,
+            allow_redirects=False,
+            unbuffered=True,
+        )
+        response = await asking
+        return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)

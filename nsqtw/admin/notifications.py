@@ -1,0 +1,115 @@
+"""
+Notifications of actions: a POST of a JSON document to --notification-http-endpoint, in the background and one at a time
+(suite specification 2.7).
+
+`user` is the user of HTTP's Basic authentication, as in the original, else the user that nsqadmin knows. Unlike the
+original, an endpoint that cannot be reached is only logged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, cast
+from urllib.parse import quote
+
+from treq.client import HTTPClient
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.web.client import Agent, HTTPConnectionPool
+from twisted.web.http_headers import Headers
+
+from nsqtw.admin.access import basic_user, is_https
+from nsqtw.admin.audit import Target
+from nsqtw.admin.server import WebRequest
+from nsqtw.cluster.http import Timeouts
+from nsqtw.gocompat.text import json_text
+from nsqtw.http.client_body import BytesBody
+from nsqtw.net.listen import join_host_port
+from nsqtw.options.broker import hostname
+from nsqtw.options.redaction import without_password
+
+MAX_WAITING = 1000
+"""Notifications that may wait for earlier ones; further ones are dropped with a log line."""
+_TOPIC_ONLY = "_topic"
+
+_log = Logger()
+
+
+class Notifications:
+    """Sends notifications to `endpoint`; none when it is empty."""
+
+    def __init__(self, reactor: Any, endpoint: str, timeouts: Timeouts) -> None:
+        self._reactor = reactor
+        self._endpoint = endpoint
+        self._timeout = timeouts.request
+        self._waiting: deque[bytes] = deque()
+        self._running: Deferred[None] | None = None
+        pool = HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
+        self._client = HTTPClient(Agent(reactor, connectTimeout=timeouts.connect, pool=pool))  # type: ignore[no-untyped-call]
+
+    def send(self, request: WebRequest, user: str, action: str, target: Target) -> None:
+        """Send a notification about an action that `request` has caused."""
+        if not self._endpoint:
+            return
+        if len(self._waiting) >= MAX_WAITING:
+            _log.error("failed to POST notification - {count} others are waiting", count=MAX_WAITING)
+            return
+        self._waiting.append(json_text(notification(request, user, action, target, int(time.time()))))
+        if self._running is None:
+            self._running = Deferred.fromCoroutine(self._run())
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._waiting.clear()
+        if self._running is not None:
+            self._running.cancel()
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._post(self._waiting.popleft())
+        finally:
+            self._running = None
+
+    async def _post(self, body: bytes) -> None:
+        _log.info("POSTing notification to {endpoint}", endpoint=without_password(self._endpoint))
+        try:
+            asking = self._client.post(
+                self._endpoint,
+                headers=Headers({"Content-Type": ["application/json"]}),
+                data=cast(Any, BytesBody(body)),
+                reactor=self._reactor,
+                timeout=self._timeout,
+                allow_redirects=False,
+            )
+            response = await asking
+            await response.content()
+        except Exception as error:  # any failure of the connection
+            _log.error("failed to POST notification - {error}", error=str(error) or type(error).__name__)
+
+
+def notification(request: WebRequest, user: str, action: str, target: Target, now: int) -> dict[str, Any]:
+    """Return the document of a notification. `now` is a Unix time in seconds."""
+    headers: Any = request
+    peer = headers.getClientAddress()
+    document: dict[str, Any] = {"action": action, "topic": target.topic}
+    if target.channel and not action.endswith(_TOPIC_ONLY):
+        document["channel"] = target.channel
+    if target.node:
+        document["node"] = target.node
+    document["timestamp"] = now
+    if name := basic_user(request) or user:
+        document["user"] = name
+    return document | {
+        "remote_ip": join_host_port(peer.host, peer.port) if hasattr(peer, "host") else "",
+        "user_agent": headers.getHeader("User-Agent") or "",
+        "url": _url(request),
+        "via": hostname(),
+    }
+
+
+def _url(request: Any) -> str:
+    scheme = "https" if is_https(request) else "http"
+    host = request.getHeader("Host") or ""
+    return f"{scheme}://{host}{quote(request.uri, safe='/?&=%+:,;@')}"

@@ -1,0 +1,92 @@
+"""The HTTP server of nsqadmin: limits on bodies, log lines of requests, and compression."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from twisted.logger import Logger
+from twisted.web.resource import EncodingResourceWrapper, IResource
+from twisted.web.server import GzipEncoderFactory, Request, Site
+
+from nsqtw.gocompat.time import duration_text
+
+WebRequest = Any
+"""A request of twisted.web, whose methods have no types."""
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""Bytes of the body of a request."""
+IDLE_SECONDS = 60.0
+_TOO_LARGE = b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_COMPRESSION_LEVEL = 5
+_EVENTS = b"text/event-stream"
+
+_log = Logger()
+
+
+class AdminRequest(Request):
+    """A request that knows when it began, and whose body has a limit."""
+
+    began_ns = 0
+    _received = 0
+    _is_refused = False
+
+    def gotLength(self, length: int | None) -> None:
+        """Called by the channel when the headers are there."""
+        self.began_ns = time.monotonic_ns()
+        super().gotLength(length)  # type: ignore[no-untyped-call]
+        if length is not None and length > MAX_BODY_BYTES:
+            self._refuse()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """Called by the channel with a part of the body."""
+        self._received += len(data)
+        if self._received > MAX_BODY_BYTES and not self._is_refused:
+            self._refuse()
+        if not self._is_refused:
+            super().handleContentChunk(data)  # type: ignore[no-untyped-call]
+
+    def process(self) -> None:
+        """Called by the channel when the whole request is there."""
+        if not self._is_refused:
+            super().process()  # type: ignore[no-untyped-call]
+
+    def _refuse(self) -> None:
+        self._is_refused = True
+        channel: Any = self.channel
+        channel.transport.write(_TOO_LARGE)
+        channel.loseConnection()
+
+
+class AdminSite(Site):
+    """The server of a resource."""
+
+    noisy = False
+
+    def __init__(self, resource: IResource, reactor: Any) -> None:
+        encoded = EncodingResourceWrapper(resource, [_Gzip()])  # type: ignore[no-untyped-call]
+        super().__init__(encoded, requestFactory=AdminRequest, timeout=IDLE_SECONDS, reactor=reactor)  # type: ignore[no-untyped-call]
+
+    def log(self, request: Any) -> None:
+        """Log a request that was answered."""
+        peer = request.getClientAddress()
+        _log.info(
+            "{status} {method} {uri} ({client}) {elapsed}",
+            status=request.code,
+            method=request.method.decode("latin-1"),
+            uri=request.uri.decode("latin-1"),
+            client=f"{peer.host}:{peer.port}" if hasattr(peer, "host") else "",
+            elapsed=duration_text(time.monotonic_ns() - request.began_ns),
+        )
+
+
+class _Gzip(GzipEncoderFactory):
+    """Compression of all answers but streams of events, which must not wait for more of them."""
+
+    compressLevel = _COMPRESSION_LEVEL
+
+    def encoderForRequest(self, request: Any) -> Any:
+        """_IRequestEncoderFactory API."""
+        request.setHeader(b"Vary", b"Accept-Encoding")
+        if _EVENTS in (request.requestHeaders.getRawHeaders(b"Accept", [b""])[0]):
+            return None
+        return super().encoderForRequest(request)  # type: ignore[no-untyped-call]

@@ -1,0 +1,100 @@
+"""
+The site of nsqadmin: all its routes below the base path, behind the gate.
+
+The pages are mounted by `nsqtw.admin.pages.mount`, which gets the same parts as the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import attrs
+from klein import Klein
+
+from nsqtw.admin.access import Access
+from nsqtw.admin.actions import ACTIONS, Action, Performer
+from nsqtw.admin.api import Api
+from nsqtw.admin.audit import Audit
+from nsqtw.admin.config import Config
+from nsqtw.admin.gate import Gate
+from nsqtw.admin.graphite import Graphite
+from nsqtw.admin.login import Login
+from nsqtw.admin.notifications import Notifications
+from nsqtw.admin.routing import ErrorAnswers, mount_routes, plain
+from nsqtw.admin.server import AdminSite, WebRequest
+from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.http import Timeouts
+from nsqtw.options.admin import AdminOptions, normal_base_path
+
+_PAGES = "nsqtw.admin.pages"
+
+
+@attrs.define(kw_only=True)
+class SiteContext:
+    """
+    The parts that API and pages share. `base_path` is "" or starts with a slash and ends without one. `on_stop` are
+    functions to call when nsqadmin stops; `login.page` may be replaced.
+    """
+
+    reactor: Any
+    options: AdminOptions
+    base_path: str
+    cluster: Cluster
+    access: Access
+    audit: Audit
+    performer: Performer
+    login: Login
+    actions: Mapping[str, Action] = attrs.field(factory=lambda: ACTIONS)
+    on_stop: list[Any] = attrs.field(factory=list)
+
+
+class AdminWeb:
+    """The web server of an nsqadmin: its site, and what must be closed with it."""
+
+    def __init__(
+        self, reactor: Any, options: AdminOptions, cluster: Cluster, access: Access, timeouts: Timeouts
+    ) -> None:
+        base_path = normal_base_path(options.base_path)
+        audit = Audit()
+        self._notifications = Notifications(reactor, options.notification_http_endpoint, timeouts)
+        performer = Performer(cluster, access, audit, self._notifications)
+        self.context = SiteContext(
+            reactor=reactor,
+            options=options,
+            base_path=base_path,
+            cluster=cluster,
+            access=access,
+            audit=audit,
+            performer=performer,
+            login=Login(access, audit, base_path),
+        )
+        app = Klein()
+        graphite = Graphite(reactor, options, timeouts)
+        for section in (Api(cluster, performer), Config(options, cluster, access, audit), graphite, self.context.login):
+            mount_routes(app, base_path, section)
+        if options.proxy_graphite:
+            app.route(f"{base_path}/render", methods=["GET"])(graphite.render)
+        _mount_pages(app, self.context)
+        ErrorAnswers(app)
+        self.site = AdminSite(Gate(app.resource(), access, base_path), reactor)
+
+    async def close(self) -> None:
+        """Stop what works in the background."""
+        for stop in self.context.on_stop:
+            stop()
+        self._notifications.close()
+        await self.context.cluster.close()
+
+
+def _mount_pages(app: Klein, context: SiteContext) -> None:
+    """Add the pages; a text in their place where they are not installed."""
+    if find_spec(_PAGES) is not None:
+        import_module(_PAGES).mount(app, context)
+        return
+
+    @app.route(f"{context.base_path}/", methods=["GET"])
+    def index(request: WebRequest) -> bytes:
+        return plain(request, "nsqadmin of nsqtw: see /api/topics and /api/nodes\n")

@@ -1,0 +1,35 @@
+"""A reactor of its own for a test of coroutines on Twisted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.epollreactor import EPollReactor
+from twisted.python.failure import Failure
+
+TEST_SECONDS = 60.0
+"""Time after which a test fails."""
+
+V = TypeVar("V")
+
+
+def run(test: Callable[[Any], Coroutine[Any, Any, V]]) -> V:
+    """Run a test, which gets the reactor, to its end. The result."""
+    reactor: Any = EPollReactor()  # type: ignore[no-untyped-call]
+    outcome: list[Any] = []
+
+    def begin() -> None:
+        done = Deferred.fromCoroutine(test(reactor))
+        done.addTimeout(TEST_SECONDS, reactor)
+        done.addBoth(outcome.append)
+        done.addBoth(lambda _: reactor.stop())
+
+    reactor.callWhenRunning(begin)
+    reactor.run(installSignalHandlers=False)
+    (result,) = outcome
+    if isinstance(result, Failure):
+        result.raiseException()
+    found: V = result
+    return found
