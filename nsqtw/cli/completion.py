@@ -7,7 +7,8 @@ Names of topics and channels are those of the cluster. A cluster that does not a
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,9 @@ from nsqtw.cli import PROGRAM
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import write_line
 from nsqtw.errors import NsqtwError
+
+if TYPE_CHECKING:
+    from nsqtw.cli.quick_cluster import QuickCluster
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -31,12 +35,29 @@ def contexts(context: click.Context, parameter: click.Parameter, incomplete: str
 
 def topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of topics that begin with a text."""
-    return []
+    return _beginning(incomplete, lambda cluster: cluster.topics(), context)
 
 
 def channels(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of channels of the topic on the command line that begin with a text."""
-    return []
+    topic = context.params.get("topic")
+    return _beginning(incomplete, lambda cluster: cluster.channels(topic), context) if topic else []
+
+
+def nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the HTTP addresses of nodes that begin with a text."""
+    return _beginning(incomplete, lambda cluster: cluster.nodes(), context)
+
+
+def _beginning(incomplete: str, ask: Callable[[QuickCluster], Iterable[str]], context: click.Context) -> list[str]:
+    from nsqtw.cli.quick_cluster import QuickCluster  # of no use to --help
+    from nsqtw.cli.session import Globals, Session
+
+    try:
+        access = Session(Globals(**(context.find_root().obj or {}))).access()
+        return sorted({name for name in ask(QuickCluster(access)) if name.startswith(incomplete)})
+    except NsqtwError:
+        return []
 
 
 def script(session: Any, shell: str) -> int:

@@ -33,6 +33,7 @@ _REMEDIES = {
     "INVALID_CHANNEL": "no channel can have this name",
     "EPHEMERAL_CHANNEL": "an ephemeral channel has no place in the log and keeps no messages to look at",
 }
+_NO_SUCH_PATH = r"\"message\":\"NOT_FOUND\""
 _LOCAL_HINT = "; 'nsqtw up' starts a cluster here, and --nsqd-http-address or a context names another"
 
 
@@ -56,6 +57,8 @@ def failure_of(texts: Iterable[str], program: str = "") -> NsqtwError:
     statuses = {int(match[1]) for match in map(_STATUS.search, lines) if match}
     if statuses & {401, 403}:
         return PermissionRefused(shown)
+    if all(_NO_SUCH_PATH in line for line in lines):
+        return CommandError("the nodes cannot do this: it needs nsqd of nsqtw, in this version or a later one")
     if statuses == {404}:
         return NotFound(shown)
     if statuses:

@@ -6,44 +6,29 @@ It uses the standard library: a check that runs every few seconds must not impor
 
 from __future__ import annotations
 
-import http.client
 import json
-import ssl
 from contextlib import suppress
-from urllib.parse import urlsplit
 
+from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import Document
+from nsqtw.cli.plain_http import get
 from nsqtw.cli.session import Session
-from nsqtw.client.lookup import host_and_port
-from nsqtw.errors import ConnectFailed, OptionError
 
 PATHS = {"ready": "/readyz", "live": "/livez", "ping": "/ping"}
 """The values of --check."""
+_SHOWN_BYTES = 64 * 1024
 
 
 def health(session: Session, address: str, check: str, timeout: float, tls_ca_file: str | None) -> Document:
     """`nsqtw health`. The exit code is FAILED for a daemon that says no."""
-    url = urlsplit(address if "://" in address else f"http://{address}")
-    host, port = host_and_port(url.netloc)
-    connection = http.client.HTTPConnection(host, port, timeout=timeout)
-    if url.scheme == "https":
-        try:
-            context = ssl.create_default_context(cafile=tls_ca_file)
-        except OSError as error:
-            raise OptionError(f"--tls-ca-file {tls_ca_file}: {error}") from error
-        connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
-    try:
-        path = PATHS[check]
-        status, body = _get(connection, path)
-        if status == 404:  # another nsqd
-            path = PATHS["ping"]
-            status, body = _get(connection, path)
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise ConnectFailed(address, f"{address}: {reason.lower()}") from error
-    finally:
-        connection.close()
+    access = ClusterAccess(tls_ca_file=tls_ca_file or "")
+    path = PATHS[check]
+    answer = get(access, address, path, timeout)
+    if answer.status == 404:  # another nsqd
+        path = PATHS["ping"]
+        answer = get(access, address, path, timeout)
+    status, body = answer.status, answer.body[:_SHOWN_BYTES].decode("utf-8", "replace")
     is_healthy = status == 200
     if not is_healthy:
         session.exit_code = ExitCode.FAILED
@@ -57,9 +42,3 @@ def health(session: Session, address: str, check: str, timeout: float, tls_ca_fi
         {"address": address, "healthy": is_healthy, "path": path, "status": status, "details": details},
         [f"{address}{path}: {'healthy' if is_healthy else 'not healthy'}: {shown}"],
     )
-
-
-def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
-    connection.request("GET", path, headers={"Connection": "keep-alive"})
-    answer = connection.getresponse()
-    return answer.status, answer.read(64 * 1024).decode("utf-8", "replace")

@@ -52,10 +52,11 @@ class _Plan:
     data_path: str
     ports: Ports
     has_lookupd: bool
+    has_admin: bool
     nsqd_flags: Sequence[str]
 
-    def listening(self, port: int) -> str:
-        return address_of(self.host, port)
+    def listen_flags(self, tcp: int, http: int) -> list[str]:
+        return [f"--tcp-address={address_of(self.host, tcp)}", f"--http-address={address_of(self.host, http)}"]
 
 
 async def up(
@@ -65,6 +66,7 @@ async def up(
     port: int,
     nsqd_flag: tuple[str, ...],
     without_lookupd: bool,
+    without_admin: bool,
     verbose: bool,
     **ports: int | None,
 ) -> int:
@@ -77,6 +79,7 @@ async def up(
         data_path=os.path.abspath(data_path),
         ports=chosen,
         has_lookupd=not without_lookupd,
+        has_admin=not without_admin,
         nsqd_flags=nsqd_flag,
     )
     _check(plan)
@@ -116,27 +119,20 @@ async def _start(session: Session, plan: _Plan, children: list[Child], is_verbos
     ports, flags = plan.ports, [f"--data-path={plan.data_path}", *plan.nsqd_flags]
     if plan.host not in _WILDCARDS:
         flags.append(f"--broadcast-address={plan.host}")
+    lookupd: Child | None = None
     if plan.has_lookupd:
-        lookupd = await start(
-            "nsqlookupd",
-            "nsqtw.tap_lookupd:main_nsqlookupd",
-            [
-                f"--tcp-address={plan.listening(ports.lookupd_tcp)}",
-                f"--http-address={plan.listening(ports.lookupd_http)}",
-            ],
-            ("TCP", "HTTP"),
-        )
+        listen = plan.listen_flags(ports.lookupd_tcp, ports.lookupd_http)
+        lookupd = await start("nsqlookupd", "nsqtw.tap_lookupd:main_nsqlookupd", listen, ("TCP", "HTTP"))
         flags.append(f"--lookupd-tcp-address={_reached(lookupd.addresses['TCP'])}")
-    await start(
-        "nsqd",
-        "nsqtw.tap:main_nsqd",
-        [
-            f"--tcp-address={plan.listening(ports.nsqd_tcp)}",
-            f"--http-address={plan.listening(ports.nsqd_http)}",
-            *flags,
-        ],
-        ("TCP", "HTTP"),
-    )
+    listen = plan.listen_flags(ports.nsqd_tcp, ports.nsqd_http)
+    nsqd = await start("nsqd", "nsqtw.tap:main_nsqd", [*listen, *flags], ("TCP", "HTTP"))
+    if plan.has_admin:
+        flag, asked = ("nsqd", nsqd) if lookupd is None else ("lookupd", lookupd)
+        admin_flags = [
+            f"--http-address={address_of(plan.host, ports.admin)}",
+            f"--{flag}-http-address={_reached(asked.addresses['HTTP'])}",
+        ]
+        await start("nsqadmin", "nsqtw.tap_nsqadmin:main_nsqadmin", admin_flags, ("HTTP",))
     if session.output.is_json:
         session.output.show(Document({child.name: _addresses(child) for child in children}))
     else:
@@ -154,7 +150,8 @@ def _check(plan: _Plan) -> None:
     except OSError as error:
         raise OptionError(f"--data-path {plan.data_path}: {error.strerror}") from error
     for name, number in ports.items():
-        if number and not (name.startswith("lookupd") and not plan.has_lookupd):
+        is_used = plan.has_lookupd if name.startswith("lookupd") else plan.has_admin if name == "admin" else True
+        if number and is_used:
             _check_port(plan.host, number, name)
 
 

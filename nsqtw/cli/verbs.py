@@ -121,6 +121,7 @@ _UP = _verb(
     _option("--nsqd-flag", "Flag for nsqd, such as --nsqd-flag=--durability=fsync; may be repeated.", multiple=True,
             metavar="FLAG"),
     _flag("--without-lookupd", "Start no nsqlookupd."),
+    _flag("--without-admin", "Start no nsqadmin."),
     _flag("-v --verbose", "Print the logs of all, each line with the name of its daemon."),
     description="Run a cluster of one node until Ctrl-C. A line for each daemon says where it listens. When one of them"
     " ends by itself, its last lines are printed and the others are ended.",
@@ -281,6 +282,38 @@ _STAT = _verb(
     examples=(("The deepest channels first", "stat --sort depth"),),
 )  # fmt: skip
 _NODES = _verb("nodes", "list the nsqds of the cluster", "nodes:list_nodes")
+_DRAIN = _verb(
+    "drain",
+    "have a node deliver what it has, then stop",
+    "lifecycle:drain",
+    _argument("node", "HTTP address of the node, as 'nsqtw nodes' shows it.", shell_complete=completion.nodes),
+    _option("--timeout", "Time after which it stops anyway, such as 5m; 0 for any. Unless given, the node's own.",
+            metavar="DURATION"),
+    _flag("--no-wait", "Return when the drain has begun."),
+    description="Have a node refuse publishes, leave nsqlookupd, deliver what it has, and stop. Messages that no"
+    " consumer takes before the timeout stay in its data path.",
+    asks=True,
+)  # fmt: skip
+_RELOAD = _verb(
+    "reload",
+    "have nodes read options and files again",
+    "lifecycle:reload",
+    _argument("node", "HTTP address of a node; all nodes unless given.", required=False,
+              shell_complete=completion.nodes),
+    description="Have nodes read their config files, and the certificates, secrets and grants that these name, again."
+    " A node whose files have a mistake changes nothing. Which options need a restart is shown.",
+)  # fmt: skip
+_DOCTOR = _verb(
+    "doctor",
+    "check machine, files and nodes, and say what to do",
+    "doctor.command:doctor",
+    _option("--data-path", "Data path of a broker on this machine: check its disk and file system.",
+            type=click.Path()),
+    description="Check the limits of this machine, disk and file system of a data path, the config file, secrets and"
+    " TLS files, and the nodes: whether they can be reached and are ready, their addresses, clocks, certificates and"
+    " versions. Each problem says what to do. The exit code is 1 when one of them is an error.",
+    examples=(("A machine with a broker", "doctor --data-path /var/lib/nsqd"),),
+)  # fmt: skip
 _HEALTH = _verb(
     "health",
     "ask one daemon whether it works",
@@ -396,7 +429,7 @@ VERBS: tuple[Verb, ...] = (
     *(_PUB, _TAIL, _PEEK, _SEEK),
     *(_TOPIC_LIST, _TOPIC_SHOW, _TOPIC_CREATE, _TOPIC_PAUSE, _TOPIC_UNPAUSE, _TOPIC_EMPTY, _TOPIC_DELETE, _TOPIC_SET),
     *(_CHANNEL_LIST, _CHANNEL_SHOW, _CHANNEL_CREATE, _CHANNEL_PAUSE, _CHANNEL_UNPAUSE, _CHANNEL_EMPTY, _CHANNEL_DELETE),
-    *(_UP, _STAT, _NODES, _HEALTH),
+    *(_UP, _STAT, _NODES, _DRAIN, _RELOAD, _DOCTOR, _HEALTH),
     *(_FSCK, _MIGRATE, _HASH_SECRET),
     *(_CONTEXT_LIST, _CONTEXT_SHOW, _CONTEXT_ADD, _CONTEXT_USE, _CONTEXT_REMOVE, _COMPLETION),
 )
