@@ -12,6 +12,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import attrs
 import click
 
 from nsqtw.cli import PROGRAM, completion
@@ -127,6 +128,9 @@ def make_root() -> click.Group:
         command = _command_of(verb)
         if not verb.group:
             root.add_command(command)
+            if verb.alias:
+                same = attrs.evolve(verb, words=(verb.alias,), summary=f"the same as {verb.word}")
+                root.add_command(_command_of(same))
             continue
         if verb.group not in groups:
             groups[verb.group] = group = _Group(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import stat
 import sys
 from base64 import b64encode
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import attrs
 from twisted.internet.defer import CancelledError
+from twisted.internet.interfaces import IReadDescriptor
+from zope.interface import implementer
 
 from nsqtw.cli.connect import client_options, nsqd_addresses
 from nsqtw.cli.exit_codes import ExitCode
@@ -56,6 +61,7 @@ async def tail(
         ),
     )
     printer.consumer = consumer
+    watcher = _PipeWatcher(session.reactor, lambda: consumer.stop(_STOP_SECONDS))
     try:
         await consumer.start()
         if is_terminal(sys.stderr) and is_terminal(sys.stdout):
@@ -64,9 +70,45 @@ async def tail(
     except CancelledError:
         await consumer.stop(_STOP_SECONDS)
         return ExitCode.INTERRUPTED if n else ExitCode.DONE
+    finally:
+        watcher.stop()
     if printer.failure is not None:
         raise printer.failure
     return ExitCode.DONE
+
+
+@implementer(IReadDescriptor)
+class _PipeWatcher:
+    """Calls `on_closed` when nobody reads the pipe that stdout is: there may be no more message to notice it by."""
+
+    def __init__(self, reactor: Any, on_closed: Callable[[], object]) -> None:
+        self._reactor = reactor
+        self._on_closed = on_closed
+        self._is_watching = stat.S_ISFIFO(os.fstat(self.fileno()).st_mode)
+        if self._is_watching:
+            reactor.addReader(self)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._is_watching:
+            self._is_watching = False
+            self._reactor.removeReader(self)
+
+    def fileno(self) -> int:
+        """IReadDescriptor API"""
+        return sys.stdout.fileno()
+
+    def doRead(self) -> None:
+        """IReadDescriptor API: the end that is written to is never readable."""
+
+    def connectionLost(self, reason: object) -> None:
+        """IReadDescriptor API"""
+        self._is_watching = False
+        self._on_closed()
+
+    def logPrefix(self) -> str:
+        """IReadDescriptor API"""
+        return "stdout"
 
 
 class _Printer:

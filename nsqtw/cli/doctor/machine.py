@@ -42,9 +42,7 @@ def check_data_path(path: str) -> Iterator[Finding]:
         yield checked.error("there is no such directory", "give the directory that nsqd has as --data-path")
         return
     if not os.access(path, os.W_OK | os.X_OK):
-        yield checked.error(
-            "this user cannot write there", f"run as the user of nsqd, or: chmod u+rwx {path}"
-        )
+        yield checked.error("this user cannot write there", f"run as the user of nsqd, or: chmod u+rwx {path}")
     yield check_space(path, *shutil.disk_usage(path))
     yield check_file_system(path, _MOUNTS.read_text("utf-8", "replace") if _MOUNTS.exists() else "")
 
