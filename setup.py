@@ -21,7 +21,8 @@ assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
 # servers (docs/how-to/auth.md) and the servers of a cluster, klein: the routes of nsqadmin. txaio: the client on
 # Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a few lines without effect otherwise.
-# click, rich, tomlkit: the command nsqtw, its tables, its config file.
+# prometheus-client: /metrics (docs/how-to/monitoring.md). click, rich, tomlkit: the command nsqtw, its tables, its
+# config file.
 INSTALL = [
     "attrs>=23.2",
     "click>=8.5",
@@ -30,6 +31,7 @@ INSTALL = [
     "google-re2>=1.1",
     "klein>=24.8",
     "mypy_extensions>=1",
+    "prometheus-client>=0.22",
     "pyopenssl>=24.3",
     "rich>=13.9",
     "tomlkit>=0.13",

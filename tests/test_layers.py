@@ -55,7 +55,7 @@ LAYERS: dict[str, set[str]] = {
     "nsqd_import": {"backends", "core"},
     "cluster": {"client", "gocompat", "http", "net", "options"},
     "lookupd": {
-        *("backends", "daemon", "gocompat", "http", "lookupd.registrations", "net", "options", "runtime"),
+        *("backends", "daemon", "gocompat", "http", "lookupd.registrations", "net", "options", "runtime", "stats"),
     },
     "nsqd": {
         *("api", "auth", "auth.http", "backends", "core", "daemon", "discovery", "http", "net", "nsqd_import"),

@@ -149,7 +149,7 @@ def test_sighup_reloads_certificates(start: Start, certificates: Certificates, t
         Path(pair.certificate).write_text("nonsense")
         os.kill(broker.pid, signal.SIGHUP)
         said = (
-            "ERROR: SIGHUP: the certificates stay as they were - failed to build TLS config - "
+            "ERROR: RELOAD: the certificates stay as they were - failed to build TLS config - "
             f"--tls-cert must hold a certificate (PEM): there is none in {pair.certificate}\n"
         )
         wait_until(lambda: said in broker.said(), "what is wrong is said")
@@ -159,7 +159,7 @@ def test_sighup_reloads_certificates(start: Start, certificates: Certificates, t
         shutil.copy(certificates.renewed.certificate, pair.certificate)
         shutil.copy(certificates.renewed.key, pair.key)
         os.kill(broker.pid, signal.SIGHUP)
-        wait_until(lambda: "INFO: SIGHUP: certificates are reloaded\n" in broker.said(), "they are reloaded")
+        wait_until(lambda: "INFO: RELOAD: read again: certificates\n" in broker.said(), "they are reloaded")
         assert serial(broker).split() == Path(certificates.renewed.certificate).read_bytes().split()
         with broker.client() as new:
             new.upgrade(wants)

@@ -9,11 +9,13 @@ from attrs import frozen
 
 from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
+from nsqtw.daemon.reload import Reload
 from nsqtw.http.endpoints import Endpoint, Section
-from nsqtw.http.metrics import MetricsSource
 from nsqtw.net.limits import Limits
 from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
+from nsqtw.stats.broker_families import BrokerView
+from nsqtw.stats.broker_scrape import BrokerMetrics
 
 
 @frozen
@@ -30,16 +32,30 @@ class Identity:
 
 @frozen
 class ApiContext:
-    """`reconfigured` is called when an option has a new value; `drain` ends the process."""
+    """
+    `reconfigured` is called when an option has a new value; `drain` ends the process; `reloading` reads the
+    options again.
+    """
 
     broker: Broker
     pump: Pump
     identity: Identity
     limits: Limits
     reconfigured: Callable[[], None]
-    readiness: Readiness
-    metrics: MetricsSource
+    view: BrokerView
+    """The broker as /readyz and /metrics show it."""
     drain: Drain
+    reloading: Reload
+
+    @property
+    def readiness(self) -> Readiness:
+        """The checks of the daemon."""
+        return self.view.readiness
+
+    @property
+    def metrics(self) -> BrokerMetrics:
+        """The figures of the daemon."""
+        return BrokerMetrics(self.view)
 
     @property
     def reactor(self) -> Any:

@@ -4,6 +4,7 @@ POST and GET /v2/drain: the end of a broker that has delivered what it has.
     POST /v2/drain?timeout=30s     refuse publishes, deliver for so long, then stop; without `timeout`, --drain-timeout
     GET /v2/drain                  how far that is: {"draining", "depth", "in_flight", "deferred", "staying", ...}
 
+
 A drain is answered when it has begun. `runtime.drain` has the rest.
 """
 

@@ -60,7 +60,6 @@ class Publishing(Section):
         self._broker = context.broker
         self._pump = context.pump
         self._limits = context.broker.options
-        self._max_delay_ns = whole_nanoseconds(context.broker.options.longest_delay)
 
     @endpoint(
         "POST",
@@ -159,7 +158,7 @@ class Publishing(Section):
         match = _INT64.fullmatch(text)
         delay_ms = int(match[1] + match[2]) if match else -1
         delay_ns = _wrapped(delay_ms * _NS_PER_MS) if _wrapped(delay_ms) == delay_ms else -1
-        if not 0 <= delay_ns <= self._max_delay_ns:
+        if not 0 <= delay_ns <= whole_nanoseconds(self._broker.options.longest_delay):
             raise Refused(_INVALID_DEFER)
         return -(-delay_ns // _NS_PER_MS)
 

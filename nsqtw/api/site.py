@@ -33,21 +33,24 @@ from nsqtw.api.replay import Replay
 from nsqtw.api.stats import Inspection
 from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
+from nsqtw.daemon.reload import Reload
+from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.http.bearer_auth import BearerAuth
 from nsqtw.http.debug import Debugging
 from nsqtw.http.endpoints import A_DOCUMENT, Endpoint, Section, endpoint
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.health import Health
 from nsqtw.http.metrics import Metrics
+from nsqtw.http.reload import Reloading
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, document, tls_required
 from nsqtw.http.routes import ANY_RIGHT, OneAnswer, Routes
 from nsqtw.net.limits import Limits
+from nsqtw.options.broker import NSQD
 from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.stats.broker_families import BrokerView
-from nsqtw.stats.broker_scrape import BrokerMetrics
 
 
 class Description(Section):
@@ -75,6 +78,7 @@ SECTIONS: tuple[SectionClass, ...] = (
         Replay,
         Configuration,
         LifeCycle,
+        Reloading,
         Debugging,
         Description,
     ),
@@ -98,12 +102,13 @@ def broker_site(
     reconfigured: Callable[[], None] = lambda: None,
     view: BrokerView | None = None,
     drain: Drain | None = None,
+    reload: Reload | None = None,
 ) -> HttpFactory:
     """
     The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how
     the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has;
     `reconfigured` is called when an option has a new value; `view` is the broker as
-    /readyz and /metrics show it; `drain` ends the process.
+    /readyz and /metrics show it; `drain` ends the process, `reload` reads its options again.
     """
     bearer_auth = (
         None if broker.authorizations is None or broker.options.http_is_open else BearerAuth(broker.authorizations)
@@ -120,7 +125,8 @@ def broker_site(
             data_path=broker.options.data_path or os.getcwd(),
         )
     drain = drain or Drain(broker, pump)
-    context = ApiContext(broker, pump, identity, limits, reconfigured, view.readiness, BrokerMetrics(view), drain)
+    reload = reload or Reload(RunningConfig(NSQD, broker.options))
+    context = ApiContext(broker, pump, identity, limits, reconfigured, view, drain, reload)
     routes = [route for section in SECTIONS for route in section(context).routes(broker.options)]
     return HttpFactory(Routes(routes), pump, limits, bearer_auth, is_local)
 

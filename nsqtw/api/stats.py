@@ -13,6 +13,8 @@ from typing import Any
 
 from nsqtw import NSQ_VERSION
 from nsqtw.api.context import ApiContext
+from nsqtw.backends.files import Files
+from nsqtw.core.oldest import OldestMessages
 from nsqtw.gocompat.time import duration_text, local_time_text
 from nsqtw.http.endpoints import A_DOCUMENT, AN_OK, BAD_QUERY, CHANNEL, JSON, TEXT, TOPIC, Parameter, Section, endpoint
 from nsqtw.http.query import parameters
@@ -48,6 +50,7 @@ class Inspection(Section):
         self._limits = context.limits
         self._pump = context.pump
         self._identity = context.identity
+        self._view = context.view
 
     @endpoint(
         "GET",
@@ -99,7 +102,7 @@ class Inspection(Section):
         "Topics, channels and clients",
         optional=(
             *(_FORMAT, TOPIC, CHANNEL, _flag("include_clients"), _flag("include_mem"), _flag("include_limits")),
-            _flag("include_version"),
+            *(_flag("include_version"), _flag("include_ages"), _flag("include_disk")),
         ),
         success=_STATS,
         errors=BAD_QUERY,
@@ -120,13 +123,33 @@ class Inspection(Section):
             channel=params.get("channel", ""),
             include_clients=params.get("include_clients") not in _OFF,
             memory=memory() if params.get("include_mem") not in _OFF else None,
+            oldest=self._oldest_messages() if params.get("include_ages") in _ON else None,
         )
+        if params.get("include_disk") in _ON:
+            document_["disk"] = self._disk_document()
         if params.get("include_limits") in _ON or self._limits.rejections.counts:
             document_["limits"] = self._limits_document()
         if params.get("format") == "json":
             return versioned(request, document_)
         shown = stats_text(document_, self._identity.version_line, time.time_ns())
         return text(shown.encode("utf-8", "replace"), HEADER)
+
+    def _oldest_messages(self) -> OldestMessages:
+        """Return what knows the ages, with a bound on what it reads for one request."""
+        self._view.oldest.begin()
+        return self._view.oldest
+
+    def _disk_document(self) -> dict[str, int | None]:
+        """Return the bytes of the data path; None for those of a file system that does not tell."""
+        try:
+            free, capacity = Files().free_space(self._view.data_path)
+        except OSError:
+            return {"free_bytes": None, "capacity_bytes": None, "stored_bytes": self._stored_bytes()}
+        return {"free_bytes": free, "capacity_bytes": capacity, "stored_bytes": self._stored_bytes()}
+
+    def _stored_bytes(self) -> int:
+        topics = self._broker.topics.values()
+        return sum(topic.log.queue.size for topic in topics if not topic.log.is_in_memory)
 
     def _limits_document(self) -> dict[str, Any]:
         """Return the current values of the limits, and the addresses that exceeded one."""

@@ -66,22 +66,25 @@ class PluginAuthorizations:
         """Authorizations API."""
         self._guests.pop(listener, None)
 
-    def reload(self) -> None:
-        """SIGHUP: what was granted may change. A mistake is said in the log, and everything stays as it is."""
+    def reload(self) -> bool:
+        """
+        What was granted may change; return whether the authorizer has read it again. AuthError when it cannot be read,
+        and everything stays as it is.
+        """
         try:
             is_changed = self._authorizer.reload()
-        except AuthError as error:
-            _log.error("AUTH: reload failed, keeping the previous grants: {error}", error=str(error))
-            return
-        except Exception:
+        except AuthError:
+            raise
+        except Exception as failure:
             _log.failure("AUTH: an authorizer cannot be reloaded")
-            return
+            raise AuthError("the authorizer failed; the log says why") from failure
         if is_changed:
             _log.info("AUTH: reloaded")
             for standing in list(self._open):
                 standing.renew()
             for listener in list(self._guests):
                 listener.reconsider()
+        return is_changed
 
     def close(self) -> None:
         """The broker stops: no client is authorized any more."""

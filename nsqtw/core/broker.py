@@ -137,6 +137,15 @@ class Broker(TopicOwner):
         """Whether publishes were taken that are not stored or refused yet."""
         return bool(self.to_commit) or self.group_commit.is_busy
 
+    def follow_options(self, now: float) -> None:
+        """The options about durability and retention, or the rules for topics, have new values."""
+        for topic in self.topics.values():
+            try:
+                topic.follow_options(now)
+            except BackendError as error:
+                text = "TOPIC({topic}): stays in durability class memory - {error}"
+                self.log("error", text, topic=topic.name, error=error)
+
     def flush_write_behind(self, topic: Topic) -> None:
         """Store what class memory has not stored yet. BackendError when messages of the topic cannot be stored."""
         self._write_behind.flush()

@@ -259,6 +259,17 @@ class Topic(ChannelOwner):
         self.durability = durability or self._owner.options.durability_of(self.name)
         self.touch()
 
+    def follow_options(self, now: float) -> None:
+        """
+        The options may say something else of this topic. What was set while a broker ran stays. BackendError when
+        unstored messages of class memory cannot be stored, and then its class stays as it was.
+        """
+        self.reader.retention_policy.give(self.reader.retention_policy.topic_limits, now)
+        self.reader.notify()
+        self.touch()
+        if not self._given_durability and self.durability != self._owner.options.durability_of(self.name):
+            self.set_durability("")
+
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
         dropped = self.depth

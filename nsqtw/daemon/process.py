@@ -9,14 +9,13 @@ import select
 import sys
 import time
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
-from nsqtw.daemon.config_changes import ConfigChanges
 from nsqtw.daemon.logs import LogOptions, log_format, start_up_failure, start_up_line
+from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.daemon.signals import CRASHED, Signalled, listen_to_signals
 from nsqtw.errors import NsqtwError, UnfitValue
 from nsqtw.runtime.memory import Garbage
@@ -40,7 +39,7 @@ class Daemon(Signalled, Protocol):
 class MakeDaemon(Protocol):
     """Makes what is run: a class of services."""
 
-    def __call__(self, options: Any, reactor: Reactor, warnings: Iterable[str]) -> Daemon: ...
+    def __call__(self, options: Any, reactor: Reactor, warnings: Iterable[str], config: RunningConfig, /) -> Daemon: ...
 
 
 def serve(
@@ -49,15 +48,15 @@ def serve(
     options: LogOptions,
     warnings: Iterable[str],
     program: str,
-    changes: ConfigChanges,
+    config: RunningConfig,
 ) -> int:
     """
-    Run what `make` makes until it is told to stop; `changes` are reported on SIGHUP. The exit code; what is wrong is
-    said on stderr.
+    Run what `make` makes until it is told to stop; `config` is what it reads again on SIGHUP. The exit code; what is
+    wrong is said on stderr.
     """
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
-    service = make(options, reactor, warnings)
-    listen_to_signals(reactor, service, partial(reload, service, changes))
+    service = make(options, reactor, warnings, config)
+    listen_to_signals(reactor, service)
     codes = [STOPPED]
 
     async def stop() -> None:
@@ -104,9 +103,3 @@ def why_not(error: NsqtwError, options: LogOptions | None = None, program: str =
     if isinstance(error, UnfitValue):
         return start_up_line("", str(error), time.time())
     return start_up_failure(str(error), time.time(), options, program)
-
-
-def reload(service: Daemon, changes: ConfigChanges) -> None:
-    """SIGHUP: have the service read its files again, and log the options that need a restart."""
-    service.reload()
-    changes.report()

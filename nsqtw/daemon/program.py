@@ -30,8 +30,8 @@ from nsqtw.version import version_line
 if TYPE_CHECKING:
     from twisted.application.service import IService
 
-    from nsqtw.daemon.config_changes import ConfigChanges
     from nsqtw.daemon.process import MakeDaemon
+    from nsqtw.daemon.running_config import RunningConfig
 
 _WRONG_FLAG = 2
 
@@ -101,7 +101,7 @@ class Program:
             from nsqtw.daemon.process import daemon_reactor, serve
 
             reactor, make = daemon_reactor(), self.load()
-        return serve(make, reactor, resolved.options, resolved.warnings, self.name, self.changes(line, resolved))
+        return serve(make, reactor, resolved.options, resolved.warnings, self.name, self.config(line, resolved))
 
     def read(self, words: Sequence[str]) -> Any:
         """A command line. FlagError, UnfitValue."""
@@ -133,14 +133,14 @@ class Program:
         """The options of a start. OptionError."""
         return self.reader.resolve(line, os.environ)
 
-    def changes(self, line: Any, resolved: Resolved[Any]) -> ConfigChanges:
-        """Return an object that reports, while the program runs, which options of the config file need a restart."""
-        from nsqtw.daemon.config_changes import ConfigChanges
+    def config(self, line: Any, resolved: Resolved[Any]) -> RunningConfig:
+        """Return the options of the program while it runs, and their sources, which a reload reads again."""
+        from nsqtw.daemon.running_config import RunningConfig
 
         # twistd goes to another directory.
         named = self.reader.config_path(line, os.environ)
         there = attrs.evolve(line, config=os.path.abspath(named) if named else "")
-        return ConfigChanges(self.reader.table, resolved.options, partial(self.resolve, there))
+        return RunningConfig(self.reader.table, resolved.options, partial(self.resolve, there))
 
     def usage(self, program: str) -> str:
         """Return the text of --help."""
@@ -164,9 +164,9 @@ class Program:
             raise SystemExit(self.wrong_flag(error, f"twistd {self.twistd_name}")) from error
         except OptionError as error:
             raise SystemExit(cannot_start(error, program=self.name)) from error
-        changes = self.changes(config.line, resolved)
+        running = self.config(config.line, resolved)
         return TwistdService(
-            self.load(), resolved.options, daemon_reactor(), resolved.warnings, config.parent, self.name, changes
+            self.load(), resolved.options, daemon_reactor(), resolved.warnings, config.parent, self.name, running
         )
 
 

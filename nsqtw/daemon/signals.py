@@ -32,14 +32,14 @@ class Signalled(Protocol):
         """SIGTERM: begin a drain if the daemon does that, and return whether. It stops the reactor by itself then."""
 
     def reload(self) -> None:
-        """SIGHUP: read again what may change."""
+        """SIGHUP: read again what may change. The log says what came of it."""
 
 
-def listen_to_signals(reactor: Reactor, daemon: Signalled, reload: Callable[[], None]) -> None:
+def listen_to_signals(reactor: Reactor, daemon: Signalled) -> None:
     """Install all signal handlers."""
     stop_on_sigterm(reactor, daemon)
     signal.signal(signal.SIGINT, lambda number, frame: reactor.callFromThread(stop_once, reactor))
-    reload_on_sighup(reactor, reload)
+    reload_on_sighup(reactor, daemon)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     signal.signal(signal.SIGQUIT, lambda number, frame: os._exit(CRASHED))
@@ -64,6 +64,6 @@ def stop_on_sigterm(reactor: Reactor, daemon: Signalled) -> None:
     signal.signal(signal.SIGTERM, terminate)
 
 
-def reload_on_sighup(reactor: Reactor, reload: Callable[[], None]) -> None:
-    """On SIGHUP, call `reload` in the reactor thread."""
-    signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(reload))
+def reload_on_sighup(reactor: Reactor, daemon: Signalled) -> None:
+    """On SIGHUP, have the daemon read its files and options again."""
+    signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(daemon.reload))

@@ -16,7 +16,6 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
@@ -24,9 +23,9 @@ from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, ILogObserver, Logger
 from twisted.scripts._twistd_unix import UnixApplicationRunner, UnixAppLogger
 
-from nsqtw.daemon.config_changes import ConfigChanges
 from nsqtw.daemon.logs import LogOptions, log_format
-from nsqtw.daemon.process import CANNOT_START, MakeDaemon, cannot_start, reload, why_not
+from nsqtw.daemon.process import CANNOT_START, MakeDaemon, cannot_start, why_not
+from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.daemon.signals import reload_on_sighup, stop_on_sigterm
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.runtime.memory import Garbage
@@ -45,7 +44,7 @@ class TwistdService(Service):
     The service that `make` makes, for `program`.
 
     `config_values` are twistd's options, None without twistd. A failed start ends the process with one line, where
-    twistd would print a traceback; a background process also logs it. `changes` are reported on SIGHUP.
+    twistd would print a traceback; a background process also logs it. `config` is what is read again on SIGHUP.
     """
 
     def __init__(
@@ -56,14 +55,13 @@ class TwistdService(Service):
         warnings: Iterable[str],
         config_values: Mapping[str, Any] | None,
         program: str,
-        changes: ConfigChanges,
+        config: RunningConfig,
     ) -> None:
-        self._daemon = make(options, reactor, warnings)
+        self._daemon = make(options, reactor, warnings, config)
         self._options = options
         self._reactor = reactor
         self._given = config_values
         self._program = program
-        self._changes = changes
         if self._is_daemon:
             _show_failures_whole()
 
@@ -90,7 +88,7 @@ class TwistdService(Service):
         super().startService()  # type: ignore[no-untyped-call]
         if self._given is not None:
             Garbage(self._reactor).start()
-            reload_on_sighup(self._reactor, partial(reload, self._daemon, self._changes))
+            reload_on_sighup(self._reactor, self._daemon)
             # When it runs, the reactor has installed a handler of its own.
             self._reactor.callWhenRunning(stop_on_sigterm, self._reactor, self._daemon)
 

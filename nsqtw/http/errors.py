@@ -32,6 +32,7 @@ DETAILS: Final[dict[str, str]] = {
     "INVALID_ARG_TOPIC": f"The topic's name {_NAME}.",
     "INVALID_BYTES": "'bytes' must be a whole number, 0 for no limit, or 'default'.",
     "INVALID_CLASS": "'class' must be memory, os, fsync or default.",
+    "INVALID_CONFIG": "An option has a value that cannot be used, so nothing is changed.",
     "INVALID_DEFER": "'defer' must be milliseconds, at most --max-defer-timeout or, if that is 0, --max-req-timeout.",
     "INVALID_DRY_RUN": "'dry_run' must be true or false.",
     "INVALID_END": f"'end' must be {_TIME}.",

@@ -4,6 +4,7 @@ The HTTP API of nsqlookupd (suite specification 1.5).
     GET    /ping  /info  /topics  /channels?topic=  /lookup?topic=  /nodes  /debug
     POST   /topic/{create,delete}?topic=    /channel/{create,delete}?topic=&channel=
     POST   /topic/tombstone?topic=&node=
+    GET    /livez  /readyz  /metrics                                        http.health, http.metrics
     GET    /debug/pprof/...                                                 http.debug
     GET    /v2/watch                                                        watchers
 

@@ -58,7 +58,7 @@ class Registrations(RegistrationQueries):
 
     def __init__(self, inactive_after_ns: int, tombstone_ns: int, quotas: RegistrationQuotas) -> None:
         super().__init__(inactive_after_ns, tombstone_ns)
-        self._quotas = quotas
+        self.quotas = quotas
         self._stale: dict[tuple[str, int], Peer] = {}
         self._tombstones: list[tuple[int, int, str]] = []  # a heap: when it ends, whose, for which topic
         self._watchers: dict[str | None, list[Watcher]] = {}  # by the topic they watch; None: all
@@ -273,8 +273,8 @@ class Registrations(RegistrationQueries):
 
     def _check_room(self, peer: Peer, count: int) -> None:
         for what, limit, present in (
-            ("registrations of one producer", self._quotas.producer_registrations, peer.count),
-            ("registrations", self._quotas.registrations, self.registration_count),
+            ("registrations of one producer", self.quotas.producer_registrations, peer.count),
+            ("registrations", self.quotas.registrations, self.registration_count),
         ):
             if limit and present + count > limit:
                 raise CapReached(what, limit)
@@ -283,10 +283,10 @@ class Registrations(RegistrationQueries):
         """The topic with its key, and the channel's if one is named."""
         topic_entry = self._topics.get(topic)
         is_new = channel is not None and (topic_entry is None or channel not in topic_entry.channels)
-        if topic_entry is None and self._quotas.topics and len(self._topics) >= self._quotas.topics:
-            raise CapReached("topics", self._quotas.topics)
-        if is_new and self._quotas.channels and self.channel_count >= self._quotas.channels:
-            raise CapReached("channels", self._quotas.channels)
+        if topic_entry is None and self.quotas.topics and len(self._topics) >= self.quotas.topics:
+            raise CapReached("topics", self.quotas.topics)
+        if is_new and self.quotas.channels and self.channel_count >= self.quotas.channels:
+            raise CapReached("channels", self.quotas.channels)
         if topic_entry is None:
             topic_entry = self._topics[topic] = Topic(topic)
         if not topic_entry.has_key:

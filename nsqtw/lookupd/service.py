@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
@@ -21,13 +22,18 @@ from nsqtw import NSQ_VERSION
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.daemon.operator_log import log
 from nsqtw.daemon.readiness import Readiness
-from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader, Reload
+from nsqtw.daemon.running_config import RunningConfig
+from nsqtw.errors import NsqtwError
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.health import Health
+from nsqtw.http.metrics import Metrics
+from nsqtw.http.reload import Reloading
 from nsqtw.http.routes import FREE, Routes
 from nsqtw.lookupd.auth import SecretAuth
 from nsqtw.lookupd.http import LookupApi
+from nsqtw.lookupd.metrics import LookupMetrics, LookupView
 from nsqtw.lookupd.model import RegistrationQuotas
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.snapshot_file import SnapshotFile
@@ -45,6 +51,7 @@ from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIR
 from nsqtw.rights import ADMIN
 from nsqtw.runtime.monotonic import use_monotonic_clock
 from nsqtw.runtime.reactor import Reactor
+from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.runtime.turns import PlainTurns
 from nsqtw.version import version_line
@@ -62,9 +69,15 @@ _log = Logger()
 
 
 class LookupdService(Service):
-    """One nsqlookupd. `warnings` are logged at the start."""
+    """One nsqlookupd. `warnings` are logged at the start; `config` are its options with their sources."""
 
-    def __init__(self, options: LookupdOptions, reactor: Reactor, warnings: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        options: LookupdOptions,
+        reactor: Reactor,
+        warnings: Iterable[str] = (),
+        config: RunningConfig | None = None,
+    ) -> None:
         self._options = options
         self._reactor = reactor
         self._warnings = list(warnings)
@@ -77,17 +90,16 @@ class LookupdService(Service):
         self._snapshot: SnapshotFile | None = None
         self._lock = -1
         self._timer: Any = None
+        self.reloading = Reload(config or RunningConfig(NSQLOOKUPD, options), self._file_readers, self._follow_reload)
+        self._lag = ReactorLag(reactor)
+        self._nsqd_factory: NsqdFactory
+        self._site: HttpFactory
         self.readiness = Readiness()
         """What /readyz answers."""
         self.registrations = Registrations(
             round(options.inactive_producer_timeout * _NANOSECONDS),
             round(options.tombstone_lifetime * _NANOSECONDS),
-            RegistrationQuotas(
-                topics=options.max_topics,
-                channels=options.max_channels,
-                registrations=options.max_registrations,
-                producer_registrations=options.max_registrations_per_connection,
-            ),
+            quotas_of(options),
         )
         self._context = V1Context(self.registrations, log)
 
@@ -127,13 +139,36 @@ class LookupdService(Service):
         return False
 
     def reload(self) -> None:
-        """Read the certificates and the secret again. What cannot be used is said, and stays as it was."""
-        if self._tls is not None:
-            _reload("certificates are", self._tls.reload)
-        if self._secret_auth is not None:
-            _reload("the secret is", self._read_secret)
-        if self._tls is None and self._secret_auth is None:
-            _log.info("SIGHUP: there is nothing to reload")
+        """Read again what may change while it runs. The log says what came of it."""
+        self.reloading.on_sighup()
+
+    # -- what /metrics needs
+
+    @property
+    def metrics(self) -> LookupMetrics:
+        """Its figures."""
+        view = LookupView(
+            program="nsqlookupd",
+            readiness=self.readiness,
+            lag=self._lag,
+            connections=lambda: {
+                "tcp": len(self._nsqd_factory.connections),
+                "http": len(self._site.connections),
+            },
+            rejections=lambda: dict(self._limits.rejections.counts),
+            certificates=lambda: {} if self._tls is None else self._tls.expiries(),
+            registrations=self.registrations,
+        )
+        return LookupMetrics(view)
+
+    @property
+    def reactor(self) -> Reactor:
+        """Its reactor."""
+        return self._reactor
+
+    def now(self) -> float:
+        """The time in seconds, from an arbitrary start."""
+        return self._turns.now()
 
     # -- inside
 
@@ -152,13 +187,34 @@ class LookupdService(Service):
         self._warnings += exposures({"--tls-key": options.tls_key, SECRET_FLAG: options.peer_secret_file})
         if options.peer_secret_file:
             self._secret_auth = SecretAuth(b"")
-            self._read_secret()
+            self._read_secret(options)()
 
-    def _read_secret(self) -> None:
-        secret = read_secret(self._options.peer_secret_file, SECRET_FLAG).encode()
-        self._context.secret = secret
-        if self._secret_auth is not None:
-            self._secret_auth.secret = secret
+    def _read_secret(self, options: LookupdOptions) -> Callable[[], None]:
+        """Read the secret. Returns the function that uses it from now on. OptionError."""
+        secret = read_secret(options.peer_secret_file, SECRET_FLAG).encode()
+
+        def use() -> None:
+            self._context.secret = secret
+            if self._secret_auth is not None:
+                self._secret_auth.secret = secret
+
+        return use
+
+    def _file_readers(self) -> list[FileReader]:
+        """Return the readers of the files in use."""
+        readers = [] if self._tls is None else [FileReader("certificates", self._tls.read, CERTIFICATE_OPTIONS)]
+        return (
+            readers
+            if self._secret_auth is None
+            else [*readers, FileReader("secrets", self._read_secret, frozenset(("peer_secret_file",)))]
+        )
+
+    def _follow_reload(self, changed: frozenset[str]) -> None:
+        """A reload has changed these options."""
+        options = self._options
+        self.registrations.quotas = quotas_of(options)
+        self._watchers.limit = options.max_watchers
+        self._limits.follow_options()
 
     def _serve(self, tcp: Listener, http: Listener) -> None:
         options = self._options
@@ -178,26 +234,27 @@ class LookupdService(Service):
             self._snapshot.load()
             self._snapshot.start()
         self.readiness.add("recovered", lambda: "" if self.running else "the snapshot is not loaded yet")
+        self._lag.start()
         self._listen("TCP", tcp, self._nsqds())
-        self._listen("HTTP", http, self._site(http.is_local))
+        self._listen("HTTP", http, self._http(http.is_local))
         self._pass_time()
 
     def _nsqds(self) -> Any:
-        factory = NsqdFactory(self._context, self._options, self._turns, self._limits)
+        self._nsqd_factory = factory = NsqdFactory(self._context, self._options, self._turns, self._limits)
         return self._behind_tls(factory, bool(self._options.tls_required), lambda head: _NOT_TLS, "tcp")
 
-    def _site(self, is_local: bool) -> Any:
+    def _http(self, is_local: bool) -> Any:
         options = self._options
         secret_auth = None if options.http_auth == OFF else self._secret_auth
         needs = ADMIN if options.http_auth == ALL else FREE
-        routes = LookupApi(self.registrations, self._turns, needs).routes()
-        factory = HttpFactory(
-            Routes([*routes, *Health(self).routes(), self._watchers.route(needs)]),
-            self._turns,
-            self._limits,
-            secret_auth,
-            is_local,
-        )
+        routes = [
+            *LookupApi(self.registrations, self._turns, needs).routes(),
+            *Health(self).routes(),
+            *(attrs.evolve(route, needs=needs) for route in Metrics(self).routes()),
+            *Reloading(self).routes(),
+            self._watchers.route(needs),
+        ]
+        self._site = factory = HttpFactory(Routes(routes), self._turns, self._limits, secret_auth, is_local)
         return self._behind_tls(factory, options.tls_required == TLS_REQUIRED["true"], None, "http")
 
     def _behind_tls(self, factory: Any, is_required: bool, not_tls: Callable[[bytes], bytes] | None, name: str) -> Any:
@@ -219,6 +276,7 @@ class LookupdService(Service):
 
     async def _stop(self) -> None:
         self._timer.cancel()
+        self._lag.stop()
         for name, address, port, _ in self._ports:
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)
@@ -233,14 +291,14 @@ class LookupdService(Service):
             os.close(self._lock)
 
 
-def _reload(what: str, read: Callable[[], object]) -> None:
-    """`what`: how the log begins to say that it is done."""
-    try:
-        read()
-    except OptionError as error:
-        _log.error("SIGHUP: what cannot be used stays as it was - {error}", error=str(error))
-    else:
-        _log.info("SIGHUP: {what} reloaded", what=what)
+def quotas_of(options: LookupdOptions) -> RegistrationQuotas:
+    """Return the limits on what may be registered."""
+    return RegistrationQuotas(
+        topics=options.max_topics,
+        channels=options.max_channels,
+        registrations=options.max_registrations,
+        producer_registrations=options.max_registrations_per_connection,
+    )
 
 
 def invalid_options(options: LookupdOptions) -> list[str]:

@@ -40,7 +40,7 @@ class Watchers:
     def __init__(self, registrations: Registrations, turns: PlainTurns, limit: int, rejections: Rejections) -> None:
         self.registrations = registrations
         self.turns = turns
-        self._limit = limit
+        self.limit = limit
         self._turned_away = rejections
         self._watchers: set[Watcher] = set()
         self._timer: Any = None
@@ -64,7 +64,7 @@ class Watchers:
         topic = parameters(request.query).get("topic")
         if topic is not None and not is_valid_name(topic):
             return _INVALID_TOPIC
-        if len(self._watchers) >= self._limit:
+        if len(self._watchers) >= self.limit:
             self._turned_away.record("max-watchers", request.client)
             return _TOO_MANY
         watcher = Watcher(self, request, topic)

@@ -53,6 +53,13 @@ class DeadlineSweeper:
         self._now = now
         self._watched: dict[Watched, None] = {}
         self._is_armed = False
+        self._options = options
+        self.seconds = MAX_SECONDS
+        self.follow_options()
+
+    def follow_options(self) -> None:
+        """The deadlines may be others: set how often to look."""
+        options = self._options
         deadlines = (
             options.magic_timeout,
             options.http_header_timeout,

@@ -41,6 +41,11 @@ class Limits:
         self.sweeper = DeadlineSweeper(reactor, options, now)
         self.partial_input = PartialInput(options.max_unfinished_size)
 
+    def follow_options(self) -> None:
+        """Options have new values that are not looked at each time they are used."""
+        self.partial_input.limit = self.options.max_unfinished_size
+        self.sweeper.follow_options()
+
     def close(self) -> None:
         """The daemon ends."""
         if self.descriptors is not None:

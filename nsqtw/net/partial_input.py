@@ -26,7 +26,7 @@ class PartialInput:
     """At most `limit` bytes; 0 for any number."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self.total = 0
         self._sizes: dict[Holder, int] = {}
 
@@ -41,7 +41,7 @@ class PartialInput:
             del self._sizes[holder]
         self._sizes[holder] = size
         self.total += size - before
-        while 0 < self._limit < self.total:
+        while 0 < self.limit < self.total:
             share = self.total // (2 * len(self._sizes))
             oldest = next(entry for entry, kept in self._sizes.items() if kept >= share)
             self.drop(oldest)

@@ -14,6 +14,7 @@ and compression in TLS are off. OpenSSL gives its buffers back in between: a con
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -51,10 +52,17 @@ class TlsSettings:
         self.expires_at = expiry_of(options.tls_cert)
         """When the first certificate of the chain expires, as a unix time; None if that cannot be told."""
 
-    def reload(self) -> None:
-        """Read the files again, for new connections. OptionError when they cannot be used; all stays as it was."""
-        self._context = make_context(self._options)
-        self.expires_at = expiry_of(self._options.tls_cert)
+    def read(self, options: TlsOptions) -> Callable[[], None]:
+        """
+        Read the files that `options` name. Returns the function that uses them for new connections. OptionError when
+        they cannot be used.
+        """
+        context, expires_at = make_context(options), expiry_of(options.tls_cert)
+
+        def use() -> None:
+            self._context, self.expires_at = context, expires_at
+
+        return use
 
     def expiries(self) -> dict[str, float]:
         """Return when the certificate expires, by its file, as a unix time."""

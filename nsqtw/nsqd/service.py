@@ -21,12 +21,15 @@ from twisted.logger import Logger
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.daemon.operator_log import log
 from nsqtw.daemon.readiness import Readiness
-from nsqtw.errors import MetadataError, NsqtwError, OptionError
+from nsqtw.daemon.reload import FileReader, Reload
+from nsqtw.daemon.running_config import RunningConfig
+from nsqtw.errors import MetadataError, NsqtwError
 from nsqtw.net.descriptors import LOW_LIMIT, raise_limit
 from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
 from nsqtw.net.tcp import V2_MAGIC
 from nsqtw.nsqd.build import Parts, assemble, open_authorizer, open_storage, write_names
-from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, DRAIN, Options, check
+from nsqtw.nsqd.reload import TOPIC_OPTIONS, file_readers
+from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, DRAIN, NSQD, Options, check
 from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.plugins import find_protocols
@@ -40,6 +43,7 @@ from nsqtw.version import version_line
 
 if TYPE_CHECKING:
     from nsqtw.discovery.peers import LookupdPeers
+    from nsqtw.http.factory import HttpFactory
     from nsqtw.net.tls_settings import TlsSettings
     from nsqtw.stats.statsd import Statsd
 
@@ -107,10 +111,17 @@ class BrokerService(Service):
     """
     One broker, from the lock on its data path to "NSQ: bye". `warnings` are logged at the start.
 
-    `options` change: what was left open is filled in when the real ports are known.
+    `options` change: what was left open is filled in when the real ports are known, and a reload reads them again from
+    the sources that `config` knows.
     """
 
-    def __init__(self, options: Options, reactor: Reactor, warnings: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        options: Options,
+        reactor: Reactor,
+        warnings: Iterable[str] = (),
+        config: RunningConfig | None = None,
+    ) -> None:
         self._options = options
         self._reactor = reactor
         self._warnings = list(warnings)
@@ -118,10 +129,12 @@ class BrokerService(Service):
         self._lock = -1
         self._parts: Parts
         self._drain: Drain
+        self._reload = Reload(config or RunningConfig(NSQD, options), self._file_readers, self._follow_reload)
         self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._statsd: Statsd | None = None
         self._lookups: LookupdPeers | None = None
         self._tls: TlsSettings | None = None
+        self._site: HttpFactory | None = None
         self._lag = ReactorLag(reactor)
         self.readiness = Readiness()
         """What /readyz answers."""
@@ -174,14 +187,8 @@ class BrokerService(Service):
         return True
 
     def reload(self) -> None:
-        """Read again what may change while the broker runs. What cannot be used is said, and stays as it was."""
-        authorizations = self._parts.authorizations if self.running else None
-        if self._tls is None and authorizations is None:
-            _log.info("SIGHUP: there is nothing to reload")
-        if self._tls is not None:
-            _reload_certificates(self._tls)
-        if authorizations is not None:
-            authorizations.reload()
+        """Read again what may change while the broker runs. The log says what came of it."""
+        self._reload.on_sighup()
 
     def _prepare(self, cleanup: ExitStack) -> tuple[Listener, Listener | None, Listener | None]:
         """Everything that can be wrong with the options: the data path, bounds, addresses."""
@@ -256,7 +263,7 @@ class BrokerService(Service):
         from nsqtw.api.site import broker_site, refusing_site
 
         parts = self._parts
-        site = broker_site(
+        self._site = site = broker_site(
             parts.broker,
             parts.pump,
             tcp_port=tcp.port,
@@ -267,6 +274,7 @@ class BrokerService(Service):
             reconfigured=self._follow_options,
             view=self._view(),
             drain=self._drain,
+            reload=self._reload,
         )
         if http is not None:
             is_refused = self._options.tls_required == TLS_REQUIRED["true"]
@@ -294,8 +302,11 @@ class BrokerService(Service):
         )
 
     def _connections(self) -> dict[str, int]:
-        """Return the number of open connections of each listener."""
-        return {name.lower(): len(factory.connections) for name, _, _, factory in self._ports}
+        """Return the number of open connections; HTTP and HTTPS are one."""
+        counts = {"tcp": len(self._parts.clients.connections)}
+        if self._site is not None:
+            counts["http"] = len(self._site.connections)
+        return counts
 
     def _follow_options(self) -> None:
         """Options may have changed that are not looked at each time they are used."""
@@ -315,6 +326,18 @@ class BrokerService(Service):
         if self._lookups is not None:
             self._lookups.stop()
             self._lookups = None
+
+    def _file_readers(self) -> list[FileReader]:
+        return file_readers(self._tls, self._parts.authorizations)
+
+    def _follow_reload(self, changed: frozenset[str]) -> None:
+        """A reload has changed these options."""
+        parts = self._parts
+        self._follow_options()
+        parts.limits.follow_options()
+        if changed & TOPIC_OPTIONS:
+            parts.broker.follow_options(parts.pump.now())
+            parts.pump.wake()
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
         self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
@@ -355,15 +378,6 @@ class BrokerService(Service):
         parts = self._parts
         await parts.pump.stop()
         await parts.writer.finish(lambda: parts.storage.close(parts.broker.health.is_good))
-
-
-def _reload_certificates(tls: TlsSettings) -> None:
-    try:
-        tls.reload()
-    except OptionError as error:
-        _log.error("SIGHUP: the certificates stay as they were - {error}", error=str(error))
-    else:
-        _log.info("SIGHUP: certificates are reloaded")
 
 
 def _listener(address: str, cleanup: ExitStack) -> Listener:

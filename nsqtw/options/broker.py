@@ -27,7 +27,9 @@ from nsqtw.options.fields import (
     OURS_NOT_NEGATIVE,
     Limit,
     OptionTable,
+    live,
     option,
+    while_set,
 )
 from nsqtw.options.topics import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
 from nsqtw.options.types import (
@@ -132,8 +134,10 @@ class Options:
         key="id",
         limit=Limit("[0,1024)", lambda value: 0 <= value < 1024, step=4),
     )
-    log_level: int = option(LEVEL, LEVELS["info"], "lowest level to log: debug, info, warn, error or fatal")
-    log_prefix: str = option(TEXT, "[nsqd] ", "what every log line starts with")
+    log_level: int = option(
+        LEVEL, LEVELS["info"], "lowest level to log: debug, info, warn, error or fatal", reload=live
+    )
+    log_prefix: str = option(TEXT, "[nsqd] ", "what every log line starts with", reload=live)
 
     # Where we are reached
     tcp_address: str = option(
@@ -168,14 +172,20 @@ class Options:
             complaint=_lookupd_complaint,
             is_ours=True,
         ),
+        reload=live,
     )
-    lookupd_tls: bool = option(BOOLEAN, False, "speak TLS, from the first byte on, to every nsqlookupd")
+    lookupd_tls: bool = option(BOOLEAN, False, "speak TLS, from the first byte on, to every nsqlookupd", reload=live)
     lookupd_tls_root_ca_file: str = option(
-        TEXT, "", "certificate authorities for nsqlookupd (PEM); empty for those of the system"
+        TEXT,
+        "",
+        "certificate authorities for nsqlookupd (PEM); empty for those of the system",
+        reload=live,
     )
-    lookupd_tls_cert: str = option(TEXT, "", "certificate shown to nsqlookupd (PEM)")
-    lookupd_tls_key: str = option(TEXT, "", "key of that certificate (PEM)")
-    lookupd_secret_file: str = option(TEXT, "", "file with the secret an nsqlookupd asks for; empty for none")
+    lookupd_tls_cert: str = option(TEXT, "", "certificate shown to nsqlookupd (PEM)", reload=live)
+    lookupd_tls_key: str = option(TEXT, "", "key of that certificate (PEM)", reload=live)
+    lookupd_secret_file: str = option(
+        TEXT, "", "file with the secret an nsqlookupd asks for; empty for none", reload=live
+    )
     auth_http_address: tuple[str, ...] = option(
         ADDRESSES, (), "host:port or URL of an auth server, for --auth=http; may be repeated", key="auth_http_addresses"
     )
@@ -208,7 +218,9 @@ class Options:
     sync_every: int = option(
         INTEGER, 2_500, "accepted; what is stored is synced every --sync-timeout", limit=OURS_NOT_NEGATIVE
     )
-    sync_timeout: float = option(DURATION, 2.0, "longest time between syncs of stored files", limit=ABOVE_ZERO)
+    sync_timeout: float = option(
+        DURATION, 2.0, "longest time between syncs of stored files", limit=ABOVE_ZERO, reload=live
+    )
     queue_scan_selection_count: int = option(
         INTEGER, 20, "accepted; every due timeout is noticed in time", limit=NOT_NEGATIVE
     )
@@ -218,10 +230,18 @@ class Options:
 
     # Messages and commands
     msg_timeout: float = option(
-        DURATION, 60.0, "time a consumer has for a message unless it asks for another", limit=OURS_ABOVE_ZERO
+        DURATION,
+        60.0,
+        "time a consumer has for a message unless it asks for another",
+        limit=OURS_ABOVE_ZERO,
+        reload=live,
     )
     max_msg_timeout: float = option(
-        DURATION, 900.0, "longest msg_timeout a consumer may ask for, and TOUCH may reach", limit=OURS_ABOVE_ZERO
+        DURATION,
+        900.0,
+        "longest msg_timeout a consumer may ask for, and TOUCH may reach",
+        limit=OURS_ABOVE_ZERO,
+        reload=live,
     )
     max_msg_size: int = option(SIZE, 1_048_576, "bytes of the largest message", limit=OURS_ABOVE_ZERO)
     max_body_size: int = option(
@@ -236,60 +256,93 @@ class Options:
         ),
     )
     max_req_timeout: float = option(
-        DURATION, 3_600.0, "longest delay of REQ, and of DPUB unless that has its own", limit=OURS_NOT_NEGATIVE
+        DURATION,
+        3_600.0,
+        "longest delay of REQ, and of DPUB unless that has its own",
+        limit=OURS_NOT_NEGATIVE,
+        reload=live,
     )
 
     # What a client may ask for
     max_heartbeat_interval: float = option(
-        DURATION, 60.0, "longest heartbeat interval a client may ask for", limit=OURS_NOT_NEGATIVE
+        DURATION,
+        60.0,
+        "longest heartbeat interval a client may ask for",
+        limit=OURS_NOT_NEGATIVE,
+        reload=live,
     )
-    max_rdy_count: int = option(INTEGER, 2_500, "largest RDY count of a client", limit=OURS_NOT_NEGATIVE)
+    max_rdy_count: int = option(INTEGER, 2_500, "largest RDY count of a client", limit=OURS_NOT_NEGATIVE, reload=live)
     max_output_buffer_size: int = option(
-        SIZE, 65_536, "largest output buffer, in bytes, a client may ask for", limit=OURS_NOT_NEGATIVE
+        SIZE,
+        65_536,
+        "largest output buffer, in bytes, a client may ask for",
+        limit=OURS_NOT_NEGATIVE,
+        reload=live,
     )
     max_output_buffer_timeout: float = option(
         DURATION,
         30.0,
         "longest time between flushes of the output buffer a client may ask for",
         limit=OURS_NOT_NEGATIVE,
+        reload=live,
     )
     min_output_buffer_timeout: float = option(
         DURATION,
         0.025,
         "shortest time between flushes of the output buffer a client may ask for",
         limit=OURS_NOT_NEGATIVE,
+        reload=live,
     )
     output_buffer_timeout: float = option(
         DURATION,
         0.25,
         "time between flushes of the output buffer unless a client asks for another",
         limit=ABOVE_ZERO,
+        reload=live,
     )
     max_channel_consumers: int = option(
-        INTEGER, 0, "consumers of one channel; 0 for any number", limit=OURS_NOT_NEGATIVE
+        INTEGER,
+        0,
+        "consumers of one channel; 0 for any number",
+        limit=OURS_NOT_NEGATIVE,
+        reload=live,
     )
 
     # What all clients together may take, and how long one may (ours)
     max_topics: int = option(
-        INTEGER, 0, "topics clients may make the broker have; 0 for any number", limit=NOT_NEGATIVE
+        INTEGER,
+        0,
+        "topics clients may make the broker have; 0 for any number",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     max_channels: int = option(
-        INTEGER, 0, "channels, of all topics, clients may make the broker have; 0 for any number", limit=NOT_NEGATIVE
+        INTEGER,
+        0,
+        "channels, of all topics, clients may make the broker have; 0 for any number",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     max_connections: int = option(
         INTEGER,
         0,
         "connections over TCP, HTTP and HTTPS together; 0 for as many as open files allow",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
     max_connections_per_address: int = option(
-        INTEGER, 0, "connections, of any kind, of one IP address; 0 for any number", limit=NOT_NEGATIVE
+        INTEGER,
+        0,
+        "connections, of any kind, of one IP address; 0 for any number",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     max_unfinished_size: int = option(
         SIZE,
         268_435_456,
         "bytes kept of commands and requests that have come in part, over all connections; 0 for any number",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
     max_idle_commands: int = option(
         INTEGER,
@@ -297,48 +350,70 @@ class Options:
         "commands without effect (NOP, RDY, failed FIN) in a row after which a client is slowed, and after twice as "
         "many disconnected; 0 for any number",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
     magic_timeout: float = option(
-        DURATION, 10.0, "time a TCP client has to say which protocol it speaks; 0 for any", limit=NOT_NEGATIVE
+        DURATION,
+        10.0,
+        "time a TCP client has to say which protocol it speaks; 0 for any",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     http_header_timeout: float = option(
-        DURATION, 10.0, "time for the head of an HTTP request; 0 for any", limit=NOT_NEGATIVE
+        DURATION,
+        10.0,
+        "time for the head of an HTTP request; 0 for any",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     http_idle_timeout: float = option(
-        DURATION, 600.0, "time between two HTTP requests on a connection; 0 for any", limit=NOT_NEGATIVE
+        DURATION,
+        600.0,
+        "time between two HTTP requests on a connection; 0 for any",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     body_timeout: float = option(
         DURATION,
         30.0,
         "time in which a body must arrive, or --min-body-rate go on arriving; 0 for any",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
     min_body_rate: int = option(
-        SIZE, 256, "bytes a second of a body that are enough to go on waiting for it", limit=ABOVE_ZERO
+        SIZE,
+        256,
+        "bytes a second of a body that are enough to go on waiting for it",
+        limit=ABOVE_ZERO,
+        reload=live,
     )
     write_timeout: float = option(
         DURATION,
         120.0,
         "time in which a client must read something of what waits for it; 0 for any",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
     stop_timeout: float = option(
         DURATION,
         4.0,
         "time a stop waits for the disk; what is not stored then comes again, as after a crash; 0 for any",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
     sigterm: str = option(
         choice(STOP, DRAIN),
         STOP,
         "what SIGTERM does: stop; or drain, that is refuse publishes, leave the nsqlookupds, deliver what there is and "
         "then stop; a second SIGTERM stops at once",
+        reload=live,
     )
     drain_timeout: float = option(
         DURATION,
         30.0,
         "time a drain has to deliver what there is; what is left then stays in the data path; 0 for any",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
 
     # Statistics
@@ -357,14 +432,15 @@ class Options:
         "time between pushes to statsd",
         limit=Limit("greater than 1s", lambda value: value > 1, only_with="statsd_address"),
     )
-    statsd_mem_stats: bool = option(BOOLEAN, True, "push statistics of memory and garbage collection too")
+    statsd_mem_stats: bool = option(BOOLEAN, True, "push statistics of memory and garbage collection too", reload=live)
     statsd_udp_packet_size: int = option(
         SIZE,
         508,
         "bytes of the largest packet to statsd",
         limit=Limit("1 to 65507", lambda value: 1 <= value <= 65507, is_ours=True),
+        reload=live,
     )
-    statsd_exclude_ephemeral: bool = option(BOOLEAN, False, "leave ephemeral topics and channels out")
+    statsd_exclude_ephemeral: bool = option(BOOLEAN, False, "leave ephemeral topics and channels out", reload=live)
     e2e_processing_latency_window_time: float = option(
         DURATION,
         600.0,
@@ -391,11 +467,12 @@ class Options:
         100_000,
         "series of topics and channels that one scrape of /metrics may have; 0 for any number",
         limit=OURS_NOT_NEGATIVE,
+        reload=live,
     )
 
     # TLS and compression
-    tls_cert: str = option(TEXT, "", "certificate file (PEM)")
-    tls_key: str = option(TEXT, "", "key file (PEM)")
+    tls_cert: str = option(TEXT, "", "certificate file (PEM)", reload=while_set)
+    tls_key: str = option(TEXT, "", "key file (PEM)", reload=while_set)
     tls_client_auth_policy: str = option(
         TEXT,
         "",
@@ -408,23 +485,29 @@ class Options:
             is_ours=True,
         ),
     )
-    tls_root_ca_file: str = option(TEXT, "", "certificate authorities for client certificates and auth servers (PEM)")
+    tls_root_ca_file: str = option(
+        TEXT, "", "certificate authorities for client certificates and auth servers (PEM)", reload=live
+    )
     tls_required: int = option(
         TLS_REQUIREMENT,
         TLS_REQUIRED["false"],
         "clients must use TLS: false, true, or tcp-https for all but HTTP",
     )
     tls_min_version: int = option(
-        TLS_VERSION, TLS_VERSIONS[TLS_MIN], "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3"
+        TLS_VERSION,
+        TLS_VERSIONS[TLS_MIN],
+        "lowest version of TLS: tls1.0, tls1.1, tls1.2 or tls1.3",
+        reload=live,
     )
-    deflate: bool = option(BOOLEAN, True, "allow deflate compression", field="DeflateEnabled")
+    deflate: bool = option(BOOLEAN, True, "allow deflate compression", field="DeflateEnabled", reload=live)
     max_deflate_level: int = option(
         INTEGER,
         6,
         "highest deflate level a client may ask for",
         limit=Limit("[1,9]", lambda value: 1 <= value <= 9, step=3),
+        reload=live,
     )
-    snappy: bool = option(BOOLEAN, True, "allow snappy compression", field="SnappyEnabled")
+    snappy: bool = option(BOOLEAN, True, "allow snappy compression", field="SnappyEnabled", reload=live)
 
     enable_experiment: tuple[str, ...] = option(
         TEXTS,
@@ -453,6 +536,7 @@ class Options:
         "os",
         "what OK means: the operating system has the message (os), it is on stable storage (fsync), or, nsqd's way, "
         "it may wait a second (memory)",
+        reload=live,
     )
     retention_time: float = option(
         DURATION,
@@ -460,14 +544,20 @@ class Options:
         "how long a topic keeps messages that are finished, for channels that are moved back and readers of its log; "
         "0 for no limit by time, and with --retention-bytes 0 too, not at all",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
     retention_bytes: int = option(
-        SIZE, 0, "how many bytes of finished messages a topic keeps; 0 for no limit by size", limit=NOT_NEGATIVE
+        SIZE,
+        0,
+        "how many bytes of finished messages a topic keeps; 0 for no limit by size",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     channel_start: str = option(
         choice(*STARTS),
         LATEST,
         "where a new channel starts: at what no channel was given yet (latest), or at the oldest kept (earliest)",
+        reload=live,
     )
     keep_deferred: bool = option(
         BOOLEAN, True, "deferred messages keep their time over a restart, and where nsqd would spill them to disk"
@@ -477,9 +567,13 @@ class Options:
         0.0,
         "longest delay of DPUB and of /pub?defer=, which may be days (240h); 0 for --max-req-timeout",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
     requeue_on_disconnect: bool = option(
-        BOOLEAN, False, "what a consumer has in flight goes back to its channel at once when its connection ends"
+        BOOLEAN,
+        False,
+        "what a consumer has in flight goes back to its channel at once when its connection ends",
+        reload=live,
     )
     nsq_compat: bool = option(
         BOOLEAN,

@@ -73,12 +73,26 @@ OURS_ABOVE_ZERO = attrs.evolve(ABOVE_ZERO, is_ours=True)
 OURS_NOT_NEGATIVE = attrs.evolve(NOT_NEGATIVE, is_ours=True)
 
 
+Reloading = Callable[[Any, Any], bool]
+"""Returns whether a running daemon takes a new value in place of an old one."""
+
+
+def live(old: Any, new: Any) -> bool:
+    """A running daemon takes any new value."""
+    return True
+
+
+def while_set(old: Any, new: Any) -> bool:
+    """A running daemon takes another value; to set it at all, or to unset it, needs a restart."""
+    return bool(old) and bool(new)
+
+
 @attrs.frozen
 class Option:
     """
     One line of the table. `name` is the attribute of the options' class, `default` as a user would write it; it is
     empty where the default is derived from the machine. `field` is NSQ's name for it in an error text, empty where
-    that follows from the key.
+    that follows from the key. `reload` is None for an option that only a start takes.
     """
 
     name: str
@@ -91,6 +105,16 @@ class Option:
     limit: Limit | None
     default: str
     is_derived: bool
+    reload: Reloading | None
+
+    @property
+    def is_reloadable(self) -> bool:
+        """Whether a running daemon may take a new value."""
+        return self.reload is not None
+
+    def is_taken(self, old: Any, new: Any) -> bool:
+        """Return whether a running daemon takes a new value in place of an old one."""
+        return self.reload is not None and self.reload(old, new)
 
 
 def option(
@@ -101,12 +125,24 @@ def option(
     key: str | None = None,
     field: str = "",
     limit: Limit | None = None,
+    reload: Reloading | None = None,
 ) -> Any:
-    """A field of a class of options. `text` is the help; `key` the config key where it is not the field's name."""
+    """
+    A field of a class of options. `text` is the help; `key` the config key where it is not the field's name; `reload`
+    says whether a running daemon takes a new value: `live`, `while_set`, or None for never.
+    """
     shown = "" if isinstance(default, attrs.Factory) else kind.show(default)  # type: ignore[arg-type]
     return attrs.field(
         default=default,
-        metadata={"kind": kind, "key": key, "field": field, "help": text, "limit": limit, "default": shown},
+        metadata={
+            "kind": kind,
+            "key": key,
+            "field": field,
+            "help": text,
+            "limit": limit,
+            "default": shown,
+            "reload": reload,
+        },
     )
 
 
@@ -163,5 +199,6 @@ def _read(field: Any, prefix: str) -> Option:
         help=field.metadata["help"],
         limit=field.metadata["limit"],
         default=field.metadata["default"],
+        reload=field.metadata["reload"],
         is_derived=isinstance(field.default, attrs.Factory),  # type: ignore[arg-type]
     )

@@ -46,9 +46,10 @@ def options_table(reader: OptionReader[Any, Any] = NSQD_READER) -> str:
         if not reader.table.prefix:
             rows.append((f"`--{option.flag}`", option.kind.word, default, _meaning(option).replace("|", "\\|")))
             continue
-        rows.append((f"`--{option.flag}`", f"`{option.key}`", option.kind.word, default, _meaning(option)))
-    head = ("flag", "config key", "kind", "default", "meaning")
-    return _markdown(head if reader.table.prefix else (head[0], *head[2:]), rows)
+        reload = "yes" if option.is_reloadable else ""
+        rows.append((f"`--{option.flag}`", f"`{option.key}`", option.kind.word, default, reload, _meaning(option)))
+    head = ("flag", "config key", "kind", "default", "reload", "meaning")
+    return _markdown(head if reader.table.prefix else ("flag", "kind", "default", "meaning"), rows)
 
 
 def flags_table(reader: OptionReader[Any, Any] = NSQD_READER) -> str:

@@ -16,8 +16,10 @@ from nsqtw.options.fields import (
     OURS_ABOVE_ZERO,
     OURS_NOT_NEGATIVE,
     OptionTable,
+    live,
     option,
     same,
+    while_set,
 )
 from nsqtw.options.types import (
     BOOLEAN,
@@ -39,7 +41,7 @@ class LookupdOptions:
 
     # Who we are, and where we are reached
     log_level: int = same(Options, "log_level")
-    log_prefix: str = option(TEXT, "[nsqlookupd] ", "what every log line starts with")
+    log_prefix: str = option(TEXT, "[nsqlookupd] ", "what every log line starts with", reload=live)
     tcp_address: str = option(TEXT, "0.0.0.0:4160", "address for nsqds", limit=LISTEN_ADDRESS)
     http_address: str = option(
         TEXT,
@@ -62,25 +64,46 @@ class LookupdOptions:
 
     # What all clients together may take, and how long one may (ours)
     max_connections: int = option(
-        INTEGER, 0, "connections over TCP and HTTP together; 0 for as many as open files allow", limit=NOT_NEGATIVE
+        INTEGER,
+        0,
+        "connections over TCP and HTTP together; 0 for as many as open files allow",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     max_connections_per_address: int = same(Options, "max_connections_per_address")
-    max_topics: int = option(INTEGER, 100_000, "topics that may be known; 0 for any number", limit=NOT_NEGATIVE)
+    max_topics: int = option(
+        INTEGER, 100_000, "topics that may be known; 0 for any number", limit=NOT_NEGATIVE, reload=live
+    )
     max_channels: int = option(
-        INTEGER, 500_000, "channels, of all topics, that may be known; 0 for any number", limit=NOT_NEGATIVE
+        INTEGER,
+        500_000,
+        "channels, of all topics, that may be known; 0 for any number",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     max_registrations: int = option(
-        INTEGER, 1_000_000, "registrations of all nsqds together; 0 for any number", limit=NOT_NEGATIVE
+        INTEGER,
+        1_000_000,
+        "registrations of all nsqds together; 0 for any number",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     max_registrations_per_connection: int = option(
-        INTEGER, 100_000, "registrations of one nsqd; 0 for any number", limit=NOT_NEGATIVE
+        INTEGER,
+        100_000,
+        "registrations of one nsqd; 0 for any number",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
-    max_watchers: int = option(INTEGER, 1_000, "connections that /v2/watch is open on; 0 for none", limit=NOT_NEGATIVE)
+    max_watchers: int = option(
+        INTEGER, 1_000, "connections that /v2/watch is open on; 0 for none", limit=NOT_NEGATIVE, reload=live
+    )
     max_unfinished_size: int = option(
         SIZE,
         67_108_864,
         "bytes kept of HTTP requests that have come in part, over all connections; 0 for any number",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
     magic_timeout: float = same(Options, "magic_timeout")
     idle_timeout: float = option(
@@ -88,6 +111,7 @@ class LookupdOptions:
         300.0,
         "time between two commands of an nsqd, which pings every 15s; 0 for any",
         limit=NOT_NEGATIVE,
+        reload=live,
     )
     http_header_timeout: float = same(Options, "http_header_timeout")
     http_idle_timeout: float = same(Options, "http_idle_timeout")
@@ -96,14 +120,19 @@ class LookupdOptions:
     write_timeout: float = same(Options, "write_timeout")
 
     # Who may ask (ours)
-    tls_cert: str = option(TEXT, "", "certificate file (PEM); with one both ports take TLS beside plain connections")
+    tls_cert: str = option(
+        TEXT, "", "certificate file (PEM); with one both ports take TLS beside plain connections", reload=while_set
+    )
     tls_key: str = same(Options, "tls_key")
     tls_client_auth_policy: str = same(Options, "tls_client_auth_policy")
-    tls_root_ca_file: str = option(TEXT, "", "certificate authorities for client certificates (PEM)")
+    tls_root_ca_file: str = option(TEXT, "", "certificate authorities for client certificates (PEM)", reload=live)
     tls_required: int = same(Options, "tls_required")
     tls_min_version: int = same(Options, "tls_min_version")
     peer_secret_file: str = option(
-        TEXT, "", "file with the secret that an nsqd must show, its --lookupd-secret-file; empty for none"
+        TEXT,
+        "",
+        "file with the secret that an nsqd must show, its --lookupd-secret-file; empty for none",
+        reload=while_set,
     )
     http_auth: str = option(
         choice(CHANGES, ALL, OFF),

@@ -23,9 +23,9 @@ _log = Logger()
 class LongWork:
     """The long computations of one server. `now` is a clock in seconds."""
 
-    def __init__(self, reactor: Reactor, now: Callable[[], float], slice_seconds: float = SLICE_SECONDS) -> None:
+    def __init__(self, reactor: Reactor, now: Callable[[], float], slice_seconds: float | None = None) -> None:
         def begin_slice() -> Callable[[], bool]:
-            until = now() + slice_seconds
+            until = now() + (SLICE_SECONDS if slice_seconds is None else slice_seconds)
             return lambda: now() >= until
 
         self._cooperator = Cooperator(begin_slice, lambda tick: reactor.callLater(0, tick))

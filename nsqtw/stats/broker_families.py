@@ -14,6 +14,7 @@ import attrs
 from nsqtw.backends.files import Files
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
+from nsqtw.core.oldest import OldestMessages
 from nsqtw.core.topic import Topic
 from nsqtw.stats.daemon_families import DaemonView
 from nsqtw.stats.families import COUNTER, GAUGE, HISTOGRAM, Family
@@ -33,6 +34,7 @@ class BrokerView(DaemonView):
     data_path: str
     lookupds: Callable[[], Mapping[str, bool]] = _no_peers
     """Whether each nsqlookupd knows this broker, by its address."""
+    oldest: OldestMessages = attrs.field(factory=OldestMessages)
 
 
 @attrs.define

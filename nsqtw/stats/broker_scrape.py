@@ -17,7 +17,6 @@ from operator import attrgetter
 from typing import Any
 
 from nsqtw.core.histogram import Histogram
-from nsqtw.core.oldest import OldestMessages
 from nsqtw.core.topic import Topic
 from nsqtw.stats.broker_families import (
     BROKER_FAMILIES,
@@ -29,7 +28,7 @@ from nsqtw.stats.broker_families import (
 )
 from nsqtw.stats.daemon_families import DAEMON_FAMILIES
 from nsqtw.stats.exposition import Exposition
-from nsqtw.stats.families import Families, Family, Number, Sample
+from nsqtw.stats.families import Families, Family, Number, Samples
 
 _UNBOUNDED_READS = 10**9
 """Each read of the backend is a step of its own here."""
@@ -40,7 +39,6 @@ class BrokerMetrics:
 
     def __init__(self, view: BrokerView) -> None:
         self._view = view
-        self._oldest = OldestMessages()
 
     def scrape(self, accept: str) -> tuple[str, Iterator[bytes]]:
         """Return the content type of the text, and its pieces. The steps of the walk are empty pieces."""
@@ -48,7 +46,7 @@ class BrokerMetrics:
         return exposition.content_type, self._pieces(exposition)
 
     def _pieces(self, exposition: Exposition) -> Iterator[bytes]:
-        walk = _Walk(self._view, self._oldest)
+        walk = _Walk(self._view)
         for _ in walk.steps():
             yield b""
         view, totals = self._view, walk.totals
@@ -62,13 +60,13 @@ class BrokerMetrics:
 class _Walk:
     """The values of all topics and channels that fit into the bound."""
 
-    def __init__(self, view: BrokerView, oldest: OldestMessages) -> None:
+    def __init__(self, view: BrokerView) -> None:
         options = view.broker.options
         self.totals = BrokerTotals(view)
         families: Families = [*TOPIC_FAMILIES, *CHANNEL_FAMILIES]
-        self.collected: dict[Family[Any], list[Sample]] = {family: [] for family in families}
+        self.collected = {family: Samples() for family in families}
         self._view = view
-        self._oldest = oldest
+        self._oldest = view.oldest
         self._has_topics: bool = options.metrics_topics
         self._has_channels: bool = options.metrics_topics and options.metrics_channels
         self._series_left: float = options.metrics_max_series or inf
@@ -115,5 +113,5 @@ class _Walk:
             return False
         self._series_left -= size
         for family, number in values:
-            self.collected[family].append((labels, number))
+            self.collected[family].add(labels, number)
         return True

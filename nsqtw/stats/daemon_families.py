@@ -74,7 +74,13 @@ DAEMON_FAMILIES: tuple[Family[DaemonView], ...] = (
         "Worst delay of a timed call in the last 15 to 30 seconds: how long the event loop was busy or stopped.",
         lambda view: view.lag.worst,
     ),
-    Family("nsq_connections", GAUGE, "Open connections.", lambda view: view.connections(), ("listener",)),
+    Family(
+        "nsq_connections",
+        GAUGE,
+        "Open connections. Those of HTTP and HTTPS are counted together.",
+        lambda view: view.connections(),
+        ("listener",),
+    ),
     Family(
         "nsq_connections_rejected_total",
         COUNTER,

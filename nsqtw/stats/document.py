@@ -14,6 +14,7 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.latency import Measure, Sketch
+from nsqtw.core.oldest import OldestMessages
 from nsqtw.core.topic import Topic
 from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS, numbers_of
 
@@ -29,17 +30,19 @@ def document(
     channel: str = "",
     include_clients: bool = True,
     memory: dict[str, int] | None = None,
+    oldest: OldestMessages | None = None,
 ) -> dict[str, Any]:
     """
     Return the document of /stats at the time `now`. `topic` and `channel` select entries of exactly that name; ""
-    selects all. `memory` is inserted as it is; None leaves its key out.
+    selects all. `memory` is inserted as it is; None leaves its key out. With `oldest` each channel has the age of its
+    oldest waiting message.
     """
     is_known_topic = topic == "" or topic in broker.topics
     stats: dict[str, Any] = {
         "version": version,
         "health": str(broker.health),
         "start_time": broker.start_time,
-        "topics": _topics(broker, topic, channel, include_clients, now) if is_known_topic else None,
+        "topics": _topics(broker, topic, channel, _Shown(include_clients, oldest), now) if is_known_topic else None,
     }
     damage = broker.damage.shown()
     if damage is not None:
@@ -48,6 +51,16 @@ def document(
         stats["memory"] = memory
     stats["producers"] = _producers(broker, topic) if is_known_topic and include_clients else None
     return stats
+
+
+class _Shown(NamedTuple):
+    """The parts of a channel that are shown beside its numbers."""
+
+    clients: bool
+    oldest: OldestMessages | None = None
+
+
+_NUMBERS_ONLY = _Shown(clients=False)
 
 
 class Numbers(NamedTuple):
@@ -75,22 +88,20 @@ def walk(broker: Broker, now: float) -> Iterator[Numbers | None]:
         yield Numbers(topic.name, None, _topic_numbers(topic, [], _told(broker.measure, merged)))
         for channel in channels:
             if not channel.exiting:
-                yield Numbers(topic.name, channel.name, _channel(channel, False, "", now))
+                yield Numbers(topic.name, channel.name, _channel(channel, _NUMBERS_ONLY, "", now))
 
 
-def _topics(broker: Broker, topic: str, channel: str, include_clients: bool, now: float) -> list[dict[str, Any]]:
+def _topics(broker: Broker, topic: str, channel: str, shown: _Shown, now: float) -> list[dict[str, Any]]:
     chosen = _named(broker.topics.values(), topic)
     return [
-        _topic(topic_, channel, include_clients, topic, now)
-        for topic_ in chosen
-        if channel == "" or channel in topic_.channels
+        _topic(topic_, channel, shown, topic, now) for topic_ in chosen if channel == "" or channel in topic_.channels
     ]
 
 
-def _topic(topic: Topic, channel: str, include_clients: bool, counted_topic: str, now: float) -> dict[str, Any]:
+def _topic(topic: Topic, channel: str, shown: _Shown, counted_topic: str, now: float) -> dict[str, Any]:
     channels = _named(topic.channels.values(), channel)
-    shown = [_channel(channel_, include_clients, counted_topic, now) for channel_ in channels]
-    return _topic_numbers(topic, shown, _latency(topic.context.measure, topic.channels.values(), now))
+    documents = [_channel(channel_, shown, counted_topic, now) for channel_ in channels]
+    return _topic_numbers(topic, documents, _latency(topic.context.measure, topic.channels.values(), now))
 
 
 def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[str, Any]) -> dict[str, Any]:
@@ -113,15 +124,18 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
     return numbers
 
 
-def _channel(channel: Channel, include_clients: bool, counted_topic: str, now: float) -> dict[str, Any]:
-    clients = [_client(consumer.client, counted_topic) for consumer in channel.consumers] if include_clients else None
-    return {
+def _channel(channel: Channel, shown: _Shown, counted_topic: str, now: float) -> dict[str, Any]:
+    clients = [_client(consumer.client, counted_topic) for consumer in channel.consumers] if shown.clients else None
+    numbers: dict[str, Any] = {
         "channel_name": channel.name,
         **numbers_of(CHANNEL_METRICS, channel),
         "clients": clients,
         "paused": channel.paused,
         "e2e_processing_latency": _latency(channel.topic.context.measure, [channel], now),
     }
+    if shown.oldest is not None:
+        numbers["oldest_message_age_seconds"] = shown.oldest.age(channel, now)
+    return numbers
 
 
 def _producers(broker: Broker, topic: str) -> list[dict[str, Any]] | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nsqtw.core.histogram import Histogram
-from nsqtw.stats.families import COUNTER, HISTOGRAM, Families, Family, Sample
+from nsqtw.stats.families import COUNTER, HISTOGRAM, Families, Family, Number, Samples
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -34,12 +34,13 @@ class Exposition:
 
         self._encode, self.content_type = choose_encoder(accept)
 
-    def pieces(self, collected: Iterable[tuple[Family[Any], Sequence[Sample]]]) -> Iterator[bytes]:
+    def pieces(self, collected: Iterable[tuple[Family[Any], Samples]]) -> Iterator[bytes]:
         """Iterate over the text of families with their samples. A family without samples is left out."""
         for family, samples in collected:
-            for start in range(0, len(samples), SAMPLES_AT_ONCE):
-                part = metric_of(family, samples[start : start + SAMPLES_AT_ONCE])
-                yield self._text([part], with_comments=start == 0)
+            for start in range(0, len(samples.values), SAMPLES_AT_ONCE):
+                part = slice(start, start + SAMPLES_AT_ONCE)
+                metric = metric_of(family, samples.labels[part], samples.values[part])
+                yield self._text([metric], with_comments=start == 0)
 
     def process(self) -> bytes:
         """Return the figures of this process: CPU, memory, descriptors. Empty where there is no /proc."""
@@ -68,21 +69,21 @@ class _Registry:
         return self._metrics
 
 
-def metric_of(family: Family[Any], samples: Sequence[Sample]) -> Metric:
-    """Return a family with some of its samples as the library's object."""
+def metric_of(family: Family[Any], labels: Sequence[Sequence[str]], values: Sequence[Number]) -> Metric:
+    """Return a family with samples as the library's object."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
     if family.kind == HISTOGRAM:
         histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
-        for labels, value in samples:
+        for label_values, value in zip(labels, values, strict=True):
             assert isinstance(value, Histogram), "a histogram has no other values"
-            histogram.add_metric(labels, buckets_of(value), value.sum)
+            histogram.add_metric(label_values, buckets_of(value), value.sum)
         return histogram
     kind = CounterMetricFamily if family.kind == COUNTER else GaugeMetricFamily
     metric = kind(family.name, family.help, labels=family.labels)
-    for labels, value in samples:
+    for label_values, value in zip(labels, values, strict=True):
         assert not isinstance(value, Histogram), f"{family.name} is no histogram"
-        metric.add_metric(labels, value)
+        metric.add_metric(label_values, value)
     return metric
 
 

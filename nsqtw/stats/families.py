@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from nsqtw.core.histogram import Histogram
 
@@ -20,8 +20,22 @@ COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 Source = TypeVar("Source")
 Number = float | int | Histogram
-Sample = tuple[Sequence[str], Number]
-"""The label values, in the order of the family's label names, and the value."""
+
+
+@define
+class Samples:
+    """
+    The samples of a family: the label values of each, in the order of the family's label names, and its value. Two
+    lists, because the garbage collector would look at a hundred thousand pairs.
+    """
+
+    labels: list[Sequence[str]] = field(factory=list)
+    values: list[Number] = field(factory=list)
+
+    def add(self, labels: Sequence[str], value: Number) -> None:
+        """Add a sample."""
+        self.labels.append(labels)
+        self.values.append(value)
 
 
 @frozen
@@ -39,14 +53,15 @@ class Family(Generic[Source]):
     value: Callable[[Source], Number | Mapping[Any, Number] | None]
     labels: tuple[str, ...] = ()
 
-    def samples(self, source: Source) -> list[Sample]:
+    def samples(self, source: Source) -> Samples:
         """Return the samples of a source whose `value` has all the labels."""
-        value = self.value(source)
-        if value is None:
-            return []
+        value, samples = self.value(source), Samples()
         if isinstance(value, Mapping):
-            return [((key,) if isinstance(key, str) else key, number) for key, number in value.items()]
-        return [((), value)]
+            for key, number in value.items():
+                samples.add((key,) if isinstance(key, str) else key, number)
+        elif value is not None:
+            samples.add((), value)
+        return samples
 
 
 Families = Sequence[Family[Any]]

@@ -280,3 +280,32 @@ def test_what_a_client_calls_itself_may_be_anything() -> None:
     web.broker.clients[1] = client
     assert b"   [V2 <?&>\xe2\x80\xa8:1 " in web.get("/stats").body
     assert rb'"hostname":"\u003c?\u0026\u003e\u2028"' in web.get("/stats?format=json").body
+
+
+# -- what is told only to those that ask
+
+
+def test_the_age_of_the_oldest_waiting_message_is_told_on_request() -> None:
+    web = Web()
+    web.core.channel()
+    web.post("/pub?topic=t", b"x")
+    web.core.now += 2.5
+    (channel,) = web.get("/stats?format=json&include_ages=true").json["topics"][0]["channels"]
+    assert channel["oldest_message_age_seconds"] == pytest.approx(2.5)
+    assert b"oldest_message_age" not in web.get("/stats?format=json").body
+
+
+def test_a_channel_without_waiting_messages_has_no_age() -> None:
+    web = Web()
+    web.core.channel()
+    (channel,) = web.get("/stats?format=json&include_ages=1").json["topics"][0]["channels"]
+    assert channel["oldest_message_age_seconds"] is None
+
+
+def test_the_space_of_the_data_path_is_told_on_request() -> None:
+    web = Web()
+    web.post("/pub?topic=t", b"x")
+    disk = web.get("/stats?format=json&include_disk=true").json["disk"]
+    assert 0 < disk["free_bytes"] <= disk["capacity_bytes"]
+    assert disk["stored_bytes"] == web.core.topic().log.queue.size > 0
+    assert "disk" not in web.get("/stats?format=json").json

@@ -90,7 +90,7 @@ def test_the_file_on_the_page_does_what_the_page_says(start: Start, tmp_path: Pa
 
         grants.write_text("[[client]]\nsecret = 5\n")
         os.kill(nsqd.pid, signal.SIGHUP)
-        line = f"AUTH: reload failed, keeping the previous grants: {grants}: client 1: secret must be a text"
+        line = f"RELOAD: the grants stay as they were - {grants}: client 1: secret must be a text"
         wait_until(lambda: line in nsqd.said(), "the mistake is said")
         shop_again = nsqd.client()
         auth(shop_again, "shop-secret")

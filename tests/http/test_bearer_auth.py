@@ -168,7 +168,7 @@ def test_who_may_only_publish_can_publish_and_look() -> None:
     web = GuardedWeb(p=grants("^t$", "^$", "publish"))
     for route in routes(web):
         reply = web.bearing("p", route.method.decode(), route.path.decode() + "?topic=t&channel=c", b"x")
-        may = route.path in (*HEALTH, b"/info", b"/stats", b"/v2/openapi.json", b"/pub", b"/mpub")
+        may = route.path in (*HEALTH, b"/info", b"/stats", b"/metrics", b"/v2/openapi.json", b"/pub", b"/mpub")
         assert (reply.status == 200) is may, route
         assert may or reply.outcome == FORBIDDEN
     assert web.bearing("p", "POST", "/pub?topic=u", b"x").outcome == FORBIDDEN

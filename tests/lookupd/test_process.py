@@ -85,7 +85,7 @@ def test_info_tells_both_versions(start: StartLookupd) -> None:
 def test_sigint_is_a_clean_stop_too_and_sighup_is_none(start: StartLookupd) -> None:
     lookupd = start()
     lookupd.signal(signal.SIGHUP)
-    wait_until(lambda: "SIGHUP: there is nothing to reload" in lookupd.said(), "the signal is noticed")
+    wait_until(lambda: "RELOAD: there is nothing to reload" in lookupd.said(), "the signal is noticed")
     assert lookupd.http("GET", "/ping").body == b"OK"
     assert lookupd.end_with(signal.SIGINT) == 0
 
@@ -343,11 +343,11 @@ def test_the_secret_changes_with_its_file(start: StartLookupd, tmp_path: Path) -
     lookupd = start(f"--peer-secret-file={file}")
     file.write_text("")
     lookupd.signal(signal.SIGHUP)
-    wait_until(lambda: "SIGHUP: what cannot be used stays as it was - --peer-secret" in lookupd.said(), "it is refused")
+    wait_until(lambda: "RELOAD: the secrets stay as they were - --peer-secret" in lookupd.said(), "it is refused")
     assert ask(lookupd, "POST", "/topic/create?topic=t", "one") == 200
     file.write_text("two")
     lookupd.signal(signal.SIGHUP)
-    wait_until(lambda: "SIGHUP: the secret is reloaded" in lookupd.said(), "it is read")
+    wait_until(lambda: "RELOAD: read again: secrets" in lookupd.said(), "it is read")
     assert ask(lookupd, "POST", "/topic/create?topic=t", "one") == 401
     assert ask(lookupd, "POST", "/topic/create?topic=t", "two") == 200
     with FakeNsqd(lookupd.tcp_port) as nsqd:
@@ -365,8 +365,8 @@ def test_a_bad_certificate_does_not_keep_a_new_secret_out(
     file.write_text("two")
     certificate.write_text("")
     lookupd.signal(signal.SIGHUP)
-    wait_until(lambda: "SIGHUP: the secret is reloaded" in lookupd.said(), "it is read")
-    assert "SIGHUP: what cannot be used stays as it was - failed" in lookupd.said()
+    wait_until(lambda: "RELOAD: read again: secrets" in lookupd.said(), "it is read")
+    assert "RELOAD: the certificates stay as they were - failed" in lookupd.said()
     assert ask(lookupd, "POST", "/topic/create?topic=t", "two") == 200
 
 

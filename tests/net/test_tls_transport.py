@@ -68,7 +68,8 @@ class Guard(Edge):
         given = {"tls_cert": pair.certificate, "tls_key": pair.key, **options}
         for name, value in given.items():
             setattr(self.broker.options, name, value)
-        self.settings = TlsSettings(Options(**given), self.reactor)
+        self.options = Options(**given)
+        self.settings = TlsSettings(self.options, self.reactor)
         self.factory.tls = self.settings
 
     def meet(self, **asked: Any) -> Transport:
@@ -557,11 +558,11 @@ def test_new_connections_have_the_new_certificate(certificates: Certificates, tm
 
     shutil.copy(certificates.renewed.certificate, pair.certificate)
     with pytest.raises(OptionError, match="--tls-key is not the key of --tls-cert"):
-        guard.settings.reload()
+        guard.settings.read(guard.options)()
     assert server_name(guard, wants) == old
 
     shutil.copy(certificates.renewed.key, pair.key)
-    guard.settings.reload()
+    guard.settings.read(guard.options)()
     assert server_name(guard, wants) not in (b"", old)
     client.send(pub(b"still here"))
     guard.settle()
@@ -569,10 +570,10 @@ def test_new_connections_have_the_new_certificate(certificates: Certificates, tm
 
     Path(pair.certificate).write_text("nonsense")
     with pytest.raises(OptionError, match="--tls-cert must hold a certificate"):
-        guard.settings.reload()
+        guard.settings.read(guard.options)()
     Path(pair.key).unlink()
     with pytest.raises(OptionError):
-        guard.settings.reload()
+        guard.settings.read(guard.options)()
     assert server_name(guard, wants) not in (b"", old)
 
 
@@ -583,6 +584,6 @@ def test_new_connections_have_the_new_authorities(certificates: Certificates, tm
     guard = Guard(certificates.server, **policy)
     assert admits(guard, certificates.client)
     shutil.copy(certificates.stranger.certificate, file)
-    guard.settings.reload()
+    guard.settings.read(guard.options)()
     assert not admits(guard, certificates.client)
     assert admits(guard, certificates.stranger)

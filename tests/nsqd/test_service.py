@@ -480,7 +480,7 @@ def test_twistd_runs_it_too(start: Start, tmp_path: Path) -> None:
     broker.wait_for("HTTP: listening on")
     assert broker.get("/ping") == "OK"
     broker.tell(signal.SIGHUP)
-    broker.wait_for("SIGHUP: there is nothing to reload")
+    broker.wait_for("RELOAD: there is nothing to reload")
     refused = run("--nodaemon", "--pidfile=", "nsq", "--tcp-address=127.0.0.1:0", cwd=tmp_path, script=TWISTD)
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 1

@@ -114,7 +114,15 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "retention-bytes",
         "channel-start",
     }
-    ours |= {"auth", "http-auth", "sigterm", "drain-timeout"}
+    ours |= {
+        "auth",
+        "http-auth",
+        "sigterm",
+        "drain-timeout",
+        "metrics-topics",
+        "metrics-channels",
+        "metrics-max-series",
+    }
     ours |= {"lookupd-tls", "lookupd-tls-root-ca-file", "lookupd-tls-cert", "lookupd-tls-key", "lookupd-secret-file"}
     limits = {
         "max-topics",

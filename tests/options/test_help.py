@@ -56,7 +56,7 @@ def test_usage_leaves_out_defaults_that_say_nothing(empty: str) -> None:
 
 def test_the_table_has_a_row_for_every_option() -> None:
     rows = options_table().splitlines()
-    assert rows[:2] == ["| flag | config key | kind | default | meaning |", "|---|---|---|---|---|"]
+    assert rows[:2] == ["| flag | config key | kind | default | reload | meaning |", "|---|---|---|---|---|---|"]
     assert [row.split("`")[1] for row in rows[2:]] == [f"--{option.flag}" for option in TABLE]
 
 
