@@ -62,10 +62,10 @@ LAYERS: dict[str, set[str]] = {
         *("options", "plugins", "runtime", "stats"),
     },
     "admin": {
-        *("auth", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
+        *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
     },
     "tools": {"auth", "backends", "client", "core", "daemon", "gocompat", "nsqd", "options", "plugins"},
-    "cli": {"client", "cluster", "daemon", "options", "tools"},
+    "cli": {"client", "cluster", "daemon", "net", "options", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},

@@ -16,7 +16,7 @@ import hmac
 import ipaddress
 from base64 import b64decode
 from binascii import Error as Base64Error
-from secrets import token_bytes
+from secrets import token_bytes, token_hex
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,6 +33,7 @@ from nsqtw.rights import MAX_SECRET_BYTES, Authorizations, Credentials, Rights
 COOKIE = "nsqadmin_session"
 CROSS_ORIGIN = "CROSS_ORIGIN"
 FORBIDDEN = "FORBIDDEN"
+_SALT_BYTES = 16
 _SAME_SITES = ("same-origin", "none")
 _OPEN = Viewer("", Role.ADMIN, True)
 
@@ -47,13 +48,12 @@ class _Known:
 class Access:
     """Decides about users. `authorizations` ask the authorizer of --auth; None without it."""
 
-    def __init__(self, options: AdminOptions, authorizations: Authorizations | None, base_path: str = "") -> None:
+    def __init__(self, options: AdminOptions, authorizations: Authorizations | None) -> None:
         self._options = options
         self._authorizations = authorizations
         self._proxies = network_of("acl-proxy-cidr", options.acl_proxy_cidr)
         self._sessions = Sessions(options.session_timeout)
         self._key = token_bytes(32)
-        self._path = base_path or "/"
 
     @property
     def has_login(self) -> bool:
@@ -104,13 +104,19 @@ class Access:
     # -- requests of other sites
 
     def csrf_token(self, viewer: Viewer) -> str:
-        """Return the token that the forms of a user's pages contain."""
-        return hmac.digest(self._key, viewer.csrf_subject.encode("utf-8", "replace"), "sha256").hex()
+        """
+        Return a token for the forms of a user's page. Each has a salt: the size of a compressed page that also repeats
+        what was asked tells nothing of it.
+        """
+        salt = token_hex(_SALT_BYTES)
+        return salt + self._csrf_digest(viewer, salt.encode())
 
     def check_csrf(self, request: WebRequest, viewer: Viewer, token: str) -> None:
         """Raise AccessDenied for a form that no page of nsqadmin has made for this user."""
         self.check_origin(request)
-        if not hmac.compare_digest(token.encode("utf-8", "replace"), self.csrf_token(viewer).encode()):
+        salt = token[: 2 * _SALT_BYTES]
+        expected = salt + self._csrf_digest(viewer, salt.encode("utf-8", "replace"))
+        if not hmac.compare_digest(token.encode("utf-8", "replace"), expected.encode("utf-8", "replace")):
             raise AccessDenied(CROSS_ORIGIN, "the page is out of date: load it again")
 
     def check_origin(self, request: WebRequest) -> None:
@@ -131,6 +137,10 @@ class Access:
             raise AccessDenied(FORBIDDEN, f"this needs the role {role.name.lower()}")
 
     # -- inside
+
+    def _csrf_digest(self, viewer: Viewer, salt: bytes) -> str:
+        subject = viewer.csrf_subject.encode("utf-8", "replace")
+        return hmac.digest(self._key, salt + subject, "sha256").hex()
 
     def _named_by_proxy(self, request: WebRequest) -> Viewer | None:
         options = self._options
@@ -173,7 +183,7 @@ class Access:
         request.addCookie(
             COOKIE,
             token,
-            path=self._path,
+            path=self._options.base_path,
             max_age="0" if not token else str(int(self._options.session_timeout)),
             secure=is_https(request),
             httpOnly=True,

@@ -156,7 +156,7 @@ class ErrorAnswers:
     def _failed(self, request: WebRequest, failure: Failure) -> bytes:
         error: Any = failure.value
         status, code = answer_to(error)
-        if status == 500:
+        if status == 500 and not isinstance(error, ApiError):
             _log.failure("panic in HTTP handler", failure=failure)
         elif isinstance(error, ClusterError):
             _log.error("{error}", error=str(error))

@@ -26,6 +26,7 @@ from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.credentials import ClusterCredentials, read_secrets
 from nsqtw.cluster.http import Timeouts
 from nsqtw.daemon.operator_log import log
+from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import AuthError, NsqtwError, OptionError
 from nsqtw.interfaces import IAuthorizer
 from nsqtw.net.descriptors import raise_limit
@@ -76,7 +77,13 @@ class _Certificate:
 class AdminService(Service):
     """One nsqadmin. `warnings` are logged at the start."""
 
-    def __init__(self, options: AdminOptions, reactor: Reactor, warnings: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        options: AdminOptions,
+        reactor: Reactor,
+        warnings: Iterable[str] = (),
+        config: RunningConfig | None = None,
+    ) -> None:
         self._options = options
         self._reactor: Any = reactor
         self._warnings = list(warnings)
@@ -123,6 +130,8 @@ class AdminService(Service):
         for warning in [*self._warnings, *open_to_all(options, self._listener)]:
             _log.warn("{warning}", warning=warning)
         self._access = Access(options, self._authorizations)
+        if self._authorizations is not None:
+            self._authorizations.enter(self._access)
         self._web = AdminWeb(self._reactor, options, cluster, self._access, timeouts)
         inner: Any = self._web.site
         if self._certificate is not None:
@@ -138,6 +147,10 @@ class AdminService(Service):
         """Fires when everything is closed."""
         super().stopService()  # type: ignore[no-untyped-call]
         return Deferred.fromCoroutine(self._stop())
+
+    def begin_drain(self) -> bool:
+        """An nsqadmin has nothing to deliver."""
+        return False
 
     def reload(self) -> None:
         """Read the certificate and the grants again. What cannot be used is logged, and stays as it was."""

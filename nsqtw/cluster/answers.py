@@ -37,6 +37,7 @@ Fields = Mapping[str, Any]
 V = TypeVar("V")
 
 _MILLISECONDS = 1000.0
+_AGE = "oldest_message_age_seconds"
 _DEFAULT_DURABILITY = "os"
 _VERSION = re.compile(
     r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII
@@ -81,7 +82,7 @@ def topic_names_in(stats: Fields) -> tuple[str, ...]:
 
 def node_stats_in(stats: Fields, node: Node, nsqtw_version: str) -> NodeStats:
     """Return a node from its /stats. ServerFailed."""
-    memory = _typed(stats, "memory", dict, {})
+    memory, disk = _typed(stats, "memory", dict, {}), _typed(stats, "disk", dict, {})
     return NodeStats(
         node=node,
         topics=topics_in(stats, node, bool(nsqtw_version)),
@@ -89,7 +90,9 @@ def node_stats_in(stats: Fields, node: Node, nsqtw_version: str) -> NodeStats:
         start_time=_integer(stats, "start_time"),
         memory={name: value for name, value in memory.items() if type(value) is int},
         nsqtw_version=nsqtw_version,
-        disk_free=_optional_integer(stats, "disk_free_bytes"),
+        disk_free=_optional_integer(disk, "free_bytes"),
+        disk_capacity=_optional_integer(disk, "capacity_bytes"),
+        disk_stored=_optional_integer(disk, "stored_bytes"),
     )
 
 
@@ -163,21 +166,22 @@ def _counts(fields: Fields) -> dict[str, Any]:
 def _topic(fields: Fields, node: Node, is_nsqtw: bool) -> TopicStats:
     name = _text(fields, "topic_name")
     durability = _text(fields, "durability")
+    channels = tuple(_channel(_checked(channel, dict, "channels"), node, name) for channel in _list(fields, "channels"))
     return TopicStats(
         node=node.http_address,
         hostname=node.hostname,
         topic_name=name,
         **_counts(fields),
-        channels=tuple(
-            _channel(_checked(channel, dict, "channels"), node, name) for channel in _list(fields, "channels")
-        ),
+        channels=channels,
         is_paused=_boolean(fields, "paused"),
         latency=_latency(fields),
         message_bytes=_optional_integer(fields, "message_bytes"),
         durability=(durability or _DEFAULT_DURABILITY) if is_nsqtw else None,
         retention=_retention(fields),
         lost_count=_optional_integer(fields, "lost_count"),
-        oldest_message_age=_age(fields),
+        oldest_message_age=max(
+            (age for channel in channels if (age := channel.oldest_message_age) is not None), default=None
+        ),
     )
 
 
@@ -197,7 +201,7 @@ def _channel(fields: Fields, node: Node, topic: str) -> ChannelStats:
         is_paused=_boolean(fields, "paused"),
         latency=_latency(fields),
         dropped_count=_optional_integer(fields, "dropped_count"),
-        oldest_message_age=_age(fields),
+        oldest_message_age=_number(fields, _AGE) if fields.get(_AGE) is not None else None,
     )
 
 
@@ -242,11 +246,6 @@ def _retention(fields: Fields) -> Retention | None:
         bytes=_integer(found, "bytes"),
         earliest=_integer(found, "earliest"),
     )
-
-
-def _age(fields: Fields) -> float | None:
-    milliseconds = _optional_integer(fields, "oldest_message_age_ms")
-    return None if milliseconds is None else milliseconds / _MILLISECONDS
 
 
 def _message(fields: Fields, node: str) -> Message:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from nsqtw.cluster.http import NSQD, NSQLOOKUPD, ask_all, split
+from nsqtw.cluster.http import NSQD, NSQLOOKUPD, ask_all
 from nsqtw.cluster.model import Node, Partial
 from nsqtw.cluster.queries import Queries
 from nsqtw.errors import ServerFailed
@@ -64,8 +64,8 @@ class Changes(Queries):
         """
         steps = _Steps(self)
         await steps.change(NSQLOOKUPD, self.lookupds, "/topic/tombstone", {"topic": topic, "node": node})
-        (found,), _ = split(NSQD, await ask_all([self._given_node(self._given.get(node, node))]))
-        await steps.change(NSQD, [self._address_of(found)], "/topic/delete", {"topic": topic})
+        found = await self.reached_node(node)
+        await steps.change(NSQD, [self.address_of(found)], "/topic/delete", {"topic": topic})
         return steps.done()
 
     async def _act(self, topic: str, channel: str, action: str) -> Done:
@@ -73,8 +73,9 @@ class Changes(Queries):
         await steps.change(NSQD, await steps.nodes(topic), _path(channel, action), _names(topic, channel))
         return steps.done()
 
-    async def _post(self, program: str, server: str, path: str, parameters: Mapping[str, str]) -> str:
-        await self._requests.post(program, server, path, parameters)
+    async def post(self, program: str, server: str, path: str, parameters: Mapping[str, str]) -> str:
+        """Have one server make a change. Return the server. ServerFailed."""
+        await self.requests.post(program, server, path, parameters)
         return server
 
 
@@ -90,11 +91,11 @@ class _Steps:
         """Return the addresses of the nodes of a topic. NoServerAnswered."""
         found: Partial[tuple[Node, ...]] = await self._cluster.topic_nodes(topic)
         self._errors += found.warnings
-        return [self._cluster._address_of(node) for node in found.value]
+        return [self._cluster.address_of(node) for node in found.value]
 
     async def change(self, program: str, servers: Iterable[str], path: str, parameters: Mapping[str, str]) -> None:
         """Have servers make the change."""
-        asked = [self._cluster._post(program, server, path, parameters) for server in servers]
+        asked = [self._cluster.post(program, server, path, parameters) for server in servers]
         for outcome in await ask_all(asked):
             if isinstance(outcome, ServerFailed):
                 self._errors.append(str(outcome))

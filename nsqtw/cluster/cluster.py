@@ -49,8 +49,8 @@ class Cluster(Changes, LifeCycle):
             path, parameters = "/v2/topic/messages", {"topic": topic, "limit": str(limit)}
 
         async def ask(target: Node) -> NodeMessages:
-            answer = await self._requests.get(NSQD, self._address_of(target), path, parameters)
-            return await self._requests.read(answer, lambda document: messages_in(document, target.http_address))
+            answer = await self.requests.get(NSQD, self.address_of(target), path, parameters)
+            return await self.requests.read(answer, lambda document: messages_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
 
@@ -66,15 +66,15 @@ class Cluster(Changes, LifeCycle):
             parameters["dry_run"] = "true"
 
         async def ask(target: Node) -> Seek:
-            answer = await self._requests.post(NSQD, self._address_of(target), "/v2/channel/seek", parameters)
-            return await self._requests.read(answer, lambda document: seek_in(document, target.http_address))
+            answer = await self.requests.post(NSQD, self.address_of(target), "/v2/channel/seek", parameters)
+            return await self.requests.read(answer, lambda document: seek_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
 
     async def publish(self, topic: str, body: bytes, *, node: str = "") -> str:
         """Publish a message to one node, unless named one that has the topic, else any. Return the node."""
         target = await self._publisher(topic, node)
-        outcome = await ask_all([self._requests.post(NSQD, self._address_of(target), "/pub", {"topic": topic}, body)])
+        outcome = await ask_all([self.requests.post(NSQD, self.address_of(target), "/pub", {"topic": topic}, body)])
         split(NSQD, outcome)
         return target.http_address
 
@@ -96,7 +96,7 @@ class Cluster(Changes, LifeCycle):
 
     async def _set(self, topic: str, path: str, parameters: Mapping[str, str]) -> Done:
         async def ask(target: Node) -> str:
-            await self._requests.post(NSQD, self._address_of(target), path, {"topic": topic, **parameters})
+            await self.requests.post(NSQD, self.address_of(target), path, {"topic": topic, **parameters})
             return target.http_address
 
         return await self._on_nodes(topic, "", ask)

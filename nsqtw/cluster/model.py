@@ -209,7 +209,11 @@ class NodeStats:
     memory: Mapping[str, int] = attrs.field(factory=dict)
     nsqtw_version: str = ""
     disk_free: int | None = None
-    """Bytes left on the disk of the data path."""
+    """Bytes left on the file system of the data path."""
+    disk_capacity: int | None = None
+    """Bytes of that file system."""
+    disk_stored: int | None = None
+    """Bytes of the node's messages there."""
 
     @property
     def message_count(self) -> int:

@@ -40,8 +40,9 @@ from nsqtw.errors import NoServerAnswered, OptionError, ServerFailed, UnknownObj
 V = TypeVar("V")
 
 _MANY_TOPICS = 500
-_JSON = {"format": "json"}
-_WITHOUT_CLIENTS = {"format": "json", "include_clients": "false"}
+_JSON = {"format": "json", "include_ages": "true", "include_disk": "true"}
+_WITHOUT_CLIENTS = {**_JSON, "include_clients": "false"}
+_NAMES_ONLY = {"format": "json", "include_clients": "false", "include_mem": "false"}
 
 
 class Queries:
@@ -61,7 +62,7 @@ class Queries:
     ) -> None:
         self.nsqds = tuple(nsqds)
         self._lookupds = tuple(lookupds)
-        self._requests = ServerRequests(
+        self.requests = ServerRequests(
             reactor, credentials or ClusterCredentials(), timeouts or Timeouts(), (*nsqds, *lookupds)
         )
         self._given: dict[str, str] = {}
@@ -75,11 +76,11 @@ class Queries:
     @lookupds.setter
     def lookupds(self, addresses: Iterable[str]) -> None:
         self._lookupds = tuple(addresses)
-        self._requests.give(self._lookupds)
+        self.requests.give(self._lookupds)
 
     async def close(self) -> None:
         """Close all idle connections."""
-        await self._requests.close()
+        await self.requests.close()
 
     # -- names
 
@@ -88,7 +89,7 @@ class Queries:
         if self._lookupds:
             found, errors = await self._ask_lookupds("/topics", {}, lambda document: names_in(document, "topics"))
         else:
-            asked = [self._ask(NSQD, address, "/stats", _WITHOUT_CLIENTS, topic_names_in) for address in self.nsqds]
+            asked = [self._ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in) for address in self.nsqds]
             found, errors = split(NSQD, await ask_all(asked))
         return Partial(_union(found), _warnings(errors))
 
@@ -191,7 +192,7 @@ class Queries:
     async def _merged(self, nodes: Sequence[NodeStats]) -> ClusterStats:
         if sum(len(node.topics) for node in nodes) < _MANY_TOPICS:
             return _merge(nodes)
-        return await self._requests.in_thread(lambda: _merge(nodes))
+        return await self.requests.in_thread(lambda: _merge(nodes))
 
     # -- requests
 
@@ -203,8 +204,8 @@ class Queries:
         parameters: Mapping[str, str],
         reader: Callable[[Fields], V],
     ) -> V:
-        answer = await self._requests.get(program, address, path, parameters)
-        return await self._requests.read(answer, reader)
+        answer = await self.requests.get(program, address, path, parameters)
+        return await self.requests.read(answer, reader)
 
     async def _ask_lookupds(
         self, path: str, parameters: Mapping[str, str], reader: Callable[[Fields], V]
@@ -212,7 +213,12 @@ class Queries:
         asked = [self._ask(NSQLOOKUPD, address, path, parameters, reader) for address in self._lookupds]
         return split(NSQLOOKUPD, await ask_all(asked))
 
-    def _address_of(self, node: Node) -> str:
+    async def reached_node(self, address: str) -> Node:
+        """Return the node with this `http_address` as it describes itself. NoServerAnswered."""
+        (node,), _ = split(NSQD, await ask_all([self._given_node(self._given.get(address, address))]))
+        return node
+
+    def address_of(self, node: Node) -> str:
         """Return where a node is reached: at the address that was given for it, if any."""
         return self._given.get(node.http_address, node.http_address)
 
@@ -240,12 +246,12 @@ class Queries:
 
     async def _given_node(self, address: str) -> Node:
         info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
-        topics = await self._ask(NSQD, address, "/stats", _WITHOUT_CLIENTS, topic_names_in)
+        topics = await self._ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in)
         return self._known(address, node_in(info, topics))
 
     async def _given_node_with(self, address: str, topic: str) -> Node | None:
         """Return the nsqd at an address if it has the topic."""
-        parameters = {**_WITHOUT_CLIENTS, "topic": topic}
+        parameters = {**_NAMES_ONLY, "topic": topic}
         topics = await self._ask(NSQD, address, "/stats", parameters, topic_names_in)
         if topic not in topics:
             return None
@@ -254,13 +260,13 @@ class Queries:
 
     async def _given_node_stats(self, address: str) -> NodeStats:
         info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
-        answer = await self._requests.get(NSQD, address, "/stats", _WITHOUT_CLIENTS)
+        answer = await self.requests.get(NSQD, address, "/stats", _WITHOUT_CLIENTS)
 
         def read(document: Fields) -> NodeStats:
             node = self._known(address, node_in(info, topic_names_in(document)))
             return node_stats_in(document, node, answer.nsqtw_version)
 
-        return await self._requests.read(answer, read)
+        return await self.requests.read(answer, read)
 
     def _known(self, address: str, node: Node) -> Node:
         """Remember the address of a node, which takes the place of what an old nsqd does not say of itself."""
@@ -276,15 +282,15 @@ class Queries:
         return node
 
     async def _node_stats(self, node: Node, parameters: Mapping[str, str]) -> NodeStats:
-        answer = await self._requests.get(NSQD, self._address_of(node), "/stats", parameters)
-        return await self._requests.read(answer, lambda document: node_stats_in(document, node, answer.nsqtw_version))
+        answer = await self.requests.get(NSQD, self.address_of(node), "/stats", parameters)
+        return await self.requests.read(answer, lambda document: node_stats_in(document, node, answer.nsqtw_version))
 
     async def _topic_stats(self, topic: str, parameters: Mapping[str, str]) -> Partial[list[TopicStats]]:
         nodes = await self.topic_nodes(topic)
 
         async def ask(node: Node) -> tuple[TopicStats, ...]:
-            answer = await self._requests.get(NSQD, self._address_of(node), "/stats", parameters)
-            return await self._requests.read(
+            answer = await self.requests.get(NSQD, self.address_of(node), "/stats", parameters)
+            return await self.requests.read(
                 answer, lambda document: topics_in(document, node, bool(answer.nsqtw_version))
             )
 

@@ -123,6 +123,9 @@ class AdminOptions:
         "be as lenient as the original: ignore unknown config keys and stray words, and take values it takes",
     )
 
+    def __attrs_post_init__(self) -> None:
+        self.base_path = normal_base_path(self.base_path) or "/"
+
     @property
     def has_users(self) -> bool:
         """Whether --acl-http-header decides about more than the right to change."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from twisted.internet.defer import Deferred
 from twisted.internet.epollreactor import EPollReactor
@@ -27,7 +28,9 @@ def run(test: Callable[[Any], Coroutine[Any, Any, V]]) -> V:
         done.addBoth(lambda _: reactor.stop())
 
     reactor.callWhenRunning(begin)
-    reactor.run(installSignalHandlers=False)
+    # TLS of Twisted has timers in the reactor of the process.
+    with patch("twisted.protocols.tls._get_default_clock", return_value=reactor):
+        reactor.run(installSignalHandlers=False)
     (result,) = outcome
     if isinstance(result, Failure):
         result.raiseException()

@@ -263,6 +263,13 @@ def test_a_channel_is_moved_on_all_nodes(nodes: Nodes) -> None:
     assert [nsqd.counts("moved", "c").depth for nsqd in nodes.nsqds] == [0, 0]
 
 
+def test_a_dry_run_moves_nothing(nodes: Nodes) -> None:
+    prepare(nodes, "tried", "c", messages=3)
+    moves = ask(nodes, True, "seek", "tried", "c", "latest", is_dry_run=True).value
+    assert [move.skipped for move in moves] == [3, 3]
+    assert [nsqd.counts("tried", "c").depth for nsqd in nodes.nsqds] == [3, 3]
+
+
 def test_a_seek_to_a_message_concerns_the_node_that_has_it(nodes: Nodes) -> None:
     prepare(nodes, "sought", "c", messages=3)
     entries = ask(nodes, True, "messages", "sought", "c").value

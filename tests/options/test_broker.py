@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nsqtw.errors import OptionError
+from nsqtw.options.admin import NSQADMIN
 from nsqtw.options.broker import (
     BY_FLAG,
     BY_KEY,
@@ -262,7 +263,7 @@ def test_what_a_broker_cannot_run_with_is_refused(given: dict[str, Any], text: s
 
 
 def test_a_number_has_a_bound_and_it_is_in_the_table() -> None:
-    for table in (NSQD, NSQLOOKUPD):
+    for table in (NSQD, NSQLOOKUPD, NSQADMIN):
         for option in table:
             if option.kind in (INTEGER, SIZE, DURATION):
                 assert option.limit is not None, option.flag

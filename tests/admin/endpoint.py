@@ -1,0 +1,63 @@
+"""An HTTP server for tests that keeps what it was sent."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import attrs
+
+from tests.wire import HOST
+
+
+@attrs.define
+class Endpoint:
+    """The server: its address, and the requests it got as path, headers and body."""
+
+    address: str
+    requests: list[tuple[str, dict[str, str], bytes]] = attrs.field(factory=list)
+    status: int = 200
+    body: bytes = b"[]"
+
+    @property
+    def documents(self) -> list[Any]:
+        """The JSON of the bodies of the requests."""
+        return [json.loads(body) for _, _, body in self.requests]
+
+
+@contextmanager
+def endpoint() -> Iterator[Endpoint]:
+    """Run a server while the context lasts."""
+    found = Endpoint("")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+        def do_GET(self) -> None:
+            self._answer(b"")
+
+        def _answer(self, body: bytes) -> None:
+            found.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+            self.send_response(found.status)
+            self.send_header("Content-Length", str(len(found.body)))
+            self.end_headers()
+            self.wfile.write(found.body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer((HOST, 0), Handler)
+    found.address = f"{HOST}:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

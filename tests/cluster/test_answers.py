@@ -1,0 +1,160 @@
+"""Answers of servers, and what is made of wrong ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqtw.cluster.answers import (
+    document_in,
+    messages_in,
+    names_in,
+    node_stats_in,
+    nodes_in,
+    version_key,
+    with_age,
+)
+from nsqtw.cluster.model import Node, NodeTopic
+from nsqtw.errors import ServerFailed
+
+NODE = Node(broadcast_address="a", hostname="h", tcp_port=4150, http_port=4151, version="1.3.0")
+GO_TOPIC = {
+    "topic_name": "t",
+    "channels": [
+        {
+            "channel_name": "c",
+            "depth": 3,
+            "backend_depth": 1,
+            "clients": [{"client_id": "x", "hostname": "y", "remote_address": "z:1", "connect_ts": 5, "tls": True}],
+            "paused": True,
+            "e2e_processing_latency": {"count": 2, "percentiles": [{"quantile": 0.99, "value": 7}]},
+        }
+    ],
+    "depth": 4,
+    "message_count": 9,
+    "e2e_processing_latency": {"count": 0, "percentiles": None},
+}
+
+
+def test_a_node_of_the_original() -> None:
+    stats = node_stats_in({"health": "OK", "start_time": 7, "topics": [GO_TOPIC]}, NODE, "")
+    (topic,) = stats.topics
+    (channel,) = topic.channels
+    assert (topic.node, topic.hostname, topic.depth, topic.durability) == ("a:4151", "h", 4, None)
+    assert (channel.memory_depth, channel.is_paused, channel.clients[0].tls) == (2, True, True)
+    assert channel.latency is not None
+    assert channel.latency.percentiles[0].average == 7.0
+    assert (stats.client_count, stats.message_count, stats.nsqtw_version) == (1, 9, "")
+
+
+def test_a_node_of_ours() -> None:
+    channels = [{"channel_name": "a", "oldest_message_age_seconds": 2.5}, {"channel_name": "b"}]
+    document = {
+        "topics": [{"topic_name": "t", "channels": channels, "durability": "fsync", "lost_count": 1}],
+        "disk": {"free_bytes": 5, "capacity_bytes": None, "stored_bytes": 2},
+    }
+    stats = node_stats_in(document, NODE, "0.1.0")
+    (topic,) = stats.topics
+    assert (topic.durability, topic.lost_count, topic.oldest_message_age) == ("fsync", 1, 2.5)
+    assert [channel.oldest_message_age for channel in topic.channels] == [2.5, None]
+    assert (stats.disk_free, stats.disk_capacity, stats.disk_stored) == (5, None, 2)
+
+
+def test_missing_fields_and_null_are_zero() -> None:
+    (topic,) = node_stats_in({"topics": [{"topic_name": None, "channels": None}]}, NODE, "1").topics
+    assert (topic.topic_name, topic.channels, topic.message_count, topic.durability) == ("", (), 0, "os")
+    assert node_stats_in({"topics": None}, NODE, "").topics == ()
+
+
+def test_tombstones_are_parallel_to_topics() -> None:
+    (node,) = nodes_in({"producers": [{"topics": ["b", "a"], "tombstones": [True, False], "http_port": 1}]})
+    assert node.topics == (NodeTopic("a"), NodeTopic("b", True))
+
+
+def test_an_old_version_is_out_of_date() -> None:
+    nodes = [NODE, Node(broadcast_address="b", hostname="", tcp_port=1, http_port=1, version="1.2.9")]
+    assert [node.is_out_of_date for node in with_age(nodes)] == [False, True]
+    assert with_age([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("lower", "higher"),
+    [
+        ("1.2.0", "1.10.0"),
+        ("1.3.0-alpha", "1.3.0"),
+        ("1.3.0-alpha.2", "1.3.0-alpha.10"),
+        ("v9", "0.0.1"),
+        ("", "1.0.0"),
+    ],
+)
+def test_versions_are_semantic(lower: str, higher: str) -> None:
+    assert version_key(lower) < version_key(higher)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"topics": {}},
+        {"topics": ["t"]},
+        {"topics": [{"depth": "1"}]},
+        {"topics": [{"depth": 1.5}]},
+        {"topics": [{"depth": True}]},
+        {"topics": [{"paused": 1}]},
+        {"topics": [{"channels": [{"clients": [5]}]}]},
+        {"topics": [{"e2e_processing_latency": []}]},
+        {"topics": [{"e2e_processing_latency": {"percentiles": [{"quantile": "x"}]}}]},
+        {"health": 5},
+    ],
+)
+def test_an_answer_with_another_type(document: dict[str, object]) -> None:
+    with pytest.raises(ServerFailed, match="the answer has another type at"):
+        node_stats_in(document, NODE, "")
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"5", b"\xff", b"[" * 100_000])
+def test_an_answer_that_is_no_object(body: bytes) -> None:
+    with pytest.raises(ServerFailed, match="the answer is no JSON"):
+        document_in(body)
+
+
+def test_a_list_of_names() -> None:
+    assert names_in({"topics": ["a"]}, "topics") == ("a",)
+    assert names_in({}, "topics") == ()
+    with pytest.raises(ServerFailed):
+        names_in({"topics": [5]}, "topics")
+
+
+def test_a_body_in_base64_that_is_none() -> None:
+    with pytest.raises(ServerFailed, match="base64"):
+        messages_in({"messages": [{"body": "?", "encoding": "base64"}]}, "a:1")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["topics", "topic_name", "channels", "clients", "depth", "producers", "messages", "body"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_any_document_is_read_or_refused(value: object) -> None:
+    body = json.dumps(value).encode()
+    for read in (
+        lambda document: node_stats_in(document, NODE, ""),
+        nodes_in,
+        lambda document: messages_in(document, "a:1"),
+    ):
+        try:
+            read(document_in(body))
+        except ServerFailed:
+            pass

@@ -1,0 +1,111 @@
+"""Merges over nodes (suite specification 2.8)."""
+
+from __future__ import annotations
+
+from nsqtw.cluster.merge import merged_channel, merged_latency, merged_topic, topology_order
+from nsqtw.cluster.model import (
+    MERGED,
+    ChannelStats,
+    ClientStats,
+    Latency,
+    Percentile,
+    Retention,
+    TopicStats,
+)
+
+
+def channel(node: str, name: str = "c", hostname: str = "", **more: object) -> ChannelStats:
+    return ChannelStats(node=node, hostname=hostname or node, topic_name="t", channel_name=name, **more)
+
+
+def topic(node: str, *channels: ChannelStats, **more: object) -> TopicStats:
+    return TopicStats(node=node, hostname=node, topic_name="t", channels=channels, **more)
+
+
+def latency(count: int, **values: float) -> Latency:
+    percentiles = tuple(
+        Percentile(
+            quantile=float(name[1:]) / 100, average=value, minimum=value, maximum=value, count=count, value=value
+        )
+        for name, value in values.items()
+    )
+    return Latency(count=count, percentiles=percentiles)
+
+
+def test_counts_are_summed_and_memory_is_the_rest() -> None:
+    one = topic("a", depth=5, backend_depth=2, message_count=7, zone_local_msg_count=1)
+    other = topic("b", depth=1, backend_depth=1, message_count=1, global_msg_count=2)
+    total = merged_topic("t", [one, other])
+    assert (total.node, total.hostname, total.depth, total.backend_depth, total.memory_depth) == (MERGED, "", 6, 3, 3)
+    assert (total.message_count, total.delivery_msg_count) == (8, 3)
+
+
+def test_nodes_are_sorted_by_host_name() -> None:
+    total = merged_channel([channel("1", hostname="z"), channel("2", hostname="a")])
+    assert [node.hostname for node in total.nodes] == ["a", "z"]
+
+
+def test_any_pause_pauses() -> None:
+    assert merged_channel([channel("a"), channel("b", is_paused=True)]).is_paused
+    assert not merged_channel([channel("a"), channel("b")]).is_paused
+
+
+def test_a_topic_without_a_node() -> None:
+    assert merged_topic("t", []) == TopicStats(node="", topic_name="t")
+
+
+def test_channels_of_a_node_stay_its_own() -> None:
+    total = merged_topic("t", [topic("a", channel("a", depth=1)), topic("b", channel("b", depth=2))])
+    assert total.channels[0].depth == 3
+    assert [entry.channels[0].depth for entry in total.nodes] == [1, 2]
+
+
+def test_averages_are_weighted_by_counts() -> None:
+    total = merged_latency([latency(1, q99=100.0), latency(3, q99=200.0), None], "t", "c")
+    assert total == Latency(
+        count=4,
+        percentiles=(Percentile(quantile=0.99, average=175.0, minimum=100.0, maximum=200.0, count=4),),
+        topic="t",
+        channel="c",
+        node=MERGED,
+    )
+
+
+def test_latencies_of_nothing() -> None:
+    assert merged_latency([latency(0, q99=0.0)], "t").percentiles[0].average == 0.0
+    assert merged_latency([], "t") == Latency(topic="t", node=MERGED)
+
+
+def test_quantiles_that_only_one_node_has() -> None:
+    total = merged_latency([latency(2, q50=10.0), latency(2, q99=20.0)], "t")
+    assert [(found.quantile, found.average) for found in total.percentiles] == [(0.5, 10.0), (0.99, 20.0)]
+
+
+def test_durability_and_retention_where_all_nodes_agree() -> None:
+    kept = Retention(time=60.0, bytes=0, earliest=5)
+    same = merged_topic("t", [topic("a", durability="os", retention=kept), topic("b", durability="os", retention=kept)])
+    assert (same.durability, same.retention) == ("os", Retention(time=60.0, bytes=0, earliest=0))
+    other = merged_topic("t", [topic("a", durability="os", retention=kept), topic("b", durability="fsync")])
+    assert (other.durability, other.retention) == (None, None)
+
+
+def test_what_only_some_nodes_know() -> None:
+    total = merged_topic("t", [topic("a", message_bytes=5, oldest_message_age=3.0), topic("b")])
+    assert (total.message_bytes, total.oldest_message_age, total.lost_count) == (5, 3.0, None)
+
+
+def client(node: str, zone: str = "", region: str = "", name: str = "") -> ClientStats:
+    return ClientStats(
+        node=node,
+        client_id=name,
+        topology_zone=zone,
+        topology_region=region,
+        node_topology_zone="z",
+        node_topology_region="r",
+    )
+
+
+def test_clients_of_the_same_zone_come_first() -> None:
+    clients = [client("b", "z", "r"), client("a", "x", "far"), client("a", "y", "r"), client("a", "z", "r")]
+    ordered = sorted(clients, key=topology_order)
+    assert [(found.node, found.topology_zone) for found in ordered] == [("a", "z"), ("a", "y"), ("a", "x"), ("b", "z")]
