@@ -37,7 +37,7 @@ class LifeCycle(Queries):
         """
         known: Partial[tuple[Node, ...]] = await self.nodes()
         for node in known.value:
-            if address in (node.http_address, self._address_of(node)):
+            if address in (node.http_address, self.address_of(node)):
                 return node
         raise UnknownObject("node", address)
 
@@ -48,7 +48,7 @@ class LifeCycle(Queries):
 
     async def drain_state(self, node: Node) -> DrainState:
         """Return how far a node is. NoServerAnswered, also when it has ended."""
-        asked = self._ask(NSQD, self._address_of(node), "/v2/drain", {}, lambda fields: _drain_state(node, fields))
+        asked = self._ask(NSQD, self.address_of(node), "/v2/drain", {}, lambda fields: _drain_state(node, fields))
         (state,), _ = split(NSQD, await ask_all([asked]))
         return state
 
@@ -58,8 +58,8 @@ class LifeCycle(Queries):
 
     async def _change(self, node: Node, path: str, parameters: Mapping[str, str]) -> Fields:
         async def ask() -> Fields:
-            answer = await self._requests.post(NSQD, self._address_of(node), path, parameters)
-            return await self._requests.read(answer, lambda fields: fields)
+            answer = await self.requests.post(NSQD, self.address_of(node), path, parameters)
+            return await self.requests.read(answer, lambda fields: fields)
 
         (fields,), _ = split(NSQD, await ask_all([ask()]))
         return fields
