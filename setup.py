@@ -156,7 +156,7 @@ setup(
     # mypyc looks at all that is imported.
     setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
     data_files=[
-        ("share/man/man1", [f"docs/reference/{name}.1" for name in ("nsqd", "nsqlookupd", "nsqadmin", *TOOLS)])
+        ("share/man/man1", [f"docs/reference/{name}.1" for name in ("nsqd", "nsqlookupd", "nsqadmin", "nsqtw", *TOOLS)])
     ],
     install_requires=INSTALL,
     extras_require={"fast": FAST, "spark": SPARK, "java": JAVA, "compiler": COMPILER, "wheels": WHEELS, "test": TEST},

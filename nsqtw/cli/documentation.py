@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 
 import click
 
@@ -20,6 +21,7 @@ from nsqtw.options.help import DOCS, replaced, roff_text
 
 PAGE = DOCS / "cli.md"
 MAN_PAGE = DOCS / f"{PROGRAM}.1"
+_WIDTH = 120
 
 _MAN_HEAD = rf"""
 .TH {PROGRAM.upper()} 1 "" nsqtw "User Commands"
@@ -120,12 +122,13 @@ def _markdown() -> Iterator[str]:
         if verb.section != section:
             section = verb.section
             yield f"\n## {section}\n"
-        yield f"\n### {PROGRAM} {' '.join(verb.words)}\n\n{_description(verb)}\n\n```\n{_usage(verb)}\n```\n"
+        description = fill(_description(verb), _WIDTH, break_long_words=False, break_on_hyphens=False)
+        yield f"\n### {PROGRAM} {' '.join(verb.words)}\n\n{description}\n\n```\n{_usage(verb)}\n```\n"
         records = _own_records(verb)
         if records:
             yield f"\n{_table(records)}"
         if verb.exit_codes:
-            yield f"\nExit codes: {verb.exit_codes}\n"
+            yield f"\n{fill(f'Exit codes: {verb.exit_codes}', _WIDTH)}\n"
         if verb.examples:
             yield f"\n```\n{_examples(verb)}\n```\n"
 

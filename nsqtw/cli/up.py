@@ -8,7 +8,9 @@ itself, the others are ended.
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Any
@@ -16,7 +18,9 @@ from typing import Any
 import attrs
 from twisted.internet.defer import CancelledError, DeferredList
 
+from nsqtw.cli import PROGRAM
 from nsqtw.cli.child import Child
+from nsqtw.cli.contexts import LOCAL_NSQD
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import Document
 from nsqtw.cli.session import Session
@@ -136,7 +140,24 @@ async def _start(session: Session, plan: _Plan, children: list[Child], is_verbos
     if session.output.is_json:
         session.output.show(Document({child.name: _addresses(child) for child in children}))
     else:
-        session.output.show(Document({}, [f"messages are in {plan.data_path}; Ctrl-C ends all"]))
+        session.output.show(Document({}, _hints(plan, {child.name: child for child in children})))
+
+
+def _hints(plan: _Plan, children: dict[str, Child]) -> list[str]:
+    """Return lines about what can be done now."""
+    program = PROGRAM if shutil.which(PROGRAM) else os.path.relpath(sys.argv[0])
+    nsqd = _reached(children["nsqd"].addresses["HTTP"])
+    option = "" if nsqd == LOCAL_NSQD else f" --nsqd-http-address {nsqd}"
+    admin = children.get("nsqadmin")
+    return [
+        "",
+        f"messages are in {plan.data_path}",
+        *([f"the page is at http://{_reached(admin.addresses['HTTP'])}"] if admin is not None else []),
+        "in another terminal:",
+        f"  {program} pub greetings 'hello world'{option}",
+        f"  {program} tail greetings archive{option}",
+        "Ctrl-C ends all",
+    ]
 
 
 def _check(plan: _Plan) -> None:
