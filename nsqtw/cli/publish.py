@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator
 
 import attrs
 
 from nsqtw.cli.connect import client_options, nsqd_addresses
-from nsqtw.cli.output import Document
+from nsqtw.cli.output import Document, is_terminal
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import StdinMessages, delimiter_of
 from nsqtw.client.event_loop import Future
@@ -36,6 +37,8 @@ async def publish(
     if any(not body for body in bodies):
         raise OptionError("a message has at least one byte")
     delay = _delay(defer)
+    if not bodies and is_terminal(sys.stdin):
+        session.say("a message on each line; Ctrl-D ends")
     source = StdinMessages(session.reactor, delimiter_of(delimiter)) if not bodies else None
     access = session.access()
     if nsqd_tcp_address:

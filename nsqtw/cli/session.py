@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -120,7 +121,13 @@ class Session:
             raise OptionError(f"{question} Nobody can be asked: repeat the command with --yes")
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        # The handler of the reactor would wait for its next turn, and this for a line.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            answer = sys.stdin.readline()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if answer.strip().lower() not in ("y", "yes"):
             raise CommandError("nothing was done")
 
 
