@@ -19,10 +19,9 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 # cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-# servers (docs/how-to/auth.md) and the servers of a cluster, klein: the routes of nsqadmin. txaio: the client on
-# Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a few lines without effect otherwise.
-# prometheus-client: /metrics (docs/how-to/monitoring.md). click, rich, tomlkit: the command nsqtw, its tables, its
-# config file.
+# servers (docs/how-to/auth.md) and the servers of a cluster, klein: the routes of nsqadmin. prometheus-client: /metrics
+# (docs/how-to/monitoring.md). txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a
+# few lines without effect otherwise. click, rich, tomlkit: the command nsqtw, its tables, its config file.
 INSTALL = [
     "attrs>=23.2",
     "click>=8.5",

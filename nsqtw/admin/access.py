@@ -51,8 +51,7 @@ class Access:
     def __init__(self, options: AdminOptions, authorizations: Authorizations | None) -> None:
         self._options = options
         self._authorizations = authorizations
-        self._proxies = network_of("acl-proxy-cidr", options.acl_proxy_cidr)
-        self._sessions = Sessions(options.session_timeout)
+        self._sessions = Sessions()
         self._key = token_bytes(32)
 
     @property
@@ -87,7 +86,8 @@ class Access:
         assert self._authorizations is not None, "there is a login"
         viewer = await self._check(name, secret, request) if secret else None
         if viewer is not None:
-            self._set_cookie(request, self._sessions.start(viewer, self._authorizations.now()))
+            now, timeout = self._authorizations.now(), self._options.session_timeout
+            self._set_cookie(request, self._sessions.start(viewer, now, timeout))
         return viewer
 
     def log_out(self, request: WebRequest) -> None:
@@ -145,7 +145,8 @@ class Access:
     def _named_by_proxy(self, request: WebRequest) -> Viewer | None:
         options = self._options
         name = ""
-        if self._proxies is None or is_in(self._proxies, client_ip(request)):
+        proxies = network_of("acl-proxy-cidr", options.acl_proxy_cidr)
+        if proxies is None or is_in(proxies, client_ip(request)):
             name = request.getHeader(options.acl_http_header) or ""
         if not options.admin_user and not options.has_users:
             return attrs.evolve(_OPEN, name=name, csrf_subject=name)

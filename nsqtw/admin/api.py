@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from nsqtw.admin.actions import Performer
 from nsqtw.admin.audit import Target
@@ -13,10 +14,10 @@ from nsqtw.admin.documents import (
     counter_document,
     message_of,
     node_document,
-    node_stats_document,
+    node_stats_json,
     topic_document,
 )
-from nsqtw.admin.routing import ApiError, argument, plain, route
+from nsqtw.admin.routing import ApiError, JsonText, argument, plain, route
 from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.gocompat.json import read_object
@@ -24,6 +25,9 @@ from nsqtw.names import is_valid_name
 
 _ACTIONS = ("pause", "unpause", "empty")
 _NO_BODY = "EOF"
+_MANY = 500
+
+V = TypeVar("V")
 
 
 class Api:
@@ -73,13 +77,15 @@ class Api:
     async def node(self, request: WebRequest, node: str) -> object:
         """Return a node with its topics, channels and clients."""
         found = await self._cluster.node(node)
-        return {**node_stats_document(found.value, _now()), "message": message_of(found.warnings)}
+        stats, message, now = found.value, message_of(found.warnings), _now()
+        return JsonText(await self._made(lambda: node_stats_json(stats, now, message), len(stats.topics)))
 
     @route("GET", "/api/counter")
     async def counter(self, request: WebRequest) -> object:
         """Return the number of messages of each channel of each node."""
         found = await self._cluster.counter()
-        return {"stats": counter_document(found.value), "message": message_of(found.warnings)}
+        stats = await self._made(lambda: counter_document(found.value), len(found.value))
+        return {"stats": stats, "message": message_of(found.warnings)}
 
     # -- actions
 
@@ -137,6 +143,10 @@ class Api:
         return await self._act(request, "tombstone_topic_producer", Target(topic=topic, node=node))
 
     # -- inside
+
+    async def _made(self, make: Callable[[], V], size: int) -> V:
+        """Return what `make` makes of `size` topics or channels: of many in a thread."""
+        return make() if size < _MANY else await self._cluster.requests.in_thread(make)
 
     async def _act(self, request: WebRequest, name: str, target: Target) -> object:
         done = await self._performer.perform(request, name, target)

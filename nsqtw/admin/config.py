@@ -33,7 +33,6 @@ class Config:
         self._cluster = cluster
         self._access = access
         self._audit = audit
-        self._network = network_of("allow-config-from-cidr", options.allow_config_from_cidr)
 
     @route("GET", "/config/<opt>")
     async def show(self, request: WebRequest, opt: str) -> object:
@@ -71,12 +70,13 @@ class Config:
         """Raise AccessDenied or ApiError for a client that may not use /config."""
         if self._access.has_login:
             self._access.check(self._access.viewer(request), Role.ADMIN)
-        if self._network is None:
+        network = network_of("allow-config-from-cidr", self._options.allow_config_from_cidr)
+        if network is None:
             return
         address = client_ip(request)
         if not address:
             raise ApiError(400, "INVALID_REMOTE_ADDR")
-        if not is_in(self._network, address):
+        if not is_in(network, address):
             raise ApiError(403, "FORBIDDEN")
 
     def _shown(self, key: str) -> object:

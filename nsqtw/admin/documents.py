@@ -23,6 +23,7 @@ from nsqtw.cluster.model import (
     Percentile,
     TopicStats,
 )
+from nsqtw.gocompat.text import json_text
 
 _NANOSECONDS = 1_000_000_000
 _LOCALITIES = ("zone_local_msg_count", "region_local_msg_count", "global_msg_count")
@@ -100,14 +101,12 @@ def node_document(node: Node) -> dict[str, Any]:
     }
 
 
-def node_stats_document(stats: NodeStats, now: int) -> dict[str, Any]:
-    """Return a single node with its topics."""
-    return {
-        "node": stats.node.http_address,
-        "topics": [topic_document(topic, now, has_clients=True) for topic in stats.topics] or None,
-        "total_messages": stats.message_count,
-        "total_clients": stats.client_count,
-    }
+def node_stats_json(stats: NodeStats, now: int, message: str) -> bytes:
+    """Return a single node with its topics as JSON, joined of those of its topics: other threads get their turn."""
+    node = json_text({"node": stats.node.http_address})[1:-1]
+    topics = b",".join([json_text(topic_document(topic, now, has_clients=True)) for topic in stats.topics])
+    totals = {"total_messages": stats.message_count, "total_clients": stats.client_count, "message": message}
+    return b'{%b,"topics":%b,%b' % (node, b"[%b]" % topics if topics else b"null", json_text(totals)[1:])
 
 
 def counter_document(counts: Iterable[ChannelCount]) -> dict[str, Any]:

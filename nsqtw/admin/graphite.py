@@ -9,6 +9,7 @@ import json
 from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
+import attrs
 from treq.client import HTTPClient
 from twisted.logger import Logger
 from twisted.web.client import Agent, HTTPConnectionPool
@@ -29,19 +30,33 @@ _PASSED_BACK = ("Content-Type", "Cache-Control", "Last-Modified", "ETag", "Expir
 _log = Logger()
 
 
+@attrs.frozen
+class _Server:
+    """The parts of a URL of graphite: without user and password, without the path, and user and password."""
+
+    url: str
+    root: str
+    credentials: tuple[str, str] | None
+
+    @classmethod
+    def at(cls, url: str) -> _Server:
+        parts = urlsplit(url)
+        user, at, host = parts.netloc.rpartition("@")
+        name, _, password = user.partition(":")
+        return cls(
+            urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/"),
+            urlunsplit((parts.scheme, host, "", "", "")),
+            (unquote(name), unquote(password)) if at else None,
+        )
+
+
 class Graphite:
     """The routes of graphite."""
 
     def __init__(self, reactor: Any, options: AdminOptions, timeouts: Timeouts) -> None:
         self._reactor = reactor
-        self._interval = int(options.statsd_interval)
+        self._options = options
         self._timeout = timeouts.request
-        parts = urlsplit(options.graphite_url)
-        user, at, host = parts.netloc.rpartition("@")
-        name, _, password = user.partition(":")
-        self._credentials = (unquote(name), unquote(password)) if at else None
-        self._url = urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/")
-        self._root = urlunsplit((parts.scheme, host, "", "", ""))
         pool = HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
         self._client = HTTPClient(Agent(reactor, connectTimeout=timeouts.connect, pool=pool))  # type: ignore[no-untyped-call]
 
@@ -53,30 +68,28 @@ class Graphite:
         target = argument(request, "target")
         if target is None:
             raise ApiError(400, "INVALID_ARG_TARGET")
-        query = {
-            "format": "json",
-            "from": f"-{2 * self._interval}sec",
-            "target": target,
-            "until": f"-{self._interval}sec",
-        }
-        url = f"{self._url}/render?{urlencode(query)}"
+        interval = int(self._options.statsd_interval)
+        query = {"format": "json", "from": f"-{2 * interval}sec", "target": target, "until": f"-{interval}sec"}
+        server = _Server.at(self._options.graphite_url)
+        url = f"{server.url}/render?{urlencode(query)}"
         _log.info("GRAPHITE: {url}", url=url)
         try:
-            status, _, body = await self._get(url, {})
+            status, _, body = await self._get(server, url, {})
             if status != 200:
                 raise ServerFailed(f"got response {status}")
             value = float(json.loads(body)[0]["datapoints"][0][0])
         except Exception as error:  # any failure of the connection, and any document that is another one
             _log.error("graphite request failed - {error}", error=without_password(str(error) or type(error).__name__))
             raise ApiError(500, "INTERNAL_ERROR") from error
-        return {"rate": "N/A" if value < 0 else f"{value / self._interval:.2f}"}
+        return {"rate": "N/A" if value < 0 else f"{value / interval:.2f}"}
 
     async def render(self, request: Any) -> bytes:
         """Pass a request for /render on, and the answer back."""
         query = request.uri.partition(b"?")[2].decode("latin-1")
         headers = {name: value for name in _PASSED_ON if (value := request.getHeader(name))}
+        server = _Server.at(self._options.graphite_url)
         try:
-            status, found, body = await self._get(f"{self._root}/render?{query}", headers)
+            status, found, body = await self._get(server, f"{server.root}/render?{query}", headers)
         except Exception as error:  # any failure of the connection
             _log.error("graphite request failed - {error}", error=str(error) or type(error).__name__)
             raise ApiError(502, "UPSTREAM_ERROR: graphite does not answer") from error
@@ -86,11 +99,11 @@ class Graphite:
                 request.setHeader(name, value)
         return body
 
-    async def _get(self, url: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
+    async def _get(self, server: _Server, url: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
         asking = self._client.get(
             url,
             headers=Headers({name: [value] for name, value in headers.items()}),
-            auth=self._credentials,
+            auth=server.credentials,
             reactor=self._reactor,
             timeout=self._timeout,
             allow_redirects=False,

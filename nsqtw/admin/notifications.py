@@ -26,6 +26,7 @@ from nsqtw.cluster.http import Timeouts
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.client_body import BytesBody
 from nsqtw.net.listen import join_host_port
+from nsqtw.options.admin import AdminOptions
 from nsqtw.options.broker import hostname
 from nsqtw.options.redaction import without_password
 
@@ -37,11 +38,11 @@ _log = Logger()
 
 
 class Notifications:
-    """Sends notifications to `endpoint`; none when it is empty."""
+    """Sends notifications to the endpoint of the options; none when it is empty."""
 
-    def __init__(self, reactor: Any, endpoint: str, timeouts: Timeouts) -> None:
+    def __init__(self, reactor: Any, options: AdminOptions, timeouts: Timeouts) -> None:
         self._reactor = reactor
-        self._endpoint = endpoint
+        self._options = options
         self._timeout = timeouts.request
         self._waiting: deque[bytes] = deque()
         self._running: Deferred[None] | None = None
@@ -50,7 +51,7 @@ class Notifications:
 
     def send(self, request: WebRequest, user: str, action: str, target: Target) -> None:
         """Send a notification about an action that `request` has caused."""
-        if not self._endpoint:
+        if not self._options.notification_http_endpoint:
             return
         if len(self._waiting) >= MAX_WAITING:
             _log.error("failed to POST notification - {count} others are waiting", count=MAX_WAITING)
@@ -73,10 +74,11 @@ class Notifications:
             self._running = None
 
     async def _post(self, body: bytes) -> None:
-        _log.info("POSTing notification to {endpoint}", endpoint=without_password(self._endpoint))
+        endpoint = self._options.notification_http_endpoint
+        _log.info("POSTing notification to {endpoint}", endpoint=without_password(endpoint))
         try:
             asking = self._client.post(
-                self._endpoint,
+                endpoint,
                 headers=Headers({"Content-Type": ["application/json"]}),
                 data=cast(Any, BytesBody(body)),
                 reactor=self._reactor,

@@ -26,16 +26,15 @@ class _Session:
 
 
 class Sessions:
-    """The sessions. `timeout` is the longest life of a session in seconds; `now` is a clock that only advances."""
+    """The sessions. `now` is a clock that only advances, in seconds."""
 
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self) -> None:
         self._by_digest: dict[str, _Session] = {}
 
-    def start(self, viewer: Viewer, now: float) -> str:
-        """Return the token of a new session."""
+    def start(self, viewer: Viewer, now: float, timeout: float) -> str:
+        """Return the token of a new session, which ends after `timeout` seconds, or earlier with the user's rights."""
         ttl = viewer.rights.ttl if viewer.rights is not None else None
-        life = self._timeout if ttl is None else min(ttl, self._timeout)
+        life = timeout if ttl is None else min(ttl, timeout)
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         key = _digest(token)
         self._by_digest[key] = _Session(attrs.evolve(viewer, csrf_subject=key), now + life)

@@ -59,7 +59,7 @@ class AdminWeb:
     ) -> None:
         base_path = normal_base_path(options.base_path)
         audit = Audit()
-        self._notifications = Notifications(reactor, options.notification_http_endpoint, timeouts)
+        self._notifications = Notifications(reactor, options, timeouts)
         performer = Performer(cluster, access, audit, self._notifications)
         self.context = SiteContext(
             reactor=reactor,

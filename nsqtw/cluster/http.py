@@ -79,21 +79,16 @@ class ServerRequests:
     ) -> None:
         self._reactor = reactor
         self._timeouts = timeouts
-        self._secrets = {NSQD: credentials.nsqd_secret, NSQLOOKUPD: credentials.lookupd_secret}
-        self._is_open = credentials.is_open
         self._given = set(given)
         self._ways: dict[str, _Way] = {}
         self._turns = DeferredSemaphore(MAX_REQUESTS)
         self._pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
         self._pool.maxPersistentPerHost = _CONNECTIONS_PER_SERVER
         self._pool.cachedConnectionTimeout = _IDLE_SECONDS
-        policy = TlsPolicy(credentials)
-        # A change is sent once: on a connection that the server closes at the same time it might have to be repeated.
-        single = HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
-        self._clients = {
-            method: HTTPClient(Agent(reactor, policy, connectTimeout=timeouts.connect, pool=pool))  # type: ignore[no-untyped-call]
-            for method, pool in (("GET", self._pool), ("POST", single))
-        }
+        self._clients: dict[str, HTTPClient] = {}
+        self._secrets: dict[str, str] = {}
+        self._is_open = False
+        self.use(credentials, TlsPolicy(credentials))
 
     async def get(self, program: str, address: str, path: str, parameters: Mapping[str, str]) -> Answer:
         """Ask the server of `program` at `address`. ServerFailed."""
@@ -114,6 +109,18 @@ class ServerRequests:
     async def in_thread(self, work: Callable[[], V]) -> V:
         """Do what takes long in a thread of the reactor."""
         return await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
+
+    def use(self, credentials: ClusterCredentials, policy: TlsPolicy) -> None:
+        """Use other credentials from the next request on. `policy` is made of them."""
+        self._secrets = {NSQD: credentials.nsqd_secret, NSQLOOKUPD: credentials.lookupd_secret}
+        self._is_open = credentials.is_open
+        self._ways.clear()
+        # A change is sent once: on a connection that the server closes at the same time it might have to be repeated.
+        single = HTTPConnectionPool(self._reactor, persistent=False)  # type: ignore[no-untyped-call]
+        self._clients = {
+            method: HTTPClient(Agent(self._reactor, policy, connectTimeout=self._timeouts.connect, pool=pool))  # type: ignore[no-untyped-call]
+            for method, pool in (("GET", self._pool), ("POST", single))
+        }
 
     def give(self, addresses: Iterable[str]) -> None:
         """Add addresses that the user gives."""

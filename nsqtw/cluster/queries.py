@@ -60,13 +60,23 @@ class Queries:
         credentials: ClusterCredentials | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        self.nsqds = tuple(nsqds)
+        self._nsqds = tuple(nsqds)
         self._lookupds = tuple(lookupds)
         self.requests = ServerRequests(
             reactor, credentials or ClusterCredentials(), timeouts or Timeouts(), (*nsqds, *lookupds)
         )
         self._given: dict[str, str] = {}
         """The address that was given for a node, by the node's own."""
+
+    @property
+    def nsqds(self) -> tuple[str, ...]:
+        """The HTTP addresses of the nsqds that were given; a change has effect at once."""
+        return self._nsqds
+
+    @nsqds.setter
+    def nsqds(self, addresses: Iterable[str]) -> None:
+        self._nsqds = tuple(addresses)
+        self.requests.give(self._nsqds)
 
     @property
     def lookupds(self) -> tuple[str, ...]:

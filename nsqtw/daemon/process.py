@@ -17,6 +17,7 @@ from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 from nsqtw.daemon.logs import LogOptions, log_format, start_up_failure, start_up_line
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.daemon.signals import CRASHED, Signalled, listen_to_signals
+from nsqtw.daemon.systemd import Supervision
 from nsqtw.errors import NsqtwError, UnfitValue
 from nsqtw.runtime.memory import Garbage
 from nsqtw.runtime.reactor import Reactor
@@ -34,6 +35,13 @@ class Daemon(Signalled, Protocol):
         """NsqtwError, with the line for the user, when it cannot start."""
 
     def stopService(self) -> Deferred[None]: ...
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it ends when it has delivered what it has."""
+
+    def status(self) -> str:
+        """Return a line for the service manager, while it serves."""
 
 
 class MakeDaemon(Protocol):
@@ -56,27 +64,52 @@ def serve(
     """
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
     service = make(options, reactor, warnings, config)
-    listen_to_signals(reactor, service)
+    supervision = Supervision(reactor, service.status, lambda: service.is_draining)
+    listen_to_signals(reactor, SupervisedDaemon(service, supervision))
     codes = [STOPPED]
 
     async def stop() -> None:
+        supervision.stopping()
         try:
             await service.stopService()
         except Exception:
             _log.failure("NSQ: the stop failed")
             codes.append(CRASHED)
+        supervision.close()
 
     try:
-        service.startService()
+        with supervision.starting():
+            service.startService()
     except NsqtwError as error:
         return cannot_start(error, options, program)
     except Exception:
         _log.failure("NSQ: the start failed")
         return CRASHED
     Garbage(reactor).start()
+    reactor.callWhenRunning(supervision.ready)
     reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromCoroutine(stop()))
     reactor.run(installSignalHandlers=False)
     return codes[-1]
+
+
+class SupervisedDaemon:
+    """A daemon that gets signals, and whose service manager hears of what it does then."""
+
+    def __init__(self, daemon: Daemon, supervision: Supervision) -> None:
+        self._daemon = daemon
+        self._supervision = supervision
+
+    def begin_drain(self) -> bool:
+        """Signalled API"""
+        has_begun = self._daemon.begin_drain()
+        if has_begun:
+            self._supervision.draining()
+        return has_begun
+
+    def reload(self) -> None:
+        """Signalled API"""
+        with self._supervision.reloading():
+            self._daemon.reload()
 
 
 def daemon_reactor() -> Any:

@@ -24,9 +24,10 @@ from twisted.logger import FileLogObserver, ILogObserver, Logger
 from twisted.scripts._twistd_unix import UnixApplicationRunner, UnixAppLogger
 
 from nsqtw.daemon.logs import LogOptions, log_format
-from nsqtw.daemon.process import CANNOT_START, MakeDaemon, cannot_start, why_not
+from nsqtw.daemon.process import CANNOT_START, MakeDaemon, SupervisedDaemon, cannot_start, why_not
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.daemon.signals import reload_on_sighup, stop_on_sigterm
+from nsqtw.daemon.systemd import Supervision
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.runtime.memory import Garbage
 from nsqtw.runtime.reactor import Reactor
@@ -62,6 +63,7 @@ class TwistdService(Service):
         self._reactor = reactor
         self._given = config_values
         self._program = program
+        self._supervision = Supervision(reactor, self._daemon.status, lambda: self._daemon.is_draining)
         if self._is_daemon:
             _show_failures_whole()
 
@@ -80,7 +82,8 @@ class TwistdService(Service):
 
     def startService(self) -> None:
         try:
-            self._daemon.startService()
+            with self._supervision.starting():
+                self._daemon.startService()
         except NsqtwError as error:
             if self._is_daemon:
                 self._fail(error)
@@ -88,9 +91,11 @@ class TwistdService(Service):
         super().startService()  # type: ignore[no-untyped-call]
         if self._given is not None:
             Garbage(self._reactor).start()
-            reload_on_sighup(self._reactor, self._daemon)
+            signalled = SupervisedDaemon(self._daemon, self._supervision)
+            reload_on_sighup(self._reactor, signalled)
             # When it runs, the reactor has installed a handler of its own.
-            self._reactor.callWhenRunning(stop_on_sigterm, self._reactor, self._daemon)
+            self._reactor.callWhenRunning(stop_on_sigterm, self._reactor, signalled)
+        self._reactor.callWhenRunning(self._supervision.ready)
 
     def _fail(self, error: NsqtwError) -> NoReturn:
         """End a daemon that cannot start: its log and the terminal it was started from have the line."""
@@ -109,7 +114,12 @@ class TwistdService(Service):
 
     def stopService(self) -> Deferred[None]:
         super().stopService()  # type: ignore[no-untyped-call]
-        return self._daemon.stopService()
+        self._supervision.stopping()
+        return self._daemon.stopService().addBoth(self._stopped)
+
+    def _stopped(self, outcome: Any) -> Any:
+        self._supervision.close()
+        return outcome
 
 
 def _show_failures_whole() -> None:

@@ -42,7 +42,7 @@ from nsqtw.lookupd.v1 import V1Context, response
 from nsqtw.lookupd.watchers import Watchers
 from nsqtw.net.descriptors import Descriptors, raise_limit
 from nsqtw.net.limits import Limits
-from nsqtw.net.listen import Listener
+from nsqtw.net.listen import Listener, open_listeners
 from nsqtw.options.broker import hostname
 from nsqtw.options.files import exposures, read_secret
 from nsqtw.options.lookupd import ALL, CHANGES, NSQLOOKUPD, OFF, LookupdOptions
@@ -116,13 +116,12 @@ class LookupdService(Service):
                 if self._options.data_path:
                     self._lock = lock_data_path(self._options.data_path, "nsqlookupd")
                     cleanup.callback(os.close, self._lock)
-                tcp, http = (
-                    _listener(self._options.tcp_address, cleanup),
-                    _listener(self._options.http_address, cleanup),
-                )
+                addresses = {"tcp": self._options.tcp_address, "http": self._options.http_address}
+                listeners = open_listeners(addresses, cleanup)
             except NsqtwError as error:
                 raise NsqtwError(f"failed to instantiate nsqlookupd - {error}") from error
             cleanup.pop_all()
+        tcp, http = listeners["tcp"], listeners["http"]
         for warning in [*self._warnings, *invalid_options(self._options), *open_to_all(self._options, tcp, http)]:
             _log.warn("{warning}", warning=warning)
         _log.info("{protection}", protection=protection(self._options))
@@ -137,6 +136,15 @@ class LookupdService(Service):
     def begin_drain(self) -> bool:
         """An nsqlookupd has nothing to deliver."""
         return False
+
+    @property
+    def is_draining(self) -> bool:
+        """An nsqlookupd has nothing to deliver."""
+        return False
+
+    def status(self) -> str:
+        """Return a line for the service manager."""
+        return f"{self.registrations.topic_count} topics, {self.registrations.channel_count} channels"
 
     def reload(self) -> None:
         """Read again what may change while it runs. The log says what came of it."""
@@ -332,9 +340,3 @@ def open_to_all(options: LookupdOptions, tcp: Listener, http: Listener) -> list[
     if not (is_verified or has_secret or http.is_local):
         lines.append(f"HTTP on {http.address} is open: without --peer-secret-file whoever reaches it may delete topics")
     return lines
-
-
-def _listener(address: str, cleanup: ExitStack) -> Listener:
-    listener = Listener(address)
-    cleanup.callback(listener.close)
-    return listener

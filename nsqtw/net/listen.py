@@ -13,12 +13,15 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.internet.unix import Port as UnixPort
 
 from nsqtw.errors import OptionError
+from nsqtw.net.inherited import InheritedSockets
 from nsqtw.options.addresses import is_unix_path, split_host_port
 from nsqtw.runtime.reactor import Reactor
 
@@ -36,13 +39,13 @@ UNIX_PORT = -1
 class Listener:
     """
     A bound socket. `address` is where it really listens, with the real port for a port 0; `port` is that
-    port, or UNIX_PORT; `is_local` says that only this machine can reach it. Raises OptionError when the address cannot
-    be had.
+    port, or UNIX_PORT; `is_local` says that only this machine can reach it. `bound` is a socket that listens already.
+    Raises OptionError when the address cannot be had.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, bound: socket.socket | None = None) -> None:
         try:
-            self._socket = _bound_socket(address)
+            self._socket = bound or _bound_socket(address)
         except OSError as failure:
             raise OptionError(f"listen ({address}) failed - {failure}") from failure
         self._socket.setblocking(False)
@@ -75,6 +78,21 @@ class Listener:
         self._socket.close()
         if self.port == UNIX_PORT:
             os.unlink(self.address)
+
+
+def open_listeners(addresses: Mapping[str, str], cleanup: ExitStack) -> dict[str, Listener]:
+    """
+    Return a listener for each address that is not empty, by its name: `tcp`, `http` or `https`. Sockets that the
+    service manager passes are used, the others bound. `cleanup` closes them. OptionError.
+    """
+    inherited = InheritedSockets.of_process()
+    wanted = {name: address for name, address in addresses.items() if address}
+    found: dict[str, Listener] = {}
+    for name, address in wanted.items():
+        listener = found[name] = Listener(address, inherited.take(name, address))
+        cleanup.callback(listener.close)
+    inherited.check_all_taken(wanted)
+    return found
 
 
 def join_host_port(host: str, port: int) -> str:

@@ -25,7 +25,7 @@ from nsqtw.daemon.reload import FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import MetadataError, NsqtwError
 from nsqtw.net.descriptors import LOW_LIMIT, raise_limit
-from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
+from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port, open_listeners
 from nsqtw.net.tcp import V2_MAGIC
 from nsqtw.nsqd.build import Parts, assemble, open_authorizer, open_storage, write_names
 from nsqtw.nsqd.reload import TOPIC_OPTIONS, file_readers
@@ -186,6 +186,18 @@ class BrokerService(Service):
         self._drain.begin(self._options.drain_timeout)
         return True
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether a drain has begun."""
+        return self._drain.has_begun
+
+    def status(self) -> str:
+        """Return a line for the service manager."""
+        broker = self._parts.broker
+        if self._drain.has_begun:
+            return f"draining: {self._drain.left()}"
+        return f"{len(broker.topics)} topics, {len(broker.clients)} clients; storage {broker.health}"
+
     def reload(self) -> None:
         """Read again what may change while the broker runs. The log says what came of it."""
         self._reload.on_sighup()
@@ -217,9 +229,10 @@ class BrokerService(Service):
         _log.info("ID: {node_id}", node_id=options.node_id)
         for warning in warnings:
             _log.warn("{warning}", warning=warning)
-        tcp = _listener(options.tcp_address, cleanup)
-        http = _listener(options.http_address, cleanup) if options.http_address else None
-        https = _listener(options.https_address, cleanup) if self._tls is not None and options.https_address else None
+        https_address = options.https_address if self._tls is not None else ""
+        addresses = {"tcp": options.tcp_address, "http": options.http_address, "https": https_address}
+        listeners = open_listeners(addresses, cleanup)
+        tcp, http, https = listeners["tcp"], listeners.get("http"), listeners.get("https")
         for warning in open_to_all(options, tcp, http, https):
             _log.warn("{warning}", warning=warning)
         return tcp, http, https
@@ -378,9 +391,3 @@ class BrokerService(Service):
         parts = self._parts
         await parts.pump.stop()
         await parts.writer.finish(lambda: parts.storage.close(parts.broker.health.is_good))
-
-
-def _listener(address: str, cleanup: ExitStack) -> Listener:
-    listener = Listener(address)
-    cleanup.callback(listener.close)
-    return listener

@@ -18,7 +18,7 @@ from nsqtw.errors import OptionError
 from nsqtw.options.addresses import is_host_port
 from nsqtw.options.broker import LISTEN_ADDRESS, Options
 from nsqtw.options.command_line import CommandLine, OptionReader
-from nsqtw.options.fields import ABOVE_ZERO, OURS_ABOVE_ZERO, OptionTable, option, same
+from nsqtw.options.fields import ABOVE_ZERO, OURS_ABOVE_ZERO, OptionTable, live, option, same, while_set
 from nsqtw.options.redaction import without_password
 from nsqtw.options.types import BOOLEAN, DURATION, TEXT, TEXTS
 
@@ -38,23 +38,28 @@ class AdminOptions:
 
     # Log and listener
     log_level: int = same(Options, "log_level")
-    log_prefix: str = option(TEXT, "[nsqadmin] ", "what every log line starts with")
+    log_prefix: str = option(TEXT, "[nsqadmin] ", "what every log line starts with", reload=live)
     log_format: str = same(Options, "log_format")
     http_address: str = option(TEXT, "0.0.0.0:4171", "address for browsers and HTTP clients", limit=LISTEN_ADDRESS)
     base_path: str = option(TEXT, "/", "path that the path of each URL begins with")
     dev_static_dir: str = option(TEXT, "", "directory that static files are served from; empty for those installed")
-    tls_cert: str = option(TEXT, "", "certificate file (PEM); with one the address takes HTTPS only")
-    tls_key: str = option(TEXT, "", "key file (PEM) of --tls-cert")
+    tls_cert: str = option(TEXT, "", "certificate file (PEM); with one the address takes HTTPS only", reload=while_set)
+    tls_key: str = option(TEXT, "", "key file (PEM) of --tls-cert", reload=while_set)
 
     # The cluster
     lookupd_http_address: tuple[str, ...] = option(
-        TEXTS, (), "HTTP address of an nsqlookupd; may be repeated", key="nsqlookupd_http_addresses"
+        TEXTS,
+        (),
+        "HTTP address of an nsqlookupd; may be repeated",
+        key="nsqlookupd_http_addresses",
+        reload=live,
     )
     nsqd_http_address: tuple[str, ...] = option(
         TEXTS,
         (),
         "HTTP address of an nsqd, instead of --lookupd-http-address; may be repeated",
         key="nsqd_http_addresses",
+        reload=live,
     )
     http_client_connect_timeout: float = option(
         DURATION, 2.0, "time for a connection to an nsqd or nsqlookupd", limit=ABOVE_ZERO
@@ -63,60 +68,101 @@ class AdminOptions:
         DURATION, 5.0, "time for an answer of an nsqd or nsqlookupd", limit=ABOVE_ZERO
     )
     http_client_tls_insecure_skip_verify: bool = option(
-        BOOLEAN, False, "accept any certificate of an nsqd or nsqlookupd"
+        BOOLEAN,
+        False,
+        "accept any certificate of an nsqd or nsqlookupd",
+        reload=live,
     )
     http_client_tls_root_ca_file: str = option(
-        TEXT, "", "certificate authorities (PEM) for nsqd and nsqlookupd; empty for those of the system"
+        TEXT,
+        "",
+        "certificate authorities (PEM) for nsqd and nsqlookupd; empty for those of the system",
+        reload=live,
     )
-    http_client_tls_cert: str = option(TEXT, "", "client certificate file (PEM) for nsqd and nsqlookupd")
-    http_client_tls_key: str = option(TEXT, "", "key file (PEM) of --http-client-tls-cert")
-    nsqd_secret_file: str = option(TEXT, "", "file with the secret for nsqd's HTTP API; empty for none")
-    lookupd_secret_file: str = option(TEXT, "", "file with the secret for nsqlookupd's HTTP API; empty for none")
+    http_client_tls_cert: str = option(TEXT, "", "client certificate file (PEM) for nsqd and nsqlookupd", reload=live)
+    http_client_tls_key: str = option(TEXT, "", "key file (PEM) of --http-client-tls-cert", reload=live)
+    nsqd_secret_file: str = option(TEXT, "", "file with the secret for nsqd's HTTP API; empty for none", reload=live)
+    lookupd_secret_file: str = option(
+        TEXT, "", "file with the secret for nsqlookupd's HTTP API; empty for none", reload=live
+    )
     plain_secrets: bool = option(
         BOOLEAN,
         False,
         "send the secrets over plain HTTP also to nsqds that only an nsqlookupd names",
+        reload=live,
     )
 
     # Graphs of graphite
-    graphite_url: str = option(_URL, "", "URL of graphite; empty for no graphs from there")
+    graphite_url: str = option(_URL, "", "URL of graphite; empty for no graphs from there", reload=live)
     proxy_graphite: bool = option(BOOLEAN, False, "pass requests for /render on to graphite")
-    statsd_prefix: str = option(TEXT, "nsq.%s", "prefix of keys that nsqd sends to statsd, %s for the host")
-    statsd_counter_format: str = option(TEXT, "stats.counters.%s.count", "form of counters in graphite, %s for the key")
-    statsd_gauge_format: str = option(TEXT, "stats.gauges.%s", "form of gauges in graphite, %s for the key")
-    statsd_interval: float = option(DURATION, 60.0, "interval at which nsqd sends to statsd", limit=OURS_ABOVE_ZERO)
+    statsd_prefix: str = option(
+        TEXT, "nsq.%s", "prefix of keys that nsqd sends to statsd, %s for the host", reload=live
+    )
+    statsd_counter_format: str = option(
+        TEXT, "stats.counters.%s.count", "form of counters in graphite, %s for the key", reload=live
+    )
+    statsd_gauge_format: str = option(
+        TEXT, "stats.gauges.%s", "form of gauges in graphite, %s for the key", reload=live
+    )
+    statsd_interval: float = option(
+        DURATION, 60.0, "interval at which nsqd sends to statsd", limit=OURS_ABOVE_ZERO, reload=live
+    )
 
     # Who may do what
     allow_config_from_cidr: str = option(
-        TEXT, "127.0.0.1/8", "addresses that may use /config, as a CIDR block; empty for all"
+        TEXT,
+        "127.0.0.1/8",
+        "addresses that may use /config, as a CIDR block; empty for all",
+        reload=live,
     )
-    acl_http_header: str = option(TEXT, "X-Forwarded-User", "HTTP header with the user's name, set by a proxy")
+    acl_http_header: str = option(
+        TEXT, "X-Forwarded-User", "HTTP header with the user's name, set by a proxy", reload=live
+    )
     acl_proxy_cidr: str = option(
-        TEXT, "", "addresses of proxies whose --acl-http-header counts, as a CIDR block; empty for all"
+        TEXT,
+        "",
+        "addresses of proxies whose --acl-http-header counts, as a CIDR block; empty for all",
+        reload=live,
     )
     admin_user: tuple[str, ...] = option(
-        TEXTS, (), "user of --acl-http-header that may change everything; may be repeated", key="admin_users"
+        TEXTS,
+        (),
+        "user of --acl-http-header that may change everything; may be repeated",
+        key="admin_users",
+        reload=live,
     )
     publish_user: tuple[str, ...] = option(
-        TEXTS, (), "user of --acl-http-header that may publish and read; may be repeated", key="publish_users"
+        TEXTS,
+        (),
+        "user of --acl-http-header that may publish and read; may be repeated",
+        key="publish_users",
+        reload=live,
     )
     read_user: tuple[str, ...] = option(
         TEXTS,
         (),
         "user of --acl-http-header that may read; with one, users that are not named see nothing; may be repeated",
         key="read_users",
+        reload=live,
     )
     body_user: tuple[str, ...] = option(
         TEXTS,
         (),
         "user of --acl-http-header that may read the bodies of messages beside --admin-user; may be repeated",
         key="body_users",
+        reload=live,
     )
     auth: str = same(Options, "auth")
     session_timeout: float = option(
-        DURATION, 12 * 3600.0, "time after which a user of --auth logs in again", limit=ABOVE_ZERO
+        DURATION,
+        12 * 3600.0,
+        "time after which a user of --auth logs in again",
+        limit=ABOVE_ZERO,
+        reload=live,
     )
-    notification_http_endpoint: str = option(_URL, "", "URL that gets a POST for each action; empty for none")
+    notification_http_endpoint: str = option(
+        _URL, "", "URL that gets a POST for each action; empty for none", reload=live
+    )
     nsq_compat: bool = option(
         BOOLEAN,
         False,

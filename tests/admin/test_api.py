@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import http.client
+from pathlib import Path
 
 import pytest
 
 from tests.admin.conftest import Nodes, StartAdmin
 from tests.admin.process import AdminProcess
-from tests.process import LookupdProcess, ReservedPort
+from tests.process import LookupdProcess, NsqdProcess, ReservedPort
 from tests.wire import ANSWER_SECONDS, HOST
 
 JSON = "application/json; charset=utf-8"
@@ -332,3 +333,24 @@ def test_a_base_path(start: StartAdmin) -> None:
     assert admin.get("/ops/nsq/config/base_path").body == b"/ops/nsq"
     for path in ("/ping", "/api/topics", "/", "/ops/nsqping"):
         assert admin.get(path).status == 404, path
+
+
+def test_thousands_of_topics(tmp_path: Path, start: StartAdmin) -> None:
+    nsqd = NsqdProcess(tmp_path / "nsqd", f"--broadcast-address={HOST}")
+    nsqd.start()
+    names = sorted(f"topic-{number}" for number in range(2000))
+    with nsqd.client() as client:
+        for name in names:
+            client.pub(name, b"x")
+    for name in names[:600]:
+        nsqd.order(f"/channel/create?topic={name}&channel=c")
+    address = f"{HOST}:{nsqd.http_port}"
+    admin = start(f"--nsqd-http-address={address}")
+    assert admin.get("/api/topics").document["topics"] == names
+    node = admin.get(f"/api/nodes/{address}").document
+    assert list(node) == ["node", "topics", "total_messages", "total_clients", "message"]
+    assert [list(topic) for topic in node["topics"]] == [TOPIC] * 2000
+    assert (node["total_messages"], node["total_clients"], node["message"]) == (2000, 0, "")
+    counts = admin.get("/api/counter").document["stats"]
+    assert list(counts) == sorted(f"{name}:c:{address}" for name in names[:600])
+    nsqd.close()

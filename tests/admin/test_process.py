@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import ssl
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from nsqtw.options.admin import AdminOptions, check_admin, normal_base_path
 from tests.admin.conftest import Nodes, StartAdmin
-from tests.admin.process import EXECUTABLE
+from tests.admin.process import EXECUTABLE, AdminProcess
 from tests.certificates import Certificates
 from tests.process import wait_until
 from tests.wire import HOST
@@ -119,6 +120,27 @@ def test_an_open_address_is_warned_about(start: StartAdmin, users_file: str) -> 
     header = start("--http-address=0.0.0.0:0", "--admin-user=ann").said()
     assert "without --acl-proxy-cidr whoever reaches it may say in X-Forwarded-User to be any user" in header
     assert "without --" not in start("--http-address=0.0.0.0:0", f"--auth=static:{users_file}").said()
+
+
+def test_a_reload_takes_other_options(nodes: Nodes, tmp_path: Path) -> None:
+    config = tmp_path / "nsqadmin.toml"
+    config.write_text(f'nsqlookupd_http_addresses = "{HOST}:1"\n')
+    admin = AdminProcess(tmp_path / "admin", f"--config={config}")
+    admin.start()
+    try:
+        assert admin.get("/api/topics").status == 502
+        config.write_text(f'nsqlookupd_http_addresses = "{HOST}:{nodes.lookupd.http_port}"\nadmin_users = "ann"\n')
+        admin.signal(signal.SIGHUP)
+        wait_until(lambda: "RELOAD: changed: " in admin.said(), "the file is read again")
+        assert admin.get("/api/topics").status == 200
+        assert admin.ask("POST", "/api/topics", {"topic": "t"}).status == 403
+        config.write_text('nsqlookupd_http_addresses = "no port"\n')
+        admin.signal(signal.SIGHUP)
+        wait_until(lambda: "RELOAD: the addresses stay as they were" in admin.said(), "the mistake is logged")
+        assert admin.get("/api/topics").status == 200
+    finally:
+        admin.close()
+    admin.assert_no_traceback()
 
 
 def test_https(start: StartAdmin, certificates: Certificates, users_file: str) -> None:

@@ -60,27 +60,27 @@ def test_roles_include_lower_ones() -> None:
 
 
 def test_a_session_ends() -> None:
-    sessions = Sessions(100.0)
-    token = sessions.start(READER, now=0.0)
+    sessions = Sessions()
+    token = sessions.start(READER, now=0.0, timeout=100.0)
     assert sessions.find(token, now=99.0) is not None
     assert sessions.find(token, now=100.0) is None
     assert sessions.find("other", now=0.0) is None
 
 
 def test_a_session_ends_with_its_grants() -> None:
-    sessions = Sessions(100.0)
+    sessions = Sessions()
     viewer = viewer_with(grants("subscribe", ttl=10.0))
     assert viewer is not None
-    token = sessions.start(viewer, now=0.0)
+    token = sessions.start(viewer, now=0.0, timeout=100.0)
     assert sessions.find(token, now=9.0) is not None
     assert sessions.find(token, now=10.0) is None
 
 
 def test_the_oldest_of_very_many_sessions_ends() -> None:
-    sessions = Sessions(100.0)
-    first, second = (sessions.start(READER, now=0.0) for _ in range(2))
+    sessions = Sessions()
+    first, second = (sessions.start(READER, now=0.0, timeout=100.0) for _ in range(2))
     for _ in range(MAX_SESSIONS - 1):
-        sessions.start(READER, now=0.0)
+        sessions.start(READER, now=0.0, timeout=100.0)
     assert sessions.find(first, now=0.0) is None
     assert sessions.find(second, now=0.0) is not None
     sessions.end_all()
@@ -88,9 +88,9 @@ def test_the_oldest_of_very_many_sessions_ends() -> None:
 
 
 def test_tokens_differ_and_are_not_kept() -> None:
-    sessions = Sessions(100.0)
-    token = sessions.start(READER, now=0.0)
-    assert token != sessions.start(READER, now=0.0)
+    sessions = Sessions()
+    token = sessions.start(READER, now=0.0, timeout=100.0)
+    assert token != sessions.start(READER, now=0.0, timeout=100.0)
     assert token not in repr(vars(sessions))
 
 
