@@ -15,6 +15,7 @@ from nsqtw.errors import (
     NsqtwError,
     PermissionRefused,
     UnknownObject,
+    Unsupported,
 )
 
 _STATUS = re.compile(r"got response (\d{3}) ")
@@ -33,7 +34,6 @@ _REMEDIES = {
     "INVALID_CHANNEL": "no channel can have this name",
     "EPHEMERAL_CHANNEL": "an ephemeral channel has no place in the log and keeps no messages to look at",
 }
-_NO_SUCH_PATH = r"\"message\":\"NOT_FOUND\""
 _LOCAL_HINT = "; 'nsqtw up' starts a cluster here, and --nsqd-http-address or a context names another"
 
 
@@ -43,9 +43,11 @@ def explained(error: NsqtwError) -> NsqtwError:
         return NotFound(str(error))
     if not isinstance(error, ClusterError):
         return error
-    texts = [str(cause) for cause in error.errors] if isinstance(error, NoServerAnswered) else [str(error)]
+    causes = error.errors if isinstance(error, NoServerAnswered) else (error,)
+    if causes and all(isinstance(cause, Unsupported) for cause in causes):
+        return CommandError("the nodes cannot do this: it needs nsqd of nsqtw, in this version or a later one")
     program = error.program if isinstance(error, NoServerAnswered) else ""
-    return failure_of(texts, program)
+    return failure_of(map(str, causes), program)
 
 
 def failure_of(texts: Iterable[str], program: str = "") -> NsqtwError:
@@ -57,8 +59,6 @@ def failure_of(texts: Iterable[str], program: str = "") -> NsqtwError:
     statuses = {int(match[1]) for match in map(_STATUS.search, lines) if match}
     if statuses & {401, 403}:
         return PermissionRefused(shown)
-    if all(_NO_SUCH_PATH in line for line in lines):
-        return CommandError("the nodes cannot do this: it needs nsqd of nsqtw, in this version or a later one")
     if statuses == {404}:
         return NotFound(shown)
     if statuses:

@@ -16,12 +16,12 @@ _PATIENCE_SECONDS = 1.0
 
 
 class ProgressBar:
-    """A bar with a text before it. Its context ends the bar."""
+    """A bar with a text before it. Its context, or `close`, ends it."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_wanted: bool = True) -> None:
         self._text = text
         self._begin = time.monotonic()
-        self._is_wanted = is_terminal(sys.stderr)
+        self._is_wanted = is_wanted and is_terminal(sys.stderr)
         self._progress: Progress | None = None
 
     def show(self, done: int, total: int | None, text: str = "") -> None:
@@ -35,14 +35,18 @@ class ProgressBar:
         task = self._progress.task_ids[0]
         self._progress.update(task, completed=done, total=total, description=text or self._text, refresh=True)
 
+    def close(self) -> None:
+        """Take the bar off the terminal."""
+        if self._progress is not None:
+            self._progress.stop()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        self.close()
 
 
 def _make_bar() -> Progress:

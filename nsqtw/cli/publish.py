@@ -10,6 +10,7 @@ import attrs
 
 from nsqtw.cli.connect import client_options, nsqd_addresses
 from nsqtw.cli.output import Document, is_terminal
+from nsqtw.cli.progress import ProgressBar
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import StdinMessages, delimiter_of
 from nsqtw.client.event_loop import Future
@@ -46,6 +47,7 @@ async def publish(
     producer = Producer(await nsqd_addresses(access, topic), options=client_options(access))
     published = 0
     waiting: list[Future[None]] = []
+    bar = ProgressBar(f"publishing to {topic}", is_wanted=not (source is not None and is_terminal(sys.stdin)))
     try:
         await producer.start()
         messages = source if source is not None else _each(bodies)
@@ -54,14 +56,17 @@ async def publish(
                 waiting.append(producer.publish(topic, body, delay=delay))
                 if len(waiting) >= _IN_FLIGHT:
                     published += await _answers(waiting)
+                    bar.show(published, None)
             if source is not None and source.is_idle:
                 published += await _answers(waiting)
+                bar.show(published, None)
         published += await _answers(waiting)
     except ClientLibraryError as error:
         if published:
             raise CommandError(f"{error}; {published} messages were published before") from error
         raise
     finally:
+        bar.close()
         await producer.stop()
     messages_text = "1 message" if published == 1 else f"{published} messages"
     return Document({"topic": topic, "published": published}, [f"published {messages_text} to {topic}"])

@@ -33,7 +33,6 @@ class Globals:
     context: str = ""
     nsqd_http_address: tuple[str, ...] = ()
     lookupd_http_address: tuple[str, ...] = ()
-    nsqd_tcp_address: tuple[str, ...] = ()
     secret_file: str = ""
     is_yes: bool = False
     is_debug: bool = False
@@ -70,12 +69,12 @@ class Session:
         """
         options, name = self.options, self.context_name
         access = self.contexts.named(name) if name else ClusterAccess()
-        if options.nsqd_http_address or options.lookupd_http_address or options.nsqd_tcp_address:
+        if options.nsqd_http_address or options.lookupd_http_address:
             access = attrs.evolve(
                 access,
                 nsqd_http_addresses=options.nsqd_http_address,
                 lookupd_http_addresses=options.lookupd_http_address,
-                nsqd_tcp_addresses=options.nsqd_tcp_address,
+                nsqd_tcp_addresses=(),
             )
         if options.secret_file:
             access = attrs.evolve(access, secret_file=options.secret_file, secret_variable="")

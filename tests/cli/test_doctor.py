@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
-import socketserver
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +26,7 @@ from nsqtw.cli.doctor.machine import (
 )
 from nsqtw.testing import Broker, broker
 from tests.cli.conftest import Nsqtw
+from tests.cli.serving import serving
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 GB = 1 << 30
@@ -300,35 +296,3 @@ def test_health_over_tls(nsqtw: Nsqtw, tls: dict[str, str], tmp_path: Path) -> N
         assert nsqtw("topic", "create", "over-tls").code == 0
         assert nsqtw("pub", "over-tls", "x").code == 0
         assert nsqtw("tail", "over-tls", "c", "-n", "1").out == "x\n"
-
-
-@contextmanager
-def serving(
-    path: str, body: bytes, *, date: str = "", more: dict[str, tuple[int, bytes]] | None = None
-) -> Iterator[str]:
-    """A server that answers a path with a body, and `more` paths with status and body. Its address."""
-    answers = {path: (200, body), **(more or {})}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, answer = answers.get(self.path, (404, b'{"message": "NOT_FOUND"}'))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def date_time_string(self, timestamp: float | None = None) -> str:
-            return date or super().date_time_string(timestamp)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Log nothing."""
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()

@@ -10,6 +10,7 @@ from nsqtw.cli.stat import Meter
 from nsqtw.cluster.model import ChannelStats, TopicStats
 from nsqtw.testing import Broker, broker
 from tests.cli.conftest import Nsqtw
+from tests.cli.serving import serving
 
 
 def test_a_topic_from_creation_to_deletion(on_nsqd: Nsqtw, topic: str, nsqd: Broker) -> None:
@@ -223,3 +224,21 @@ def test_a_node_with_authorization_refuses_without_a_secret(
         assert nsqtw(*words, "--secret-file", str(wrong), "topic", "list").code == 5
         assert nsqtw(*words, "pub", topic, "x", "--secret-file", str(secret)).code == 0
         assert nsqtw(*words, "topic", "list", "--secret-file", str(secret)).code == 0
+
+
+def test_what_another_nsqd_cannot_do_is_said(nsqtw: Nsqtw) -> None:
+    """A node without the endpoints of nsqtw, as the original nsqd."""
+    info = b'{"version": "1.3.0", "broadcast_address": "127.0.0.1", "hostname": "h", "tcp_port": 1, "http_port": 2}'
+    topics = b'{"version": "1.3.0", "health": "OK", "topics": [{"topic_name": "t", "channels": []}]}'
+    with serving("/info", info, more={"/stats": (200, topics)}) as node:
+        for words in (
+            ["peek", "t"],
+            ["seek", "t", "c", "latest"],
+            ["topic", "set", "t", "--durability", "os"],
+            ["reload"],
+        ):
+            done = nsqtw("--nsqd-http-address", node, *words)
+            assert (done.code, done.out) == (1, ""), words
+            assert done.err == (
+                "nsqtw: the nodes cannot do this: it needs nsqd of nsqtw, in this version or a later one\n"
+            )
