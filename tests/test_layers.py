@@ -65,7 +65,7 @@ LAYERS: dict[str, set[str]] = {
         *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
     },
     "tools": {"auth", "backends", "client", "core", "daemon", "gocompat", "nsqd", "options", "plugins"},
-    "cli": {"client", "cluster", "daemon", "net", "options", "tools"},
+    "cli": {"client", "cluster", "net", "options", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},

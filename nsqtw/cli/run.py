@@ -12,8 +12,6 @@ from twisted.internet.process import reapAllProcesses
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogBeginner
 from zope.interface import implementer
 
-from nsqtw.daemon.process import daemon_reactor
-
 T = TypeVar("T")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -24,7 +22,9 @@ def run(main: Callable[[Any], Coroutine[Any, Any, T]], *, is_debug: bool = False
     Run `main(reactor)` to its end. KeyboardInterrupt after a signal, unless `main` handles the CancelledError of
     Twisted and returns. A second signal does not wait for it.
     """
-    reactor = daemon_reactor()
+    from twisted.internet import reactor as installed  # importing it makes it
+
+    reactor: Any = installed
     globalLogBeginner.beginLoggingTo([_StderrObserver(is_debug)], redirectStandardIO=False)
     outcome: list[T] = []
     errors: list[BaseException] = []
