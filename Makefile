@@ -2,6 +2,7 @@
 # make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
 # make test         everything that checks this code
 # make test-compiled   the tests on modules that mypyc compiled, which takes a C compiler; ONLY='tests/core' for some of them
+# make test-system  what needs programs of the system: Prometheus scrapes a cluster, systemd reads the units; ONLY=systemd for some
 # make test-twisted    the tests with the lowest and the newest supported Twisted; TWISTED=lowest for one of them, ONLY='tests/net'
 # make fuzz         hostile inputs that nobody tried before, for MINUTES=10; ONLY='http disk' for some targets
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
@@ -40,7 +41,7 @@ AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --l
 
 SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
-.PHONY: help run demo test test-compiled test-twisted fuzz conformance clients crash bench bench-plots bench-shapes bench-pauses \
+.PHONY: help run demo test test-compiled test-system test-twisted fuzz conformance clients crash bench bench-plots bench-shapes bench-pauses \
     bench-clients bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
 
 # The list at the top of this file.
@@ -67,6 +68,9 @@ docs: $(EVERYTHING)
 
 test-compiled: $(EVERYTHING)
 	@$(BIN)/python -m tests.compiled --hypothesis-profile=same $(ONLY)
+
+test-system: $(EVERYTHING)
+	@$(BIN)/python -m tests.system $(ONLY)
 
 test-twisted: $(EVERYTHING)
 	@$(BIN)/python -m tests.twisted_versions $(TWISTED) $(ONLY)

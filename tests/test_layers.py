@@ -64,7 +64,9 @@ LAYERS: dict[str, set[str]] = {
     "admin": {
         *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
     },
-    "tools": {"auth", "backends", "client", "core", "daemon", "gocompat", "nsqd", "options", "plugins"},
+    "tools": {
+        *("auth", "backends", "client", "core", "daemon", "gocompat", "lookupd", "nsqd", "options", "plugins", "stats"),
+    },
     "cli": {"client", "cluster", "net", "options", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),

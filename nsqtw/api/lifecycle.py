@@ -14,12 +14,10 @@ from typing import Any
 
 from nsqtw.api.context import ApiContext
 from nsqtw.http.endpoints import JSON, Parameter, Section, endpoint
-from nsqtw.http.query import parameters
+from nsqtw.http.query import duration, parameters
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import EXITING, Answer, Refused, document, failure
-from nsqtw.options.types import parse_duration
+from nsqtw.http.responses import EXITING, Answer, document
 
-_INVALID_TIMEOUT = failure(400, "INVALID_TIMEOUT")
 _TIMEOUT = Parameter("timeout", {"type": "string", "description": "a duration such as 30s; 0 for any"})
 _NUMBERS = ("depth", "in_flight", "deferred", "staying")
 _STATE: dict[str, Any] = {
@@ -53,8 +51,7 @@ class LifeCycle(Section):
     )
     def begin_drain(self, request: HttpRequest) -> Answer:
         """POST /v2/drain"""
-        params = parameters(request.query)
-        timeout = _seconds(params["timeout"]) if "timeout" in params else self._broker.options.drain_timeout
+        timeout = duration(parameters(request.query), _TIMEOUT.name, self._broker.options.drain_timeout)
         if self._broker.stopping:
             return EXITING
         self._drain.begin(timeout)
@@ -64,14 +61,3 @@ class LifeCycle(Section):
     def show_drain(self, request: HttpRequest) -> Answer:
         """GET /v2/drain"""
         return document(self._drain.state())
-
-
-def _seconds(text: str) -> float:
-    """The seconds of a duration. Refused."""
-    try:
-        seconds = parse_duration(text)
-    except ValueError:
-        seconds = -1.0
-    if seconds < 0:
-        raise Refused(_INVALID_TIMEOUT)
-    return seconds

@@ -24,6 +24,7 @@ import os
 from collections.abc import Callable
 
 from nsqtw.api.admin import Administration
+from nsqtw.api.backup import Backup
 from nsqtw.api.config import Configuration
 from nsqtw.api.context import ApiContext, Identity, SectionClass
 from nsqtw.api.lifecycle import LifeCycle
@@ -77,6 +78,7 @@ SECTIONS: tuple[SectionClass, ...] = (
         LogReading,
         Replay,
         Configuration,
+        Backup,
         LifeCycle,
         Reloading,
         Debugging,

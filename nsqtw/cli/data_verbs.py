@@ -1,11 +1,33 @@
-"""Verbs about the files of a broker that does not run: `fsck`, `migrate-backend`, `hash-secret`."""
+"""Verbs about the files of a broker: `backup`, `restore`, `fsck`, `migrate-backend`, `hash-secret`."""
 
 from __future__ import annotations
 
 from nsqtw.cli.session import Session
 from nsqtw.tools import hash_secret as hashing
 from nsqtw.tools import migrate_backend as migration
+from nsqtw.tools.backup import backup as backups
+from nsqtw.tools.backup import restore as restores
 from nsqtw.tools.fsck import command
+
+
+def backup(
+    session: Session,
+    directory: str,
+    target: str,
+    nsqd_http_address: str,
+    secret_file: str,
+    root_ca_file: str,
+    must_link: bool,
+) -> int:
+    """`nsqtw backup`. The exit code."""
+    return backups.run(directory, target, nsqd_http_address, secret_file, root_ca_file, must_link)
+
+
+def restore(session: Session, backup: str, directory: str, must_replace: bool, must_only_check: bool) -> int:
+    """`nsqtw restore`. The exit code."""
+    if must_replace and not must_only_check:
+        session.confirm(f"Move what is in {directory} aside, and put the backup {backup} there?")
+    return restores.run(backup, directory, must_replace, must_only_check)
 
 
 def fsck(session: Session, directory: str, must_repair: bool) -> int:

@@ -391,6 +391,38 @@ _COMPLETION = _verb(
     ),
 )  # fmt: skip
 _DATA_PATH = "What the broker has as --data-path."
+_BACKUP = _verb(
+    "backup",
+    "copy a data path, while its broker runs",
+    "data_verbs:backup",
+    _argument("directory", _DATA_PATH, metavar="DATA_PATH"),
+    _argument("target", "A directory that is not there yet, or empty."),
+    _option("--nsqd-http-address", "The broker that uses the data path, as host:port or https://host:port; none if none"
+            " runs.", default="", metavar="ADDRESS"),
+    _option("--secret-file", "File with a secret that may administer it.", default="", metavar="FILE"),
+    _option("--root-ca-file", "Authorities for its certificate (PEM).", default="", metavar="FILE"),
+    _flag("--link must_link", "Link finished log files where the file system can, instead of copying them."),
+    description="Copy everything that a broker has stored: what was acknowledged before it began is in the copy. The"
+    " broker goes on meanwhile, and keeps what it would delete.",
+    exit_codes="0: the backup is complete; 1: there is none, and stderr says why; 2: wrong words; 3: it is complete, and"
+    " has damage that the data path has.",
+    section=FILES, uses_cluster=False, has_output=False,
+    examples=(("Of a broker that runs", "backup /var/lib/nsqd /backup/monday --nsqd-http-address 127.0.0.1:4151"),),
+)  # fmt: skip
+_RESTORE = _verb(
+    "restore",
+    "check a backup, and make it a data path",
+    "data_verbs:restore",
+    _argument("backup", "What nsqtw backup has made."),
+    _argument("directory", "A directory that is not there yet, or empty.", metavar="DATA_PATH"),
+    _flag("--replace must_replace", "Move what is in DATA_PATH aside, to DATA_PATH.replaced.1."),
+    _flag("--check must_only_check", "Only check the backup."),
+    description="Read all of a backup and refuse it when anything in it has changed. Then copy it to DATA_PATH and check"
+    " it as fsck does.",
+    exit_codes="0: it is there; 1: it is not, and stderr says why; 2: wrong words; 3: it is there, and has damage from"
+    " before the backup.",
+    section=FILES, uses_cluster=False, has_output=False, asks=True,
+)  # fmt: skip
 _FSCK = _verb(
     "fsck",
     "check a data path, and repair it",
@@ -430,6 +462,6 @@ VERBS: tuple[Verb, ...] = (
     *(_TOPIC_LIST, _TOPIC_SHOW, _TOPIC_CREATE, _TOPIC_PAUSE, _TOPIC_UNPAUSE, _TOPIC_EMPTY, _TOPIC_DELETE, _TOPIC_SET),
     *(_CHANNEL_LIST, _CHANNEL_SHOW, _CHANNEL_CREATE, _CHANNEL_PAUSE, _CHANNEL_UNPAUSE, _CHANNEL_EMPTY, _CHANNEL_DELETE),
     *(_UP, _STAT, _NODES, _DRAIN, _RELOAD, _DOCTOR, _HEALTH),
-    *(_FSCK, _MIGRATE, _HASH_SECRET),
+    *(_BACKUP, _RESTORE, _FSCK, _MIGRATE, _HASH_SECRET),
     *(_CONTEXT_LIST, _CONTEXT_SHOW, _CONTEXT_ADD, _CONTEXT_USE, _CONTEXT_REMOVE, _COMPLETION),
 )

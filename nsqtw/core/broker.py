@@ -137,6 +137,12 @@ class Broker(TopicOwner):
         """Whether publishes were taken that are not stored or refused yet."""
         return bool(self.to_commit) or self.group_commit.is_busy
 
+    def store_write_behind(self) -> None:
+        """Store what class memory has not stored yet. BackendError when a part of it cannot be stored."""
+        self._write_behind.flush()
+        if any(map(self._write_behind.has_unwritten, self.topics.values())):
+            raise self._write_behind.error
+
     def follow_options(self, now: float) -> None:
         """The options about durability and retention, or the rules for topics, have new values."""
         for topic in self.topics.values():
@@ -172,8 +178,7 @@ class Broker(TopicOwner):
         """
         topics, self.to_commit = self.to_commit, []
         sealed = self._committer.seal([topic for topic in topics if not self.group_commit.take(topic, now)], now)
-        self._committer.complete(sealed, self._store(sealed, now), now)
-        return sum([len(waiters) for _, _, waiters in sealed])
+        return self._committer.complete(sealed, self._store(sealed, now), now)
 
     def serve(self, now: float) -> bool:
         """Hand out what is new. Returns whether some consumer should get more in the next turn."""

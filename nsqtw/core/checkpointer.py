@@ -17,6 +17,7 @@ from itertools import islice
 from nsqtw.core.checkpoint import Checkpoint, NamedTopic
 from nsqtw.core.checkpoint_job import CheckpointJob
 from nsqtw.core.context import Context
+from nsqtw.core.file_hold import FileHold
 from nsqtw.core.metadata_sync import MetadataSync
 from nsqtw.core.storage_health import StorageHealth
 from nsqtw.core.topic import Topic
@@ -53,6 +54,10 @@ class Checkpointer:
         """The names and waiters of the last part. Later waiters wait for the next checkpoint."""
         self._left = 0
         """How many of `_touched`, the oldest ones, the current checkpoint does not contain yet."""
+        self.file_hold = FileHold(context.timers, self._free_held)
+        """While it is on, nothing of the stored messages is trimmed."""
+        self._held: dict[Topic, None] = {}
+        """The topics that were not trimmed."""
         self._frees_whole_logs: set[str] = set()
         """
         Topics of which the trim after their next save may remove the whole log. That save is synced: if a power loss
@@ -175,6 +180,16 @@ class Checkpointer:
             for topic in touched:
                 self._end_of(topic, failed=True)
             raise
+        if self.file_hold.is_on:
+            save.trims.clear()
+            self._held.update(dict.fromkeys(touched))
+
+    def _free_held(self) -> None:
+        """What was held may be trimmed, with the next checkpoint."""
+        held, self._held = self._held, {}
+        for topic in held:
+            if self._topics.get(topic.name) is topic:
+                topic.touch()
 
     def _begin_checkpoint(self, now: float) -> None:
         """Everything that has changed up to now is to be saved."""

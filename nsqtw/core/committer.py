@@ -44,8 +44,11 @@ class Committer:
 
     def complete(
         self, sealed: list[Sealed], failed: dict[IBackendQueue, BackendError], now: float, *, is_async: bool = False
-    ) -> None:
-        """Release what is stored now, or was stored in the thread (`is_async`), and answer the waiters."""
+    ) -> int:
+        """
+        Release what is stored now, or was stored in the thread (`is_async`), and answer the waiters. Returns how many.
+        """
+        answered_count = 0
         for topic, segments, waiters in sealed:
             failure: Exception | None = Exiting() if topic.exiting else failed.get(topic.log.queue)
             if segments and failure is None:
@@ -54,6 +57,8 @@ class Committer:
                 except Exception:  # they are stored, and so they are answered
                     self._context.log("critical", "TOPIC({topic}): releasing its messages failed", topic=topic.name)
             self._context.answer(waiters, failure)
+            answered_count += len(waiters)
+        return answered_count
 
     def _as_backend_error(self, error: Exception, what: str) -> BackendError:
         """Return the error to answer with. An unexpected one is logged with its traceback; called while handled."""

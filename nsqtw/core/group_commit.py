@@ -178,12 +178,11 @@ class GroupCommit(Timer):
             self._context.fsync.observe(batch.seconds, 1)
         if batch.sealed:
             self._health.record_commit(next(iter(failed.values()), None))
-            self._committer.complete(batch.sealed, failed, now, is_async=True)
+            answered_count = self._committer.complete(batch.sealed, failed, now, is_async=True)
             for topic, _, waiters in batch.sealed:
                 self._context.publish_ack.observe(now - batch.waiting_since[topic], len(waiters))
             if any(durable for _, durable in batch.writes):
                 # A sync takes as long for many publishers as for one; a commit that only computes needs no window.
-                answered_count = sum([len(waiters) for _, _, waiters in batch.sealed])
                 self._window.begin(now, now - batch.began, answered_count + self._waiter_count)
         for error in failed.values() if not batch.sealed else ():
             self._context.log("error", NOT_SYNCED, error=error)

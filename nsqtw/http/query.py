@@ -11,6 +11,7 @@ from urllib.parse import unquote_to_bytes
 from twisted.logger import Logger
 
 from nsqtw.http.responses import INVALID_REQUEST, Refused, failure
+from nsqtw.options.types import parse_duration
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _REMEMBERED = 256
@@ -40,6 +41,19 @@ def whole_number(params: Mapping[str, str], name: str, default: int, lowest: int
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) >= lowest):
         raise Refused(failure(400, f"INVALID_{name.upper()}"))
     return int(text)
+
+
+def duration(params: Mapping[str, str], name: str, default: float) -> float:
+    """The seconds of a parameter that is a duration such as 30s. Refused."""
+    if name not in params:
+        return default
+    try:
+        seconds = parse_duration(params[name])
+    except ValueError:
+        seconds = -1.0
+    if seconds < 0:
+        raise Refused(failure(400, f"INVALID_{name.upper()}"))
+    return seconds
 
 
 def truth(params: Mapping[str, str], name: str) -> bool:

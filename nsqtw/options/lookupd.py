@@ -138,7 +138,7 @@ class LookupdOptions:
         choice(CHANGES, ALL, OFF),
         CHANGES,
         "with --peer-secret-file, which HTTP requests need the secret: those that change something (changes), "
-        "all but /ping (all), or none (off)",
+        "all but those about its health (all), or none (off)",
     )
     log_format: str = same(Options, "log_format")
     nsq_compat: bool = option(

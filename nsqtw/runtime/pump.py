@@ -93,6 +93,7 @@ class Pump:
         self._reactor = reactor
         self._at_end = end_of_turn(reactor)
         self._broker = broker
+        self._publish_ack = broker.publish_ack
         self._writer = writer
         self._queued: list[Flushable] = []
         """Connections to flush that know whether they are queued,"""
@@ -151,7 +152,9 @@ class Pump:
         if self._read_bytes > COMMIT_BYTES:
             self._read_bytes = 0
             self._call_before_answers()
-            self._commit(self.now())
+            now = self.now()
+            answered_count = self._broker.commit(now)
+            self._publish_ack.observe(self.now() - now, answered_count)
         if not self._turn_is_due:
             self.wake()
 
@@ -212,18 +215,15 @@ class Pump:
             broker.tick(now)
             self._call_before_answers()
             if broker.to_commit:
-                self._commit(now)
+                answered_count = broker.commit(now)
+                if answered_count:
+                    self._publish_ack.observe(self.now() - now, answered_count)
             self._begin_commit(now)
             if broker.to_serve:
                 more = self._serve(now)
         self._write(now)
         more = more or bool(self._phase is not _STOPPED and (broker.to_commit or broker.to_serve))
         return more or bool(self._queued or self._changed or self._before_answers)
-
-    def _commit(self, now: float) -> None:
-        answered_count = self._broker.commit(now)
-        if answered_count:
-            self._broker.publish_ack.observe(self.now() - now, answered_count)
 
     def _call_before_answers(self) -> None:
         if self._before_answers:

@@ -1,0 +1,151 @@
+"""`nsqtw backup DATA_PATH TARGET`: the words, the lines, and the exit code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+
+from nsqtw import __version__
+from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.manifest import backends_with_messages, read_manifest
+from nsqtw.daemon.data_path import lock_data_path
+from nsqtw.errors import BackendError, NsqtwError, OptionError
+from nsqtw.options.files import read_secret
+from nsqtw.tools.backup.contents import Contents, StoredFile, checksum, write_contents
+from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_data_path, cut_torn_ends, data_path_bytes
+from nsqtw.tools.backup.hold import Hold
+from nsqtw.tools.backup.progress import ProgressLine
+from nsqtw.tools.fsck.data_path import check_data_path, is_data_path
+from nsqtw.tools.fsck.finding import Finding
+
+DONE = 0
+FAILED = 1
+DAMAGED = 3
+PARTIAL = ".partial"
+_BACKENDS = ("disk", "sqlite")
+
+
+def run(
+    directory: str, target: str, nsqd_http_address: str, secret_file: str, root_ca_file: str, must_link: bool
+) -> int:
+    """Make a backup of a data path at `target`, and say what is in it. Returns the exit code."""
+    try:
+        hold = None
+        if nsqd_http_address:
+            hold = Hold(nsqd_http_address, read_secret(secret_file, "--secret-file"), root_ca_file)
+        contents, findings = make_backup(directory, target, hold, links=must_link)
+    except (NsqtwError, OSError) as error:
+        sys.stderr.write(f"nsqtw backup: {error}\n")
+        return FAILED
+    for finding in findings:
+        print(finding)
+    megabytes = contents.total_bytes / (1 << 20)
+    print(f"{target}: {len(contents.files)} files, {megabytes:.1f} MB, backend {contents.backend}")
+    return DAMAGED if findings else DONE
+
+
+def make_backup(
+    directory: str, target: str, hold: Hold | None, *, links: bool = False
+) -> tuple[Contents, list[Finding]]:
+    """
+    Copy a data path to `target`, which must not be there, or be empty: under `hold` while its broker runs, else under
+    the lock on the data path. Returns what is in the backup, and the damage that the data path has. NsqtwError, and
+    there is no backup.
+    """
+    directory, target = os.path.abspath(directory), os.path.abspath(target)
+    partial = target + PARTIAL
+    try:
+        if not is_data_path(directory):
+            raise OptionError(f"{directory} is no nsqtw data path: no broker has stored anything there")
+        check_target(target)
+        shutil.rmtree(partial, ignore_errors=True)  # of a backup that was killed
+        os.makedirs(partial, DIRECTORY_MODE)
+    except OSError as failure:
+        raise backend_error(failure, f"backup of {directory}") from failure
+    try:
+        with _held(directory, hold) as extend:
+            line = ProgressLine("backup", data_path_bytes(directory))
+            with closing(line):
+
+                def progress(count: int) -> None:
+                    extend()
+                    line(count)
+
+                copy_data_path(directory, partial, progress, links=links)
+            extend()
+        return _finish(partial, target)
+    except OSError as failure:
+        raise backend_error(failure, f"backup of {directory}") from failure
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_target(target: str) -> None:
+    """OptionError when something is at the place of a backup. OSError."""
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise OptionError(f"{target} is there already, and no directory")
+    if os.path.isdir(target) and os.listdir(target):
+        raise OptionError(f"{target} is not empty: a backup has a directory of its own")
+
+
+@contextmanager
+def _held(directory: str, hold: Hold | None) -> Iterator[Callable[[], None]]:
+    """While nothing of the data path is deleted. Yields what is to be called now and then."""
+    if hold is not None:
+        with hold:
+            if not os.path.samefile(hold.data_path, directory):
+                raise OptionError(f"the broker has the data path {hold.data_path}, not {directory}")
+            yield hold.extend
+        return
+    try:
+        lock = lock_data_path(directory)
+    except OptionError as error:
+        raise OptionError(f"{error}; name its broker with --nsqd-http-address") from error
+    try:
+        yield lambda: None
+    finally:
+        os.close(lock)
+
+
+def _finish(partial: str, target: str) -> tuple[Contents, list[Finding]]:
+    """Make a copy a backup. NsqtwError, OSError."""
+    cut_torn_ends(check_data_path(partial))
+    findings = check_data_path(partial).findings()
+    _remove_shared_memory(partial)
+    contents = Contents(
+        datetime.now(UTC).isoformat(timespec="seconds"), __version__, _backend_of(partial), _files_of(partial)
+    )
+    write_contents(partial, contents)
+    if os.path.isdir(target):
+        os.rmdir(target)
+    os.rename(partial, target)
+    Files().sync_directory(os.path.dirname(target))
+    return contents, findings
+
+
+def _files_of(directory: str) -> dict[str, StoredFile]:
+    paths = sorted(os.path.join(parent, name) for parent, _, names in os.walk(directory) for name in names)
+    line = ProgressLine("checksums", sum(map(os.path.getsize, paths)))
+    with closing(line):
+        return {os.path.relpath(path, directory): checksum(path, line) for path in paths}
+
+
+def _backend_of(directory: str) -> str:
+    """The backend whose messages were copied. BackendError when it keeps them where a backup does not look."""
+    manifest = read_manifest(directory)
+    backend = manifest.backend if manifest is not None else "".join(backends_with_messages(directory)[:1])
+    if backend.partition(":")[0] not in (*_BACKENDS, ""):
+        raise BackendError(f"the messages are kept by the backend {backend!r}, of which nsqtw can make no backup")
+    return backend or _BACKENDS[0]
+
+
+def _remove_shared_memory(directory: str) -> None:
+    """Remove what a look into a database leaves beside it."""
+    for name in os.listdir(directory):
+        if name.endswith(("-wal", "-shm")):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(directory, name))

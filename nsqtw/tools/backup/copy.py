@@ -1,0 +1,179 @@
+"""
+Copies of the files of a data path, in the order of `nsqtw.tools.backup`, each on stable storage when it is done.
+
+Databases are copied by SQLite's online backup from one read transaction, so a database that changes meanwhile does not
+begin the copy again. A log file may grow meanwhile: as many bytes are copied as it had when it was opened, and what is
+not a whole record at its end is cut off afterwards. Log files are never changed when they are finished, so all of a
+topic but the newest two may be linked instead of copied.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+
+from nsqtw.backends.disk.format import first_of_index, first_of_log, index_name
+from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.manifest import MANIFEST_FILE
+from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
+from nsqtw.backends.sqlite.schema import connect_read_only
+from nsqtw.errors import BackendError
+from nsqtw.names import is_ephemeral, name_of_directory
+from nsqtw.nsqd.build import POSITIONS_FILE
+from nsqtw.nsqd.nsqd_dat import METADATA_FILE
+from nsqtw.tools.backup.contents import CHUNK_BYTES, Progress
+from nsqtw.tools.fsck.data_path import DataPathCheck
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+_PAGES = 1024
+
+
+def data_path_bytes(directory: str) -> int:
+    """Return about how many bytes there are to copy. OSError."""
+    paths = [os.path.join(directory, name) for name in (POSITIONS_FILE, SQLITE_FILE)]
+    paths += [path for _, path in log_files(directory)]
+    size = 0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            size += os.path.getsize(path)
+    return size
+
+
+def log_files(directory: str) -> Iterator[tuple[str, str]]:
+    """Yield the files of all durable topics, each as its topic's directory and its path, oldest first. OSError."""
+    for entry in sorted(os.listdir(directory)):
+        topic, path = name_of_directory(entry), os.path.join(directory, entry)
+        if topic is None or is_ephemeral(topic) or not os.path.isdir(path):
+            continue
+        with suppress(FileNotFoundError):  # the topic is deleted
+            for name in sorted(os.listdir(path)):
+                if first_of_log(name) is not None or first_of_index(name) is not None:
+                    yield entry, os.path.join(path, name)
+
+
+def copy_data_path(source: str, target: str, progress: Progress, *, links: bool) -> None:
+    """
+    Copy what a broker has stored to `target`, an empty directory. With `links`, files that never change again are
+    linked where that is possible. BackendError.
+    """
+    try:
+        _copy_database(source, target, POSITIONS_FILE, progress)
+        for name in (MANIFEST_FILE, METADATA_FILE):
+            with suppress(FileNotFoundError):
+                copy_file(os.path.join(source, name), os.path.join(target, name), progress)
+        _copy_database(source, target, SQLITE_FILE, progress)
+        _copy_logs(source, target, progress, links=links)
+        sync_directories(target)
+    except OSError as failure:
+        raise backend_error(failure, f"copy of {failure.filename or source}") from failure
+
+
+def copy_file(source: str, target: str, progress: Progress) -> None:
+    """Copy the bytes that a file has now. OSError."""
+    with open(source, "rb") as reading:
+        left = os.fstat(reading.fileno()).st_size
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        with open(descriptor, "wb") as writing:
+            while left and (chunk := reading.read(min(left, CHUNK_BYTES))):
+                writing.write(chunk)
+                left -= len(chunk)
+                progress(len(chunk))
+            writing.flush()
+            os.fsync(writing.fileno())
+
+
+def sync_directories(directory: str) -> None:
+    """Put the names of all files of a copy on stable storage. OSError."""
+    files = Files()
+    for entry in os.scandir(directory):
+        if entry.is_dir():
+            files.sync_directory(entry.path)
+    files.sync_directory(directory)
+
+
+def cut_torn_ends(check: DataPathCheck) -> set[str]:
+    """Cut off what is no whole record at the ends of a copy's logs. Returns the files that changed. BackendError."""
+    changed = set()
+    try:
+        for log in check.logs.values():
+            for file in log.without_records:
+                changed.add(file.path)
+                os.unlink(file.path)
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(log.directory, index_name(file.first)))
+            for file in log.log_files[-1:]:
+                if file.tail is not None:
+                    _cut(file.path, file.good_end)
+                    changed.add(file.path)
+    except OSError as failure:
+        raise backend_error(failure, "cut of a torn end") from failure
+    return changed
+
+
+def _cut(path: str, size: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, size)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _copy_database(source: str, target: str, name: str, progress: Progress) -> None:
+    """Copy a database, if it is there. BackendError, OSError."""
+    path, copy = os.path.join(source, name), os.path.join(target, name)
+    if not os.path.exists(path) or not os.path.getsize(path):
+        return
+    os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+    copied = 0
+
+    def told(status: int, remaining: int, total: int) -> None:
+        nonlocal copied
+        done = (total - remaining) * page_bytes
+        progress(done - copied)
+        copied = done
+
+    try:
+        with (
+            closing(connect_read_only(path)) as reading,
+            closing(sqlite3.connect(copy, isolation_level=None)) as writing,
+        ):
+            page_bytes = int(reading.execute("PRAGMA page_size").fetchone()[0])
+            # One transaction: what is written meanwhile does not begin the copy again.
+            reading.execute("BEGIN")
+            reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            reading.backup(writing, pages=_PAGES, progress=told)
+            writing.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error as failure:
+        raise BackendError(f"copy of {path}: {failure}") from failure
+    with open(copy, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _copy_logs(source: str, target: str, progress: Progress, *, links: bool) -> None:
+    found: dict[str, list[str]] = {}
+    for entry, path in log_files(source):
+        found.setdefault(entry, []).append(path)
+    for entry, paths in found.items():
+        os.mkdir(os.path.join(target, entry), DIRECTORY_MODE)
+        logs = [path for path in paths if first_of_log(os.path.basename(path)) is not None]
+        finished = set(logs[:-2]) if links else set()
+        for path in paths:
+            copy = os.path.join(target, entry, os.path.basename(path))
+            with suppress(FileNotFoundError):  # the topic is deleted meanwhile
+                if not (path in finished and _linked(path, copy)):
+                    copy_file(path, copy, progress)
+
+
+def _linked(path: str, copy: str) -> bool:
+    """Link a file; False on another file system."""
+    try:
+        os.link(path, copy)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return False
+    return True

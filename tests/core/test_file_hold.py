@@ -1,0 +1,90 @@
+"""Holds on the files of a broker: nothing is trimmed while there is one."""
+
+from __future__ import annotations
+
+from nsqtw.core.file_hold import FileHold
+from nsqtw.core.timers import TimerQueue
+from tests.core.harness import BrokerHarness
+
+
+class Holds:
+    """Holds in time that the test owns."""
+
+    def __init__(self) -> None:
+        self.released = 0
+        self.timers = TimerQueue(lambda: None)
+        self.file_hold = FileHold(self.timers, self._release)
+
+    def _release(self) -> None:
+        self.released += 1
+
+
+def test_a_hold_ends_when_it_is_told_to() -> None:
+    holds = Holds()
+    number = holds.file_hold.begin(0.0, 60.0)
+    assert holds.file_hold.is_on
+    assert holds.file_hold.end(number) and not holds.file_hold.end(number)
+    assert (holds.file_hold.is_on, holds.released) == (False, 1)
+    holds.timers.run(100.0)
+    assert holds.released == 1
+
+
+def test_a_hold_ends_by_itself() -> None:
+    holds = Holds()
+    number = holds.file_hold.begin(0.0, 60.0)
+    holds.timers.run(30.0)
+    assert holds.file_hold.extend(number, 30.0, 60.0)
+    holds.timers.run(60.0)
+    assert holds.file_hold.is_on
+    holds.timers.run(90.0)
+    assert (holds.file_hold.is_on, holds.released) == (False, 1)
+    assert not holds.file_hold.extend(number, 90.0, 60.0), "it was too late"
+
+
+def test_a_hold_after_another() -> None:
+    holds = Holds()
+    holds.file_hold.end(holds.file_hold.begin(0.0, 60.0))
+    holds.file_hold.begin(10.0, 60.0)
+    holds.timers.run(60.0)
+    assert holds.file_hold.is_on
+    holds.timers.run(70.0)
+    assert (holds.file_hold.is_on, holds.released) == (False, 2)
+
+
+def test_of_two_holds_the_last_one_counts() -> None:
+    holds = Holds()
+    first, second = holds.file_hold.begin(0.0, 10.0), holds.file_hold.begin(0.0, 20.0)
+    assert first != second
+    holds.timers.run(10.0)
+    assert (holds.file_hold.is_on, holds.released) == (True, 0)
+    holds.timers.run(20.0)
+    assert (holds.file_hold.is_on, holds.released) == (False, 1)
+
+
+def test_what_was_held_is_trimmed_afterwards() -> None:
+    one = BrokerHarness()
+    one.topic()
+    one.channel()
+    one.save()
+    hold = one.broker.checkpointer.file_hold.begin(one.now, 60.0)
+    one.put(b"a", b"b")
+    reader = one.reader(ready=10)
+    reader.finish(*(message.id for message in reader.read()))
+    save = one.begin_save()
+    assert save.trims == []
+    one.broker.checkpointer.end(save, None)
+    assert one.broker.checkpointer.begin(one.now).trims == [], "nothing has changed since"
+    one.broker.checkpointer.file_hold.end(hold)
+    trims = one.begin_save().trims
+    assert [name for name, _, _ in trims] == [one.topic().name]
+
+
+def test_a_topic_that_is_deleted_during_a_hold() -> None:
+    one = BrokerHarness()
+    one.topic()
+    hold = one.broker.checkpointer.file_hold.begin(one.now, 60.0)
+    one.save()
+    one.broker.delete_topic(one.topic().name)
+    one.save()
+    one.broker.checkpointer.file_hold.end(hold)
+    assert one.begin_save().trims == []

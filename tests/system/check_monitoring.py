@@ -1,0 +1,139 @@
+"""The metrics, the dashboard and the alerts, with a real Prometheus that scrapes a real nsqd and nsqlookupd."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.certificates import Certificates
+from tests.process import LookupdProcess, NsqdProcess, wait_until
+from tests.system.prometheus import PrometheusProcess, promtool
+from tests.wire import HOST, Closed, Refused
+
+MONITORING = Path(__file__).parents[2] / "contrib/monitoring"
+ALERTS = MONITORING / "alerts.yml"
+DASHBOARD = MONITORING / "dashboard.json"
+SCRAPE_SECONDS = 30.0
+_NAME = re.compile(r"\b(?:nsq|process)_[a-z0-9_]+\b")
+_VARIABLES = {"$instance": ".*", "$topic": ".*", "$channel": ".*", "$__rate_interval": "10s"}
+
+
+class Scraped(NamedTuple):
+    """A cluster with some traffic behind it, and the Prometheus that scrapes it."""
+
+    nsqd: NsqdProcess
+    lookupd: LookupdProcess
+    prometheus: PrometheusProcess
+
+
+def expressions() -> list[str]:
+    """All expressions of the dashboard, for all instances, topics and channels."""
+    panels = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
+    found = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    for variable, value in _VARIABLES.items():
+        found = [expression.replace(variable, value) for expression in found]
+    return found
+
+
+def cause_traffic(nsqd: NsqdProcess) -> None:
+    """Have something of everything that is counted only once it has happened."""
+    nsqd.create("orders", "billing")
+    nsqd.publish("orders", [b"one", b"two", b"three"])
+    with nsqd.client() as consumer:
+        consumer.sub("orders", "billing", ready=2)
+        first, second = consumer.take(2)
+        consumer.fin([first])
+        consumer.req(second, 0)
+    with nsqd.client() as stranger, suppress(Closed, Refused):
+        stranger.ask(b"NONSENSE\n")
+    with socket.create_connection((HOST, nsqd.tcp_port)) as silent:  # over --magic-timeout
+        while silent.recv(100):
+            pass
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Scraped]:
+    directory = tmp_path_factory.mktemp("scraped")
+    lookupd = LookupdProcess(directory / "lookupd")
+    nsqd = NsqdProcess(
+        directory / "nsqd",
+        *certificates.server.flags(),
+        "--https-address=",
+        "--magic-timeout=100ms",
+        "--e2e-processing-latency-percentile=0.99",
+        f"--lookupd-tcp-address={HOST}:{lookupd.tcp_port}",
+    )
+    try:
+        lookupd.start()
+        nsqd.start()
+        cause_traffic(nsqd)
+        targets = {"nsqd": [f"{HOST}:{nsqd.http_port}"], "nsqlookupd": [f"{HOST}:{lookupd.http_port}"]}
+        prometheus = PrometheusProcess(directory, ALERTS, targets)
+        try:
+            wait_until(lambda: list(prometheus.query("up").values()) == [1, 1], "both are scraped", SCRAPE_SECONDS)
+            yield Scraped(nsqd, lookupd, prometheus)
+        finally:
+            prometheus.close()
+    finally:
+        nsqd.close()
+        lookupd.close()
+
+
+def test_promtool_finds_nothing_in_a_scrape(scraped: Scraped) -> None:
+    for daemon in (scraped.nsqd, scraped.lookupd):
+        assert promtool("check", "metrics", text=daemon.http("GET", "/metrics").body) == ""
+
+
+def test_the_rules_and_the_configuration_are_right() -> None:
+    assert "SUCCESS" in promtool("check", "rules", str(ALERTS))
+    assert "SUCCESS" in promtool("check", "config", str(MONITORING / "prometheus.yml"))
+
+
+def test_each_alert_fires_when_it_should_and_not_before() -> None:
+    assert "SUCCESS" in promtool("test", "rules", str(MONITORING / "alerts_test.yml"))
+
+
+def test_each_alert_is_tested() -> None:
+    alerts = re.findall(r"alert: (\w+)", ALERTS.read_text("utf-8"))
+    tested = re.findall(r"- name: (\w+)", (MONITORING / "alerts_test.yml").read_text("utf-8"))
+    assert sorted(tested) == sorted(alerts)
+
+
+def test_prometheus_answers_with_the_figures_of_the_nsqd(scraped: Scraped) -> None:
+    query = scraped.prometheus.query
+    wait_until(lambda: query("sum(nsq_channel_requeued_total)") == {"{}": 1}, "all that happened", SCRAPE_SECONDS)
+    assert query("sum(nsq_topic_messages_total)") == {"{}": 3}
+    assert query("sum(nsq_channel_finished_total)") == {"{}": 1}
+    assert query('sum(nsq_channel_depth{topic="orders",channel="billing"})') == {"{}": 2}
+    assert query('min(nsq_ready{job="nsqd"})') == {"{}": 1}
+    assert query("sum(nsq_lookupd_up)") == {"{}": 1}
+    assert query("sum(nsq_lookupd_producers)") == {"{}": 1}
+    assert query("sum(nsq_e2e_latency_seconds_count)") == {"{}": 1}
+    assert query("sum(nsq_publish_ack_seconds_count)") == {"{}": 3}
+
+
+def test_every_metric_of_the_dashboard_and_the_alerts_exists(scraped: Scraped) -> None:
+    used = set(_NAME.findall(" ".join([*expressions(), ALERTS.read_text("utf-8")])))
+    existing = set(scraped.prometheus.api("label/__name__/values"))
+    assert used - existing == set()
+
+
+def test_prometheus_takes_every_expression_of_the_dashboard(scraped: Scraped) -> None:
+    for expression in expressions():
+        scraped.prometheus.api("query", query=expression)
+
+
+def test_prometheus_evaluates_every_alert(scraped: Scraped) -> None:
+    def rules() -> list[dict[str, Any]]:
+        groups = scraped.prometheus.api("rules")["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
+    wait_until(lambda: all(rule["health"] == "ok" for rule in rules()), "the rules are evaluated", SCRAPE_SECONDS)
+    assert len(rules()) == ALERTS.read_text("utf-8").count("alert: ")

@@ -1,0 +1,417 @@
+"""Backups of running and of stopped brokers, what a restore makes of them, and damage, which it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nsqtw.errors import BackendError, OptionError
+from nsqtw.tools.backup.backup import make_backup
+from nsqtw.tools.backup.contents import CONTENTS_FILE, read_contents
+from nsqtw.tools.backup.hold import Hold
+from nsqtw.tools.backup.progress import ProgressLine
+from nsqtw.tools.backup.restore import check_backup, put_in_place
+from nsqtw.tools.fsck.data_path import check_data_path
+from tests.process import NsqdProcess, wait_until
+from tests.wire import HOST, Client, Closed
+
+NSQTW = Path(sys.executable).with_name("nsqtw")
+BACKENDS = ("disk", "sqlite")
+Start = Callable[..., NsqdProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts brokers, each in the directory of its name."""
+    started: list[NsqdProcess] = []
+
+    def start_one(name: str, *flags: str) -> NsqdProcess:
+        process = NsqdProcess(tmp_path / name, *flags)
+        started.append(process)
+        process.start()
+        return process
+
+    yield start_one
+    for process in started:
+        process.close()
+        process.assert_no_traceback()
+
+
+def nsqtw(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(NSQTW), *map(str, words)], capture_output=True, text=True)
+
+
+def back_up(broker: NsqdProcess, target: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    address = f"--nsqd-http-address={HOST}:{broker.http_port}"
+    return nsqtw("backup", broker.data_path, target, *([address] if broker.runs else []), *words)
+
+
+def bodies(count: int, of: str = "") -> list[bytes]:
+    return [f"{of}{number}".encode() for number in range(count)]
+
+
+def rest(broker: NsqdProcess, topic: str, channel: str) -> list[bytes]:
+    """Everything that a channel still has, finished."""
+    found: list[bytes] = []
+    with broker.client() as consumer:
+        consumer.sub(topic, channel, ready=500)
+        while any(broker.counts(topic, channel)):
+            count = sum(broker.counts(topic, channel))
+            found += [message.body for message in consumer.drain(count)]
+            consumer_done = len(found)
+            wait_until(lambda: sum(broker.counts(topic, channel)) <= 0, f"{consumer_done} are finished")
+    return found
+
+
+class Load:
+    """Publishes to, and consumes from, a broker until it is stopped or killed; what was acknowledged is counted."""
+
+    def __init__(self, broker: NsqdProcess) -> None:
+        self.acknowledged: list[bytes] = []
+        self.finished: set[bytes] = set()
+        self._broker = broker
+        self._is_over = False
+        self._threads = [threading.Thread(target=self._publish), threading.Thread(target=self._consume)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._is_over = True
+        for thread in self._threads:
+            thread.join()
+
+    def _publish(self) -> None:
+        """To both topics, one with a consumer and one without."""
+        try:
+            with Client(self._broker.tcp_port) as producer:
+                while not self._is_over:
+                    body = f"{len(self.acknowledged):08}".encode() * 20
+                    producer.pub("t", body)
+                    producer.pub("idle", body)
+                    self.acknowledged.append(body)
+        except (Closed, OSError, AssertionError):
+            return
+
+    def _consume(self) -> None:
+        """Finishes what comes, so files are finished and deleted."""
+        try:
+            with Client(self._broker.tcp_port) as consumer:
+                consumer.sub("t", "c", ready=100)
+                while not self._is_over:
+                    message = consumer.message()
+                    consumer.fin([message])
+                    self.finished.add(message.body)
+        except (Closed, OSError, AssertionError):
+            return
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_under_load_nothing_that_was_acknowledged_before_is_missing(backend: str, start: Start, tmp_path: Path) -> None:
+    flags = (f"--backend={backend}", "--max-bytes-per-file=65536")
+    broker = start("first", *flags)
+    broker.create("t", "c")
+    broker.create("idle", "c")
+    load = Load(broker)
+    try:
+        for number in range(3):
+            wait_until(lambda count=500 * (number + 1): len(load.acknowledged) > count, "messages are published")
+            before = set(load.acknowledged)
+            target = tmp_path / f"backup{number}"
+            done = back_up(broker, target)
+            assert (done.returncode, done.stderr) == (0, ""), done
+            check_backup(str(target))
+            assert check_data_path(str(target)).findings() == []
+        broker.kill()
+    finally:
+        load.stop()
+    second = NsqdProcess(tmp_path / "second", *flags)
+    try:
+        done = nsqtw("restore", target, second.data_path)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        second.start()
+        assert "are lost" not in second.said() and "is not stored any more" not in second.said()
+        assert before - set(rest(second, "idle", "c")) == set(), "acknowledged before the backup, and not in it"
+        assert before - load.finished - set(rest(second, "t", "c")) == set(), "neither finished nor delivered"
+        second.stop()
+    finally:
+        second.close()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_finished_during_a_hold_is_in_the_backup(backend: str, start: Start, tmp_path: Path) -> None:
+    """The broker deletes nothing between the copy of positions.db and that of the messages."""
+    broker = start("first", f"--backend={backend}", "--max-bytes-per-file=1000")
+    broker.create("t", "c")
+    broker.publish("t", bodies(200))
+    assert broker.http("POST", "/v2/backup/hold?time=5m").status == 200
+    held = logs(broker)
+    assert len(broker.drain("t", "c", 200)) == 200
+    broker.store()
+    assert logs(broker) >= held
+    assert broker.http("POST", "/v2/backup/hold?time=5m&hold=1").status == 200
+    assert broker.http("POST", "/v2/backup/release?hold=1").status == 200
+    assert broker.http("POST", "/v2/backup/release?hold=1").status == 404
+    if backend == "disk":
+        broker.store()
+        wait_until(lambda: len(logs(broker)) < len(held), "what is finished is deleted after the hold")
+    broker.stop()
+
+
+def logs(broker: NsqdProcess) -> set[Path]:
+    return set(broker.data_path.glob("t/*.log"))
+
+
+def test_a_stopped_broker(start: Start, tmp_path: Path) -> None:
+    broker = start("first")
+    broker.create("t", "c", "d")
+    broker.publish("t", bodies(10))
+    with broker.client() as producer:
+        producer.dpub("t", 3_000_000, b"late")
+    broker.order("/channel/pause?topic=t&channel=d")
+    broker.stop()
+    done = back_up(broker, tmp_path / "backup")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ", backend disk\n" in done.stdout
+    second = NsqdProcess(tmp_path / "second")
+    try:
+        done = nsqtw("restore", tmp_path / "backup", second.data_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        second.start()
+        assert second.counts("t", "c") == (10, 0, 1)
+        assert second.counts("t", "d") == (10, 0, 1)
+        assert [channel["paused"] for channel in second.stats("t")[0]["channels"]] == [False, True]
+        second.stop()
+    finally:
+        second.close()
+
+
+def test_a_running_broker_must_be_named(start: Start, tmp_path: Path) -> None:
+    broker, other = start("first"), start("other")
+    done = nsqtw("backup", broker.data_path, tmp_path / "backup")
+    assert done.returncode == 1
+    assert done.stderr.endswith("; name its broker with --nsqd-http-address\n")
+    done = nsqtw("backup", broker.data_path, tmp_path / "backup", f"--nsqd-http-address={HOST}:{other.http_port}")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"nsqtw backup: the broker has the data path {other.data_path}, not {broker.data_path}\n",
+    )
+    assert not (tmp_path / "backup").exists()
+    assert not (tmp_path / "backup.partial").exists()
+
+
+def test_links_cost_no_space(start: Start, tmp_path: Path) -> None:
+    broker = start("first", "--max-bytes-per-file=1000")
+    broker.create("t", "c")
+    broker.publish("t", bodies(200))
+    assert back_up(broker, tmp_path / "backup", "--link").returncode == 0
+    copies = sorted((tmp_path / "backup/t").glob("*.log"))
+    assert [os.stat(path).st_nlink for path in copies] == [2] * (len(copies) - 2) + [1, 1]
+    assert len(broker.drain("t", "c", 200)) == 200
+    broker.stop()
+    check_backup(str(tmp_path / "backup"))
+
+
+# -- damage and mistakes
+
+
+@pytest.fixture
+def backup(start: Start, tmp_path: Path) -> Path:
+    """A backup of ten messages."""
+    broker = start("first")
+    broker.create("t", "c")
+    broker.publish("t", bodies(10))
+    broker.stop()
+    make_backup(str(broker.data_path), str(tmp_path / "backup"), None)
+    return tmp_path / "backup"
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def restored(backup: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    done = nsqtw("restore", backup, target)
+    assert not target.exists() or list(target.iterdir()) == [], "nothing is put there"
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("pattern", ["positions.db", "t/*.log", "manifest.json", "nsqd.dat"])
+def test_a_flipped_bit(pattern: str, backup: Path, tmp_path: Path) -> None:
+    (path,) = backup.glob(pattern)
+    flip(path)
+    done = restored(backup, tmp_path / "new")
+    line = f"nsqtw restore: the backup is damaged: the checksum of {path} is wrong\n"
+    assert (done.returncode, done.stderr) == (1, line)
+
+
+def test_a_file_that_is_short_or_missing(backup: Path, tmp_path: Path) -> None:
+    (log,) = backup.glob("t/*.log")
+    os.truncate(log, log.stat().st_size - 1)
+    assert f"the backup is damaged: {log} has " in restored(backup, tmp_path / "new").stderr
+    log.unlink()
+    assert f"the backup is damaged: {log} is missing\n" in restored(backup, tmp_path / "new").stderr
+
+
+def test_an_incomplete_backup_is_none(backup: Path, tmp_path: Path) -> None:
+    (backup / CONTENTS_FILE).unlink()
+    line = f"nsqtw restore: {backup} is no backup, or not a complete one: it has no contents.json\n"
+    assert restored(backup, tmp_path / "new").stderr == line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"format": 1, "created": "", "version": "", "backend": "", "files": {"../../etc/passwd": {}}}',
+        '{"format": 1, "created": "", "version": "", "backend": "", "files": {"a": {"size": 1, "sha256": "x"}}}',
+    ],
+)
+def test_contents_that_cannot_be_read(text: str, backup: Path) -> None:
+    (backup / CONTENTS_FILE).write_text(text)
+    with pytest.raises(BackendError, match="contents.json is damaged$"):
+        read_contents(str(backup))
+
+
+def test_a_file_cannot_lead_out_of_the_backup(backup: Path) -> None:
+    document = json.loads((backup / CONTENTS_FILE).read_text())
+    document["files"]["../outside"] = document["files"]["positions.db"]
+    (backup / CONTENTS_FILE).write_text(json.dumps(document))
+    with pytest.raises(BackendError, match="contents.json is damaged$"):
+        read_contents(str(backup))
+
+
+def test_a_newer_format_is_named(backup: Path) -> None:
+    (backup / CONTENTS_FILE).write_text('{"format": 2}')
+    with pytest.raises(BackendError, match="has format 2, and this nsqtw reads format 1$"):
+        read_contents(str(backup))
+
+
+def test_a_data_path_is_not_overwritten(backup: Path, tmp_path: Path) -> None:
+    data_path = tmp_path / "first/data"
+    with pytest.raises(OptionError, match="is not empty: --replace moves what is there aside$"):
+        put_in_place(str(backup), check_backup(str(backup)), str(data_path), must_replace=False)
+    before = {path.name for path in data_path.iterdir()}
+    findings, old = put_in_place(str(backup), check_backup(str(backup)), str(data_path), must_replace=True)
+    assert (findings, old) == ([], f"{data_path}.replaced.1")
+    assert {path.name for path in Path(old).iterdir()} == before
+    assert check_data_path(str(data_path)).logs["t"].end
+
+
+def test_a_backup_is_not_overwritten(backup: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="is not empty: a backup has a directory of its own$"):
+        make_backup(str(tmp_path / "first/data"), str(backup), None)
+    (tmp_path / "file").touch()
+    with pytest.raises(OptionError, match="is there already, and no directory$"):
+        make_backup(str(tmp_path / "first/data"), str(tmp_path / "file"), None)
+
+
+def test_what_is_no_data_path(tmp_path: Path) -> None:
+    done = nsqtw("backup", tmp_path, tmp_path / "backup")
+    line = f"nsqtw backup: {tmp_path} is no nsqtw data path: no broker has stored anything there\n"
+    assert (done.returncode, done.stderr) == (1, line)
+
+
+def test_a_check_puts_nothing_anywhere(backup: Path, tmp_path: Path) -> None:
+    done = nsqtw("restore", backup, tmp_path / "new", "--check")
+    assert (done.returncode, (tmp_path / "new").exists()) == (0, False)
+    assert " files are as they were at " in done.stdout
+
+
+def test_a_torn_end_is_cut_off(start: Start, tmp_path: Path) -> None:
+    """What a kill leaves, or a write during the copy."""
+    broker = start("first")
+    broker.create("t", "c")
+    broker.publish("t", bodies(10))
+    broker.kill()
+    (log,) = broker.data_path.glob("t/*.log")
+    with log.open("ab") as file:
+        file.truncate(check_data_path(str(broker.data_path)).logs["t"].log_files[-1].good_end)
+    with log.open("ab") as file:
+        file.write(b"\x01\x02\x03" * 40)
+    _, findings = make_backup(str(broker.data_path), str(tmp_path / "backup"), None)
+    assert findings == []
+    (copy,) = (tmp_path / "backup").glob("t/*.log")
+    assert copy.stat().st_size < log.stat().st_size
+
+
+def test_damage_of_the_data_path_is_named(start: Start, tmp_path: Path) -> None:
+    broker = start("first")
+    broker.create("t", "c")
+    broker.publish("t", bodies(100))
+    broker.stop()
+    (log,) = broker.data_path.glob("t/*.log")
+    flip(log)
+    done = back_up(broker, tmp_path / "backup")
+    assert done.returncode == 3
+    assert "damaged record" in done.stdout
+    assert nsqtw("restore", tmp_path / "backup", tmp_path / "new").returncode == 3
+
+
+def test_a_progress_line_is_for_a_terminal() -> None:
+    class Terminal:
+        def __init__(self) -> None:
+            self.text = ""
+
+        def isatty(self) -> bool:
+            return True
+
+        def write(self, text: str) -> None:
+            self.text += text
+
+        def flush(self) -> None:
+            pass
+
+    terminal = Terminal()
+    line = ProgressLine("copy", 100 << 20, terminal)  # type: ignore[arg-type]
+    line(1 << 20)
+    assert terminal.text == "", "nothing in the first second"
+    line._next = 0.0
+    line(49 << 20)
+    assert terminal.text == "\rcopy: 50 MB, 50 %"
+    line.close()
+    assert terminal.text.endswith("\r\x1b[K")
+
+
+def test_a_broker_that_is_killed_during_the_backup(start: Start, tmp_path: Path) -> None:
+    broker = start("first")
+    broker.create("t", "c")
+    broker.publish("t", bodies(10))
+
+    class Killed(Hold):
+        def extend(self) -> None:
+            if broker.runs:
+                broker.kill()
+
+    with pytest.raises(BackendError, match="does not answer"):
+        make_backup(str(broker.data_path), str(tmp_path / "backup"), Killed(f"{HOST}:{broker.http_port}"))
+    assert not (tmp_path / "backup").exists()
+    make_backup(str(broker.data_path), str(tmp_path / "backup"), None)
+    check_backup(str(tmp_path / "backup"))
+
+
+def test_a_hold_that_is_over_fails_the_backup(start: Start, tmp_path: Path) -> None:
+    broker = start("first")
+    broker.create("t", "c")
+
+    class TooLate(Hold):
+        def extend(self) -> None:
+            broker.http("POST", "/v2/backup/release?hold=1")
+            self._extend_at = 0.0
+            super().extend()
+
+    with pytest.raises(BackendError, match="refuses: 404 The broker has no such hold"):
+        make_backup(str(broker.data_path), str(tmp_path / "backup"), TooLate(f"{HOST}:{broker.http_port}"))
+    assert not (tmp_path / "backup").exists()
