@@ -25,8 +25,6 @@ def backup(
 
 def restore(session: Session, backup: str, directory: str, must_replace: bool, must_only_check: bool) -> int:
     """`nsqtw restore`. The exit code."""
-    if must_replace and not must_only_check:
-        session.confirm(f"Move what is in {directory} aside, and put the backup {backup} there?")
     return restores.run(backup, directory, must_replace, must_only_check)
 
 

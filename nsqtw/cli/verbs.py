@@ -404,8 +404,8 @@ _BACKUP = _verb(
     _flag("--link must_link", "Link finished log files where the file system can, instead of copying them."),
     description="Copy everything that a broker has stored: what was acknowledged before it began is in the copy. The"
     " broker goes on meanwhile, and keeps what it would delete.",
-    exit_codes="0: the backup is complete; 1: there is none, and stderr says why; 2: wrong words; 3: it is complete, and"
-    " has damage that the data path has.",
+    exit_codes="0: the backup is complete; 1: there is none, and stderr says why; 2: wrong words; 3: it is complete,"
+    " and has damage that the data path has.",
     section=FILES, uses_cluster=False, has_output=False,
     examples=(("Of a broker that runs", "backup /var/lib/nsqd /backup/monday --nsqd-http-address 127.0.0.1:4151"),),
 )  # fmt: skip
@@ -417,11 +417,11 @@ _RESTORE = _verb(
     _argument("directory", "A directory that is not there yet, or empty.", metavar="DATA_PATH"),
     _flag("--replace must_replace", "Move what is in DATA_PATH aside, to DATA_PATH.replaced.1."),
     _flag("--check must_only_check", "Only check the backup."),
-    description="Read all of a backup and refuse it when anything in it has changed. Then copy it to DATA_PATH and check"
-    " it as fsck does.",
+    description="Read all of a backup and refuse it when anything in it has changed. Then copy it to DATA_PATH and"
+    " check it as fsck does.",
     exit_codes="0: it is there; 1: it is not, and stderr says why; 2: wrong words; 3: it is there, and has damage from"
     " before the backup.",
-    section=FILES, uses_cluster=False, has_output=False, asks=True,
+    section=FILES, uses_cluster=False, has_output=False,
 )  # fmt: skip
 _FSCK = _verb(
     "fsck",
