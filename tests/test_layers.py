@@ -63,9 +63,11 @@ LAYERS: dict[str, set[str]] = {
     },
     "admin": {
         *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
+        "stats",
     },
     "tools": {
-        *("auth", "backends", "client", "core", "daemon", "gocompat", "lookupd", "nsqd", "options", "plugins", "stats"),
+        *("auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "lookupd", "nsqd", "options"),
+        *("plugins", "stats"),
     },
     "cli": {"client", "cluster", "net", "options", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},

@@ -15,6 +15,7 @@ from nsqtw.admin.actions import ACTIONS
 from nsqtw.admin.api import Api
 from nsqtw.admin.config import Config
 from nsqtw.admin.graphite import Graphite
+from nsqtw.admin.health import HealthPages
 from nsqtw.admin.viewer import Role, viewer_with
 from nsqtw.auth.grants_file import read_grants
 from nsqtw.options.admin import NSQADMIN, NSQADMIN_READER, check_admin
@@ -71,7 +72,7 @@ def test_the_users_have_the_roles_that_the_page_says(tmp_path: Path) -> None:
 def test_every_route_is_in_the_table() -> None:
     declared = {
         (route.method, re.sub(r"<(\w+)>", r":\1", route.path))
-        for section in (Api, Config, Graphite)
+        for section in (Api, Config, Graphite, HealthPages)
         for name in dir(section)
         for route in getattr(getattr(section, name), "nsqadmin_routes", ())
     }

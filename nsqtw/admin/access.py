@@ -101,6 +101,18 @@ class Access:
         """Grants may have changed: end all sessions."""
         self._sessions.end_all()
 
+    def client_ip(self, request: WebRequest) -> str:
+        """
+        Return the address that a request comes from: of the peer, or when that is a proxy of --acl-proxy-cidr, what
+        the proxy says in X-Forwarded-For. Empty for a unix socket.
+        """
+        peer = peer_ip(request)
+        proxies = network_of("acl-proxy-cidr", self._options.acl_proxy_cidr)
+        if proxies is None or not is_in(proxies, peer):
+            return peer
+        passed = [address.strip() for address in (request.getHeader("X-Forwarded-For") or "").split(",")]
+        return next((address for address in reversed(passed) if is_ip(address) and not is_in(proxies, address)), peer)
+
     # -- requests of other sites
 
     def csrf_token(self, viewer: Viewer) -> str:
@@ -146,7 +158,7 @@ class Access:
         options = self._options
         name = ""
         proxies = network_of("acl-proxy-cidr", options.acl_proxy_cidr)
-        if proxies is None or is_in(proxies, client_ip(request)):
+        if proxies is None or is_in(proxies, peer_ip(request)):
             name = request.getHeader(options.acl_http_header) or ""
         if not options.admin_user and not options.has_users:
             return attrs.evolve(_OPEN, name=name, csrf_subject=name)
@@ -168,7 +180,7 @@ class Access:
         if len(raw) > MAX_SECRET_BYTES:
             return None
         outcome: Deferred[Rights | AuthError] = Deferred(lambda _: forget())
-        credentials = Credentials(raw, client_ip(request), request.isSecure())
+        credentials = Credentials(raw, self.client_ip(request), request.isSecure())
         forget = self._authorizations.ask(credentials, outcome.callback)
         rights = await outcome
         if isinstance(rights, AuthRefused):
@@ -192,18 +204,24 @@ class Access:
         )
 
 
-def client_ip(request: WebRequest) -> str:
+def peer_ip(request: WebRequest) -> str:
     """Return the address of the peer of a request; empty for a unix socket."""
     address: str = request.getClientAddress().host if hasattr(request.getClientAddress(), "host") else ""
     return address.removeprefix("::ffff:")
 
 
-def is_in(network: Network, address: str) -> bool:
-    """Return whether an address is in a network."""
+def is_ip(address: str) -> bool:
+    """Return whether a text is an IP address."""
     try:
-        return ipaddress.ip_address(address.partition("%")[0]) in network
+        ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
+    return True
+
+
+def is_in(network: Network, address: str) -> bool:
+    """Return whether an address is in a network."""
+    return is_ip(address) and ipaddress.ip_address(address.partition("%")[0]) in network
 
 
 def is_https(request: WebRequest) -> bool:

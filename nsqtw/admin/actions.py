@@ -6,6 +6,7 @@ Actions of nsqadmin: what users can do to a cluster, one row each, for the API a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +25,10 @@ from nsqtw.names import is_valid_name
 
 Arguments = Mapping[str, Any]
 Perform = Callable[[Cluster, Target, Arguments], Awaitable[Partial[Any]]]
+
+_FAILED, _REFUSED = "failed", "refused"
+_INTERRUPTED = "interrupted"
+"""The outcome when the user's connection is closed before the end."""
 
 NO_ARGUMENTS: Arguments = MappingProxyType({})
 
@@ -147,6 +152,8 @@ class Performer:
         self._access = access
         self._audit = audit
         self._notifications = notifications
+        self.counts: Counter[tuple[str, ...]] = Counter()
+        """The actions so far, by name and outcome: done, failed or refused."""
 
     async def perform(
         self, request: WebRequest, name: str, target: Target, arguments: Arguments = NO_ARGUMENTS
@@ -157,25 +164,27 @@ class Performer:
         """
         action = ACTIONS[name]
         viewer = self._access.viewer(request)
-        is_done, outcome = False, DONE
+        kind, outcome, is_notified = _FAILED, _INTERRUPTED, False
         try:
             self._access.check(viewer, action.role, target.topic, target.channel)
             _check_names(action, target)
             result = await action.perform(self._cluster, target, arguments)
-            is_done = True
+            kind, outcome, is_notified = DONE, DONE, True
             if result.warnings:
                 outcome = f"{DONE} in part: {'; '.join(result.warnings)}"
             return result
+        except AccessDenied as error:
+            kind, outcome = _REFUSED, refused(error)
+            raise
         except NsqtwError as error:
-            outcome = refused(error) if isinstance(error, AccessDenied) else f"failed: {error}"
-            is_allowed = not isinstance(error, AccessDenied | InvalidName)
-            is_done = action.is_notified_always and is_allowed
+            outcome = f"{_FAILED}: {error}"
+            is_notified = action.is_notified_always and not isinstance(error, InvalidName)
             raise
         finally:
+            self.counts[name, kind] += 1
             self._audit.record(request, viewer.name, name, target, outcome)
-            if is_done:
-                for notification in action.notifies:
-                    self._notifications.send(request, viewer.name, notification, target)
+            for notification in action.notifies if is_notified else ():
+                self._notifications.send(request, viewer.name, notification, target)
 
     def check(self, request: WebRequest, what: str, target: Target) -> None:
         """
@@ -187,6 +196,7 @@ class Performer:
             self._access.check_origin(request)
             self._access.check(viewer, Role.ADMIN, target.topic, target.channel)
         except AccessDenied as error:
+            self.counts[what, _REFUSED] += 1
             self._audit.record(request, viewer.name, what, target, refused(error))
             raise
 

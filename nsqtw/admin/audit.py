@@ -13,7 +13,7 @@ from __future__ import annotations
 import attrs
 from twisted.logger import Logger
 
-from nsqtw.admin.access import client_ip
+from nsqtw.admin.access import Access
 from nsqtw.admin.server import WebRequest
 from nsqtw.errors import AccessDenied
 
@@ -39,12 +39,15 @@ class Target:
 class Audit:
     """The audit lines."""
 
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
     def record(self, request: WebRequest, user: str, action: str, target: Target, outcome: str) -> None:
         """Log what came of an action. `user` is empty for one that is not known."""
         _log.info(
             "AUDIT: {user}@{client} {action}{target}: {outcome}",
             user=user,
-            client=client_ip(request),
+            client=self._access.client_ip(request),
             action=action,
             target=str(target),
             outcome=outcome.replace("\n", "; "),

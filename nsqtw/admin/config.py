@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nsqtw.admin.access import Access, client_ip, is_in
+from nsqtw.admin.access import Access, is_in
 from nsqtw.admin.audit import DONE, Audit, Target, refused
 from nsqtw.admin.routing import ApiError, route
 from nsqtw.admin.server import WebRequest
@@ -73,7 +73,7 @@ class Config:
         network = network_of("allow-config-from-cidr", self._options.allow_config_from_cidr)
         if network is None:
             return
-        address = client_ip(request)
+        address = self._access.client_ip(request)
         if not address:
             raise ApiError(400, "INVALID_REMOTE_ADDR")
         if not is_in(network, address):

@@ -20,6 +20,7 @@ from nsqtw.admin.access import FORBIDDEN, Access
 from nsqtw.admin.routing import answer_to, refusal
 from nsqtw.admin.server import WebRequest
 from nsqtw.errors import AuthError
+from nsqtw.stats.daemon_pages import OPEN_PATHS
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
@@ -29,7 +30,7 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 CREDENTIAL_REQUIRED = "CREDENTIAL_REQUIRED"
-_PUBLIC_PATHS = ("/ping", "/login", "/logout")
+_PUBLIC_PATHS = ("/ping", "/login", "/logout", *OPEN_PATHS)
 _PUBLIC_FOLDERS = ("/static/", "/fonts/")
 
 _log = Logger()

@@ -100,12 +100,13 @@ class AdminService(Service):
         access = Access(options, self._authorizations)
         if self._authorizations is not None:
             self._authorizations.enter(access)
-        self._web = AdminWeb(self._reactor, options, self._cluster, access, timeouts)
+        self._web = AdminWeb(self._reactor, options, self._cluster, access, timeouts, self._connections)
         inner: Any = self._web.site
         if self._certificate is not None:
             inner = TLSMemoryBIOFactory(self._certificate, False, inner)
         self._factory = WrappingFactory(inner)  # type: ignore[no-untyped-call]
         self._factory.noisy = False
+        self._web.start()
         self._port = self._listener.serve(self._reactor, self._factory)
         name = "HTTP" if self._certificate is None else "HTTPS"
         _log.info("{server}: listening on {address}", server=name, address=self._listener.address)
@@ -138,6 +139,10 @@ class AdminService(Service):
         self.reloading.on_sighup()
 
     # -- inside
+
+    def _connections(self) -> dict[str, int]:
+        """Return the number of open connections by listener."""
+        return {"http": len(self._factory.protocols)}
 
     def _file_readers(self) -> list[FileReader]:
         """Return the readers of the files in use."""

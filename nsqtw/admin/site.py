@@ -6,7 +6,7 @@ The pages are mounted by `nsqtw.admin.pages.mount`, which gets the same parts as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -21,6 +21,7 @@ from nsqtw.admin.audit import Audit
 from nsqtw.admin.config import Config
 from nsqtw.admin.gate import Gate
 from nsqtw.admin.graphite import Graphite
+from nsqtw.admin.health import HealthPages
 from nsqtw.admin.login import Login
 from nsqtw.admin.notifications import Notifications
 from nsqtw.admin.routing import ErrorAnswers, mount_routes, plain
@@ -52,13 +53,19 @@ class SiteContext:
 
 
 class AdminWeb:
-    """The web server of an nsqadmin: its site, and what must be closed with it."""
+    """The web server of an nsqadmin, and what must be closed with it. `connections` are the open ones by listener."""
 
     def __init__(
-        self, reactor: Any, options: AdminOptions, cluster: Cluster, access: Access, timeouts: Timeouts
+        self,
+        reactor: Any,
+        options: AdminOptions,
+        cluster: Cluster,
+        access: Access,
+        timeouts: Timeouts,
+        connections: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         base_path = normal_base_path(options.base_path)
-        audit = Audit()
+        audit = Audit(access)
         self._notifications = Notifications(reactor, options, timeouts)
         performer = Performer(cluster, access, audit, self._notifications)
         self.context = SiteContext(
@@ -71,9 +78,11 @@ class AdminWeb:
             performer=performer,
             login=Login(access, audit, base_path),
         )
+        self._health = HealthPages(reactor, cluster.requests, performer, connections)
         app = Klein()
         graphite = Graphite(reactor, options, timeouts)
-        for section in (Api(cluster, performer), Config(options, cluster, access, audit), graphite, self.context.login):
+        sections = (Api(cluster, performer), Config(options, cluster, access, audit), graphite)
+        for section in (*sections, self.context.login, self._health):
             mount_routes(app, base_path, section)
         if options.proxy_graphite:
             app.route(f"{base_path}/render", methods=["GET"])(graphite.render)
@@ -81,8 +90,13 @@ class AdminWeb:
         ErrorAnswers(app)
         self.site = AdminSite(Gate(app.resource(), access, base_path), reactor)
 
+    def start(self) -> None:
+        """Start what works in the background."""
+        self._health.start()
+
     async def close(self) -> None:
         """Stop what works in the background."""
+        self._health.stop()
         for stop in self.context.on_stop:
             stop()
         self._notifications.close()

@@ -67,37 +67,27 @@ class TlsPolicy:
     """TLS towards the servers: version 1.2 or later. OptionError when a file cannot be used."""
 
     def __init__(self, credentials: ClusterCredentials) -> None:
-        from OpenSSL import SSL, crypto
-        from twisted.internet.ssl import CertificateOptions, TLSVersion, platformTrust, trustRootFromCertificates
-
-        self._extra: dict[str, Any] = {"raiseMinimumTo": TLSVersion.TLSv1_2}
         self._is_verification_skipped = credentials.is_verification_skipped
-        if credentials.cert:
-            try:
-                first, *others = [
-                    crypto.load_certificate(crypto.FILETYPE_PEM, block) for block in certificates_in(credentials.cert)
-                ]
-                key = crypto.load_privatekey(crypto.FILETYPE_PEM, read_file(credentials.key), b"")
-                self._extra |= {"certificate": first, "privateKey": key, "extraCertChain": others}
-                CertificateOptions(**self._extra).getContext()
-            except OptionError as error:
-                raise OptionError(_unusable_pair(credentials, str(error))) from error
-            except (crypto.Error, SSL.Error, ValueError) as error:
-                reason = "no certificate (PEM), no key without a password, or they do not belong together"
-                raise OptionError(_unusable_pair(credentials, reason)) from error
-        if credentials.root_ca_file:
-            self._roots = trustRootFromCertificates(_authorities(credentials.root_ca_file))  # type: ignore[no-untyped-call]
-        else:
-            self._roots = platformTrust()  # type: ignore[no-untyped-call]
+        self._pair = _pair(credentials) if credentials.cert else {}
+        self._authorities = _authorities(credentials.root_ca_file) if credentials.root_ca_file else []
 
     def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
         """IPolicyForHTTPS API."""
-        from twisted.internet.ssl import CertificateOptions, optionsForClientTLS
+        # Who asks over plain HTTP does not wait for OpenSSL.
+        from twisted.internet.ssl import (
+            CertificateOptions,
+            TLSVersion,
+            optionsForClientTLS,
+            platformTrust,
+            trustRootFromCertificates,
+        )
 
         name = hostname.decode("ascii")
+        extra: dict[str, Any] = {**self._pair, "raiseMinimumTo": TLSVersion.TLSv1_2}
         if self._is_verification_skipped:
-            return _Unverified(name, CertificateOptions(**self._extra).getContext())
-        return optionsForClientTLS(name, self._roots, extraCertificateOptions=self._extra)
+            return _Unverified(name, CertificateOptions(**extra).getContext())
+        roots: Any = trustRootFromCertificates(self._authorities) if self._authorities else platformTrust()  # type: ignore[no-untyped-call]
+        return optionsForClientTLS(name, roots, extraCertificateOptions=extra)
 
 
 @implementer(IOpenSSLClientConnectionCreator)
@@ -116,6 +106,26 @@ class _Unverified:
         if not isIPAddress(self._name) and not isIPv6Address(self._name):
             connection.set_tlsext_host_name(self._name.encode("ascii"))
         return connection
+
+
+def _pair(credentials: ClusterCredentials) -> dict[str, Any]:
+    """Return a client certificate and its key, as Twisted's options for connections. OptionError."""
+    from OpenSSL import SSL, crypto
+    from twisted.internet.ssl import CertificateOptions
+
+    try:
+        first, *others = [
+            crypto.load_certificate(crypto.FILETYPE_PEM, block) for block in certificates_in(credentials.cert)
+        ]
+        key = crypto.load_privatekey(crypto.FILETYPE_PEM, read_file(credentials.key), b"")
+        pair: dict[str, Any] = {"certificate": first, "privateKey": key, "extraCertChain": others}
+        CertificateOptions(**pair).getContext()
+    except OptionError as error:
+        raise OptionError(_unusable_pair(credentials, str(error))) from error
+    except (crypto.Error, SSL.Error, ValueError) as error:
+        reason = "no certificate (PEM), no key without a password, or they do not belong together"
+        raise OptionError(_unusable_pair(credentials, reason)) from error
+    return pair
 
 
 def _authorities(path: str) -> list[Any]:

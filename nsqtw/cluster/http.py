@@ -10,6 +10,7 @@ are limited.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
@@ -17,8 +18,8 @@ from urllib.parse import urlencode, urlsplit
 
 import attrs
 from treq.client import HTTPClient
-from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, gatherResults
-from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, FirstError, gatherResults
+from twisted.internet.error import ConnectError, ConnectingCancelledError, ConnectionClosed, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -40,6 +41,8 @@ _IDLE_SECONDS = 20
 _CONNECTIONS_PER_SERVER = 8
 _LARGE_BYTES = 256 * 1024
 _HIGHEST_PORT = 65535
+_OF_HTTP = "twisted.web."
+"""Modules of errors about HTTP; those of the client have private names."""
 _NO_ENDPOINT = "NOT_FOUND"
 _VERSION_FIELD = "X-Nsqtw-Version"
 
@@ -81,6 +84,9 @@ class ServerRequests:
         self._timeouts = timeouts
         self._given = set(given)
         self._ways: dict[str, _Way] = {}
+        self.counts: Counter[tuple[str, ...]] = Counter()
+        """The requests so far, by program and outcome: ok or failed."""
+        self._silent_since: float | None = None
         self._turns = DeferredSemaphore(MAX_REQUESTS)
         self._pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
         self._pool.maxPersistentPerHost = _CONNECTIONS_PER_SERVER
@@ -126,6 +132,11 @@ class ServerRequests:
         """Add addresses that the user gives."""
         self._given.update(addresses)
 
+    @property
+    def silent_seconds(self) -> float:
+        """The time for which every request has failed; 0 after an answer."""
+        return 0.0 if self._silent_since is None else self._reactor.seconds() - self._silent_since
+
     async def close(self) -> None:
         """Close the idle connections."""
         await self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
@@ -136,13 +147,20 @@ class ServerRequests:
         self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
     ) -> Answer:
         def time_out(outcome: object, seconds: float) -> None:
+            self._note_silence()
             raise ServerFailed(f'{method.capitalize()} "{_base(address)}{path}": no answer within {seconds:g}s')
 
         await self._turns.acquire()
         try:
             asking = Deferred.fromCoroutine(self._exchange(method, program, address, path, parameters, body))
             asking.addTimeout(self._timeouts.request, self._reactor, time_out)
-            return await asking
+            answer = await asking
+        except ServerFailed:
+            self.counts[program, "failed"] += 1
+            raise
+        else:
+            self.counts[program, "ok"] += 1
+            return answer
         finally:
             self._turns.release()
 
@@ -162,8 +180,12 @@ class ServerRequests:
             except (ServerFailed, CancelledError):
                 raise
             except Exception as error:  # any failure of the connection
+                if _is_cancelled(error):
+                    raise CancelledError from error
                 self._ways.pop(address, None)
+                self._note_silence()
                 raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, way.base)}') from error
+            self._silent_since = None
             if status == 200:
                 return Answer(answer, version)
             other = self._other_way(program, address, way, status, answer)
@@ -171,6 +193,10 @@ class ServerRequests:
                 self._ways.pop(address, None)
                 raise _refused(status, answer)
             self._ways[address] = other
+
+    def _note_silence(self) -> None:
+        if self._silent_since is None:
+            self._silent_since = self._reactor.seconds()
 
     async def _send(self, method: str, url: str, body: bytes, secret: str) -> tuple[int, str, bytes]:
         headers = {"Accept": ACCEPT}
@@ -213,7 +239,11 @@ async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFa
         except ServerFailed as error:
             return error
 
-    return list(await gatherResults([Deferred.fromCoroutine(outcome(one)) for one in asking], consumeErrors=True))
+    try:
+        return list(await gatherResults([Deferred.fromCoroutine(outcome(one)) for one in asking], consumeErrors=True))
+    except FirstError as error:  # it was cancelled, or something unforeseen has happened
+        cause: Any = error.subFailure.value
+        raise cause from error
 
 
 def split(program: str, outcomes: Iterable[V | ServerFailed]) -> tuple[list[V], list[ServerFailed]]:
@@ -251,6 +281,12 @@ def _refused(status: int, answer: bytes) -> ServerFailed:
     return kind(refusal(status, answer), code)
 
 
+def _is_cancelled(error: BaseException) -> bool:
+    """Return whether a request failed because it was cancelled."""
+    reasons = [failure.value for failure in getattr(error, "reasons", None) or ()]
+    return isinstance(error, CancelledError | ConnectingCancelledError) or any(map(_is_cancelled, reasons))
+
+
 def _reason(error: Exception, base: str) -> str:
     """Return why there is no answer, for a connection that was refused or timed out in Go's words."""
     reasons = getattr(error, "reasons", None)
@@ -264,4 +300,8 @@ def _reason(error: Exception, base: str) -> str:
         return f"{dial}: lookup {parts.hostname}: no such host"
     if isinstance(error, ConnectError) and isinstance(error.osError, int):
         return f"{dial}: connect: {os.strerror(error.osError).lower()}"
+    if isinstance(error, ConnectionClosed):
+        return "the connection was closed before the end of the answer"
+    if type(error).__module__.startswith(_OF_HTTP):
+        return "the answer is no HTTP"
     return str(error) or type(error).__name__

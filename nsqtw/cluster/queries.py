@@ -156,12 +156,22 @@ class Queries:
 
     async def topic(self, name: str) -> Partial[TopicStats]:
         """Return a topic over its nodes, without clients. NoServerAnswered, also when no node has the topic."""
-        stats = await self._topic_stats(name, {**_WITHOUT_CLIENTS, "topic": name})
-        return Partial(merged_topic(name, stats.value), stats.warnings)
+        nodes = await self.topic_nodes(name)
+        stats = await self._topic_stats(nodes.value, name, {**_WITHOUT_CLIENTS, "topic": name})
+        return Partial(merged_topic(name, stats.value), (*nodes.warnings, *stats.warnings))
 
     async def channel(self, topic: str, channel: str) -> Partial[ChannelStats]:
         """Return a channel over its nodes, with its clients. UnknownObject, NoServerAnswered."""
-        stats = await self._topic_stats(topic, {**_JSON, "topic": topic, "channel": channel})
+        nodes = await self.topic_nodes(topic)
+        found = await self.channel_on(nodes.value, topic, channel)
+        return Partial(found.value, (*nodes.warnings, *found.warnings))
+
+    async def channel_on(
+        self, nodes: Sequence[Node], topic: str, channel: str, *, has_clients: bool = True
+    ) -> Partial[ChannelStats]:
+        """Return a channel over the nodes of its topic. UnknownObject, NoServerAnswered."""
+        parameters = _JSON if has_clients else _WITHOUT_CLIENTS
+        stats = await self._topic_stats(nodes, topic, {**parameters, "topic": topic, "channel": channel})
         found = [each for entry in stats.value for each in entry.channels if each.channel_name == channel]
         if not found:
             raise UnknownObject("channel", channel)
@@ -295,18 +305,18 @@ class Queries:
         answer = await self.requests.get(NSQD, self.address_of(node), "/stats", parameters)
         return await self.requests.read(answer, lambda document: node_stats_in(document, node, answer.nsqtw_version))
 
-    async def _topic_stats(self, topic: str, parameters: Mapping[str, str]) -> Partial[list[TopicStats]]:
-        nodes = await self.topic_nodes(topic)
-
+    async def _topic_stats(
+        self, nodes: Sequence[Node], topic: str, parameters: Mapping[str, str]
+    ) -> Partial[list[TopicStats]]:
         async def ask(node: Node) -> tuple[TopicStats, ...]:
             answer = await self.requests.get(NSQD, self.address_of(node), "/stats", parameters)
             return await self.requests.read(
                 answer, lambda document: topics_in(document, node, bool(answer.nsqtw_version))
             )
 
-        found, errors = split(NSQD, await ask_all([ask(node) for node in nodes.value]))
+        found, errors = split(NSQD, await ask_all([ask(node) for node in nodes]))
         entries = [entry for entries in found for entry in entries if entry.topic_name == topic]
-        return Partial(entries, (*nodes.warnings, *_warnings(errors)))
+        return Partial(entries, _warnings(errors))
 
 
 def _merge(nodes: Sequence[NodeStats]) -> ClusterStats:

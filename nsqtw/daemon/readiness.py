@@ -12,6 +12,7 @@ names no topic, no address and no file.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from twisted.logger import Logger
 
@@ -39,6 +40,11 @@ class Readiness:
         """Return the reason of each check that does not pass; nothing when the daemon is ready."""
         reasons = {name: _reason_of(name, check) for name, check in self._checks.items()}
         return {name: reason for name, reason in reasons.items() if reason}
+
+    def document(self) -> dict[str, Any]:
+        """Return what /readyz answers, with status 200 if `ready` is True, else 503."""
+        reasons = self.reasons()
+        return {"ready": not reasons, "checks": self.names, "reasons": reasons}
 
 
 def _reason_of(name: str, check: Callable[[], str]) -> str:

@@ -34,12 +34,6 @@ _READINESS: dict[str, Any] = {
 }
 
 
-def readiness_document(readiness: Readiness) -> tuple[int, dict[str, Any]]:
-    """Return the status and the JSON document of /readyz."""
-    reasons = readiness.reasons()
-    return 503 if reasons else 200, {"ready": not reasons, "checks": readiness.names, "reasons": reasons}
-
-
 class HasReadiness(Protocol):
     """An object that knows the checks of its daemon."""
 
@@ -79,5 +73,5 @@ class Health(Section):
     )
     def ready(self, request: HttpRequest) -> Answer:
         """GET /readyz"""
-        status, shown = readiness_document(self._readiness)
-        return document(shown, status=status)
+        shown = self._readiness.document()
+        return document(shown, status=200 if shown["ready"] else 503)

@@ -121,7 +121,8 @@ class AdminOptions:
     acl_proxy_cidr: str = option(
         TEXT,
         "",
-        "addresses of proxies whose --acl-http-header counts, as a CIDR block; empty for all",
+        "addresses of proxies, as a CIDR block, whose --acl-http-header and X-Forwarded-For count; empty: the header "
+        "of all, X-Forwarded-For of none",
         reload=live,
     )
     admin_user: tuple[str, ...] = option(

@@ -1,8 +1,4 @@
-"""
-Metrics that nsqd, nsqlookupd and nsqadmin have in common: one row each.
-
-nsqadmin serves `whole(DAEMON_FAMILIES, view, accept)` (nsqtw.stats.exposition).
-"""
+"""Metrics that nsqd, nsqlookupd and nsqadmin have in common: one row each."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nsqtw.core.histogram import Histogram
-from nsqtw.stats.families import COUNTER, HISTOGRAM, Families, Family, Number, Samples
+from nsqtw.stats.families import COUNTER, HISTOGRAM, Family, Number, Samples
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -93,13 +93,3 @@ def buckets_of(histogram: Histogram) -> list[tuple[str, float]]:
 
     bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
     return list(zip(bounds, histogram.cumulative(), strict=True))
-
-
-def whole(families: Families, source: object, accept: str = "") -> tuple[bytes, str]:
-    """
-    Return the whole text of a daemon with few samples, the process included, and its content type: nsqadmin serves it
-    as it is.
-    """
-    exposition = Exposition(accept)
-    pieces = exposition.pieces((family, family.samples(source)) for family in families)
-    return b"".join([*pieces, exposition.process(), exposition.end()]), exposition.content_type

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import TypeVar
 
 import attrs
 
-from nsqtw.errors import LookupFailed
+from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.http import Timeouts
+from nsqtw.cluster.model import ChannelStats, Partial
+from nsqtw.errors import ClusterError, UnknownObject
 from nsqtw.options.fields import option
 from nsqtw.options.types import DURATION, INTEGER, TEXT, TEXTS, choice
-from nsqtw.tools.cluster import ChannelCounts, Cluster
 from nsqtw.tools.program import Run, Tool, ToolError
 
 TABLE, JSON = "table", "json"
@@ -21,6 +24,42 @@ _HEAD = (
     "ingress  egress |   total     mem    disk inflt   def |     req     t-o         msgs clients\n"
 )
 _LINE = "{:7d} {:7d} | {:7d} {:7d} {:7d} {:5d} {:5d} | {:7d} {:7d} {:12d} {:7d}\n"
+
+
+V = TypeVar("V")
+
+
+@attrs.frozen
+class ChannelCounts:
+    """Counts of a channel, summed over nsqds. `depth` includes `disk`."""
+
+    depth: int
+    disk: int
+    in_flight: int
+    deferred: int
+    requeued: int
+    timed_out: int
+    messages: int
+    clients: int
+
+    @classmethod
+    def of(cls, channel: ChannelStats) -> ChannelCounts:
+        """Return the counts of a channel."""
+        return cls(
+            channel.depth,
+            channel.backend_depth,
+            channel.in_flight_count,
+            channel.deferred_count,
+            channel.requeue_count,
+            channel.timeout_count,
+            channel.message_count,
+            channel.client_count,
+        )
+
+    @property
+    def memory(self) -> int:
+        """The messages that wait in memory."""
+        return self.depth - self.disk
 
 
 @attrs.define(kw_only=True)
@@ -68,10 +107,9 @@ def _mistake(options: StatOptions) -> str:
 async def _run(options: StatOptions, run: Run) -> None:
     cluster = Cluster(
         run.reactor,
-        options.nsqd_http_address,
-        options.lookupd_http_address,
-        options.http_client_connect_timeout,
-        options.http_client_request_timeout,
+        nsqds=options.nsqd_http_address,
+        lookupds=options.lookupd_http_address,
+        timeouts=Timeouts(options.http_client_connect_timeout, options.http_client_request_timeout),
     )
     run.on_hang_up(run.stop)
     before: ChannelCounts | None = None
@@ -89,14 +127,25 @@ async def _run(options: StatOptions, run: Run) -> None:
 
 
 async def _poll(cluster: Cluster, options: StatOptions) -> ChannelCounts:
+    topic, channel = options.topic, options.channel
     try:
-        producers = await cluster.producers(options.topic)
-    except LookupFailed as error:
+        nodes = _whole(await cluster.topic_nodes(topic))
+    except ClusterError as error:
         raise ToolError(f"ERROR: failed to get topic producers - {error}") from error
     try:
-        return await cluster.channel(producers, options.topic, options.channel)
-    except LookupFailed as error:
+        return ChannelCounts.of(_whole(await cluster.channel_on(nodes, topic, channel, has_clients=False)))
+    except UnknownObject as error:
+        text = f"failed to find channel({channel}) in stats metadata for topic({topic})"
+        raise ToolError(f"ERROR: {text}") from error
+    except ClusterError as error:
         raise ToolError(f"ERROR: failed to get nsqd stats - {error}") from error
+
+
+def _whole(result: Partial[V]) -> V:
+    """Return a result. ClusterError when a server failed: rates of a part of the nsqds would mislead."""
+    if result.warnings:
+        raise ClusterError("\n".join(result.warnings))
+    return result.value
 
 
 def _rates(before: ChannelCounts, now: ChannelCounts, interval: float) -> tuple[int, int]:

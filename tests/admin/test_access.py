@@ -232,3 +232,11 @@ def test_a_proxy_at_another_address(start: StartAdmin) -> None:
     assert admin.ask("POST", "/api/topics", {"topic": "t"}, {"X-Forwarded-User": "alice"}).status == 403
     near = start("--admin-user=alice", "--acl-proxy-cidr=127.0.0.0/8")
     assert near.ask("POST", "/api/topics", {"topic": "t"}, {"X-Forwarded-User": "alice"}).status == 200
+
+
+def test_a_proxy_on_this_machine_is_not_everybody(start: StartAdmin) -> None:
+    admin = start("--acl-proxy-cidr=127.0.0.0/8")
+    reply = admin.get("/config/log_level", X_Forwarded_For="10.0.0.7")
+    assert (reply.status, reply.message) == (403, "FORBIDDEN")
+    admin.ask("POST", "/api/topics", {"topic": "t"}, {"X-Forwarded-For": "10.0.0.7"})
+    assert admin.await_audit("create_topic") == "@10.0.0.7 create_topic topic=t: done"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.options.admin import AdminOptions, check_admin, normal_base_path
-from tests.admin.conftest import Nodes, StartAdmin
+from tests.admin.conftest import USERS, Nodes, StartAdmin
 from tests.admin.process import EXECUTABLE, AdminProcess
 from tests.certificates import Certificates
 from tests.process import wait_until
@@ -183,3 +183,24 @@ def test_base_paths(path: str, normal: str) -> None:
 def test_the_options_of_the_original_are_enough() -> None:
     check_admin(AdminOptions(lookupd_http_address=("127.0.0.1:4161", "[::1]:4161")))
     check_admin(AdminOptions(nsqd_http_address=("https://nsqd.example:4152",)))
+
+
+def test_health_and_metrics(start: StartAdmin, users_file: str) -> None:
+    admin = start(f"--auth=static:{users_file}")
+    assert (admin.get("/livez").status, admin.get("/livez").body) == (200, b"OK")
+    ready = admin.get("/readyz")
+    assert (ready.status, ready.document) == (200, {"ready": True, "checks": ["cluster"], "reasons": {}})
+    assert admin.get("/metrics").status == 401
+    bearer = {"Authorization": f"Bearer {USERS['alice'][0]}"}
+    admin.ask("POST", "/api/topics", {"topic": "counted"}, bearer)
+    admin.ask("POST", "/api/topics/counted", {"action": "pause"}, {"Authorization": f"Bearer {USERS['rita'][0]}"})
+    reply = admin.ask("GET", "/metrics", headers=bearer)
+    assert reply.headers["content-type"].startswith("text/plain")
+    lines = reply.body.decode().splitlines()
+    for line in (
+        'nsq_admin_requests_total{outcome="ok",program="nsqlookupd"} 1.0',
+        'nsq_admin_actions_total{action="create_topic",outcome="done"} 1.0',
+        'nsq_admin_actions_total{action="change_topic",outcome="refused"} 1.0',
+        'nsq_ready{check="cluster"} 1.0',
+    ):
+        assert line in lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.internet.address import IPv4Address
 from twisted.web.test.requesthelper import DummyRequest
 
 from nsqtw.admin.access import Access
@@ -135,3 +136,21 @@ def test_who_may_read_bodies_by_header() -> None:
         "bert": True,
         "rita": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("block", "forwarded", "address"),
+    [
+        ("", "10.0.0.7", "192.168.1.1"),
+        ("192.0.2.0/24", "10.0.0.7", "192.168.1.1"),
+        ("192.168.1.0/24", "10.0.0.7", "10.0.0.7"),
+        ("192.168.1.0/24", "6.6.6.6, 10.0.0.7, 192.168.1.9", "10.0.0.7"),
+        ("192.168.1.0/24", "2001:db8::1", "2001:db8::1"),
+        ("192.168.1.0/24", "unknown", "192.168.1.1"),
+        ("192.168.1.0/24", "", "192.168.1.1"),
+    ],
+)
+def test_the_address_behind_a_proxy(block: str, forwarded: str, address: str) -> None:
+    made = request(x_forwarded_for=forwarded)
+    made.getClientAddress = lambda: IPv4Address("TCP", "192.168.1.1", 1)
+    assert Access(AdminOptions(acl_proxy_cidr=block), None).client_ip(made) == address

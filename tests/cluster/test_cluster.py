@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import attrs
 import pytest
+from twisted.internet.defer import CancelledError, Deferred
 
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.http import Timeouts
@@ -350,6 +352,43 @@ def test_no_server_at_all() -> None:
     with pytest.raises(NoServerAnswered, match='^failed to query any nsqlookupd: Get "http://'):
         run(test)
     port.release()
+
+
+def test_the_time_without_any_answer(nodes: Nodes) -> None:
+    port = ReservedPort()
+
+    async def test(reactor: Any) -> list[float]:
+        times = []
+        seconds = reactor.seconds
+        cluster = Cluster(reactor, lookupds=[f"{HOST}:{port.number}"])
+        for addresses in ([f"{HOST}:{port.number}"], nodes.lookupd_addresses):
+            cluster.lookupds = addresses
+            with suppress(NoServerAnswered):
+                await cluster.topics()
+            reactor.seconds = lambda: seconds() + 100.0
+            times.append(cluster.requests.silent_seconds)
+            reactor.seconds = seconds
+        await cluster.close()
+        return times
+
+    without, with_answers = run(test)
+    assert without >= 100.0
+    assert with_answers == 0.0
+    port.release()
+
+
+def test_a_query_can_be_cancelled(nodes: Nodes) -> None:
+    async def test(reactor: Any) -> None:
+        cluster = nodes.cluster(reactor)
+        query = Deferred.fromCoroutine(cluster.stats())
+        reactor.callLater(0, query.cancel)
+        try:
+            await query
+        finally:
+            await cluster.close()
+
+    with pytest.raises(CancelledError):
+        run(test)
 
 
 # -- size

@@ -58,6 +58,20 @@ def test_addresses_change_while_it_runs() -> None:
     assert harness.core.reader(topic="u").bodies() == [b"1"]
 
 
+def test_a_broker_that_no_nsqlookupd_knows_is_unreachable() -> None:
+    harness = Harness("a:1", "b:1")
+    assert harness.peers.states() == {"a:1": False, "b:1": False}
+    assert harness.peers.why_unreachable() == "connected to none of 2 nsqlookupds"
+    harness.meet("b:1")
+    assert harness.peers.states() == {"a:1": False, "b:1": True}
+    assert harness.peers.why_unreachable() == ""
+    harness.attempts["b:1"].lose()
+    assert harness.peers.why_unreachable() == "connected to none of 2 nsqlookupds"
+    harness.core.options.lookupd_tcp_address = ()
+    harness.peers.follow()
+    assert harness.peers.why_unreachable() == ""
+
+
 def test_an_address_that_is_none_is_said() -> None:
     with Log() as lines:
         Harness("nonsense")

@@ -57,6 +57,20 @@ def test_it_starts_says_where_and_stops(start: StartLookupd) -> None:
     assert closing == [f"TCP: closing {HOST}:{lookupd.tcp_port}", f"HTTP: closing {HOST}:{lookupd.http_port}"]
 
 
+def test_its_health_and_its_figures(start: StartLookupd) -> None:
+    lookupd = start()
+    assert lookupd.http("GET", "/livez") == (200, b"OK")
+    assert lookupd.ask("/readyz") == {"ready": True, "checks": ["recovered"], "reasons": {}}
+    with FakeNsqd(lookupd.tcp_port) as nsqd:
+        nsqd.identify()
+        nsqd.ask("REGISTER t c")
+        lines = lookupd.http("GET", "/metrics").body.decode().splitlines()
+    counts = {"producers": 1, "topics": 1, "channels": 1, "registrations": 2}
+    assert {f"nsq_lookupd_{name} {count:.1f}" for name, count in counts.items()} <= set(lines)
+    assert {'nsq_connections{listener="tcp"} 1.0', 'nsq_ready{check="recovered"} 1.0', "nsq_draining 0.0"} <= set(lines)
+    assert any(line.startswith('nsq_build_info{nsq_version="1.3.0",program="nsqlookupd"') for line in lines)
+
+
 def test_unix_sockets_serve_user_and_group_only() -> None:
     with tempfile.TemporaryDirectory() as directory:
         path, http_path = f"{directory}/tcp.sock", f"{directory}/http.sock"
@@ -313,10 +327,16 @@ def ask(lookupd: LookupdProcess, method: str, path: str, secret: str = "", tls: 
     [
         (
             "changes",
-            {"/ping": 200, "/lookup?topic=t": 200, "/v2/watch?topic=*": 400, "POST": 401, HEAP: 401},
+            {"/ping": 200, "/lookup?topic=t": 200, "/v2/watch?topic=*": 400, "POST": 401, HEAP: 401, "/metrics": 200},
         ),
-        ("all", {"/ping": 200, "/lookup?topic=t": 401, "/v2/watch?topic=*": 401, "POST": 401}),
-        ("off", {"/ping": 200, "/lookup?topic=t": 200, "/v2/watch?topic=*": 400, "POST": 200}),
+        (
+            "all",
+            {
+                **{"/ping": 200, "/livez": 200, "/readyz": 200},
+                **{"/lookup?topic=t": 401, "/v2/watch?topic=*": 401, "POST": 401, "/metrics": 401},
+            },
+        ),
+        ("off", {"/ping": 200, "/lookup?topic=t": 200, "/v2/watch?topic=*": 400, "POST": 200, "/metrics": 200}),
     ],
 )
 def test_the_secret(start: StartLookupd, tmp_path: Path, mode: str, without: dict[str, int]) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import ssl
 import struct
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -575,6 +576,18 @@ def test_new_connections_have_the_new_certificate(certificates: Certificates, tm
     with pytest.raises(OptionError):
         guard.settings.read(guard.options)()
     assert server_name(guard, wants) not in (b"", old)
+
+
+def test_the_settings_know_when_the_certificate_expires(certificates: Certificates) -> None:
+    guard = Guard(certificates.server)
+    shown = subprocess.run(
+        ["openssl", "x509", "-noout", "-enddate", "-in", certificates.server.certificate],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expected = ssl.cert_time_to_seconds(shown.stdout.strip().partition("=")[2])
+    assert guard.settings.expiries() == {certificates.server.certificate: expected}
 
 
 def test_new_connections_have_the_new_authorities(certificates: Certificates, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import OptionError
 from nsqtw.nsqd.service import fill_in, unserved
 from nsqtw.options.broker import Options
-from tests.process import wait_until
+from tests.process import ReservedPort, wait_until
 
 NSQD = "from nsqtw.tap import main_nsqd; main_nsqd()"
 TWISTD = "from twisted.scripts.twistd import run; run()"
@@ -117,6 +118,25 @@ def test_it_says_on_stderr_who_it_is_and_where_it_listens(start: Start, tmp_path
     assert len(expected) == len(broker.lines)
     for pattern, line in zip(expected, broker.lines, strict=True):
         assert re.fullmatch(pattern, line)
+
+
+def test_it_is_not_ready_while_no_nsqlookupd_knows_it(start: Start, tmp_path: Path) -> None:
+    lookupd = ReservedPort()
+    try:
+        broker = start(f"--lookupd-tcp-address=127.0.0.1:{lookupd.number}")
+        broker.wait_for("LOOKUPD(")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            broker.get("/readyz")
+        assert refused.value.code == 503
+        assert json.load(refused.value) == {
+            "ready": False,
+            "checks": ["recovered", "disk", "lookupd", "draining"],
+            "reasons": {"lookupd": "connected to none of 1 nsqlookupds"},
+        }
+        assert broker.get("/livez") == broker.get("/ping") == "OK"
+        assert f'nsq_lookupd_up{{peer="127.0.0.1:{lookupd.number}"}} 0.0\n' in broker.get("/metrics")
+    finally:
+        lookupd.release()
 
 
 def test_it_answers_where_it_says(start: Start) -> None:

@@ -215,6 +215,8 @@ def test_the_thread_writes_names() -> None:
 
 def test_a_flight_is_committed_in_the_thread_and_brought_back() -> None:
     class SpyFlight:
+        seconds = -1.0
+
         def commit(self, log: object) -> dict:
             return {"committed": threading.current_thread() is not threading.main_thread()}
 
@@ -224,3 +226,4 @@ def test_a_flight_is_committed_in_the_thread_and_brought_back() -> None:
     writer.commit(batch, lambda *what: done.append(what))
     writer.close()
     assert done == [(batch, {"committed": True})]
+    assert batch.seconds >= 0

@@ -10,8 +10,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from nsqtw.core.histogram import Histogram
-from nsqtw.stats.exposition import SAMPLES_AT_ONCE, Exposition, whole
-from nsqtw.stats.families import COUNTER, GAUGE, HISTOGRAM, Families, Family
+from nsqtw.stats.exposition import SAMPLES_AT_ONCE, Exposition
+from nsqtw.stats.families import COUNTER, GAUGE, HISTOGRAM, Family
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 DEPTH: Family[Any] = Family("nsq_depth", GAUGE, "Waiting.", itemgetter("depth"), ("channel",))
@@ -73,12 +73,3 @@ def test_a_client_gets_the_format_that_it_accepts() -> None:
     assert Exposition().content_type == "text/plain; version=0.0.4; charset=utf-8"
     assert Exposition(OPENMETRICS).content_type.startswith("application/openmetrics-text; version=1.0.0;")
     assert text(FINISHED, accept=OPENMETRICS, finished=1).endswith("nsq_finished_total 1.0\n# EOF\n")
-
-
-def test_a_small_daemon_is_written_at_once_with_its_process() -> None:
-    families: Families = [FINISHED]
-    body, content_type = whole(families, {"finished": 1}, OPENMETRICS)
-    names = [metric.name for metric in parse_openmetrics(body.decode())]
-    assert content_type.startswith("application/openmetrics-text")
-    assert names[0] == "nsq_finished"
-    assert "process_resident_memory_bytes" in names
