@@ -65,6 +65,8 @@ TEST = [
     # Draws the figures of the bench.
     "matplotlib>=3.9",
     "pytest>=9,<10",
+    # Reads the files of contrib/container.
+    "pyyaml>=6",
     "pytest-timeout>=2.3",
     "ruff>=0.17.5,<0.18",
     # Requests made from our OpenAPI document.

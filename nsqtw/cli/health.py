@@ -17,12 +17,13 @@ from nsqtw.cli.session import Session
 
 PATHS = {"ready": "/readyz", "live": "/livez", "ping": "/ping"}
 """The values of --check."""
+_STATES = {"ready": "ready", "live": "alive", "ping": "healthy"}
 _SHOWN_BYTES = 64 * 1024
 
 
-def health(session: Session, address: str, check: str, timeout: float, tls_ca_file: str | None) -> Document:
+def health(session: Session, address: str, check: str, timeout: float, root_ca_file: str) -> Document:
     """`nsqtw health`. The exit code is FAILED for a daemon that says no."""
-    access = ClusterAccess(tls_ca_file=tls_ca_file or "")
+    access = ClusterAccess(tls_ca_file=root_ca_file)
     path = PATHS[check]
     answer = get(access, address, path, timeout)
     if answer.status == 404:  # another nsqd
@@ -32,13 +33,18 @@ def health(session: Session, address: str, check: str, timeout: float, tls_ca_fi
     is_healthy = status == 200
     if not is_healthy:
         session.exit_code = ExitCode.FAILED
-    shown: str = " ".join(body.split()) or f"status {status}"
-    details: object = shown
+    details: object = " ".join(body.split())
     with suppress(ValueError):
         details = json.loads(body)
-    if isinstance(details, dict) and isinstance(details.get("reasons"), dict):
-        shown = "; ".join(f"{name}: {reason}" for name, reason in details["reasons"].items()) or "all checks passed"
     return Document(
         {"address": address, "healthy": is_healthy, "path": path, "status": status, "details": details},
-        [f"{address}{path}: {'healthy' if is_healthy else 'not healthy'}: {shown}"],
+        [_STATES[check] if is_healthy else f"not {_STATES[check]}: {_reasons(details) or f'status {status}'}"],
     )
+
+
+def _reasons(details: object) -> str:
+    """Return the reasons of /readyz, or the answer of another daemon."""
+    reasons = details.get("reasons") if isinstance(details, dict) else None
+    if isinstance(reasons, dict):
+        return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return str(details)

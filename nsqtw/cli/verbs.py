@@ -318,12 +318,13 @@ _HEALTH = _verb(
     "health",
     "ask one daemon whether it works",
     "health:health",
-    _argument("address", "HTTP address of nsqd, nsqlookupd or nsqadmin.", default="127.0.0.1:4151"),
+    _argument("address", "HTTP address of nsqd, nsqlookupd or nsqadmin; unless given, $NSQTW_HEALTH_ADDRESS or"
+              " 127.0.0.1:4151.", default="127.0.0.1:4151", envvar="NSQTW_HEALTH_ADDRESS"),
     _option("--check", "What to ask for; a daemon without it is asked for /ping.",
             type=click.Choice(("ready", "live", "ping")), default="ready", show_default=True),
     _option("--timeout", "Time for the answer.", type=click.FloatRange(0.1), default=3.0, show_default=True,
             metavar="SECONDS"),
-    _option("--tls-ca-file", "Certificates that an https:// address is checked with.", type=click.Path()),
+    _option("--root-ca-file", "Authorities for its certificate (PEM).", default="", metavar="FILE"),
     description="Ask one daemon whether it works. The exit code is 0 when it does, 1 when it says no, and 4 when it"
     " cannot be reached. For the health check of a container.",
     uses_cluster=False,
