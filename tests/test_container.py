@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from nsqtw.cli.verbs import VERBS
 from nsqtw.options.command_line import NSQD_READER, OptionReader
 from nsqtw.options.lookupd import NSQLOOKUPD_READER
-from nsqtw.tools.cli import COMMANDS
 from tests.process import LookupdProcess, NsqdProcess
 
 CONTAINER = Path(__file__).parent.parent / "contrib/container"
@@ -49,7 +49,7 @@ def test_the_image_has_no_root_and_a_health_check_of_its_own() -> None:
     assert of["USER"] == "10001:10001"
     assert of["STOPSIGNAL"] == "SIGTERM"
     command = json.loads(of["HEALTHCHECK"].partition("CMD ")[2])
-    assert command[0] == "nsqtw" and command[1] in {command.name for command in COMMANDS}
+    assert command[0] == "nsqtw" and tuple(command[1:]) in {verb.words for verb in VERBS}
     names = [name for name, _ in instructions()]
     assert names.index("USER") < names.index("CMD")
 

@@ -24,6 +24,7 @@ VARIABLE_PREFIXES = {
     "nsqlookupd": "NSQTW_NSQLOOKUPD_",
     "nsqadmin": "NSQTW_NSQADMIN_",
     "nsqtw": "NSQTW_CONTEXT",
+    "nsqtw health": "NSQTW_HEALTH_",
 }
 """
 The prefixes of each program's environment variables; the flag follows, in upper case with `_`. A name belongs to the
