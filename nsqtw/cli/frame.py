@@ -8,18 +8,22 @@ function, and returns a result to print, an exit code, or None.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
 from nsqtw.cli import PROGRAM, completion
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import FORMATS, TABLE
+from nsqtw.cli.output import FORMATS, TABLE, is_terminal
 from nsqtw.cli.verbs import GROUPS, SECTIONS, VERBS, Verb
 from nsqtw.version import is_compiled, version_line
+
+if TYPE_CHECKING:
+    from nsqtw.cli.session import Session
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _SUMMARY = "One command for an NSQ cluster, and for the files of a broker."
@@ -176,19 +180,28 @@ def _callback(verb: Verb) -> Callable[..., int]:
         module, _, name = verb.function.rpartition(":")
         function = getattr(import_module(module), name)
         session = Session(options)
-        if inspect.iscoroutinefunction(function):
-            from nsqtw.cli.run import run
-
-            async def main(reactor: Any) -> Any:
-                session.reactor = reactor
-                return await function(session, **parameters)
-
-            result = run(main, is_debug=options.is_debug)
-        else:
-            result = function(session, **parameters)
+        try:
+            result = _called(function, session, parameters)
+        except KeyboardInterrupt:
+            if is_terminal(sys.stderr):  # the line has ^C on it
+                sys.stderr.write("\n")
+            return ExitCode.INTERRUPTED
         if result is None or isinstance(result, int):
             return ExitCode.DONE if result is None else result
         session.output.show(result)
         return session.exit_code
 
     return call
+
+
+def _called(function: Callable[..., Any], session: Session, parameters: dict[str, Any]) -> Any:
+    """Call the function of a verb; a coroutine function with the reactor."""
+    if not inspect.iscoroutinefunction(function):
+        return function(session, **parameters)
+    from nsqtw.cli.run import run  # loads Twisted
+
+    async def main(reactor: Any) -> Any:
+        session.reactor = reactor
+        return await function(session, **parameters)
+
+    return run(main, is_debug=session.options.is_debug)

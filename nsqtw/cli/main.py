@@ -43,8 +43,7 @@ def run_nsqtw(words: Sequence[str]) -> int:
         # The reader of stdout has enough. Python flushes once more at its end, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
-    except (KeyboardInterrupt, click.Abort):
-        _show_traceback(words)
+    except click.Abort:  # Ctrl-C before the verb
         return ExitCode.INTERRUPTED
     except NsqtwError as error:
         _show_traceback(words)
