@@ -62,7 +62,8 @@ def _complain(text: str) -> None:
 
 def _lower(text: str) -> str:
     """Return a message of click as the end of a line."""
-    return (text[:1].lower() + text[1:]).rstrip(".").replace(". (Did you", " (did you")
+    text = (text[:1].lower() + text[1:]).rstrip(".")
+    return text.replace(". Did you", ", did you").replace(". (Did you", " (did you")
 
 
 def _show_traceback(words: Sequence[str]) -> None:

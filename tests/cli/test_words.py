@@ -19,6 +19,7 @@ from tests.cli.conftest import Nsqtw
     ("words", "complaint"),
     [
         (["frob"], "nsqtw: no such command 'frob' (try 'nsqtw --help')"),
+        (["topc"], "nsqtw: no such command 'topc', did you mean 'topic'? (try 'nsqtw --help')"),
         (["topic", "frob"], "nsqtw topic: no such command 'frob' (try 'nsqtw topic --help')"),
         (["fsck"], "nsqtw fsck: missing argument 'DATA_PATH' (try 'nsqtw fsck --help')"),
         (["fsck", "a", "--frob"], "nsqtw fsck: no such option '--frob'"),
