@@ -63,6 +63,22 @@ class BaseNsqdApi(ABC):
         parameters = {"topic": topic, "channel": channel, "to": to, "dry_run": "true" if dry_run else ""}
         return await self._object("POST", "/v2/channel/seek", parameters)
 
+    async def drain(self, timeout: float | None = None) -> dict[str, Any]:
+        """
+        Have the nsqd refuse publishes, deliver what it has for at most `timeout` seconds, and stop; 0 for any time,
+        None for what its options say. Return what is left (docs/how-to/drain-and-reload.md).
+        """
+        given = "" if timeout is None else f"{round(timeout * 1000)}ms"
+        return await self._object("POST", "/v2/drain", {"timeout": given})
+
+    async def drain_state(self) -> dict[str, Any]:
+        """Return whether the nsqd drains, and what is left."""
+        return await self._object("GET", "/v2/drain", {})
+
+    async def reload(self) -> dict[str, Any]:
+        """Have the nsqd read its options and files again. Return what has changed, and what needs a restart."""
+        return await self._object("POST", "/v2/reload", {})
+
     async def peek(self, topic: str, channel: str = "", *, state: str = "ready", limit: int = 10) -> dict[str, Any]:
         """Return messages of a channel, or those that wait for the topic's channels, without consuming them."""
         if channel:

@@ -471,6 +471,8 @@ def test_the_http_api(loop: Loop, nsqd: Broker, topic: str) -> None:
         assert counts(nsqd, topic) == (2, 0, 0)
         await api.seek(topic, "c", "latest")
         assert counts(nsqd, topic) == (0, 0, 0)
+        assert (await api.reload())["changed"] == []
+        assert (await api.drain_state())["draining"] is False
         with pytest.raises(LookupFailed, match="404"):
             await api.change("topic", "delete", "unknown")
 

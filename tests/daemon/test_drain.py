@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -154,11 +156,15 @@ def test_it_leaves_its_nsqlookupd_at_once(start: Start, tmp_path: Path) -> None:
 
 
 def test_under_twistd(tmp_path: Path) -> None:
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(tmp_path / "notify"))
+    manager.settimeout(ANSWER_SECONDS)
     script = "from twisted.scripts.twistd import run; run()"
     words = ["-n", "--pidfile=", "nsq", "--sigterm=drain", "--drain-timeout=0"]
     process = subprocess.Popen(
         [sys.executable, "-c", script, *words, "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"],
         cwd=tmp_path,
+        env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -170,12 +176,15 @@ def test_under_twistd(tmp_path: Path) -> None:
                 break
         # It serves, so its reactor has installed what it does on signals.
         urllib.request.urlopen(f"http://{line.split()[-1]}/ping").close()
+        assert manager.recv(4096).startswith(b"READY=1\nSTATUS=")
         process.send_signal(signal.SIGTERM)
+        assert manager.recv(4096).startswith(b"STATUS=draining: ")
         rest, _ = process.communicate(timeout=ANSWER_SECONDS)
     finally:
         if process.poll() is None:
             process.kill()
             process.communicate()
+        manager.close()
     assert "NSQ: draining, without a deadline" in rest
     assert "NSQ: drained\n" in rest
     assert "NSQ: bye" in rest

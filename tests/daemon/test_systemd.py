@@ -88,6 +88,15 @@ def test_a_daemon_that_is_ready_gives_signs_of_life(manager: Manager, supervised
     assert supervised.clock.getDelayedCalls() == []
 
 
+def test_a_start_that_takes_long_asks_for_more_time(
+    manager: Manager, supervised: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nsqtw.daemon.systemd.STATUS_SECONDS", 0.001)
+    with supervised.supervision.starting():  # as if it read what is stored: the reactor does not turn
+        wait_until(lambda: manager.keys().count("EXTEND_TIMEOUT_USEC") > 2, "it asks again and again")
+    assert not manager.says("READY")
+
+
 def test_a_status_is_told_when_it_has_changed(manager: Manager, supervised: Supervised) -> None:
     supervised.supervision.ready()
     supervised.clock.advance(STATUS_SECONDS)
