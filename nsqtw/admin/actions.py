@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import attrs
+from twisted.internet.defer import Deferred
 
 from nsqtw.admin.access import Access
 from nsqtw.admin.audit import DONE, Audit, Target, refused
@@ -27,8 +28,7 @@ Arguments = Mapping[str, Any]
 Perform = Callable[[Cluster, Target, Arguments], Awaitable[Partial[Any]]]
 
 _FAILED, _REFUSED = "failed", "refused"
-_INTERRUPTED = "interrupted"
-"""The outcome when the user's connection is closed before the end."""
+_UNFORESEEN = "failed: the log says why"
 
 NO_ARGUMENTS: Arguments = MappingProxyType({})
 
@@ -160,11 +160,31 @@ class Performer:
     ) -> Partial[Any]:
         """
         Perform the action `name` for the user of a request. AccessDenied, InvalidName, ClusterError. The caller has
-        checked that no other site made the request.
+        checked that no other site made the request. The action is carried out to its end, also when the user does not
+        wait for it.
         """
+        outcome: Deferred[Partial[Any]] = Deferred()
+        Deferred.fromCoroutine(self._perform(request, name, target, arguments)).addBoth(outcome.callback)
+        return await outcome
+
+    def check(self, request: WebRequest, what: str, target: Target) -> None:
+        """
+        Check who makes a request that changes something, before its body is looked at. AccessDenied for another site,
+        and for a user without the role admin.
+        """
+        viewer = self._access.viewer(request)
+        try:
+            self._access.check_origin(request)
+            self._access.check(viewer, Role.ADMIN, target.topic, target.channel)
+        except AccessDenied as error:
+            self.counts[what, _REFUSED] += 1
+            self._audit.record(request, viewer.name, what, target, refused(error))
+            raise
+
+    async def _perform(self, request: WebRequest, name: str, target: Target, arguments: Arguments) -> Partial[Any]:
         action = ACTIONS[name]
         viewer = self._access.viewer(request)
-        kind, outcome, is_notified = _FAILED, _INTERRUPTED, False
+        kind, outcome, is_notified = _FAILED, _UNFORESEEN, False
         try:
             self._access.check(viewer, action.role, target.topic, target.channel)
             _check_names(action, target)
@@ -185,20 +205,6 @@ class Performer:
             self._audit.record(request, viewer.name, name, target, outcome)
             for notification in action.notifies if is_notified else ():
                 self._notifications.send(request, viewer.name, notification, target)
-
-    def check(self, request: WebRequest, what: str, target: Target) -> None:
-        """
-        Check who makes a request that changes something, before its body is looked at. AccessDenied for another site,
-        and for a user without the role admin.
-        """
-        viewer = self._access.viewer(request)
-        try:
-            self._access.check_origin(request)
-            self._access.check(viewer, Role.ADMIN, target.topic, target.channel)
-        except AccessDenied as error:
-            self.counts[what, _REFUSED] += 1
-            self._audit.record(request, viewer.name, what, target, refused(error))
-            raise
 
 
 def _check_names(action: Action, target: Target) -> None:

@@ -63,7 +63,7 @@ class Gate(Resource):
         request.setHeader("X-Nsqtw-Version", __version__)
         path = request.uri.partition(b"?")[0].decode("latin-1").removeprefix(self._base_path)
         body = b""
-        if not _is_text(request.path):
+        if not (_is_text(request.path) and _is_text(request.getRequestHostname())):
             request.write(refusal(request, 404, "NOT_FOUND"))
             request.finish()
             return
@@ -112,10 +112,10 @@ class Gate(Resource):
         return refusal(request, 401, CREDENTIAL_REQUIRED)
 
 
-def _is_text(path: bytes) -> bool:
-    """Return whether the names in a path are UTF-8: no topic, channel or node has others."""
+def _is_text(name: bytes) -> bool:
+    """Return whether the names in a path, or a host, are UTF-8: no topic, channel or node has others."""
     try:
-        unquote_to_bytes(path).decode()
+        unquote_to_bytes(name).decode()
     except UnicodeDecodeError:
         return False
     return True

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import attrs
 from klein import Klein
+from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
@@ -81,7 +82,14 @@ def mount_routes(app: Klein, base_path: str, section: object) -> None:
 
 def _mount(app: Klein, base_path: str, declared: Route, handler: Callable[..., Any]) -> None:
     async def answer(request: WebRequest, **parts: str) -> bytes:
-        document = await handler(request, **parts)
+        ended: list[object] = []
+        request.notifyFinish().addBoth(ended.append)
+        try:
+            document = await handler(request, **parts)
+        except Exception as error:
+            if ended:  # nobody waits for an answer
+                raise CancelledError from error
+            raise
         return document if isinstance(document, bytes) else written(request, document)
 
     path = f"{base_path}{declared.path}"

@@ -37,6 +37,13 @@ class AdminRequest(Request):
         if length is not None and length > MAX_BODY_BYTES:
             self._refuse()
 
+    def getHeader(self, key: Any) -> Any:
+        """Return a header; None without it. The bytes of a name that are no UTF-8 are replaced."""
+        if not isinstance(key, str):
+            return super().getHeader(key)
+        value: bytes | None = super().getHeader(key.encode("latin-1"))
+        return None if value is None else value.decode("utf-8", "replace")
+
     def handleContentChunk(self, data: bytes) -> None:
         """Called by the channel with a part of the body."""
         self._received += len(data)
@@ -70,10 +77,10 @@ class AdminSite(Site):
         """Log a request that was answered."""
         peer = request.getClientAddress()
         _log.info(
-            "{status} {method} {uri} ({client}) {elapsed}",
+            "{status} {method} {target} ({client}) {elapsed}",
             status=request.code,
             method=request.method.decode("latin-1"),
-            uri=request.uri.decode("latin-1"),
+            target=request.uri.decode("latin-1"),
             client=f"{peer.host}:{peer.port}" if hasattr(peer, "host") else "",
             elapsed=duration_text(time.monotonic_ns() - request.began_ns),
         )

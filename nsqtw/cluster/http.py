@@ -19,7 +19,7 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, FirstError, gatherResults
-from twisted.internet.error import ConnectError, ConnectingCancelledError, ConnectionClosed, DNSLookupError
+from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -154,7 +154,7 @@ class ServerRequests:
         try:
             asking = Deferred.fromCoroutine(self._exchange(method, program, address, path, parameters, body))
             asking.addTimeout(self._timeouts.request, self._reactor, time_out)
-            answer = await asking
+            answer = await _cancellable(asking)
         except ServerFailed:
             self.counts[program, "failed"] += 1
             raise
@@ -180,8 +180,6 @@ class ServerRequests:
             except (ServerFailed, CancelledError):
                 raise
             except Exception as error:  # any failure of the connection
-                if _is_cancelled(error):
-                    raise CancelledError from error
                 self._ways.pop(address, None)
                 self._note_silence()
                 raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, way.base)}') from error
@@ -281,10 +279,25 @@ def _refused(status: int, answer: bytes) -> ServerFailed:
     return kind(refusal(status, answer), code)
 
 
-def _is_cancelled(error: BaseException) -> bool:
-    """Return whether a request failed because it was cancelled."""
-    reasons = [failure.value for failure in getattr(error, "reasons", None) or ()]
-    return isinstance(error, CancelledError | ConnectingCancelledError) or any(map(_is_cancelled, reasons))
+def _cancellable(running: Deferred[V]) -> Deferred[V]:
+    """
+    Return a Deferred with the same outcome. Its cancellation ends it with CancelledError, where Twisted's connections
+    end with many other errors.
+    """
+    is_cancelled = False
+
+    def cancel(_: object) -> None:
+        nonlocal is_cancelled
+        is_cancelled = True
+        running.cancel()
+
+    def pass_on(result: Any) -> None:
+        if not is_cancelled:
+            outcome.callback(result)
+
+    outcome: Deferred[V] = Deferred(cancel)
+    running.addBoth(pass_on)
+    return outcome
 
 
 def _reason(error: Exception, base: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -354,3 +356,29 @@ def test_thousands_of_topics(tmp_path: Path, start: StartAdmin) -> None:
     counts = admin.get("/api/counter").document["stats"]
     assert list(counts) == sorted(f"{name}:c:{address}" for name in names[:600])
     nsqd.close()
+
+
+def test_clients_that_do_not_wait(start: StartAdmin) -> None:
+    with socket.create_server((HOST, 0), backlog=100) as silent:
+        admin = start(f"--nsqd-http-address={HOST}:{silent.getsockname()[1]}", "--http-client-request-timeout=1m")
+        for path in ("/api/topics", "/api/counter", "/api/topics/t") * 5:
+            with socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client:
+                client.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+                with silent.accept()[0] as asked:
+                    assert asked.recv(65536).startswith(b"GET /")
+                    client.close()
+                    asked.settimeout(ANSWER_SECONDS)
+                    with suppress(ConnectionError):
+                        assert asked.recv(1) == b"", "the query ends with its client"
+        assert admin.get("/ping").status == 200
+
+
+def test_an_action_is_carried_out_for_a_client_that_does_not_wait(start: StartAdmin, nodes: Nodes, topic: str) -> None:
+    admin = start()
+    nodes.prepare(topic, *(f"c{number}" for number in range(10)))
+    for number in range(10):
+        with socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client:
+            client.sendall(f"DELETE /api/topics/{topic}/c{number} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    for number in range(10):
+        assert admin.await_audit(f"channel=c{number}:").endswith(": done")
+    assert [nsqd.stats(topic)[0]["channels"] for nsqd in nodes.nsqds] == [[], []]

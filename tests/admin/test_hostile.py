@@ -1,0 +1,83 @@
+"""Requests that no browser and no program makes."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import suppress
+
+import pytest
+
+from tests.admin.conftest import StartAdmin
+from tests.admin.process import AdminProcess
+from tests.wire import ANSWER_SECONDS, HOST
+
+MANY = 300
+
+
+def send(admin: AdminProcess, data: bytes) -> bytes:
+    """Send bytes and the end; what is answered up to the end of the connection."""
+    answer = b""
+    with socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client:
+        with suppress(ConnectionError):
+            client.sendall(data)
+            while piece := client.recv(65536):
+                answer += piece
+    return answer
+
+
+def request(line: str, *fields: bytes, body: bytes = b"") -> bytes:
+    lines = [f"{line} HTTP/1.1".encode("latin-1"), b"Connection: close", *fields]
+    if not any(field.startswith(b"Host:") for field in fields):
+        lines.append(b"Host: admin")
+    if body:
+        lines.append(b"Content-Length: %d" % len(body))
+    return b"\r\n".join([*lines, b"", b""]) + body
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (request("GET /api/topics", b"X-Forwarded-User: \xff\xfe"), 200),
+        (request("GET /api/topics", b"Cookie: nsqadmin_session=\xff; a"), 200),
+        (request("GET /api/topics", b"Authorization: Basic \xff"), 200),
+        (request("GET /api/topics", b"Accept: \xff", b"User-Agent: \xff"), 200),
+        (request("GET /api/topics", b"Host: \xff"), 404),
+        (request("GET /api/topics?inactive=%ff"), 200),
+        (request("GET /api/topics/%00"), 502),
+        (request("GET /api/topics/" + "a" * 9000), 502),
+        (request("GET /api/topics/%0d%0aX:y"), 502),
+        (request("GET /API/topics%0d%0aSet-Cookie:x"), 404),
+        (request("GET //elsewhere.example"), 404),
+        (request("GET http://elsewhere.example/api/topics"), 404),
+        (request("GET *"), 405),
+        (request("CONNECT a:1"), 404),
+        (request("BREW /api/topics"), 405),
+        (request("POST /api/topics", b"Origin: \xff", body=b'{"topic":"t"}'), 403),
+        (request("POST /api/topics", body=b"\xff\xfe"), 400),
+        (request("POST /api/topics", body=b"[" * 100_000), 400),
+        (request("POST /api/topics", b"Content-Type: multipart/form-data; boundary=x", body=b"--x--"), 400),
+        (request("PUT /config/log_level", body=b"\xff\xfe"), 400),
+        (request("PUT /config/nsqlookupd_http_addresses", body=b"[" * 100_000), 400),
+    ],
+)
+def test_an_odd_request_is_answered(admin: AdminProcess, data: bytes, status: int) -> None:
+    assert send(admin, data).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_a_redirect_stays_on_the_site(admin: AdminProcess) -> None:
+    answer = send(admin, request("GET //API//topics/%0d%0aSet-Cookie:x/"))
+    location = next(line for line in answer.split(b"\r\n") if line.lower().startswith(b"location:"))
+    assert location.split(b": ")[1] == b"/api/topics/%0d%0aSet-Cookie:x"
+    assert b"\nSet-Cookie" not in answer
+
+
+def test_noise(start: StartAdmin) -> None:
+    admin = start()
+    chance = random.Random(5)
+    alphabet = b"GETPOS /:\r\n%apitocx{}\xff1"
+    for _ in range(MANY):
+        with socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client:
+            with suppress(ConnectionError):
+                client.sendall(bytes(chance.choice(alphabet) for _ in range(chance.randrange(200))))
+    assert admin.get("/ping").status == 200
