@@ -18,7 +18,7 @@ import click
 
 from nsqtw.cli import PROGRAM, completion
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import FORMATS, TABLE, is_terminal
+from nsqtw.cli.output import FORMATS, TABLE, discard_stdout, is_terminal
 from nsqtw.cli.verbs import GROUPS, SECTIONS, VERBS, Verb
 from nsqtw.version import is_compiled, version_line
 
@@ -182,14 +182,17 @@ def _callback(verb: Verb) -> Callable[..., int]:
         session = Session(options)
         try:
             result = _called(function, session, parameters)
+            if result is None or isinstance(result, int):
+                return ExitCode.DONE if result is None else result
+            session.output.show(result)
+            return session.exit_code
         except KeyboardInterrupt:
             if is_terminal(sys.stderr):  # the line has ^C on it
                 sys.stderr.write("\n")
             return ExitCode.INTERRUPTED
-        if result is None or isinstance(result, int):
-            return ExitCode.DONE if result is None else result
-        session.output.show(result)
-        return session.exit_code
+        except BrokenPipeError:  # the reader of stdout has enough
+            discard_stdout()
+            return ExitCode.DONE
 
     return call
 

@@ -13,7 +13,7 @@ from nsqtw.cli import PROGRAM
 from nsqtw.cli.exit_codes import ExitCode, exit_code_of
 from nsqtw.cli.failures import explained
 from nsqtw.cli.frame import make_root
-from nsqtw.cli.output import printable, write_line
+from nsqtw.cli.output import discard_stdout, printable, write_line
 from nsqtw.errors import NsqtwError
 
 
@@ -39,9 +39,8 @@ def run_nsqtw(words: Sequence[str]) -> int:
     except click.ClickException as error:
         _complain(f"{PROGRAM}: {_lower(error.format_message())}")
         return ExitCode.FAILED
-    except BrokenPipeError:
-        # The reader of stdout has enough. Python flushes once more at its end, and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of stdout has enough
+        discard_stdout()
         return ExitCode.DONE
     except click.Abort:  # Ctrl-C before the verb
         return ExitCode.INTERRUPTED

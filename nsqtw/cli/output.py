@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import attrs
 
+from nsqtw.errors import CommandError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -138,10 +140,26 @@ class Output:
 
 
 def write_line(text: str, stream: TextIO | None = None) -> None:
-    """Write a line to stdout, or to `stream`."""
+    """Write a line to stdout, or to `stream`. BrokenPipeError when nobody reads, CommandError when it cannot be."""
     stream = stream or sys.stdout
-    stream.write(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") + "\n")
-    stream.flush()
+    try:
+        stream.write(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise cannot_write(error) from error
+
+
+def cannot_write(error: OSError) -> CommandError:
+    """Return the error for a stdout that cannot be written, and write nothing more there."""
+    discard_stdout()
+    return CommandError(f"stdout cannot be written: {(error.strerror or str(error)).lower()}")
+
+
+def discard_stdout() -> None:
+    """Let stdout lead nowhere: Python flushes once more at its end, and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -19,7 +19,7 @@ from zope.interface import implementer
 
 from nsqtw.cli.connect import client_options, nsqd_addresses
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import is_terminal, printable
+from nsqtw.cli.output import cannot_write, is_terminal, printable
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import delimiter_of
 from nsqtw.client.message import Message
@@ -72,8 +72,10 @@ async def tail(
         return ExitCode.INTERRUPTED if n else ExitCode.DONE
     finally:
         watcher.stop()
-    if printer.failure is not None:
+    if isinstance(printer.failure, BrokenPipeError):
         raise printer.failure
+    if printer.failure is not None:
+        raise cannot_write(printer.failure)
     return ExitCode.DONE
 
 

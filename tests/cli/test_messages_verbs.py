@@ -114,8 +114,24 @@ def test_a_reader_that_has_enough_ends_a_tail(nsqd: Broker, on_nsqd: Nsqtw, topi
     on_nsqd("pub", topic, "one", "two", "three")
     nsqtw = Path(sys.executable).with_name("nsqtw")
     pipeline = f"{nsqtw} --nsqd-http-address {nsqd.http_address} tail {topic} c | head -n 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", pipeline], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "one\n", "")
+    for _ in range(3):  # stdout may be closed before the next message is written, and after it
+        on_nsqd("channel", "empty", topic, "c", "--yes")
+        on_nsqd("pub", topic, "one", "two", "three")
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", pipeline], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "one\n", "")
+
+
+@pytest.mark.parametrize("verb", ["peek", "tail"])
+def test_a_stdout_that_is_full_is_one_line(
+    nsqd: Broker, on_nsqd: Nsqtw, topic: str, own_config: Path, verb: str
+) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, "kept")
+    with open("/dev/full", "wb") as full:
+        words = [Path(sys.executable).with_name("nsqtw"), "--nsqd-http-address", nsqd.http_address, verb, topic, "c"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "nsqtw: stdout cannot be written: no space left on device\n")
+    assert unfinished(nsqd, topic, "c") == 1
 
 
 def test_peek_shows_who_has_a_message(nsqd: Broker, on_nsqd: Nsqtw, topic: str, nsqtw: Nsqtw) -> None:
