@@ -1,4 +1,4 @@
-# make run        a broker on 127.0.0.1:4150 (TCP) and :4151 (HTTP), data in ./nsq-data; PORT=5150 takes 5150 and 5151
+# make run        nsqd, nsqlookupd and nsqadmin's page on 127.0.0.1, data in ./nsq-data; PORT=5150 takes 5150, 5151, ...
 # make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
 # make test         everything that checks this code
 # make test-browser    nsqadmin's pages in a real Chromium (Debian: apt-get install chromium), not part of make test; ONLY='-k live'
@@ -29,7 +29,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 MINUTES ?= 10
 PORT ?= 4150
-HTTP_PORT = $(shell expr $(PORT) + 1)
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 
 BROKER := $(VENV)/.installed-broker
@@ -53,13 +52,7 @@ help:
 	@sed -n 's/^# make /make /p' $(firstword $(MAKEFILE_LIST))
 
 run: $(BROKER)
-	@mkdir -p nsq-data
-	@echo "Publish:  curl -d 'hello world' 'http://127.0.0.1:$(HTTP_PORT)/pub?topic=greetings'"
-	@printf '%s\n' "Read:     printf '  V2SUB greetings curl\nRDY 1\n' | curl -sN -m 1 telnet://127.0.0.1:$(PORT) | tr -dc '[:print:]'"
-	@echo "          (NSQ reads over TCP: this shows a message, a client library also finishes it)"
-	@echo "Look:     curl http://127.0.0.1:$(HTTP_PORT)/stats"
-	@echo "Stop:     Ctrl-C"
-	@exec $(BIN)/nsqd --tcp-address=127.0.0.1:$(PORT) --http-address=127.0.0.1:$(HTTP_PORT) --broadcast-address=127.0.0.1 --data-path=nsq-data
+	@exec $(BIN)/nsqtw up --port $(PORT) --data-path nsq-data
 
 demo: $(EVERYTHING)
 	@$(BIN)/python -m contrib.demo $(if $(INPUT),--input '$(INPUT)')

@@ -18,12 +18,14 @@ HERE = Path(__file__).parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read_text("utf-8"), re.MULTILINE)
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
-# cramjam: snappy. ddsketch: latency percentiles (docs/decisions/0005). google-re2: patterns of grants, treq: auth
-# servers (docs/how-to/auth.md) and the servers of a cluster, jinja2 and klein: the pages and the routes of nsqadmin.
-# prometheus-client: /metrics (docs/how-to/monitoring.md). txaio: the client on Twisted and asyncio. mypy_extensions:
-# marks of a class for mypyc; a few lines without effect otherwise.
+# cramjam: snappy. click, rich, tomlkit: the command nsqtw, its tables, its config file. ddsketch: latency percentiles
+# (docs/decisions/0005). google-re2: patterns of grants, treq: auth servers (docs/how-to/auth.md) and the servers of a
+# cluster. jinja2, klein: the pages and the routes of nsqadmin. prometheus-client: /metrics (docs/how-to/monitoring.md).
+# txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a few lines without effect
+# otherwise.
 INSTALL = [
     "attrs>=23.2",
+    "click>=8.1",
     "cramjam>=2.8",
     "ddsketch>=3",
     "google-re2>=1.1",
@@ -32,6 +34,8 @@ INSTALL = [
     "mypy_extensions>=1",
     "prometheus-client>=0.22",
     "pyopenssl>=24.3",
+    "rich>=13.9",
+    "tomlkit>=0.13",
     "treq>=24.9",
     "twisted[tls]>=24.7,<27",
     "txaio>=23.6",
@@ -68,6 +72,7 @@ TEST = [
     # Reads the files of contrib/container.
     "pyyaml>=6",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "ruff>=0.17.5,<0.18",
     # Requests made from our OpenAPI document.
     "schemathesis>=4.32,<5",
@@ -160,7 +165,7 @@ setup(
     # mypyc looks at all that is imported.
     setup_requires=[*MYPY, *INSTALL] if IS_COMPILED else [],
     data_files=[
-        ("share/man/man1", [f"docs/reference/{name}.1" for name in ("nsqd", "nsqlookupd", "nsqadmin", *TOOLS)])
+        ("share/man/man1", [f"docs/reference/{name}.1" for name in ("nsqd", "nsqlookupd", "nsqadmin", "nsqtw", *TOOLS)])
     ],
     install_requires=INSTALL,
     extras_require={"fast": FAST, "spark": SPARK, "java": JAVA, "compiler": COMPILER, "wheels": WHEELS, "test": TEST},
@@ -169,7 +174,7 @@ setup(
             "nsqd=nsqtw.tap:main_nsqd",
             "nsqlookupd=nsqtw.tap_lookupd:main_nsqlookupd",
             "nsqadmin=nsqtw.tap_nsqadmin:main_nsqadmin",
-            "nsqtw=nsqtw.tools.cli:main",
+            "nsqtw=nsqtw.cli.main:main",
             *[f"{tool}=nsqtw.tools.{tool}:main" for tool in TOOLS],
         ],
         "pytest11": ["nsqtw=nsqtw.testing.pytest_plugin"],

@@ -26,6 +26,10 @@ All errors that nsqtw raises deliberately, in one tree.
     │   ├── InvalidResponse  ... the peer does not follow the protocol
     │   ├── LookupFailed     ... an HTTP query had no usable answer
     │   └── Stopped          ... the consumer or producer is stopped
+    ├── CommandError         a command of `nsqtw` cannot go on: one line for the user
+    │   ├── NotFound         ... no topic, channel or message has that name
+    │   ├── PermissionRefused  ... a node refuses the credentials
+    │   └── PartialFailure   ... some nodes failed
     ├── ClusterError         a query or change of a cluster failed
     │   ├── ServerFailed     ... one nsqd or nsqlookupd gave no usable answer
     │   │   └── Unsupported  ... because it does not have what was asked for
@@ -209,6 +213,22 @@ class Stopped(ClientLibraryError):
         super().__init__(text)
 
 
+class CommandError(NsqtwError):
+    """A command of `nsqtw` cannot go on. The text is the line for the user, and names the remedy if there is one."""
+
+
+class NotFound(CommandError):
+    """What a command is about does not exist."""
+
+
+class PermissionRefused(CommandError):
+    """A node refuses the credentials of a command, or they do not permit what it asks for."""
+
+
+class PartialFailure(CommandError):
+    """Some nodes did what a command asks for and some did not. The text names those that did not."""
+
+
 class ClusterError(NsqtwError):
     """A query or a change of a cluster failed. The text is for the user and contains no secret."""
 
@@ -232,7 +252,8 @@ class NoServerAnswered(ClusterError):
     """None of the servers that were asked gave a usable answer. `program` is nsqd or nsqlookupd."""
 
     def __init__(self, program: str, errors: Iterable[Exception]) -> None:
-        super().__init__(f"failed to query any {program}: " + "\n".join(map(str, errors)))
+        self.errors = tuple(errors)
+        super().__init__(f"failed to query any {program}: " + "\n".join(map(str, self.errors)))
         self.program = program
 
 

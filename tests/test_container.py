@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from nsqtw.cli.verbs import VERBS
 from nsqtw.options.command_line import NSQD_READER, OptionReader
 from nsqtw.options.lookupd import NSQLOOKUPD_READER
-from nsqtw.tools.cli import COMMANDS
 from tests.process import LookupdProcess, NsqdProcess
 
 CONTAINER = Path(__file__).parent.parent / "contrib/container"
@@ -49,7 +49,7 @@ def test_the_image_has_no_root_and_a_health_check_of_its_own() -> None:
     assert of["USER"] == "10001:10001"
     assert of["STOPSIGNAL"] == "SIGTERM"
     command = json.loads(of["HEALTHCHECK"].partition("CMD ")[2])
-    assert command[0] == "nsqtw" and command[1] in {command.name for command in COMMANDS}
+    assert command[0] == "nsqtw" and tuple(command[1:]) in {verb.words for verb in VERBS}
     names = [name for name, _ in instructions()]
     assert names.index("USER") < names.index("CMD")
 
@@ -141,8 +141,8 @@ def test_the_health_check_against_a_broker_and_an_nsqlookupd(tmp_path: Path) -> 
         assert (code, said) == (1, "not ready: draining: the broker drains: publish to another nsqd\n")
         lookupd.stop()
         code, said, complaint = health(lookupd.http_port)
-        assert (code, said) == (1, "")
-        assert complaint.startswith(f"nsqtw health: 127.0.0.1:{lookupd.http_port} does not answer: ")
+        assert (code, said) == (4, "")
+        assert complaint == f"nsqtw: 127.0.0.1:{lookupd.http_port}: connection refused\n"
     finally:
         broker.close()
         lookupd.close()

@@ -68,4 +68,4 @@ def test_make_without_a_target_lists_all_targets() -> None:
     (targets,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert {*re.findall(r"^make (\S+) ", listed, re.MULTILINE), "help"} == set(targets.split())
     runs = subprocess.run(["make", "-n", "run", "PORT=5150"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "--tcp-address=127.0.0.1:5150 --http-address=127.0.0.1:5151" in runs.stdout
+    assert "nsqtw up --port 5150 --data-path nsq-data" in runs.stdout

@@ -2,6 +2,7 @@
 The layers of nsqtw: which package may import which. A package imports from the packages listed for it here, and from
 the modules at the top that all packages share.
 
+    cli                               the command nsqtw
     nsqd  lookupd  admin  tools       the daemons and the tools
     api  discovery  nsqd_import       the broker's HTTP API, the client of nsqlookupd, the import from nsqd
     cluster                           queries and changes of all nodes
@@ -68,6 +69,7 @@ LAYERS: dict[str, set[str]] = {
         *("admin", "auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "lookupd", "nsqd", "options"),
         *("plugins", "stats"),
     },
+    "cli": {"client", "cluster", "net", "options", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},

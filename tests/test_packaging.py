@@ -34,7 +34,7 @@ def test_the_console_scripts_are_nsqs_and_our_own() -> None:
         "nsqd": "nsqtw.tap:main_nsqd",
         "nsqlookupd": "nsqtw.tap_lookupd:main_nsqlookupd",
         "nsqadmin": "nsqtw.tap_nsqadmin:main_nsqadmin",
-        "nsqtw": "nsqtw.tools.cli:main",
+        "nsqtw": "nsqtw.cli.main:main",
     }
 
 
@@ -56,7 +56,7 @@ print(run_setup("setup.py", stop_after="init").data_files)
     pages = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/reference").glob("*.1"))
     [(directory, installed)] = ast.literal_eval(done.stdout)
     assert (directory, sorted(installed)) == ("share/man/man1", pages), done.stderr
-    assert len(pages) == 9
+    assert len(pages) == 10
 
 
 def test_a_wheel_has_every_module_the_plugin_and_the_marker_for_type_checkers() -> None:

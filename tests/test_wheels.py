@@ -49,7 +49,7 @@ def check_compiled(wheel: Path, place: Path) -> None:
     subprocess.run(install, check=True)
     assert compiled.origin(place).endswith(".so")
     said = subprocess.run(
-        [sys.executable, "-P", "-c", "from nsqtw.tools.cli import main; main()", "--version"],
+        [sys.executable, "-P", "-c", "from nsqtw.cli.main import main; main()", "--version"],
         env=os.environ | {"PYTHONPATH": str(place)},
         check=True,
         capture_output=True,

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from nsqtw.cluster.answers import messages_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
+from nsqtw.cluster.lifecycle import LifeCycle
 from nsqtw.cluster.model import Node, NodeMessages, Partial, Seek
 from nsqtw.errors import NoServerAnswered, UnknownObject, Unsupported
 
@@ -27,7 +28,7 @@ _ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND")
 """Answers of a node that does not have what another node has."""
 
 
-class Cluster(Changes):
+class Cluster(Changes, LifeCycle):
     """
     A cluster. `node` restricts a method to one node, named by its `Node.http_address`; empty for all nodes of the
     topic. Every method raises NoServerAnswered when no server gives a usable answer, and UnknownObject for a node that

@@ -19,7 +19,13 @@ from nsqtw.options.types import Kind
 
 OURS_STEP = 19
 EVERY_STEP = range(OURS_STEP + 1)
-VARIABLE_PREFIXES = {"nsqd": "NSQTW_", "nsqlookupd": "NSQTW_NSQLOOKUPD_", "nsqadmin": "NSQTW_NSQADMIN_"}
+VARIABLE_PREFIXES = {
+    "nsqd": "NSQTW_",
+    "nsqlookupd": "NSQTW_NSQLOOKUPD_",
+    "nsqadmin": "NSQTW_NSQADMIN_",
+    "nsqtw": "NSQTW_CONTEXT",
+    "nsqtw health": "NSQTW_HEALTH_",
+}
 """
 The prefixes of each program's environment variables; the flag follows, in upper case with `_`. A name belongs to the
 longest prefix that it starts with.

@@ -200,8 +200,8 @@ def _sentence(text: str) -> str:
 
 def _entry(form: str, text: list[str]) -> list[str]:
     flag, _, kind = form.partition(" ")
-    head = f"\\fB\\-\\-{_escaped(flag)}\\fR" + (f" \\fI{_escaped(kind)}\\fR" if kind else "")
-    return [".TP", head, *map(_escaped, text)]
+    head = f"\\fB\\-\\-{roff_text(flag)}\\fR" + (f" \\fI{roff_text(kind)}\\fR" if kind else "")
+    return [".TP", head, *map(roff_text, text)]
 
 
 def _roff(text: str) -> list[str]:
@@ -209,8 +209,8 @@ def _roff(text: str) -> list[str]:
     return text.strip("\n").replace(" --", " \\-\\-").splitlines()
 
 
-def _escaped(text: str) -> str:
-    """Text of ours as roff prints it."""
+def roff_text(text: str) -> str:
+    """Return text as roff prints it."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{text}" if text.startswith((".", "'")) else text
 

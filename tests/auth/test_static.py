@@ -13,10 +13,10 @@ from nsqtw.auth import secret_hash, static
 from nsqtw.auth.fair_queue import Turns
 from nsqtw.auth.secret_hash import Recipe, read_line
 from nsqtw.auth.static import StaticAuthorizer
+from nsqtw.cli.main import run_nsqtw
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.rights import Credentials, Rights
 from nsqtw.testing.authorizers import ANSWER_SECONDS, Asked
-from nsqtw.tools.cli import run_nsqtw
 
 CHEAP = Recipe("scrypt", (16, 1, 1), b"salt")
 CLIENT = """

@@ -14,12 +14,12 @@ from zope.interface import directlyProvides, providedBy
 from nsqtw.backends.disk.backend import DiskBackend
 from nsqtw.backends.manifest import Manifest, backends_with_messages, check_backend, read_manifest, write_manifest
 from nsqtw.backends.sqlite.backend import SqliteBackend
+from nsqtw.cli.main import run_nsqtw
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import NsqtwError
 from nsqtw.interfaces import IBackend
 from nsqtw.testing.contracts import make_segment, messages, read_all
 from nsqtw.tools import migrate_backend as module
-from nsqtw.tools.cli import run_nsqtw
 from nsqtw.tools.migrate_backend import migrate_backend
 from tests.process import Counts, NsqdProcess, Start, starting
 

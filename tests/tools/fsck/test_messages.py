@@ -18,9 +18,9 @@ import pytest
 from attrs import field, frozen
 
 from nsqtw.backends.sqlite.backend import SqliteBackend
+from nsqtw.cli.main import run_nsqtw
 from nsqtw.errors import BackendError
 from nsqtw.testing.contracts import make_segment, messages, read_all
-from nsqtw.tools.cli import run_nsqtw
 from tests.process import NsqdProcess
 from tests.tools.fsck.data_path import findings, repair_path, whats
 

@@ -18,8 +18,8 @@ import pytest
 from attrs import field, frozen
 
 from nsqtw.backends.disk.format import HEADER_BYTES, RECORD_BYTES
+from nsqtw.cli.main import run_nsqtw
 from nsqtw.core.segment import BODY_AT
-from nsqtw.tools.cli import run_nsqtw
 from tests.backends.data_path import spoil
 from tests.process import NsqdProcess, wait_until
 from tests.tools.fsck.data_path import content, findings, repair_path, whats

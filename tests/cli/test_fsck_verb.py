@@ -1,56 +1,16 @@
-"""The console script `nsqtw`: its words, its lines and its exit codes."""
+"""`nsqtw fsck`: its lines and its exit codes."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from nsqtw.backends.disk.format import HEADER_BYTES
 from nsqtw.backends.manifest import check_backend
-from nsqtw.core import broker
+from nsqtw.cli.main import run_nsqtw
 from nsqtw.testing.contracts import make_segment
-from nsqtw.tools.cli import run_nsqtw
-from nsqtw.version import version_line
 from tests.backends.data_path import DataPath, spoil
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ([], "the following arguments are required: COMMAND"),
-        (["frob"], "argument COMMAND: invalid choice: 'frob'"),
-        (["fsck"], "the following arguments are required: DATA_PATH"),
-        (["fsck", "a", "--frob"], "unrecognized arguments: --frob"),
-        (["fsck", "a", "--rep"], "unrecognized arguments: --rep"),
-        (["fsck", "a", "b"], "unrecognized arguments: b"),
-    ],
-)
-def test_wrong_words_are_one_line(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run_nsqtw(words)
-    assert ended.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert re.fullmatch(rf"nsqtw( fsck)?: {re.escape(why)}.* \(try nsqtw( fsck)? -h\)\n", said.err)
-
-
-@pytest.mark.parametrize("words", [["-h"], ["fsck", "-h"], ["--version"]])
-def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run_nsqtw(words)
-    assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith("nsqd v" if words == ["--version"] else "usage: nsqtw ")
-
-
-def test_the_version_says_whether_the_hot_modules_are_compiled(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        run_nsqtw(["--version"])
-    said = capsys.readouterr().out
-    is_said = said.removeprefix(version_line()) == ", hot modules compiled\n"
-    assert is_said or said == version_line() + "\n"
-    assert is_said == broker.__file__.endswith(".so")
 
 
 def test_a_data_path_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

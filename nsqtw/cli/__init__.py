@@ -1,0 +1,19 @@
+"""
+The command `nsqtw`: one verb for each thing an operator does with a cluster or with the files of a broker.
+
+    verbs        the declarations of all verbs: words, parameters, function
+    frame        the click commands made from the declarations
+    main         the console script: errors become one line and an exit code
+    exit_codes   the exit codes, and which error has which
+    contexts     named clusters in the user's config file
+    session      the cluster, the output and the questions of one run
+    output       results as tables, text or JSON
+    run          the reactor, for one coroutine
+    completion   words that the shell completes
+
+The functions of the verbs are in the other modules, and each is imported when its verb runs: `nsqtw --help` loads
+neither Twisted nor rich.
+"""
+
+PROGRAM = "nsqtw"
+"""The name of the console script."""

@@ -1,0 +1,132 @@
+"""Verbs about channels: `nsqtw channel list`, `show`, and the actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nsqtw.cli.actions import acted, check_name
+from nsqtw.cli.output import Column, Document, Listing, age_text, number
+from nsqtw.cli.session import Session
+from nsqtw.cluster.model import ChannelStats, ClientStats
+from nsqtw.errors import NotFound
+
+CHANNEL_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("channel", "CHANNEL"),
+    number("depth", "DEPTH"),
+    number("in_flight", "IN FLIGHT"),
+    number("deferred", "DEFERRED"),
+    number("requeued", "REQUEUED"),
+    number("timed_out", "TIMED OUT"),
+    number("messages", "MESSAGES"),
+    number("consumers", "CONSUMERS"),
+    number("oldest_message_age", "OLDEST", age_text),
+    Column("paused", "PAUSED"),
+)
+_CONSUMER_COLUMNS = (
+    Column("hostname", "HOST"),
+    Column("client_id", "CLIENT"),
+    Column("remote_address", "ADDRESS"),
+    Column("user_agent", "USER AGENT"),
+    Column("node", "NODE"),
+    number("ready", "READY"),
+    number("in_flight", "IN FLIGHT"),
+    number("finished", "FINISHED"),
+    number("requeued", "REQUEUED"),
+)
+
+
+def channel_row(channel: ChannelStats) -> dict[str, Any]:
+    """Return a channel as the object of JSON."""
+    return {
+        "topic": channel.topic_name,
+        "channel": channel.channel_name,
+        "depth": channel.depth,
+        "backend_depth": channel.backend_depth,
+        "in_flight": channel.in_flight_count,
+        "deferred": channel.deferred_count,
+        "requeued": channel.requeue_count,
+        "timed_out": channel.timeout_count,
+        "messages": channel.message_count,
+        "consumers": channel.client_count,
+        "oldest_message_age": channel.oldest_message_age,
+        "paused": channel.is_paused,
+    }
+
+
+def _consumer_row(client: ClientStats) -> dict[str, Any]:
+    return {
+        "hostname": client.hostname,
+        "client_id": client.client_id,
+        "remote_address": client.remote_address,
+        "user_agent": client.user_agent,
+        "node": client.node,
+        "connected_at": client.connect_ts,
+        "ready": client.ready_count,
+        "in_flight": client.in_flight_count,
+        "finished": client.finish_count,
+        "requeued": client.requeue_count,
+        "tls": client.tls,
+    }
+
+
+async def list_channels(session: Session, topic: str | None) -> Listing:
+    """`nsqtw channel list`."""
+    async with session.cluster() as cluster:
+        stats = session.value_of(await cluster.stats())
+    if topic is not None and topic not in stats.topics:
+        raise NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
+    topics = stats.topics.values() if topic is None else [stats.topics[topic]]
+    rows = [channel_row(channel) for found in topics for channel in found.channels]
+    return Listing(CHANNEL_COLUMNS, rows, "no channels")
+
+
+async def show(session: Session, topic: str, channel: str) -> Document:
+    """`nsqtw channel show`."""
+    async with session.cluster() as cluster:
+        found = session.value_of(await cluster.channel(topic, channel))
+    row = channel_row(found)
+    consumers = [_consumer_row(client) for client in found.clients]
+    nodes = [{**channel_row(entry), "node": entry.node} for entry in found.nodes or (found,)]
+    node_columns = (Column("node", "NODE"), *CHANNEL_COLUMNS[2:])
+    return Document(
+        {**row, "consumers": consumers, "nodes": nodes},
+        [
+            f"channel {channel} of topic {topic}{' (paused)' if found.is_paused else ''}",
+            "",
+            Listing(node_columns, nodes),
+            "",
+            Listing(_CONSUMER_COLUMNS, consumers, "no consumers"),
+        ],
+    )
+
+
+async def create(session: Session, topic: str, channel: str) -> Document:
+    """`nsqtw channel create`."""
+    check_name(topic)
+    check_name(channel)
+    return await acted(
+        session, "created", lambda cluster: cluster.create(topic, channel), topic, channel, must_exist=False
+    )
+
+
+async def pause(session: Session, topic: str, channel: str) -> Document:
+    """`nsqtw channel pause`."""
+    return await acted(session, "paused", lambda cluster: cluster.pause(topic, channel), topic, channel)
+
+
+async def unpause(session: Session, topic: str, channel: str) -> Document:
+    """`nsqtw channel unpause`."""
+    return await acted(session, "unpaused", lambda cluster: cluster.unpause(topic, channel), topic, channel)
+
+
+async def empty(session: Session, topic: str, channel: str) -> Document:
+    """`nsqtw channel empty`."""
+    session.confirm(f"Drop all messages of channel {channel} of topic {topic}?")
+    return await acted(session, "emptied", lambda cluster: cluster.empty(topic, channel), topic, channel)
+
+
+async def delete(session: Session, topic: str, channel: str) -> Document:
+    """`nsqtw channel delete`."""
+    session.confirm(f"Delete channel {channel} of topic {topic} with its messages, on all nodes?")
+    return await acted(session, "deleted", lambda cluster: cluster.delete(topic, channel), topic, channel)

@@ -1,0 +1,71 @@
+"""
+Shell completion: the scripts, and the names that complete a word.
+
+Names of topics and channels are those of the cluster. A cluster that does not answer within a second has no names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nsqtw.cli import PROGRAM
+from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.output import write_line
+from nsqtw.errors import NsqtwError
+
+if TYPE_CHECKING:
+    from nsqtw.cli.quick_cluster import QuickCluster
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def contexts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of contexts that begin with a text."""
+    from nsqtw.cli.contexts import read_contexts
+
+    try:
+        return [name for name in read_contexts(os.environ).by_name if name.startswith(incomplete)]
+    except NsqtwError:
+        return []
+
+
+def topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of topics that begin with a text."""
+    return _beginning(incomplete, lambda cluster: cluster.topics(), context)
+
+
+def channels(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of channels of the topic on the command line that begin with a text."""
+    topic = context.params.get("topic")
+    return _beginning(incomplete, lambda cluster: cluster.channels(topic), context) if topic else []
+
+
+def nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the HTTP addresses of nodes that begin with a text."""
+    return _beginning(incomplete, lambda cluster: cluster.nodes(), context)
+
+
+def _beginning(incomplete: str, ask: Callable[[QuickCluster], Iterable[str]], context: click.Context) -> list[str]:
+    from nsqtw.cli.quick_cluster import QuickCluster  # of no use to --help
+    from nsqtw.cli.session import Globals, Session
+
+    try:
+        access = Session(Globals(**(context.find_root().obj or {}))).access()
+        return sorted({name for name in ask(QuickCluster(access)) if name.startswith(incomplete)})
+    except NsqtwError:
+        return []
+
+
+def script(session: Any, shell: str) -> int:
+    """`nsqtw completion`: print the script of a shell."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    source = kind(click.Command(PROGRAM), {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source()
+    write_line(source.rstrip())
+    return ExitCode.DONE

@@ -1,0 +1,115 @@
+"""Connections of the client library for the verbs that publish and read: options, and addresses of nsqds."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from nsqtw.cli.contexts import ClusterAccess
+from nsqtw.client.http import HttpQuery
+from nsqtw.client.lookup import ACCEPT, address_of, answer_of, producers_of
+from nsqtw.client.nsqd_api import CONNECT_SECONDS, REQUEST_SECONDS
+from nsqtw.client.options import ClientOptions
+from nsqtw.client.tls import tls_context
+from nsqtw.client.twisted import TwistedLoop
+from nsqtw.errors import ConnectFailed, LookupFailed, NotFound, PermissionRefused
+
+_REFUSED = (401, 403)
+
+
+def client_options(access: ClusterAccess, **named: Any) -> ClientOptions:
+    """Return the options of a consumer or producer. OptionError."""
+    return ClientOptions(
+        auth_secret=access.secret(),
+        tls_v1=uses_tls(access),
+        tls_root_ca_file=access.tls_ca_file,
+        tls_cert=access.tls_cert_file,
+        tls_key=access.tls_key_file,
+        tls_insecure_skip_verify=access.tls_insecure,
+        **named,
+    )
+
+
+def uses_tls(access: ClusterAccess) -> bool:
+    """Return whether connections to the nsqds of a cluster use TLS: it has TLS files, or addresses with https."""
+    return bool(
+        access.tls_ca_file
+        or access.tls_cert_file
+        or access.tls_insecure
+        or any(address.startswith("https://") for address in access.nsqd_http_addresses)
+    )
+
+
+async def nsqd_addresses(access: ClusterAccess, topic: str) -> list[str]:
+    """
+    Return the TCP addresses of the nsqds to publish to: those of the context, those that the nsqds name, or those that
+    an nsqlookupd names, with the topic if there are any. ConnectFailed when nobody answers, NotFound when there is no
+    nsqd, PermissionRefused.
+    """
+    if access.nsqd_tcp_addresses:
+        return list(access.nsqd_tcp_addresses)
+    queries = _Queries(access)
+    if access.nsqd_http_addresses:
+        return await queries.first("nsqd", access.nsqd_http_addresses, _own_address, "/info")
+    for path in (f"/lookup?{urlencode({'topic': topic})}", "/nodes"):
+        found = await queries.first("nsqlookupd", access.lookupd_http_addresses, _producers, path)
+        if found:
+            return found
+    raise NotFound(f"no nsqd is registered at nsqlookupd {', '.join(access.lookupd_http_addresses)}")
+
+
+class _Queries:
+    """Questions to the nodes of a cluster, over HTTP."""
+
+    def __init__(self, access: ClusterAccess) -> None:
+        self._loop = TwistedLoop()
+        self._headers = {"Accept": ACCEPT}
+        if secret := access.secret():
+            self._headers["Authorization"] = f"Bearer {secret}"
+        self._context: ssl.SSLContext | None = tls_context(client_options(access)) if uses_tls(access) else None
+
+    async def first(self, program: str, addresses: Sequence[str], read: Any, path: str) -> list[str]:
+        """Return what `read` makes of all answers. ConnectFailed when there is none, PermissionRefused."""
+        found: list[str] = []
+        failures: list[str] = []
+        for address in addresses:
+            url = (address if "://" in address else f"http://{address}").rstrip("/")
+            query = HttpQuery(self._loop, url + path, headers=self._headers, context=self._context)
+            try:
+                answer = await query.run(CONNECT_SECONDS, REQUEST_SECONDS)
+                if answer.status in _REFUSED:
+                    raise PermissionRefused(_refused(program, address, answer.status))
+                if answer.status == 404:  # NSQ's word for a topic without nsqds
+                    continue
+                document = answer_of(answer.status, answer.headers.get("x-nsq-content-type", ""), answer.body)
+                found += read(url, document)
+            except LookupFailed as error:
+                failures.append(str(error))
+        if failures and not found:
+            raise ConnectFailed(addresses[0], f"cannot connect to {program}: {'; '.join(failures)}{_hint(program)}")
+        return list(dict.fromkeys(found))
+
+
+def _own_address(url: str, document: dict[str, Any]) -> list[str]:
+    """Return the TCP address of the nsqd at `url`, on the host that its HTTP address has."""
+    port = document.get("tcp_port")
+    if not isinstance(port, int):
+        raise LookupFailed(f"{url}: the answer has no tcp_port; is it an nsqd?")
+    return [address_of(urlsplit(url).hostname or "", port)]
+
+
+def _producers(url: str, document: dict[str, Any]) -> list[str]:
+    return producers_of(document)
+
+
+def _refused(program: str, address: str, status: int) -> str:
+    if status == 401:
+        return f"{program} {address} wants a secret: give it with --secret-file, or in a context"
+    return f"{program} {address} refuses: the secret has no such permission, or the node wants https://"
+
+
+def _hint(program: str) -> str:
+    name = "nsqd" if program == "nsqd" else "lookupd"
+    return f" ('nsqtw up' starts a cluster here; --{name}-http-address or a context names another)"

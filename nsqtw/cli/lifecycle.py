@@ -1,0 +1,115 @@
+"""Verbs about the life of nodes: `nsqtw drain` and `nsqtw reload`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.task import deferLater
+
+from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.failures import explained
+from nsqtw.cli.output import Column, Document, Listing
+from nsqtw.cli.progress import ProgressBar
+from nsqtw.cli.session import Session
+from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.lifecycle import DrainState
+from nsqtw.cluster.model import Node
+from nsqtw.errors import CommandError, NoServerAnswered, OptionError
+from nsqtw.options.types import parse_duration
+
+_LOOK_SECONDS = 0.25
+_CHANGE_COLUMNS = (
+    Column("node", "NODE"),
+    Column("option", "OPTION"),
+    Column("old", "OLD"),
+    Column("new", "NEW"),
+    Column("effect", "EFFECT"),
+)
+
+
+async def drain(session: Session, node: str, timeout: str | None, no_wait: bool) -> Document:
+    """`nsqtw drain`. Waits until the node has ended, and says what it left."""
+    if timeout is not None:
+        _check_duration(timeout)
+    async with session.cluster() as cluster:
+        target = await cluster.node_named(node)
+        session.confirm(f"Drain {target.http_address}: it refuses publishes, delivers what it has, and stops. Go on?")
+        state = await cluster.drain(target, timeout or "")
+        if no_wait:
+            return _document(state, has_ended=False)
+        with ProgressBar(f"draining {target.http_address}") as bar:
+            return _document(await _drained(session, cluster, target, state, bar), has_ended=True)
+
+
+async def _drained(session: Session, cluster: Cluster, node: Node, state: DrainState, bar: ProgressBar) -> DrainState:
+    """Wait until the node has ended. Return what it said last."""
+    most = left = _left(state)
+    while True:
+        bar.show(most - left, most)
+        await deferLater(session.reactor, _LOOK_SECONDS)
+        try:
+            state = await cluster.drain_state(node)
+        except NoServerAnswered:
+            return state
+        left = _left(state)
+        most = max(most, left)
+
+
+def _left(state: DrainState) -> int:
+    return state.depth + state.in_flight + state.deferred
+
+
+def _document(state: DrainState, *, has_ended: bool) -> Document:
+    counts = f"{state.depth} waiting, {state.in_flight} in flight, {state.deferred} deferred, {state.staying} staying"
+    text = f"{state.node} has stopped; last seen: {counts}" if has_ended else f"{state.node} drains: {counts}"
+    data: dict[str, Any] = {
+        "node": state.node,
+        "stopped": has_ended,
+        "depth": state.depth,
+        "in_flight": state.in_flight,
+        "deferred": state.deferred,
+        "staying": state.staying,
+    }
+    return Document(data, [text])
+
+
+async def reload(session: Session, node: str | None) -> Document:
+    """`nsqtw reload`."""
+    reports: list[dict[str, Any]] = []
+    failures: list[str] = []
+    async with session.cluster() as cluster:
+        nodes = [await cluster.node_named(node)] if node else session.value_of(await cluster.nodes())
+        for target in nodes:
+            try:
+                report = await cluster.reload(target)
+            except NoServerAnswered as error:
+                if len(nodes) == 1:
+                    raise
+                failures.append(f"{target.http_address}: {explained(error)}")
+            else:
+                reports.append({"node": target.http_address, **report})
+    for failure in failures:
+        session.warn(failure)
+    if failures and not reports:
+        raise CommandError("no node has reloaded; the warnings above say why")
+    if failures:
+        session.exit_code = ExitCode.PARTIAL_FAILURE
+    rows = [
+        {"node": report["node"], "effect": effect, **change}
+        for report in reports
+        for key, effect in (("changed", "now"), ("restart", "needs a restart"))
+        for change in report.get(key) or ()
+    ]
+    lines = [
+        f"{report['node']}: reloaded, {len(report.get('changed') or ())} options changed;"
+        f" read again: {', '.join(report.get('files') or ()) or 'no files'}"
+        for report in reports
+    ]
+    return Document({"nodes": reports}, [*lines, *([Listing(_CHANGE_COLUMNS, rows)] if rows else [])])
+
+
+def _check_duration(text: str) -> None:
+    try:
+        parse_duration(text)
+    except ValueError as error:
+        raise OptionError(f"--timeout {text!r} must be a duration such as 5m, or 0") from error

@@ -1,0 +1,144 @@
+"""Verbs about messages that a channel has: `nsqtw peek` and `nsqtw seek`."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import Any
+
+from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.output import Column, Document, Listing, number
+from nsqtw.cli.session import Session
+from nsqtw.cluster.cluster import DEFERRED, IN_FLIGHT, READY
+from nsqtw.cluster.model import Message, Seek
+from nsqtw.errors import NotFound
+from nsqtw.options.types import parse_duration
+
+STATES = {"waiting": READY, "deferred": DEFERRED, "in-flight": IN_FLIGHT}
+"""The values of --state."""
+_SHOWN_CHARACTERS = 200
+
+
+def time_text(nanoseconds: int | None) -> str:
+    """Return a moment in the local time zone, to the millisecond."""
+    if nanoseconds is None:
+        return "-"
+    return datetime.fromtimestamp(nanoseconds / 10**9).isoformat(" ", "milliseconds")
+
+
+def _body_text(body: bytes) -> str:
+    text = body.decode("utf-8", "backslashreplace")
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}... ({len(body)} bytes)"
+
+
+_COLUMNS = (
+    Column("id", "ID"),
+    Column("timestamp", "PUBLISHED", time_text),
+    number("attempts", "ATTEMPTS"),
+    Column("node", "NODE"),
+)
+_STATE_COLUMNS = {
+    "waiting": (),
+    "deferred": (Column("due", "DUE", time_text),),
+    "in-flight": (Column("deadline", "TIMES OUT", time_text), Column("consumer", "CONSUMER")),
+}
+_SEEK_COLUMNS = (
+    Column("node", "NODE"),
+    number("replayed", "COME AGAIN"),
+    number("skipped", "SKIPPED"),
+    number("depth", "DEPTH"),
+)
+
+
+def _row(message: Message) -> dict[str, Any]:
+    try:
+        body, encoding = message.body.decode(), "text"
+    except UnicodeDecodeError:
+        body, encoding = b64encode(message.body).decode(), "base64"
+    consumer = message.consumer
+    return {
+        "id": message.id,
+        "timestamp": message.timestamp,
+        "attempts": message.attempts,
+        "node": message.node,
+        "due": message.due,
+        "deadline": message.deadline,
+        "consumer": consumer and f"{consumer.hostname}/{consumer.client_id} {consumer.remote_address}",
+        "body": body,
+        "encoding": encoding,
+    }
+
+
+async def peek(session: Session, topic: str, channel: str | None, state: str, n: int) -> Listing:
+    """`nsqtw peek`."""
+    async with session.cluster() as cluster:
+        found = session.value_of(await cluster.messages(topic, channel or "", state=STATES[state], limit=n))
+    messages = sorted((message for node in found for message in node.messages), key=lambda message: message.timestamp)
+    rows = [_row(message) for message in messages[:n]]
+    if len(messages) > n or any(node.has_more for node in found):
+        session.say(f"there are more: -n shows up to so many, {n} now")
+    if not session.output.is_json:
+        rows = [{**row, "shown": _body_text(message.body)} for row, message in zip(rows, messages, strict=False)]
+    return Listing((*_COLUMNS, *_STATE_COLUMNS[state], Column("shown", "BODY")), rows, "no messages")
+
+
+async def seek(session: Session, topic: str, channel: str, to: str, dry_run: bool) -> Document:
+    """`nsqtw seek`."""
+    target = target_of(to)
+    async with session.cluster() as cluster:
+        preview = session.value_of(await cluster.seek(topic, channel, target, is_dry_run=True))
+        if not preview:
+            raise NotFound(f"no node has a channel {channel!r} of topic {topic!r}")
+        if dry_run:
+            return _document(topic, channel, preview, "would be moved")
+        replayed, skipped = sum(seek.replayed for seek in preview), sum(seek.skipped for seek in preview)
+        session.exit_code = ExitCode.DONE  # the warnings of the move itself count
+        session.confirm(
+            f"Move channel {channel} of topic {topic} to {to}: {replayed} messages come again,"
+            f" {skipped} are skipped. Go on?"
+        )
+        done = session.value_of(await cluster.seek(topic, channel, target))
+    return _document(topic, channel, done, "is moved")
+
+
+def target_of(text: str, now: float | None = None) -> str:
+    """
+    Return the place in a log as the nodes take it. `text` may also be a duration, 1h for an hour ago, and a local time
+    without an offset. `now` is Unix time.
+    """
+    try:
+        seconds = parse_duration(text)
+    except ValueError:
+        pass
+    else:
+        if not text.isdigit():
+            return str(int(((time.time() if now is None else now) - seconds) * 1000))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if text.isdigit():  # a date in ISO's basic form is Unix time here
+        return text
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _document(topic: str, channel: str, moves: tuple[Seek, ...], what: str) -> Document:
+    rows = [
+        {
+            "node": move.node,
+            "position": move.position,
+            "replayed": move.replayed,
+            "skipped": move.skipped,
+            "depth": move.depth,
+        }
+        for move in moves
+    ]
+    replayed, skipped = sum(move.replayed for move in moves), sum(move.skipped for move in moves)
+    return Document(
+        {"topic": topic, "channel": channel, "replayed": replayed, "skipped": skipped, "nodes": rows},
+        [
+            f"channel {channel} of topic {topic} {what}: {replayed} messages come again, {skipped} are skipped",
+            Listing(_SEEK_COLUMNS, rows),
+        ],
+    )

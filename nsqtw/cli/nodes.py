@@ -1,0 +1,49 @@
+"""`nsqtw nodes`: the nsqds of the cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from nsqtw.cli.output import Column, Listing, age_text, number, size_text
+from nsqtw.cli.session import Session
+from nsqtw.cluster.model import NodeStats
+
+_COLUMNS = (
+    Column("node", "NODE"),
+    Column("tcp_address", "TCP"),
+    Column("version", "VERSION"),
+    Column("health", "HEALTH"),
+    number("uptime", "UP", age_text),
+    number("topics", "TOPICS"),
+    number("channels", "CHANNELS"),
+    number("depth", "DEPTH"),
+    number("messages", "MESSAGES"),
+    number("disk_free", "DISK FREE", size_text),
+)
+
+
+async def list_nodes(session: Session) -> Listing:
+    """`nsqtw nodes`."""
+    async with session.cluster() as cluster:
+        stats = session.value_of(await cluster.stats())
+    now = time.time()
+    return Listing(_COLUMNS, [_row(node, now) for node in stats.nodes], "no nodes")
+
+
+def _row(stats: NodeStats, now: float) -> dict[str, Any]:
+    node = stats.node
+    return {
+        "node": node.http_address,
+        "tcp_address": node.tcp_address,
+        "hostname": node.hostname,
+        "version": f"{node.version} (nsqtw {stats.nsqtw_version})" if stats.nsqtw_version else node.version,
+        "health": stats.health,
+        "uptime": max(0.0, now - stats.start_time) if stats.start_time else None,
+        "topics": len(stats.topics),
+        "channels": sum(len(topic.channels) for topic in stats.topics),
+        "depth": sum(topic.depth + sum(channel.depth for channel in topic.channels) for topic in stats.topics),
+        "messages": stats.message_count,
+        "disk_free": stats.disk_free,
+        "out_of_date": node.is_out_of_date,
+    }

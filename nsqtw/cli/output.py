@@ -1,0 +1,202 @@
+"""
+Output of the verbs: a verb returns a result, which becomes a rich table on a terminal, aligned text elsewhere, or JSON.
+
+JSON is stable: keys are added and never renamed. Numbers are plain, in the unit of their key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import attrs
+
+from nsqtw.errors import CommandError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+TABLE, JSON = FORMATS = ("table", "json")
+_GAP = "  "
+
+
+def _shown(value: Any) -> str:
+    """Return the text of a value in a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def size_text(count: int | None) -> str:
+    """Return bytes as people read them: 1.5 GB, where 1 KB is 1024 bytes."""
+    if count is None:
+        return "-"
+    size = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"
+
+
+def age_text(seconds: float | None) -> str:
+    """Return a duration as people read it: 250ms, 3.2s, 5m, 2h, 4d."""
+    if seconds is None:
+        return "-"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    for unit, length, following in (("s", 1.0, 60.0), ("m", 60.0, 3600.0), ("h", 3600.0, 86400.0)):
+        if seconds < following:
+            return f"{seconds / length:.{1 if unit == 's' else 0}f}{unit}"
+    return f"{seconds / 86400:.0f}d"
+
+
+def printable(text: str) -> str:
+    """Return text that cannot control a terminal: control characters but tab and newline are escaped."""
+    return "".join(letter if letter.isprintable() or letter in "\t\n" else repr(letter)[1:-1] for letter in text)
+
+
+@attrs.frozen
+class Column:
+    """A column of a table: the key of its value in the rows, its title, and the text of a value."""
+
+    key: str
+    title: str
+    show: Callable[[Any], str] = _shown
+    is_number: bool = False
+
+
+def number(key: str, title: str, show: Callable[[Any], str] = _shown) -> Column:
+    """Return a column that is aligned to the right."""
+    return Column(key, title, show, is_number=True)
+
+
+@attrs.frozen
+class Listing:
+    """Rows of equal form. JSON has every key of a row, a table only its columns. `empty` replaces an empty table."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, Any]]
+    empty: str = ""
+    title: str = ""
+
+    def cells(self) -> list[list[str]]:
+        """Return the texts of all rows."""
+        return [[printable(column.show(row.get(column.key))) for column in self.columns] for row in self.rows]
+
+
+@attrs.frozen
+class Document:
+    """An object in JSON; lines of text and tables in text."""
+
+    data: Mapping[str, Any]
+    parts: Sequence[str | Listing] = ()
+
+
+Result = Listing | Document
+
+
+class Output:
+    """Prints results to stdout, in one of FORMATS."""
+
+    def __init__(self, format: str) -> None:
+        self.format = format
+
+    @property
+    def is_json(self) -> bool:
+        """Whether results are printed as JSON."""
+        return self.format == JSON
+
+    def show(self, result: Result) -> None:
+        """Print a result."""
+        if self.is_json:
+            data = [dict(row) for row in result.rows] if isinstance(result, Listing) else result.data
+            write_line(json.dumps(data, indent=2, ensure_ascii=False))
+            return
+        for part in [result] if isinstance(result, Listing) else result.parts:
+            if isinstance(part, str):
+                write_line(printable(part))
+            else:
+                self._show_listing(part)
+
+    def _show_listing(self, listing: Listing) -> None:
+        if listing.title:
+            write_line(listing.title)
+        if not listing.rows:
+            if listing.empty:
+                write_line(listing.empty)
+        elif is_terminal(sys.stdout):
+            make_console().print(rich_table(listing))
+        else:
+            write_line("\n".join(text_table(listing)))
+
+
+def write_line(text: str, stream: TextIO | None = None) -> None:
+    """Write a line to stdout, or to `stream`. BrokenPipeError when nobody reads, CommandError when it cannot be."""
+    stream = stream or sys.stdout
+    try:
+        stream.write(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise cannot_write(error) from error
+
+
+def cannot_write(error: OSError) -> CommandError:
+    """Return the error for a stdout that cannot be written, and write nothing more there."""
+    discard_stdout()
+    return CommandError(f"stdout cannot be written: {(error.strerror or str(error)).lower()}")
+
+
+def discard_stdout() -> None:
+    """Let stdout lead nowhere: Python flushes once more at its end, and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a person reads the stream."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def make_console(*, is_stderr: bool = False) -> Console:
+    """Return a rich console. It has no colours when NO_COLOR is set."""
+    from rich.console import Console  # slow to import, and only terminals need it
+
+    return Console(stderr=is_stderr, highlight=False)
+
+
+def rich_table(listing: Listing) -> Table:
+    """Return the table of a terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column in listing.columns:
+        table.add_column(column.title, justify="right" if column.is_number else "left", overflow="fold")
+    for cells in listing.cells():
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def text_table(listing: Listing) -> list[str]:
+    """Return the lines of a table for a file or pipe. Columns are at least two spaces apart."""
+    rows = [[column.title for column in listing.columns], *listing.cells()]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(listing.columns))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column.is_number else cell.ljust(width)
+            for cell, width, column in zip(row, widths, listing.columns, strict=True)
+        ]
+        lines.append(_GAP.join(cells).rstrip())
+    return lines

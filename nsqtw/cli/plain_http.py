@@ -1,0 +1,81 @@
+"""
+GET requests with the standard library, for verbs that must not take the time to import Twisted, and for threads.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from nsqtw.cli.contexts import ClusterAccess
+from nsqtw.client.lookup import ACCEPT, host_and_port
+from nsqtw.errors import ConnectFailed, OptionError
+
+_MAX_BYTES = 64 * 1024 * 1024
+
+
+@attrs.frozen
+class PlainAnswer:
+    """The answer to a request. The keys of `headers` are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON object of the body; an empty one for another body or status."""
+        try:
+            found = json.loads(self.body) if self.status == 200 else {}
+        except ValueError:
+            return {}
+        if isinstance(found, dict) and "status_code" in found and isinstance(found.get("data"), dict):
+            found = found["data"]  # the envelope of old servers
+        return found if isinstance(found, dict) else {}
+
+
+def get(access: ClusterAccess, address: str, path: str, seconds: float) -> PlainAnswer:
+    """Request a path of a server with the credentials of a cluster. ConnectFailed, OptionError."""
+    url = urlsplit(address if "://" in address else f"http://{address}")
+    host, port = host_and_port(url.netloc)
+    headers = {"Accept": ACCEPT}
+    if secret := access.secret():
+        headers["Authorization"] = f"Bearer {secret}"
+    if url.scheme == "https":
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            host, port, timeout=seconds, context=tls_context_of(access)
+        )
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=seconds)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        fields = {name.lower(): value for name, value in answer.getheaders()}
+        return PlainAnswer(answer.status, fields, answer.read(_MAX_BYTES))
+    except http.client.HTTPException as error:
+        raise ConnectFailed(address, f"{address}: the answer is no HTTP; is this the HTTP port?") from error
+    except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
+        raise ConnectFailed(address, f"{address}: {reason.lower()}") from error
+    finally:
+        connection.close()
+
+
+def tls_context_of(access: ClusterAccess) -> ssl.SSLContext:
+    """Return the settings of TLS of a client. OptionError when a file cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=access.tls_ca_file or None)
+        if access.tls_cert_file:
+            context.load_cert_chain(access.tls_cert_file, access.tls_key_file or None)
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OptionError(f"the TLS files of the context cannot be used: {reason}") from error
+    if access.tls_insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

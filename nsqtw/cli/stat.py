@@ -1,0 +1,165 @@
+"""`nsqtw stat`: depths and rates of all channels, live on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import CancelledError
+from twisted.internet.task import deferLater
+
+from nsqtw.cli.channels import channel_row
+from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.output import Column, Document, Listing, age_text, is_terminal, make_console, number, rich_table
+from nsqtw.cli.session import Session
+from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.model import TopicStats
+from nsqtw.errors import NsqtwError
+
+Row = dict[str, Any]
+_Key = tuple[str, str]
+
+
+def _rate_text(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.1f}" if 0 < rate < 10 else f"{rate:.0f}"
+
+
+COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("channel", "CHANNEL"),
+    number("depth", "DEPTH"),
+    number("in_flight", "IN FLIGHT"),
+    number("deferred", "DEFERRED"),
+    number("in_rate", "IN/s", _rate_text),
+    number("out_rate", "OUT/s", _rate_text),
+    number("requeue_rate", "REQUEUED/s", _rate_text),
+    number("timeout_rate", "TIMED OUT/s", _rate_text),
+    number("oldest_message_age", "OLDEST", age_text),
+    number("consumers", "CONSUMERS"),
+    Column("paused", "PAUSED"),
+)
+SORTS = {
+    "name": ("topic", False),
+    "depth": ("depth", True),
+    "in": ("in_rate", True),
+    "out": ("out_rate", True),
+    "age": ("oldest_message_age", True),
+}
+"""The values of --sort: a key of the rows, and whether the largest value comes first."""
+_RATES = {"in_rate": "messages", "requeue_rate": "requeued", "timeout_rate": "timed_out"}
+_FRAME_LINES = 5
+
+
+async def stat(
+    session: Session, topic: str | None, channel: str | None, interval: float, n: int | None, sort: str
+) -> Document | int:
+    """`nsqtw stat`. Without -n it is live on a terminal until Ctrl-C, and one table elsewhere."""
+    is_live = is_terminal(sys.stdout) and not session.output.is_json and n != 1
+    polls = n or (0 if is_live else 1)
+    meter = Meter(topic, channel, sort)
+    async with session.cluster() as cluster:
+        try:
+            if is_live:
+                await _run_live(session, cluster, meter, interval, polls)
+                return session.exit_code
+            for number_of_poll in range(polls):
+                if number_of_poll:
+                    await deferLater(session.reactor, interval)
+                rows = meter.rows(await _topics(session, cluster), time.monotonic())
+                document = Document({"time": time.time(), "channels": rows}, [Listing(COLUMNS, rows, "no topics")])
+                if polls == 1:
+                    return document
+                if session.output.is_json:
+                    sys.stdout.write(json.dumps(document.data) + "\n")
+                    sys.stdout.flush()
+                else:
+                    session.output.show(document)
+        except CancelledError:
+            return ExitCode.DONE if n is None else ExitCode.INTERRUPTED
+    return session.exit_code
+
+
+async def _topics(session: Session, cluster: Cluster) -> Mapping[str, TopicStats]:
+    return session.value_of(await cluster.stats()).topics
+
+
+async def _run_live(session: Session, cluster: Cluster, meter: Meter, interval: float, polls: int) -> None:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    console = make_console()
+    done = 0
+    with Live(console=console, auto_refresh=False, screen=not polls) as live:
+        while not polls or done < polls:
+            if done:
+                await deferLater(session.reactor, interval)
+            note = ""
+            try:
+                partial = await cluster.stats()
+            except NsqtwError as error:
+                if not done:
+                    raise
+                note = f"no answer: {error}"  # what was seen last stays on the screen
+            else:
+                note = "; ".join(partial.warnings)
+                rows = meter.rows(partial.value.topics, time.monotonic())
+            left = max(1, console.size.height - _FRAME_LINES)
+            more = f"{len(rows) - left} more; name a topic, or --sort" if len(rows) > left else ""
+            status = "   ".join(filter(None, (time.strftime("%H:%M:%S"), f"{len(rows)} rows", more, note)))
+            table = rich_table(Listing(COLUMNS, rows[:left]))
+            live.update(Group(Text(status, overflow="ellipsis", no_wrap=True), table), refresh=True)
+            done += 1
+
+
+class Meter:
+    """Makes rows of the counts of the cluster, with rates since the rows before."""
+
+    def __init__(self, topic: str | None, channel: str | None, sort: str) -> None:
+        self._topic = topic
+        self._channel = channel
+        self._key, self._is_descending = SORTS[sort]
+        self._before: dict[_Key, Row] = {}
+        self._at = 0.0
+
+    def rows(self, topics: Mapping[str, TopicStats], now: float) -> list[Row]:
+        """Return a row for each channel, and for each topic without channels. `now` is in seconds."""
+        rows = [row for topic in topics.values() for row in _rows_of(topic)]
+        rows = [row for row in rows if self._topic in (None, row["topic"]) and self._channel in (None, row["channel"])]
+        seconds = now - self._at
+        for row in rows:
+            before = self._before.get((row["topic"], row["channel"]))
+            row.update(
+                _rates(before, row, seconds) if before is not None and seconds > 0 else dict.fromkeys(_ALL_RATES)
+            )
+        self._before, self._at = {(row["topic"], row["channel"]): row for row in rows}, now
+        return self._sorted(rows)
+
+    def _sorted(self, rows: Sequence[Row]) -> list[Row]:
+        by_name = sorted(rows, key=lambda row: (row["topic"], row["channel"]))
+        if not self._is_descending:
+            return by_name
+        return sorted(by_name, key=lambda row: -(row[self._key] or 0))
+
+
+_ALL_RATES = ("in_rate", "out_rate", "requeue_rate", "timeout_rate")
+
+
+def _rows_of(topic: TopicStats) -> list[Row]:
+    if topic.channels:
+        return [channel_row(channel) for channel in topic.channels]
+    row = {"topic": topic.topic_name, "channel": "", "depth": topic.depth, "backend_depth": topic.backend_depth}
+    zeros = dict.fromkeys(("in_flight", "deferred", "requeued", "timed_out", "consumers"), 0)
+    age = topic.oldest_message_age
+    return [{**row, **zeros, "messages": topic.message_count, "oldest_message_age": age, "paused": topic.is_paused}]
+
+
+def _rates(before: Row, now: Row, seconds: float) -> dict[str, float]:
+    """Return counts a second. A count that fell, as after the restart of a node, has the rate 0."""
+    rates = {rate: max(0, now[key] - before[key]) / seconds for rate, key in _RATES.items()}
+    waiting = sum(now[key] - before[key] for key in ("depth", "in_flight", "deferred"))
+    rates["out_rate"] = max(0, now["messages"] - before["messages"] - waiting) / seconds
+    return rates

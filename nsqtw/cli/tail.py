@@ -1,0 +1,170 @@
+"""`nsqtw tail`, also `sub`: prints messages as they come, through the client library."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+import sys
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+from twisted.internet.defer import CancelledError
+from twisted.internet.interfaces import IReadDescriptor
+from zope.interface import implementer
+
+from nsqtw.cli.connect import client_options, nsqd_addresses
+from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.output import cannot_write, is_terminal, printable
+from nsqtw.cli.session import Session
+from nsqtw.cli.stdin import delimiter_of
+from nsqtw.client.message import Message
+from nsqtw.client.twisted import Consumer
+from nsqtw.errors import OptionError
+from nsqtw.names import EPHEMERAL, is_valid_name
+
+_MAX_IN_FLIGHT = 200
+_STOP_SECONDS = 5.0
+
+
+async def tail(
+    session: Session,
+    topic: str,
+    channel: str | None,
+    n: int | None,
+    json: bool,
+    delimiter: str,
+    nsqd_tcp_address: tuple[str, ...],
+) -> int:
+    """`nsqtw tail`. Ctrl-C is its end without -n, and an interruption with -n."""
+    for name in filter(None, (topic, channel)):
+        if not is_valid_name(name):
+            raise OptionError(f"no topic or channel can have the name {name!r}: 1 to 64 of a-z A-Z 0-9 . _ -")
+    access = session.access()
+    if nsqd_tcp_address:
+        access = attrs.evolve(access, nsqd_tcp_addresses=nsqd_tcp_address)
+    printer = _Printer(n, json, delimiter_of(delimiter))
+    finds_by_lookup = access.lookupd_http_addresses and not access.nsqd_tcp_addresses
+    # An nsqlookupd is asked again and again, and names nodes that get the topic later.
+    consumer = Consumer(
+        topic,
+        channel or f"tail-{secrets.token_hex(4)}{EPHEMERAL}",
+        printer.handle,
+        nsqd=() if finds_by_lookup else await nsqd_addresses(access, topic),
+        lookupd=access.lookupd_http_addresses if finds_by_lookup else (),
+        options=client_options(
+            access, max_in_flight=min(_MAX_IN_FLIGHT, n or _MAX_IN_FLIGHT), max_attempts=0, lookupd_poll_interval=5.0
+        ),
+    )
+    printer.consumer = consumer
+    watcher = _PipeWatcher(session.reactor, lambda: consumer.stop(_STOP_SECONDS))
+    try:
+        await consumer.start()
+        if is_terminal(sys.stderr) and is_terminal(sys.stdout):
+            session.say(f"messages of {topic}; Ctrl-C ends")
+        await consumer.wait_stopped()
+    except CancelledError:
+        await consumer.stop(_STOP_SECONDS)
+        return ExitCode.INTERRUPTED if n else ExitCode.DONE
+    finally:
+        watcher.stop()
+    if isinstance(printer.failure, BrokenPipeError):
+        raise printer.failure
+    if printer.failure is not None:
+        raise cannot_write(printer.failure)
+    return ExitCode.DONE
+
+
+@implementer(IReadDescriptor)
+class _PipeWatcher:
+    """Calls `on_closed` when nobody reads the pipe that stdout is: there may be no more message to notice it by."""
+
+    def __init__(self, reactor: Any, on_closed: Callable[[], object]) -> None:
+        self._reactor = reactor
+        self._on_closed = on_closed
+        self._is_watching = stat.S_ISFIFO(os.fstat(self.fileno()).st_mode)
+        if self._is_watching:
+            reactor.addReader(self)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._is_watching:
+            self._is_watching = False
+            self._reactor.removeReader(self)
+
+    def fileno(self) -> int:
+        """IReadDescriptor API"""
+        return sys.stdout.fileno()
+
+    def doRead(self) -> None:
+        """IReadDescriptor API: the end that is written to is never readable."""
+
+    def connectionLost(self, reason: object) -> None:
+        """IReadDescriptor API"""
+        self._is_watching = False
+        self._on_closed()
+
+    def logPrefix(self) -> str:
+        """IReadDescriptor API"""
+        return "stdout"
+
+
+class _Printer:
+    """Prints messages, and stops the consumer after `left` of them, or when stdout cannot be written."""
+
+    def __init__(self, left: int | None, is_json: bool, end: bytes) -> None:
+        self._left = left
+        self._is_json = is_json
+        self._end = end
+        self._is_terminal = is_terminal(sys.stdout)
+        self.consumer: Consumer | None = None
+        self.failure: OSError | None = None
+
+    def handle(self, message: Message) -> None:
+        """Print a message. It is finished when this returns, and not when stdout failed."""
+        assert self.consumer is not None
+        if self._left == 0 or self.failure is not None:
+            message.requeue(0, backoff=False)
+            return
+        try:
+            sys.stdout.buffer.write(self._line(message))
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            self.failure = error
+            message.requeue(0, backoff=False)
+            self.consumer.stop(_STOP_SECONDS)
+            return
+        if self._left is not None:
+            self._left -= 1
+            if not self._left:
+                message.finish()
+                self.consumer.stop(_STOP_SECONDS)
+
+    def _line(self, message: Message) -> bytes:
+        if self._is_json:
+            return json.dumps(document_of(message), ensure_ascii=False).encode() + b"\n"
+        if self._is_terminal:
+            return printable(message.body.decode("utf-8", "backslashreplace")).encode() + self._end
+        return message.body + self._end
+
+
+def document_of(message: Message) -> dict[str, Any]:
+    """Return a message for JSON. `encoding` is text, or base64 for a body that is no UTF-8."""
+    try:
+        body, encoding = message.body.decode(), "text"
+    except UnicodeDecodeError:
+        body, encoding = b64encode(message.body).decode(), "base64"
+    time = datetime.fromtimestamp(message.timestamp / 10**9, UTC).isoformat(timespec="milliseconds")
+    return {
+        "id": message.id.decode("latin-1"),
+        "time": time.replace("+00:00", "Z"),
+        "timestamp": message.timestamp,
+        "attempts": message.attempts,
+        "node": message.nsqd_address,
+        "body": body,
+        "encoding": encoding,
+    }

@@ -1,0 +1,182 @@
+"""Verbs about topics: `nsqtw topic list`, `show`, `set`, and the actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from nsqtw.cli.actions import acted, check_name
+from nsqtw.cli.channels import CHANNEL_COLUMNS, channel_row
+from nsqtw.cli.output import Column, Document, Listing, age_text, number, size_text
+from nsqtw.cli.session import Session
+from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.model import Retention, TopicStats
+from nsqtw.errors import NotFound, OptionError
+from nsqtw.options.types import parse_duration, parse_size
+
+DEFAULT = "default"
+"""The word for what the options of the nodes say."""
+
+
+def _retention_text(retention: Mapping[str, Any] | None) -> str:
+    if retention is None:
+        return "-"
+    limits = [age_text(retention["time"])] if retention["time"] else []
+    return " or ".join([*limits, *([size_text(retention["bytes"])] if retention["bytes"] else [])]) or "-"
+
+
+COLUMNS = (
+    Column("topic", "TOPIC"),
+    number("channels", "CHANNELS"),
+    number("depth", "DEPTH"),
+    number("in_flight", "IN FLIGHT"),
+    number("deferred", "DEFERRED"),
+    number("messages", "MESSAGES"),
+    number("oldest_message_age", "OLDEST", age_text),
+    Column("paused", "PAUSED"),
+    Column("durability", "DURABILITY"),
+    Column("retention", "RETENTION", _retention_text),
+    number("node_count", "NODES"),
+)
+_NODE_COLUMNS = (
+    Column("node", "NODE"),
+    number("depth", "DEPTH"),
+    number("messages", "MESSAGES"),
+    Column("paused", "PAUSED"),
+    Column("durability", "DURABILITY"),
+)
+
+
+def topic_row(topic: TopicStats) -> dict[str, Any]:
+    """Return a topic as the object of JSON."""
+    return {
+        "topic": topic.topic_name,
+        "channels": len(topic.channels),
+        "depth": topic.depth,
+        "backend_depth": topic.backend_depth,
+        "in_flight": sum(channel.in_flight_count for channel in topic.channels),
+        "deferred": sum(channel.deferred_count for channel in topic.channels),
+        "messages": topic.message_count,
+        "message_bytes": topic.message_bytes,
+        "oldest_message_age": topic.oldest_message_age,
+        "paused": topic.is_paused,
+        "durability": topic.durability,
+        "retention": _retention(topic.retention),
+        "node_count": len(topic.nodes) or 1,
+    }
+
+
+def _retention(retention: Retention | None) -> dict[str, Any] | None:
+    return None if retention is None else {"time": retention.time, "bytes": retention.bytes}
+
+
+async def list_topics(session: Session, pattern: str | None) -> Listing:
+    """`nsqtw topic list`."""
+    async with session.cluster() as cluster:
+        stats = session.value_of(await cluster.stats())
+        inactive = session.value_of(await cluster.inactive_topics())
+    rows = {name: topic_row(topic) for name, topic in stats.topics.items()}
+    for name, channels in inactive.items():
+        rows.setdefault(name, {"topic": name, "channels": len(channels), "node_count": 0})
+    chosen = [rows[name] for name in sorted(rows) if fnmatchcase(name, pattern or "*")]
+    keys = topic_row(TopicStats(node="", topic_name="")).keys()
+    return Listing(COLUMNS, [{key: row.get(key) for key in keys} for row in chosen], "no topics")
+
+
+async def show(session: Session, topic: str) -> Document:
+    """`nsqtw topic show`."""
+    async with session.cluster() as cluster:
+        found = session.value_of(await _topic(cluster, topic))
+    row = topic_row(found)
+    channels = [channel_row(channel) for channel in found.channels]
+    nodes = [{**topic_row(entry), "node": entry.node} for entry in found.nodes or (found,)]
+    retention = _retention_text(row["retention"])
+    oldest = age_text(row["oldest_message_age"])
+    lines = [
+        f"topic       {topic}{' (paused)' if found.is_paused else ''}",
+        f"depth       {found.depth}, {found.backend_depth} of it on disk",
+        f"messages    {found.message_count}, {size_text(found.message_bytes)}; oldest waiting {oldest}",
+        f"durability  {found.durability or '-'}; retention {retention}",
+    ]
+    return Document(
+        {**row, "channels": channels, "nodes": nodes},
+        [
+            *lines,
+            "",
+            Listing(CHANNEL_COLUMNS[1:], channels, "no channels"),
+            "",
+            Listing(_NODE_COLUMNS, nodes),
+        ],
+    )
+
+
+async def _topic(cluster: Cluster, topic: str) -> Any:
+    found = await cluster.topic_nodes(topic)
+    if not found.value:
+        raise NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
+    return await cluster.topic(topic)
+
+
+async def create(session: Session, topic: str) -> Document:
+    """`nsqtw topic create`."""
+    check_name(topic)
+    return await acted(session, "created", lambda cluster: cluster.create(topic), topic, must_exist=False)
+
+
+async def pause(session: Session, topic: str) -> Document:
+    """`nsqtw topic pause`."""
+    return await acted(session, "paused", lambda cluster: cluster.pause(topic), topic)
+
+
+async def unpause(session: Session, topic: str) -> Document:
+    """`nsqtw topic unpause`."""
+    return await acted(session, "unpaused", lambda cluster: cluster.unpause(topic), topic)
+
+
+async def empty(session: Session, topic: str) -> Document:
+    """`nsqtw topic empty`."""
+    session.confirm(f"Drop the messages of topic {topic} that no channel has got yet?")
+    return await acted(session, "emptied", lambda cluster: cluster.empty(topic), topic)
+
+
+async def delete(session: Session, topic: str) -> Document:
+    """`nsqtw topic delete`."""
+    session.confirm(f"Delete topic {topic} with all its channels and messages, on all nodes?")
+    return await acted(session, "deleted", lambda cluster: cluster.delete(topic), topic)
+
+
+async def change(
+    session: Session, topic: str, durability: str | None, retention_time: str | None, retention_bytes: str | None
+) -> Document:
+    """`nsqtw topic set`."""
+    if durability is None and retention_time is None and retention_bytes is None:
+        raise OptionError("nothing to set: give --durability, --retention-time or --retention-bytes")
+    size = _size(retention_bytes)
+    if retention_time not in (None, DEFAULT):
+        _check_duration(str(retention_time))
+    result: Document | None = None
+    if durability is not None:
+        result = await acted(session, "set", lambda cluster: cluster.set_durability(topic, durability), topic)
+    if retention_time is not None or size is not None:
+        result = await acted(
+            session, "set", lambda cluster: cluster.set_retention(topic, time=retention_time, size=size), topic
+        )
+    assert result is not None
+    return result
+
+
+def _check_duration(text: str) -> None:
+    try:
+        parse_duration(text)
+    except ValueError as error:
+        raise OptionError(f"--retention-time {text!r} must be a duration such as 24h or 7d, 0, or {DEFAULT}") from error
+
+
+def _size(text: str | None) -> str | None:
+    if text is None or text == DEFAULT:
+        return text
+    try:
+        return str(parse_size(text))
+    except ValueError as error:
+        raise OptionError(f"--retention-bytes {text!r} must be a size such as 10GB, 0, or {DEFAULT}") from error

@@ -1,0 +1,211 @@
+"""
+`nsqtw up`: nsqlookupd, nsqd and nsqadmin on this machine, until Ctrl-C.
+
+They start in this order, each with the addresses of those before it, and end in the opposite one. When one ends by
+itself, the others are ended.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from typing import Any
+
+import attrs
+from twisted.internet.defer import CancelledError, DeferredList
+
+from nsqtw.cli import PROGRAM
+from nsqtw.cli.child import Child
+from nsqtw.cli.contexts import LOCAL_NSQD
+from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.output import Document
+from nsqtw.cli.session import Session
+from nsqtw.client.lookup import address_of
+from nsqtw.errors import CommandError, OptionError
+
+_STOP_SECONDS = 60.0
+_WILDCARDS = ("0.0.0.0", "::")
+_HIGHEST_PORT = 65535
+
+
+@attrs.frozen
+class Ports:
+    """The ports of the daemons; 0 for any free one."""
+
+    nsqd_tcp: int
+    nsqd_http: int
+    lookupd_tcp: int
+    lookupd_http: int
+    admin: int
+
+    @classmethod
+    def from_base(cls, base: int) -> Ports:
+        """Return NSQ's ports, moved so that nsqd's TCP port is `base`; all any free ones for 0."""
+        return cls(*(base + distance if base else 0 for distance in (0, 1, 10, 11, 21)))
+
+
+@attrs.frozen(kw_only=True)
+class _Plan:
+    """What is started where."""
+
+    host: str
+    data_path: str
+    ports: Ports
+    has_lookupd: bool
+    has_admin: bool
+    nsqd_flags: Sequence[str]
+
+    def listen_flags(self, tcp: int, http: int) -> list[str]:
+        return [f"--tcp-address={address_of(self.host, tcp)}", f"--http-address={address_of(self.host, http)}"]
+
+
+async def up(
+    session: Session,
+    data_path: str,
+    address: str,
+    port: int,
+    nsqd_flag: tuple[str, ...],
+    without_lookupd: bool,
+    without_admin: bool,
+    verbose: bool,
+    **ports: int | None,
+) -> int:
+    """`nsqtw up`. Ctrl-C is its end."""
+    chosen = attrs.evolve(
+        Ports.from_base(port), **{name: number for name, number in ports.items() if number is not None}
+    )
+    plan = _Plan(
+        host=address,
+        data_path=os.path.abspath(data_path),
+        ports=chosen,
+        has_lookupd=not without_lookupd,
+        has_admin=not without_admin,
+        nsqd_flags=nsqd_flag,
+    )
+    _check(plan)
+    children: list[Child] = []
+    try:
+        await _start(session, plan, children, verbose)
+        await DeferredList([child.ended() for child in children], fireOnOneCallback=True, consumeErrors=True)
+    except CancelledError:
+        return ExitCode.DONE
+    finally:
+        dead = next((child for child in children if child.exit_text), None)
+        for child in reversed(children):
+            with suppress(CancelledError):
+                await child.stop(_STOP_SECONDS)
+    if dead is not None:
+        session.say("\n".join(f"{dead.name} | {line}" for line in dead.lines))
+        raise CommandError(f"{dead.name} {dead.exit_text}; its last lines are above, and the others are ended")
+    return ExitCode.DONE
+
+
+async def _start(session: Session, plan: _Plan, children: list[Child], is_verbose: bool) -> None:
+    """Start all, one after the other, and tell the user where they are."""
+    width = len("nsqlookupd")
+
+    def tell(name: str, line: str) -> None:
+        if is_verbose:
+            session.say(f"{name:<{width}} | {line}")
+
+    async def start(name: str, function: str, flags: list[str], listeners: Sequence[str]) -> Child:
+        child = Child(session.reactor, name, function, flags, listeners, tell)
+        children.append(child)
+        await child.ready()
+        if not session.output.is_json:
+            session.output.show(Document({}, [f"{name:<{width}}  {_addresses_text(child)}"]))
+        return child
+
+    ports, flags = plan.ports, [f"--data-path={plan.data_path}", *plan.nsqd_flags]
+    if plan.host not in _WILDCARDS:
+        flags.append(f"--broadcast-address={plan.host}")
+    lookupd: Child | None = None
+    if plan.has_lookupd:
+        listen = plan.listen_flags(ports.lookupd_tcp, ports.lookupd_http)
+        lookupd = await start("nsqlookupd", "nsqtw.tap_lookupd:main_nsqlookupd", listen, ("TCP", "HTTP"))
+        flags.append(f"--lookupd-tcp-address={_reached(lookupd.addresses['TCP'])}")
+    listen = plan.listen_flags(ports.nsqd_tcp, ports.nsqd_http)
+    nsqd = await start("nsqd", "nsqtw.tap:main_nsqd", [*listen, *flags], ("TCP", "HTTP"))
+    if plan.has_admin:
+        flag, asked = ("nsqd", nsqd) if lookupd is None else ("lookupd", lookupd)
+        admin_flags = [
+            f"--http-address={address_of(plan.host, ports.admin)}",
+            f"--{flag}-http-address={_reached(asked.addresses['HTTP'])}",
+        ]
+        await start("nsqadmin", "nsqtw.tap_nsqadmin:main_nsqadmin", admin_flags, ("HTTP",))
+    if session.output.is_json:
+        session.output.show(Document({child.name: _addresses(child) for child in children}))
+    else:
+        session.output.show(Document({}, _hints(plan, {child.name: child for child in children})))
+
+
+def _hints(plan: _Plan, children: dict[str, Child]) -> list[str]:
+    """Return lines about what can be done now."""
+    program = PROGRAM if shutil.which(PROGRAM) else os.path.relpath(sys.argv[0])
+    nsqd = _reached(children["nsqd"].addresses["HTTP"])
+    option = "" if nsqd == LOCAL_NSQD else f" --nsqd-http-address {nsqd}"
+    admin = children.get("nsqadmin")
+    return [
+        "",
+        f"messages are in {plan.data_path}",
+        *([f"the page is at http://{_reached(admin.addresses['HTTP'])}"] if admin is not None else []),
+        "in another terminal:",
+        f"  {program} pub greetings 'hello world'{option}",
+        f"  {program} tail greetings archive{option}",
+        "Ctrl-C ends all",
+    ]
+
+
+def _check(plan: _Plan) -> None:
+    """Check the data path and the ports before anything is started. OptionError, CommandError."""
+    ports = attrs.asdict(plan.ports)
+    wrong = [number for number in ports.values() if not 0 <= number <= _HIGHEST_PORT]
+    if wrong:
+        raise OptionError(f"port {wrong[0]} is not between 1 and {_HIGHEST_PORT}: choose another --port")
+    try:
+        os.makedirs(plan.data_path, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"--data-path {plan.data_path}: {error.strerror}") from error
+    for name, number in ports.items():
+        is_used = plan.has_lookupd if name.startswith("lookupd") else plan.has_admin if name == "admin" else True
+        if number and is_used:
+            _check_port(plan.host, number, name)
+
+
+def _check_port(host: str, port: int, name: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with closing(socket.socket(family)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(1)
+        except OSError as error:
+            what = f"--{name.replace('_', '-')}-port"
+            raise CommandError(
+                f"{address_of(host, port)}: {(error.strerror or str(error)).lower()};"
+                f" {what} chooses another, and --port other ones for all"
+            ) from error
+
+
+def _reached(address: str) -> str:
+    """Return an address of a listener as a program on this machine connects to it."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    return address_of({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port))
+
+
+def _addresses(child: Child) -> dict[str, Any]:
+    return {f"{kind.lower()}_address": _reached(address) for kind, address in child.addresses.items()}
+
+
+def _addresses_text(child: Child) -> str:
+    parts = []
+    if "TCP" in child.addresses:
+        parts.append(f"tcp {_reached(child.addresses['TCP'])}")
+    if "HTTP" in child.addresses:
+        parts.append(f"http://{_reached(child.addresses['HTTP'])}")
+    return "  ".join(parts)

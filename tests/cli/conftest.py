@@ -1,0 +1,57 @@
+"""Fixtures of the tests of `nsqtw`: a config file of the test's own, and a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nsqtw.testing import Broker, broker
+from tests.cli.forked import Ran, run_forked
+
+Nsqtw = Callable[..., Ran]
+"""Runs `nsqtw` with words."""
+
+
+@pytest.fixture
+def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of the config file. No test reads that of the user."""
+    path = tmp_path / "config.toml"
+    monkeypatch.setenv("NSQTW_CONTEXTS", str(path))
+    monkeypatch.delenv("NSQTW_CONTEXT", raising=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def nsqd() -> Iterator[Broker]:
+    """A broker for the tests of a module, which use topics of their own."""
+    with broker() as running:
+        yield running
+
+
+@pytest.fixture
+def nsqtw(tmp_path: Path, own_config: Path) -> Nsqtw:
+    """Run `nsqtw` with words, in a process of its own."""
+
+    def run(*words: str, stdin: bytes = b"", **environment: str) -> Ran:
+        return run_forked(tmp_path, *words, stdin=stdin, **environment)
+
+    return run
+
+
+@pytest.fixture
+def on_nsqd(nsqtw: Nsqtw, nsqd: Broker) -> Nsqtw:
+    """Run `nsqtw` with words on the broker."""
+
+    def run(*words: str, stdin: bytes = b"", **environment: str) -> Ran:
+        return nsqtw("--nsqd-http-address", nsqd.http_address, *words, stdin=stdin, **environment)
+
+    return run
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic that no other test uses."""
+    name: str = request.node.name
+    return "".join(letter if letter.isalnum() else "-" for letter in name)[-60:].strip("-")

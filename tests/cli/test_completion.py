@@ -1,0 +1,94 @@
+"""Completion in real shells, and the names that complete a word."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nsqtw.testing import Broker
+from tests.cli.conftest import Nsqtw
+
+SCRIPTS = Path(sys.executable).parent
+SECONDS = 60.0
+
+
+def completed(words: list[str], incomplete: str, own_config: Path) -> list[str]:
+    """Return the completions of a word, as bash is told."""
+    line = ["nsqtw", *words, incomplete]
+    environment = {
+        **os.environ,
+        "_NSQTW_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(line),
+        "COMP_CWORD": str(len(line) - 1),
+        "NSQTW_CONTEXTS": str(own_config),
+    }
+    done = subprocess.run([SCRIPTS / "nsqtw"], env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert done.stderr == ""
+    return [text.partition(",")[2] for text in done.stdout.splitlines() if text]
+
+
+def test_verbs_and_options(own_config: Path) -> None:
+    assert completed([], "to", own_config) == ["topic"]
+    assert completed(["topic"], "pa", own_config) == ["pause"]
+    assert "--durability" in completed(["topic", "set", "t"], "--d", own_config)
+    assert completed(["topic", "set", "t", "--durability"], "f", own_config) == ["fsync"]
+
+
+def test_names_of_the_cluster_and_contexts(nsqd: Broker, on_nsqd: Nsqtw, own_config: Path) -> None:
+    for name in ("orders.new", "orders.old", "users"):
+        on_nsqd("topic", "create", name)
+    on_nsqd("channel", "create", "users", "archive")
+    own_config.write_text(
+        f'current = "live"\n[contexts.live]\nnsqd_http_addresses = ["{nsqd.http_address}"]\n'
+        '[contexts.dead]\nnsqd_http_addresses = ["127.0.0.1:1"]\n'
+    )
+    assert completed(["topic", "pause"], "ord", own_config) == ["orders.new", "orders.old"]
+    assert completed(["channel", "pause", "users"], "", own_config) == ["archive"]
+    assert completed(["channel", "pause", "nowhere"], "", own_config) == []
+    assert completed(["drain"], "127", own_config) == [nsqd.http_address]
+    assert completed(["context", "use"], "", own_config) == ["live", "dead"]
+    assert completed(["--context"], "de", own_config) == ["dead"]
+    assert completed(["--context", "dead", "topic", "pause"], "", own_config) == []
+    assert completed(["topic", "pause", "--nsqd-http-address", nsqd.http_address], "us", own_config) == ["users"]
+
+
+def test_a_config_file_with_a_mistake_completes_nothing_and_says_nothing(own_config: Path) -> None:
+    own_config.write_text("current = 1")
+    assert completed(["topic", "pause"], "", own_config) == []
+    assert completed(["context", "use"], "", own_config) == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_one_of_the_shell(shell: str, nsqtw: Nsqtw, tmp_path: Path) -> None:
+    done = nsqtw("completion", shell)
+    assert done.code == 0
+    path = tmp_path / f"script.{shell}"
+    path.write_text(done.out)
+    checked = subprocess.run([shell, "-n", str(path)], capture_output=True, text=True, timeout=SECONDS)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+COMPLETE = {
+    "bash": 'eval "$(nsqtw completion bash)"; COMP_WORDS=(nsqtw top); COMP_CWORD=1; _nsqtw_completion nsqtw;'
+    ' printf "%s\\n" "${COMPREPLY[@]}"',
+    "fish": "nsqtw completion fish | source; complete -C 'nsqtw top'",
+    "zsh": 'autoload -U compinit; compinit -u -D; eval "$(nsqtw completion zsh)"; print -r -- ${_comps[nsqtw]}',
+}
+SHOWN = {"bash": "topic", "fish": "topic\tshow and change topics", "zsh": "_nsqtw_completion"}
+
+
+@pytest.mark.parametrize("shell", COMPLETE)
+def test_a_shell_loads_its_script_and_uses_it(shell: str, own_config: Path, tmp_path: Path) -> None:
+    path = shutil.which(shell)
+    assert path is not None
+    environment = {**os.environ, "PATH": f"{SCRIPTS}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    flags = ["--norc"] if shell == "bash" else ["-f"] if shell == "zsh" else ["--no-config"]
+    done = subprocess.run(
+        [path, *flags, "-c", COMPLETE[shell]], env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert (done.stdout, done.stderr) == (f"{SHOWN[shell]}\n", "")

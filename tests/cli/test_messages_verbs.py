@@ -1,0 +1,233 @@
+"""`nsqtw pub`, `tail`, `peek` and `seek`, on a real broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from nsqtw.cli.messages import target_of
+from nsqtw.cli.stdin import StdinMessages, delimiter_of
+from nsqtw.errors import OptionError
+from nsqtw.testing import Broker
+from tests.cli.conftest import Nsqtw
+from tests.process import wait_until
+from tests.tools.nsq_tool import unfinished
+
+
+def bodies(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> list[str]:
+    """Return the bodies that wait in channel `c`."""
+    return [row["body"] for row in on_nsqd("peek", topic, "c", "-n", "1000", "-o", "json").json]
+
+
+def make(on_nsqd: Nsqtw, topic: str) -> None:
+    assert on_nsqd("topic", "create", topic).code == 0
+    assert on_nsqd("channel", "create", topic, "c").code == 0
+
+
+def test_bodies_of_the_command_line_are_published_in_order(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    done = on_nsqd("pub", topic, "one", "two")
+    assert (done.code, done.out) == (0, f"published 2 messages to {topic}\n")
+    assert bodies(nsqd, on_nsqd, topic) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("stdin", "flags", "expected"),
+    [
+        (b"a\n\nb\nlast", [], ["a", "b", "last"]),
+        (b"a\0b\nc", ["--delimiter", r"\0"], ["a", "b\nc"]),
+        (b"a--b-c", ["--delimiter", "--"], ["a", "b-c"]),
+        (b"all\nof it\n", ["--delimiter", ""], ["all\nof it\n"]),
+        (b"twice", ["--count", "2"], ["twice", "twice"]),
+        (b"", [], []),
+    ],
+)
+def test_messages_of_stdin(
+    nsqd: Broker, on_nsqd: Nsqtw, topic: str, stdin: bytes, flags: list[str], expected: list[str]
+) -> None:
+    make(on_nsqd, topic)
+    done = on_nsqd("pub", topic, *flags, "-o", "json", stdin=stdin)
+    assert (done.code, done.json) == (0, {"topic": topic, "published": len(expected)})
+    assert bodies(nsqd, on_nsqd, topic) == expected
+
+
+def test_deferred_messages_wait(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    assert on_nsqd("pub", topic, "--defer", "1h", "later").code == 0
+    [row] = on_nsqd("peek", topic, "c", "--state", "deferred", "-o", "json").json
+    assert row["body"] == "later"
+    assert row["due"] - row["timestamp"] == pytest.approx(3600 * 10**9, rel=0.01)
+    table = on_nsqd("peek", topic, "c", "--state", "deferred").out
+    assert table.splitlines()[0].split() == ["ID", "PUBLISHED", "ATTEMPTS", "NODE", "DUE", "BODY"]
+
+
+def test_tail_with_a_channel_consumes_and_finishes(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, "one", "two", "three")
+    done = on_nsqd("tail", topic, "c", "-n", "2")
+    assert (done.code, done.out) == (0, "one\ntwo\n")
+    wait_until(lambda: unfinished(nsqd, topic, "c") == 1, "two messages are finished")
+
+
+def test_tail_as_json_has_an_object_for_each_message(on_nsqd: Nsqtw, topic: str, nsqd: Broker) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, stdin=b"text\n\xff\xfe")
+    done = on_nsqd("sub", topic, "c", "-n", "2", "--json")
+    first, second = map(json.loads, done.out.splitlines())
+    assert (first["body"], first["encoding"]) == ("text", "text")
+    assert (second["body"], second["encoding"]) == ("//4=", "base64")
+    assert first["node"] == nsqd.tcp_address
+    assert set(first) == {"id", "time", "timestamp", "attempts", "node", "body", "encoding"}
+
+
+@pytest.mark.parametrize(("flags", "code"), [([], 0), (["-n", "5"], 130)])
+def test_ctrl_c_ends_a_tail(
+    nsqd: Broker, on_nsqd: Nsqtw, topic: str, tmp_path: Path, own_config: Path, flags: list[str], code: int
+) -> None:
+    """Without a channel, the messages that others get stay."""
+    make(on_nsqd, topic)
+    command = [str(Path(sys.executable).with_name("nsqtw")), "tail", topic, *flags]
+    output = tmp_path / "output"
+    with output.open("wb") as file:
+        tail = subprocess.Popen([*command, "--nsqd-http-address", nsqd.http_address], stdout=file)
+    try:
+        wait_until(lambda: len(on_nsqd("channel", "list", topic, "-o", "json").json) == 2, "the tail has a channel")
+        on_nsqd("pub", topic, "seen")
+        wait_until(lambda: output.read_bytes() == b"seen\n", "the message is printed")
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(60) == code
+    finally:
+        tail.kill()
+        tail.wait()
+    assert unfinished(nsqd, topic, "c") == 1
+    wait_until(lambda: len(on_nsqd("channel", "list", topic, "-o", "json").json) == 1, "the channel of tail is gone")
+
+
+def test_a_reader_that_has_enough_ends_a_tail(nsqd: Broker, on_nsqd: Nsqtw, topic: str, own_config: Path) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, "one", "two", "three")
+    nsqtw = Path(sys.executable).with_name("nsqtw")
+    pipeline = f"{nsqtw} --nsqd-http-address {nsqd.http_address} tail {topic} c | head -n 1"
+    for _ in range(3):  # stdout may be closed before the next message is written, and after it
+        on_nsqd("channel", "empty", topic, "c", "--yes")
+        on_nsqd("pub", topic, "one", "two", "three")
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", pipeline], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "one\n", "")
+
+
+@pytest.mark.parametrize("verb", ["peek", "tail"])
+def test_a_stdout_that_is_full_is_one_line(
+    nsqd: Broker, on_nsqd: Nsqtw, topic: str, own_config: Path, verb: str
+) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, "kept")
+    with open("/dev/full", "wb") as full:
+        words = [Path(sys.executable).with_name("nsqtw"), "--nsqd-http-address", nsqd.http_address, verb, topic, "c"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "nsqtw: stdout cannot be written: no space left on device\n")
+    assert unfinished(nsqd, topic, "c") == 1
+
+
+def test_peek_shows_who_has_a_message(nsqd: Broker, on_nsqd: Nsqtw, topic: str, nsqtw: Nsqtw) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, "x" * 300)
+    assert on_nsqd("peek", topic, "c", "--state", "in-flight").out == "no messages\n"
+    table = on_nsqd("peek", topic, "c").out
+    assert f"{'x' * 200}... (300 bytes)" in table
+    done = on_nsqd("peek", topic, "nowhere")
+    assert (done.code, done.err) == (3, "nsqtw: the channel does not exist (CHANNEL_NOT_FOUND)\n")
+
+
+def test_peek_says_that_there_are_more(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, "a", "b", "c")
+    done = on_nsqd("peek", topic, "c", "-n", "2", "-o", "json")
+    assert [row["body"] for row in done.json] == ["a", "b"]
+    assert done.err == "there are more: -n shows up to so many, 2 now\n"
+
+
+def test_control_characters_of_a_body_do_not_reach_the_terminal(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, "\x1b[31mred")
+    assert r"\x1b[31mred" in on_nsqd("peek", topic, "c").out
+
+
+def test_a_seek_shows_what_it_would_do_and_asks(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    assert on_nsqd("topic", "set", topic, "--retention-time", "1h").code == 0
+    on_nsqd("pub", topic, "a", "b", "c")
+    assert on_nsqd("tail", topic, "c", "-n", "2").out == "a\nb\n"
+    wait_until(lambda: on_nsqd("channel", "list", topic, "-o", "json").json[0]["depth"] == 1, "two are finished")
+
+    dry = on_nsqd("seek", topic, "c", "earliest", "--dry-run", "-o", "json")
+    assert (dry.code, dry.json["replayed"], dry.json["skipped"]) == (0, 2, 0)
+    refused = on_nsqd("seek", topic, "c", "earliest")
+    assert refused.code == 2
+    assert refused.err == (
+        f"nsqtw: Move channel c of topic {topic} to earliest: 2 messages come again, 0 are skipped. Go on?"
+        " Nobody can be asked: repeat the command with --yes\n"
+    )
+    assert on_nsqd("channel", "list", topic, "-o", "json").json[0]["depth"] == 1
+    done = on_nsqd("seek", topic, "c", "1h", "--yes")
+    assert done.out.startswith(f"channel c of topic {topic} is moved: 2 messages come again, 0 are skipped\n")
+    assert on_nsqd("tail", topic, "c", "-n", "3").out == "a\nb\nc\n"
+
+
+def test_a_seek_to_nonsense_names_what_can_be_given(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    done = on_nsqd("seek", topic, "c", "yesterday", "--yes")
+    assert done.code == 1
+    assert done.err == "nsqtw: TO must be earliest, latest, a time or the id of a message (INVALID_TO)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("earliest", "earliest"),
+        ("0a1b2c3d4e5f6071", "0a1b2c3d4e5f6071"),
+        ("1h", "6400000"),
+        ("90s", "9910000"),
+        ("1767225600", "1767225600"),
+        ("20260101", "20260101"),
+        ("2026-01-01T00:00:00+01:00", "2025-12-31T23:00:00Z"),
+    ],
+)
+def test_places_in_a_log(text: str, expected: str) -> None:
+    assert target_of(text, now=10_000.0) == expected
+
+
+def test_a_time_without_an_offset_is_local() -> None:
+    shown = target_of("2026-01-01 12:00")
+    assert datetime.fromisoformat(shown) == datetime(2026, 1, 1, 12).astimezone()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [(r"\n", b"\n"), (r"\0", b"\0"), (r"\x1e", b"\x1e"), ("ä", "ä".encode())]
+)
+def test_delimiters(text: str, expected: bytes) -> None:
+    assert delimiter_of(text) == expected
+
+
+def test_a_delimiter_that_cannot_be_read() -> None:
+    with pytest.raises(OptionError, match="delimiter"):
+        delimiter_of(r"\xg")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
+def test_a_delimiter_may_come_in_pieces(size: int) -> None:
+    """However stdin is cut into reads, the messages are the same."""
+    text = b"one--two-with-dashes--" + b"x" * 200_000 + b"--" + b"-last"
+    messages = StdinMessages.__new__(StdinMessages)
+    messages._delimiter, messages._pieces, messages._size = b"--", [], 0
+    found: list[bytes] = []
+    for start in range(0, len(text), size if size > 5 else size * 7001):
+        end = start + (size if size > 5 else size * 7001)
+        found += messages._add(text[start:end])
+    found.append(b"".join(messages._pieces))
+    assert found == text.split(b"--")
