@@ -1,6 +1,6 @@
 # make run        nsqd, nsqlookupd and nsqadmin's page on 127.0.0.1, data in ./nsq-data; PORT=5150 takes 5150, 5151, ...
 # make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
-# make test         everything that checks this code
+# make test         everything that checks this code; JOBS=4 runs four test files at the same time, not two
 # make test-browser    nsqadmin's pages in a real Chromium (Debian: apt-get install chromium), not part of make test; ONLY='-k live'
 # make screenshots     the pictures of nsqadmin in the documentation, made anew
 # make test-compiled   the tests on modules that mypyc compiled, which takes a C compiler; ONLY='tests/core' for some of them
@@ -34,6 +34,12 @@ PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 BROKER := $(VENV)/.installed-broker
 EVERYTHING := $(VENV)/.installed-everything
 
+# Tests start thousands of Python processes, which compile no module twice.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Test files at the same time.
+JOBS ?= 2
+
 # The same examples each time, of hypothesis and of the fuzzing: a red run is about the change.
 PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
 
@@ -63,7 +69,7 @@ test: $(EVERYTHING)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	@$(PYTEST) || $(AGAIN)
+	@$(PYTEST) --numprocesses=$(JOBS) --dist=loadfile || $(AGAIN)
 
 test-browser: $(EVERYTHING)
 	@$(PYTEST) tests/browser $(ONLY)
