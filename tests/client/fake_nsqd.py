@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Thread
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from nsqtw.client.lookup import address_of
 
@@ -33,9 +34,9 @@ HEARTBEAT = frame(b"_heartbeat_")
 class Peer:
     """One connection of a client, as a script sees it."""
 
-    def __init__(self, connection: socket.socket, received: list[bytes]) -> None:
+    def __init__(self, connection: socket.socket, file: BinaryIO, received: list[bytes]) -> None:
         self._connection = connection
-        self._file = connection.makefile("rb")
+        self._file = file
         self._received = received
 
     def command(self) -> bytes:
@@ -116,12 +117,8 @@ class FakeNsqd:
 
     def _serve(self, connection: socket.socket, script: Script) -> None:
         connection.settimeout(_SECONDS)
-        with connection:
-            try:
-                script(Peer(connection, self.received))
-            except OSError:
-                pass  # the client is gone
-            try:
-                connection.shutdown(socket.SHUT_RDWR)  # makefile keeps the descriptor open
-            except OSError:
-                pass
+        with connection, connection.makefile("rb") as file:
+            with suppress(OSError):  # the client is gone
+                script(Peer(connection, file, self.received))
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
