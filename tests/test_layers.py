@@ -74,7 +74,7 @@ LAYERS: dict[str, set[str]] = {
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},
     "tap_lookupd": {"daemon", "lookupd", "options"},
-    "tap_nsqadmin": {"admin", "daemon", "options", "plugins"},
+    "tap_admin": {"admin", "daemon", "options", "plugins"},
 }
 """The packages that a package, or a module at the top, imports besides SHARED and itself."""
 PARTS = {

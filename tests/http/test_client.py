@@ -14,7 +14,7 @@ from twisted.web.client import ResponseDone
 from twisted.web.http import PotentialDataLoss
 
 from nsqtw.errors import AuthError
-from nsqtw.http.client_body import read_body
+from nsqtw.http.client import read_body
 
 
 class Response:
