@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Mapping
 
 from twisted.python.systemd import ListenFDs
@@ -31,7 +32,7 @@ class InheritedSockets:
     @classmethod
     def of_process(cls, environment: Mapping[str, str] = os.environ) -> InheritedSockets:
         """Return those that the environment speaks of. OptionError for one that is no listening TCP socket."""
-        descriptors = ListenFDs.fromEnvironment(environment).inheritedDescriptors()
+        descriptors = ListenFDs.fromEnvironment(environment).inheritedDescriptors() or _taken_by_twisted()
         names = environment.get("LISTEN_FDNAMES", "").split(":")
         return cls([(name, _listening(number)) for name, number in zip(names, descriptors, strict=False)])
 
@@ -52,6 +53,15 @@ class InheritedSockets:
             raise OptionError(
                 f"the service manager passes a socket on port {_port(one)} ({name}), which is for none of {wanted}"
             )
+
+
+def _taken_by_twisted() -> list[int]:
+    """
+    Return the descriptors that Twisted's endpoints hold. Their module, when it is imported, removes the variables from
+    the environment; twistd and HTTP clients import it.
+    """
+    endpoints = sys.modules.get("twisted.internet.endpoints")
+    return [] if endpoints is None else endpoints._SystemdParser._sddaemon.inheritedDescriptors()
 
 
 def _listening(descriptor: int) -> socket.socket:
