@@ -77,9 +77,7 @@ def test_every_private_name_of_twisted_is_listed_with_its_reason() -> None:
 def test_the_installed_version_has_every_listed_name() -> None:
     for name, _ in listed():
         parts = name.split(".")
-        split = next(
-            index for index, part in enumerate(parts) if part.lstrip("_")[:1].isupper() or index == len(parts) - 1
-        )
+        split = next(index for index, part in enumerate(parts) if part[:1].isupper() or index == len(parts) - 1)
         module = importlib.import_module(".".join(parts[:split]))
         source = Path(str(module.__file__)).read_text()
         assert re.search(rf"\b{re.escape(parts[-1])}\b", source), name

@@ -213,7 +213,15 @@ def test_a_socket_that_is_for_no_option_is_refused() -> None:
 class Process:
     """A daemon as systemd starts it: with a socket for messages, and `sockets` as descriptors 3, 4, ..."""
 
-    def __init__(self, directory: Path, program: Path, manager: Manager, sockets: list[socket.socket], *words: str):
+    def __init__(
+        self,
+        directory: Path,
+        program: Path,
+        manager: Manager,
+        sockets: list[socket.socket],
+        *words: str,
+        name: str = "nsqd.socket",
+    ) -> None:
         def inherit() -> None:
             spare = [os.dup2(one.fileno(), 100 + index) for index, one in enumerate(sockets)]
             for index, number in enumerate(spare):
@@ -225,8 +233,9 @@ class Process:
             "NOTIFY_SOCKET": manager.address,
             "WATCHDOG_USEC": "200000",
             "LISTEN_FDS": str(len(sockets)),
-            "LISTEN_FDNAMES": ":".join("nsqd.socket" for _ in sockets),
         }
+        if name:
+            environment["LISTEN_FDNAMES"] = ":".join(name for _ in sockets)
         self._stderr = directory / "stderr"
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
@@ -347,6 +356,20 @@ def test_the_sockets_reach_a_broker_that_asks_nsqlookupds(
         try:
             broker.awaits(lambda: manager.says("READY"), "it is ready")
             Client(port).close()
+            broker.process.send_signal(signal.SIGTERM)
+            assert broker.end() == 0
+        finally:
+            broker.close()
+
+
+def test_sockets_need_no_names(tmp_path: Path, manager: Manager) -> None:
+    """systemd names them all, other programs do not: systemd-socket-activate(1)."""
+    with listening() as tcp, listening() as web:
+        tcp_port, web_port = tcp.getsockname()[1], web.getsockname()[1]
+        words = [f"--tcp-address={HOST}:{tcp_port}", f"--http-address={HOST}:{web_port}"]
+        broker = Process(tmp_path, EXECUTABLE, manager, [tcp, web], *words, name="")
+        try:
+            broker.awaits(lambda: manager.says("READY"), "it is ready")
             broker.process.send_signal(signal.SIGTERM)
             assert broker.end() == 0
         finally:
