@@ -43,7 +43,8 @@ class InheritedSockets:
         count = environment.get("LISTEN_FDS", "")
         numbers = range(FIRST, FIRST + int(count)) if count.isdecimal() else range(0)
         text = environment.get("LISTEN_FDNAMES", "")
-        names = text.split(":") if text else ["unknown"] * len(numbers)
+        names = text.split(":") if text else []
+        names += ["unknown"] * (len(numbers) - len(names))
         return cls([(name, _listening(number)) for name, number in zip(names, numbers, strict=False)])
 
     def take(self, name: str, address: str) -> socket.socket | None:
