@@ -40,7 +40,7 @@ _OPEN = Viewer("", Role.ADMIN, True)
 
 @attrs.define
 class _Known:
-    """The user that the request was let in with, as a component of the request."""
+    """The user of a request, as a component of the request."""
 
     viewer: Viewer
 
@@ -72,12 +72,12 @@ class Access:
         name, secret = _credentials(request)
         return await self._check(name, secret, request) if secret else None
 
-    def admit(self, request: WebRequest, viewer: Viewer) -> None:
-        """Let a request in as that of `viewer`."""
+    def set_viewer(self, request: WebRequest, viewer: Viewer) -> None:
+        """Record the user of a request."""
         request.setComponent(_Known, _Known(viewer))
 
     def viewer(self, request: WebRequest) -> Viewer:
-        """Return the user of a request that was let in."""
+        """Return the recorded user of a request."""
         known: _Known = request.getComponent(_Known)
         return known.viewer
 

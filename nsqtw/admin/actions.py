@@ -173,7 +173,7 @@ class Performer:
             if not outcome.called:
                 outcome.callback(result)
             elif isinstance(result, Failure) and not isinstance(result.value, NsqtwError):
-                _log.failure("panic in an action that nobody waits for", failure=result)
+                _log.failure("an action failed after its client had left", failure=result)
 
         Deferred.fromCoroutine(self._perform(request, name, target, arguments)).addBoth(pass_on)
         return await outcome

@@ -175,7 +175,7 @@ class ErrorAnswers:
         error: Any = failure.value
         status, code = answer_to(error)
         if status == 500 and not isinstance(error, ApiError):
-            _log.failure("panic in HTTP handler", failure=failure)
+            _log.failure("an HTTP handler failed", failure=failure)
         elif isinstance(error, ClusterError):
             _log.error("{error}", error=str(error))
         return refusal(request, status, code)

@@ -1,5 +1,5 @@
 """
-The site of nsqadmin: all its routes below the base path, behind the gate.
+The site of nsqadmin: all its routes below the base path, behind the authentication.
 
 The pages are mounted by `nsqtw.admin.pages.mount`, which gets the same parts as the API.
 """
@@ -18,8 +18,8 @@ from nsqtw.admin.access import Access
 from nsqtw.admin.actions import ACTIONS, Action, Performer
 from nsqtw.admin.api import Api
 from nsqtw.admin.audit import Audit
+from nsqtw.admin.authentication import AuthenticatedResource
 from nsqtw.admin.config import Config
-from nsqtw.admin.gate import Gate
 from nsqtw.admin.graphite import Graphite
 from nsqtw.admin.health import HealthPages
 from nsqtw.admin.login import Login
@@ -88,7 +88,7 @@ class AdminWeb:
             app.route(f"{base_path}/render", methods=["GET"])(graphite.render)
         _mount_pages(app, self.context)
         ErrorAnswers(app)
-        self.site = AdminSite(Gate(app.resource(), access, base_path), reactor)
+        self.site = AdminSite(AuthenticatedResource(app.resource(), access, base_path), reactor)
 
     def start(self) -> None:
         """Start what works in the background."""

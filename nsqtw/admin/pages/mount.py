@@ -22,7 +22,6 @@ from nsqtw.admin.pages.links import Links
 from nsqtw.admin.pages.notices import Notices
 from nsqtw.admin.pages.page import PAGES, Content, Page
 from nsqtw.admin.pages.render import Renderer
-from nsqtw.admin.pages.security import protect
 from nsqtw.admin.pages.visit import NotThere, Visit
 from nsqtw.admin.sampler import Sampler
 from nsqtw.admin.server import WebRequest
@@ -85,7 +84,6 @@ class Pages:
 
     def static(self, request: WebRequest, digest: str, path: str) -> bytes:
         """GET /static/<hash>/<path>"""
-        protect(request)
         asset = self._assets.find(digest, path)
         if asset is None:
             request.setResponseCode(404)
@@ -99,7 +97,6 @@ class Pages:
         """Answer a request for a page, or for its changes."""
         self.sampler.look()
         if live.is_wanted(request):
-            protect(request)
             render = partial(self._render_event, page, request, path)
             await live.LivePage(request, self._site.reactor, render).run(self.sampler.watch)
             return b""
@@ -132,14 +129,12 @@ class Pages:
         await self.sampler.refresh()
         token = self._notices.add(answer.text, answer.details, self.sampler.now)
         mark = "&" if "?" in answer.location else "?"
-        protect(request)
         request.setResponseCode(303)
         request.setHeader("Location", f"{answer.location}{mark}notice={token}")
         return b""
 
     def login_page(self, request: WebRequest, error: str, target: str) -> bytes:
         """Return the login page."""
-        protect(request)
         content = {"title": "Log in", "error": error, "next": target, "section": ""}
         return self._renderer.html("login.html", {**_PUBLIC, **content}).encode()
 
@@ -178,7 +173,6 @@ class Pages:
         return self._html(request, visit, answer, has_events=True)
 
     def _written(self, request: WebRequest, visit: Visit, answer: Answer, *, has_events: bool = False) -> bytes:
-        protect(request)
         request.setResponseCode(answer.status)
         request.setHeader("Content-Type", HTML)
         request.setHeader("Cache-Control", "no-store")
