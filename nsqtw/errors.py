@@ -34,8 +34,11 @@ All errors that nsqtw raises deliberately, in one tree.
     │   ├── ServerFailed     ... one nsqd or nsqlookupd gave no usable answer
     │   │   └── Unsupported  ... because it does not have what was asked for
     │   ├── NoServerAnswered ... no nsqd, or no nsqlookupd, gave a usable answer
-    │   └── UnknownObject    ... a node or channel does not exist
+    │   ├── UnknownObject    ... a node or channel does not exist
+    │   └── PageNotFound     ... what a page of nsqadmin is about does not exist
     ├── AccessDenied         a user of nsqadmin may not do this
+    ├── ApiError             nsqadmin's API answers with another status than 200
+    ├── FormError            a form of nsqadmin has a wrong field: one line for the user
     └── PluginError          a plugin cannot be loaded
         ├── UnknownPlugin    nothing installed has that name
         └── DuplicatePlugin  two installed plugins share a name
@@ -265,12 +268,33 @@ class UnknownObject(ClusterError):
         self.kind = kind
 
 
+class PageNotFound(ClusterError):
+    """What a page of nsqadmin is about does not exist. `kind` is topic, channel or action."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"There is no {kind} {name}.")
+        self.kind = kind
+
+
 class AccessDenied(NsqtwError):
     """A user of nsqadmin may not do this. `code` is the word of the API for it, the text is for the user."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+class ApiError(NsqtwError):
+    """An answer of nsqadmin's API with another status than 200. `code` is its message."""
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(code)
+        self.status = status
+        self.code = code
+
+
+class FormError(NsqtwError):
+    """A form of nsqadmin cannot be read. The text says which field is wrong, and what it may be."""
 
 
 class PluginError(NsqtwError):

@@ -17,7 +17,6 @@ import ipaddress
 from base64 import b64decode
 from binascii import Error as Base64Error
 from secrets import token_bytes, token_hex
-from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
@@ -192,7 +191,7 @@ class Access:
             return None
         return viewer if viewer.name else attrs.evolve(viewer, name=name, csrf_subject=name)
 
-    def _set_cookie(self, request: Any, token: str) -> None:
+    def _set_cookie(self, request: WebRequest, token: str) -> None:
         request.addCookie(
             COOKIE,
             token,

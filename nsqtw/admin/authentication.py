@@ -53,7 +53,7 @@ class AuthenticatedResource(Resource):
         self._access = access
         self._base_path = base_path
 
-    def render(self, request: Any) -> Any:
+    def render(self, request: WebRequest) -> Any:
         """IResource API."""
         for name, value in HEADERS.items():
             request.setHeader(name, value)
@@ -70,7 +70,7 @@ class AuthenticatedResource(Resource):
         answering.addErrback(self._fail, request, ended)
         return NOT_DONE_YET
 
-    async def _answer(self, request: Any, ended: list[object]) -> None:
+    async def _answer(self, request: WebRequest, ended: list[object]) -> None:
         """Pass a request on, or refuse it, unless its connection is closed meanwhile."""
         answer: Any = await self._refusal(request)
         if ended:
@@ -81,7 +81,7 @@ class AuthenticatedResource(Resource):
             request.write(answer)
             request.finish()
 
-    async def _refusal(self, request: Any) -> bytes | None:
+    async def _refusal(self, request: WebRequest) -> bytes | None:
         """Return the answer to a request that is not allowed; None for others, whose user is recorded."""
         if not (_is_text(request.path) and _is_text(request.getRequestHostname())):
             return refusal(request, 404, "NOT_FOUND")
@@ -100,7 +100,7 @@ class AuthenticatedResource(Resource):
         self._access.set_viewer(request, viewer)
         return None
 
-    def _fail(self, failure: Failure, request: Any, ended: list[object]) -> None:
+    def _fail(self, failure: Failure, request: WebRequest, ended: list[object]) -> None:
         """Answer a request whose user cannot be found because of a mistake of the program or of a plugin."""
         if ended and isinstance(failure.value, CancelledError):
             return

@@ -1,9 +1,9 @@
 """
 The sampler: it asks all nodes for their figures every few seconds, and adds them to the history.
 
-While somebody looks, it asks every LIVE_SECONDS, otherwise every QUIET_SECONDS, so that there is a history when
-somebody comes. A round that takes long makes the next one wait: the sampler uses at most a quarter of the time. The
-figures are added in steps that share the reactor with everything else.
+With an open page it asks every LIVE_SECONDS, otherwise every QUIET_SECONDS to keep the history. A round
+that takes long makes the next one wait: the sampler uses at most a quarter of the time. The figures are added in steps
+that share the reactor with everything else.
 
 A node that does not answer is kept for an hour and marked (`NodeState.is_gone`); the figures of the others are not
 affected.
@@ -31,9 +31,9 @@ QUIET_SECONDS = 30.0
 STEP_SECONDS = 5.0
 """The shortest time between two samples of the history."""
 WATCHED_SECONDS = 60.0
-"""How long a look at a page counts as somebody who looks."""
+"""Time after a request for a page in which the page counts as open."""
 KEPT_SECONDS = 3600.0
-"""How long a node that is gone is shown."""
+"""Time for which a node that does not answer is shown."""
 _SHARE = 4.0
 _STEP = 100
 """Subjects in a step."""
@@ -50,7 +50,7 @@ class Source(Protocol):
 
 @attrs.frozen
 class NodeState:
-    """A node as it was seen last. `seen` is a Unix time."""
+    """The last answer of a node. `seen` is its time in the clock of the history."""
 
     stats: NodeStats
     seen: float
@@ -58,7 +58,7 @@ class NodeState:
 
 
 class Sampler:
-    """Samples of a cluster. `latest` is the newest answer, `error` why there is none, `history` what was before."""
+    """Samples of a cluster. `latest` is the newest answer, `error` the reason for none, `history` the earlier ones."""
 
     def __init__(self, source: Source, reactor: IReactorTime) -> None:
         self.history = History()
@@ -69,8 +69,7 @@ class Sampler:
         self._reactor = reactor
         self._counters = Changes(may_restart=True)
         self._levels = Changes(may_restart=False)
-        self._watchers = 0
-        self._looked_at = -math.inf
+        self._viewed_at = -math.inf
         self._recorded_at = -math.inf
         self._timer: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
@@ -101,17 +100,17 @@ class Sampler:
         """The time in the clock of the history."""
         return self._reactor.seconds()
 
-    def look(self) -> None:
-        """Note that somebody looks at a page."""
+    def record_view(self) -> None:
+        """Record a request for a page: it counts as open for a while."""
         was_quiet = not self._is_watched()
-        self._looked_at = self._reactor.seconds()
+        self._viewed_at = self._reactor.seconds()
         if was_quiet and self._timer is not None:
             self._timer.reset(0)
 
     def watch(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each round, until the returned function is called."""
         self._listeners.append(listener)
-        self.look()
+        self.record_view()
         return lambda: self._listeners.remove(listener)
 
     async def refresh(self) -> None:
@@ -130,7 +129,7 @@ class Sampler:
         return waiting.addBoth(lambda _: leave())
 
     def _is_watched(self) -> bool:
-        return bool(self._listeners) or self._reactor.seconds() - self._looked_at < WATCHED_SECONDS
+        return bool(self._listeners) or self._reactor.seconds() - self._viewed_at < WATCHED_SECONDS
 
     # -- rounds
 
@@ -189,7 +188,7 @@ class Sampler:
         figures: dict[Subject, dict[str, float]] = {}
         for node in stats.nodes:
             yield from self._add_node(node, now, figures)
-        _count_stock(stats, figures)
+        _set_levels(stats, figures)
         self.history.begin(now)
         for number, (subject, values) in enumerate(figures.items()):
             self.history.put(subject, values)
@@ -254,7 +253,7 @@ def _count_waiting(topics: tuple[TopicStats, ...], totals: list[dict[str, float]
         _add(total, "in_flight", sum(channel.in_flight_count for topic in topics for channel in topic.channels))
 
 
-def _count_stock(stats: ClusterStats, figures: dict[Subject, dict[str, float]]) -> None:
+def _set_levels(stats: ClusterStats, figures: dict[Subject, dict[str, float]]) -> None:
     """Set the levels of all topics and channels."""
     for topic in stats.topics.values():
         _values(figures, ("topic", topic.topic_name))["depth"] = waiting(topic)

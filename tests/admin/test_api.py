@@ -353,6 +353,7 @@ def test_thousands_of_topics(tmp_path: Path, start: StartAdmin) -> None:
 def test_clients_that_do_not_wait(start: StartAdmin) -> None:
     with socket.create_server((HOST, 0), backlog=100) as silent:
         admin = start(f"--nsqd-http-address={HOST}:{silent.getsockname()[1]}", "--http-client-request-timeout=1m")
+        sampler, _ = silent.accept()
         for path in ("/api/topics", "/api/counter", "/api/topics/t") * 5:
             with socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client:
                 client.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
@@ -363,6 +364,7 @@ def test_clients_that_do_not_wait(start: StartAdmin) -> None:
                     with suppress(ConnectionError):
                         assert asked.recv(1) == b"", "the query ends with its client"
         assert admin.get("/ping").status == 200
+        sampler.close()
 
 
 def test_an_action_is_carried_out_for_a_client_that_does_not_wait(start: StartAdmin, nodes: Nodes, topic: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from nsqtw.admin.actions import ACTIONS
 from nsqtw.admin.pages import fields
 from nsqtw.admin.pages.action_forms import FORMS
-from nsqtw.admin.pages.fields import FormError
+from nsqtw.errors import FormError
 
 
 def test_every_form_has_an_action_and_destructive_ones_ask_for_a_name() -> None:
