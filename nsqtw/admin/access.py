@@ -1,13 +1,13 @@
 """
 Access control of nsqadmin: the user of a request, and the refusal of requests that other web sites make.
 
-    open              no option: everybody may do everything, as in the original
+    open              no option: every client may do everything, as in the original
     header            --admin-user, --read-user, ...: a proxy names the user in --acl-http-header
     authorizer        --auth: a session cookie after a login with name and secret, or HTTP's Basic or Bearer
                       authentication, whose secret an authorizer checks (nsqtw.interfaces.IAuthorizer)
 
 A cookie is sent by a browser whatever page makes the request. So a form of a page has a token that only pages of
-nsqadmin know, and every request that changes something is refused when the browser says that another site made it.
+nsqadmin know, and every request that changes something is refused when its headers name another site.
 """
 
 from __future__ import annotations

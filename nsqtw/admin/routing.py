@@ -78,7 +78,7 @@ def _mount(app: Klein, base_path: str, declared: Route, handler: Callable[..., A
         try:
             document = await handler(request, **parts)
         except NsqtwError as error:
-            if ended:  # nobody waits for an answer
+            if ended:  # the client has left
                 raise CancelledError from error
             raise
         return document if isinstance(document, bytes) else written(request, document)
@@ -119,7 +119,7 @@ def plain(request: WebRequest, text: str, status: int = 200) -> bytes:
 
 
 def refusal(request: WebRequest, status: int, code: str) -> bytes:
-    """Set the head of an answer that says why there is no other, and return its body."""
+    """Set the head of an answer with an error, and return its body."""
     return written(request, {"message": code}, status)
 
 

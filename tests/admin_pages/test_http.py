@@ -206,3 +206,13 @@ def test_a_link_beside_a_message_leads_to_its_replay(admin: AdminProcess, nodes:
     form = admin.get(unescape(link)).body.decode()
     assert f'name="message" aria-label="Id of the message" value="{number}"' in form
     assert 'id="preview"' in form
+
+
+def test_a_form_leads_back_to_the_page_of_its_target(admin: AdminProcess) -> None:
+    for path, back in (
+        ("create?topic=t&channel=c", "/topics"),
+        ("pause_topic?topic=t", "/topics/t"),
+        ("empty_channel?topic=t&channel=c", "/topics/t/c"),
+    ):
+        body = admin.get(f"/actions/{path}").body.decode()
+        assert f'<a class="button" href="{back}">Cancel</a>' in body, path

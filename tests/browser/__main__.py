@@ -1,8 +1,8 @@
 """
 ``python -m tests.browser [NAME...]``: tests of nsqadmin's pages in a real Chromium, all or those whose file has a NAME.
 
-They are in check_*.py, which `make test` does not collect: a newcomer's machine may lack Chromium. Exit status 1 with one
-line when it is missing.
+They are in check_*.py, which `make test` does not collect: a newcomer's machine may lack Chromium. Exit status 1 with
+one line when it is missing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
 Forms of the actions: one declaration each.
 
-GET `actions/<name>` shows a form that says what the action does, POST performs it. An action that loses messages or
-names asks for a name to be typed, and the server compares it. `read` turns the fields of a form into the name of an
-action of `nsqtw.admin.actions` and its arguments.
+GET `actions/<name>` shows a form with the consequences of the action, POST performs it. For an action that loses
+messages or names the user types a name, and the server compares it. `read` turns the fields of a form into the name of
+an action of `nsqtw.admin.actions` and its arguments.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ async def _nothing(page_request: PageRequest, target: Target, fields: Fields) ->
 
 
 def target_url(page_request: PageRequest, target: Target) -> str:
-    """Return the URL of the page of a channel, or of a topic."""
+    """Return the URL of the page of a channel or topic; of the list of topics for no target."""
     links = page_request.links
+    if not target.topic:
+        return links.page("topics")
     return links.channel(target.topic, target.channel) if target.channel else links.topic(target.topic)
 
 

@@ -11,7 +11,7 @@ from twisted.web.iweb import IRequest
 
 from nsqtw.admin.actions import Performer
 from nsqtw.admin.audit import Target
-from nsqtw.admin.pages.action_forms import FORMS, ActionForm, parent_url, target_url
+from nsqtw.admin.pages.action_forms import FORMS, ActionForm, target_url
 from nsqtw.admin.pages.fields import Fields
 from nsqtw.admin.pages.page import TOPICS
 from nsqtw.admin.pages.page_request import PageRequest
@@ -48,21 +48,21 @@ def target_in(fields: Fields) -> Target:
 async def show(
     page_request: PageRequest, form: ActionForm, fields: Fields, error: str = "", status: int = 200
 ) -> Answer:
-    """Return the page of a form. AccessDenied for a viewer who may not perform its action."""
+    """Return the page of a form. AccessDenied for a viewer without the right to its action."""
     target = target_in(fields)
     if not form.may(page_request, target):
         raise AccessDenied("FORBIDDEN", "You may not do this.")
     content = await form.content(page_request, target, fields)
-    here = {name: value for name, value in attrs.asdict(target).items() if value and form.has_target}
+    place = target if form.has_target else Target()
     return Answer(
         form.template,
         {
             "title": _filled(form.title, target),
             "section": TOPICS,
             "form": form,
-            "form_url": page_request.links.action(form.name, **here),
-            "back_url": (target_url if form.has_target else parent_url)(page_request, target),
-            "path": _path(page_request, target if form.has_target else Target()),
+            "form_url": page_request.links.action(form.name, **attrs.asdict(place)),
+            "back_url": target_url(page_request, place),
+            "path": _path(page_request, place),
             "target": target,
             "fields": {
                 name: fields.get(name, "") for name in ("kind", "time", "message", "body", "node", "topic", "channel")

@@ -90,7 +90,7 @@ def _order(client: ClientStats) -> str:
 
 
 def _has_topology(page_request: PageRequest) -> bool:
-    """Return whether a node says in which zone or region it is."""
+    """Return whether a node has a zone or a region."""
     nodes = [state.stats.node for state in page_request.sampler.nodes.values()]
     return any(node.topology_zone or node.topology_region for node in nodes)
 

@@ -2,8 +2,8 @@
 The view of messages that wait, are deferred or in flight. Looking consumes nothing.
 
 A body is shown as JSON where it is some, as text where it is UTF-8, else in hexadecimal, or in the form that is asked
-for. SHOWN_BYTES of a body are shown, of one message MAX_SHOWN_BYTES on demand. A viewer who may not look at bodies
-sees the rest.
+for. SHOWN_BYTES of a body are shown, of one message MAX_SHOWN_BYTES on demand. A viewer without the permission for
+bodies sees the other facts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from nsqtw.cluster.cluster import DEFERRED, IN_FLIGHT, READY
 from nsqtw.cluster.model import Message
 from nsqtw.errors import ClusterError
 
-SHOWN_BYTES = 8 * 1024
-MAX_SHOWN_BYTES = 256 * 1024
+SHOWN_BYTES = 8_000
+MAX_SHOWN_BYTES = 256_000
 LIMITS = (10, 25, 100)
 """The numbers of messages of a node that can be asked for."""
 AUTO, TEXT, JSON, HEX = "auto", "text", "json", "hex"
@@ -35,7 +35,7 @@ _NS = 1_000_000_000
 
 @attrs.frozen(kw_only=True)
 class MessageRow:
-    """A message as the page shows it. `body` is None for a viewer who may not see it. Times are in seconds."""
+    """A message as the page shows it. `body` is None for a viewer without the permission. Times are in seconds."""
 
     id: str
     node: str

@@ -148,7 +148,7 @@ class Pages:
         )
 
     async def _answer(self, page_request: PageRequest, view: Callable[[PageRequest], Awaitable[Answer]]) -> Answer:
-        """Return what a view answers, or a page that says why it cannot."""
+        """Return the answer of a view, or a page with its error."""
         try:
             return await view(page_request)
         except (PageNotFound, UnknownObject) as error:
