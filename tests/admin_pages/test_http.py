@@ -216,3 +216,16 @@ def test_a_form_leads_back_to_the_page_of_its_target(admin: AdminProcess) -> Non
     ):
         body = admin.get(f"/actions/{path}").body.decode()
         assert f'<a class="button" href="{back}">Cancel</a>' in body, path
+
+
+def test_a_topic_without_a_node_can_be_deleted_with_its_channels(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    for path in (f"/topic/create?topic={topic}", f"/channel/create?topic={topic}&channel=work"):
+        assert nodes.lookupd.http("POST", path).status == 200
+    csrf = token(admin, "/actions/create")
+    for name, typed in (("delete_channel", "work"), ("delete_topic", topic)):
+        body = admin.get("/lookup").body.decode()
+        (link,) = {unescape(link) for link in re.findall(r'href="([^"]+)"', body) if f"{name}?topic={topic}" in link}
+        assert "No node has the" in admin.get(link).body.decode()
+        status, _, _ = post(admin, link, csrf=csrf, typed=typed)
+        assert status == 303
+    assert topic not in admin.get("/lookup").body.decode()

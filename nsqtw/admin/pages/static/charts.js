@@ -3,6 +3,9 @@
 const charts = new Map(); // element: { chart, numbers }
 
 const MINUTES = [1, 2, 5, 10, 15, 30, 60];
+// Distances of the marks on the axis of numbers: 0.001, 0.002, 0.005, 0.01, ...
+const DISTANCES = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((digit) => Number(`${digit}e${power - 3}`))).flat();
+const WHOLE_DISTANCES = DISTANCES.filter((distance) => distance >= 1);
 const UNITS = ["", "k", "M", "G", "T"];
 
 /** Returns a number with three digits, 1.23M, as the server writes it; with `isTick` without zeros at the end. */
@@ -42,7 +45,7 @@ function options(element) {
     },
     axes: [
       { ...axis, space: 60, size: 28, incrs: MINUTES.map((minutes) => minutes * 60), values: "{HH}:{mm}" },
-      { ...axis, space: 36, size: 48, values: (_chart, ticks) => ticks.map((tick) => short(tick, true)) },
+      { ...axis, space: 36, size: 48, incrs: distances, values: (_chart, ticks) => ticks.map((tick) => short(tick, true)) },
     ],
     series: [
       {},
@@ -55,6 +58,12 @@ function options(element) {
     ],
     hooks: { setCursor: [(chart) => tell(chart, items)] },
   };
+}
+
+/** Returns the distances of the marks that fit the numbers: whole ones for whole numbers. */
+function distances(chart) {
+  const isWhole = chart.data.slice(1).every((values) => values.every((value) => value === null || Number.isInteger(value)));
+  return isWhole ? WHOLE_DISTANCES : DISTANCES;
 }
 
 /** Shows the values under the cursor in the legend, or the newest ones. */
