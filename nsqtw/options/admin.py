@@ -94,7 +94,7 @@ class AdminOptions:
 
     # Graphs of graphite
     graphite_url: str = option(
-        _URL, "", "URL of graphite; empty for no graphs from there", field="GraphiteURL", reload=live
+        _URL, "", "URL of graphite, for /api/graphite and /render; empty for none", field="GraphiteURL", reload=live
     )
     proxy_graphite: bool = option(BOOLEAN, False, "pass requests for /render on to graphite")
     statsd_prefix: str = option(TEXT, "nsq.%s", "accepted, without effect", reload=live)
