@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 DECISION = ROOT / "docs" / "decisions" / "0019-private-names-of-twisted.md"
 _ROW = re.compile(r"^\| `(twisted\.[\w.]+)` \| `nsqtw/([\w/]+\.py)` \|", re.MULTILINE)
-_STANDARD_LIBRARY = {"_replace", "_make", "_fields", "_asdict", "_exit", "_current_frames"}
+_STANDARD_LIBRARY = {"_replace", "_make", "_fields", "_asdict", "_exit", "_current_frames", "_value_"}
 
 
 def is_private(name: str) -> bool:
