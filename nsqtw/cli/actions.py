@@ -20,7 +20,7 @@ def check_name(name: str) -> None:
         raise OptionError(f"no topic or channel can have the name {name!r}: 1 to 64 of a-z A-Z 0-9 . _ -")
 
 
-async def acted(
+async def run_change(
     session: Session,
     what: str,
     change: Callable[[Cluster], Awaitable[Done]],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsqtw.cli.actions import acted, check_name
-from nsqtw.cli.output import Column, Document, Listing, age_text, number
+from nsqtw.cli.actions import check_name, run_change
+from nsqtw.cli.output import Column, Document, Table, age_text, number
 from nsqtw.cli.session import Session
-from nsqtw.cluster.model import ChannelStats, ClientStats
+from nsqtw.cluster.model import ChannelStats, ConsumerStats
 from nsqtw.errors import NotFound
 
 CHANNEL_COLUMNS = (
@@ -54,7 +54,7 @@ def channel_row(channel: ChannelStats) -> dict[str, Any]:
     }
 
 
-def _consumer_row(client: ClientStats) -> dict[str, Any]:
+def _consumer_row(client: ConsumerStats) -> dict[str, Any]:
     return {
         "hostname": client.hostname,
         "client_id": client.client_id,
@@ -70,7 +70,7 @@ def _consumer_row(client: ClientStats) -> dict[str, Any]:
     }
 
 
-async def list_channels(session: Session, topic: str | None) -> Listing:
+async def list_channels(session: Session, topic: str | None) -> Table:
     """`nsqtw channel list`."""
     async with session.cluster() as cluster:
         stats = session.value_of(await cluster.stats())
@@ -78,7 +78,7 @@ async def list_channels(session: Session, topic: str | None) -> Listing:
         raise NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
     topics = stats.topics.values() if topic is None else [stats.topics[topic]]
     rows = [channel_row(channel) for found in topics for channel in found.channels]
-    return Listing(CHANNEL_COLUMNS, rows, "no channels")
+    return Table(CHANNEL_COLUMNS, rows, "no channels")
 
 
 async def show(session: Session, topic: str, channel: str) -> Document:
@@ -94,9 +94,9 @@ async def show(session: Session, topic: str, channel: str) -> Document:
         [
             f"channel {channel} of topic {topic}{' (paused)' if found.is_paused else ''}",
             "",
-            Listing(node_columns, nodes),
+            Table(node_columns, nodes),
             "",
-            Listing(_CONSUMER_COLUMNS, consumers, "no consumers"),
+            Table(_CONSUMER_COLUMNS, consumers, "no consumers"),
         ],
     )
 
@@ -105,28 +105,28 @@ async def create(session: Session, topic: str, channel: str) -> Document:
     """`nsqtw channel create`."""
     check_name(topic)
     check_name(channel)
-    return await acted(
+    return await run_change(
         session, "created", lambda cluster: cluster.create(topic, channel), topic, channel, must_exist=False
     )
 
 
 async def pause(session: Session, topic: str, channel: str) -> Document:
     """`nsqtw channel pause`."""
-    return await acted(session, "paused", lambda cluster: cluster.pause(topic, channel), topic, channel)
+    return await run_change(session, "paused", lambda cluster: cluster.pause(topic, channel), topic, channel)
 
 
 async def unpause(session: Session, topic: str, channel: str) -> Document:
     """`nsqtw channel unpause`."""
-    return await acted(session, "unpaused", lambda cluster: cluster.unpause(topic, channel), topic, channel)
+    return await run_change(session, "unpaused", lambda cluster: cluster.unpause(topic, channel), topic, channel)
 
 
 async def empty(session: Session, topic: str, channel: str) -> Document:
     """`nsqtw channel empty`."""
     session.confirm(f"Drop all messages of channel {channel} of topic {topic}?")
-    return await acted(session, "emptied", lambda cluster: cluster.empty(topic, channel), topic, channel)
+    return await run_change(session, "emptied", lambda cluster: cluster.empty(topic, channel), topic, channel)
 
 
 async def delete(session: Session, topic: str, channel: str) -> Document:
     """`nsqtw channel delete`."""
     session.confirm(f"Delete channel {channel} of topic {topic} with its messages, on all nodes?")
-    return await acted(session, "deleted", lambda cluster: cluster.delete(topic, channel), topic, channel)
+    return await run_change(session, "deleted", lambda cluster: cluster.delete(topic, channel), topic, channel)

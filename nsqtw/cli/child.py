@@ -27,22 +27,22 @@ _FATAL = re.compile(r"\b(?:FATAL|ERROR): (?P<text>.*)")
 
 class Child(ProcessProtocol):
     """
-    A daemon. `listeners` are the kinds of addresses (TCP, HTTP) that it listens on when it is ready; `tell` gets each
-    line of its log.
+    A daemon. `listeners` are the kinds of addresses (TCP, HTTP) that it listens on when it is ready; `on_line` gets
+    each line of its log.
     """
 
     def __init__(
         self, reactor: Any, name: str, function: str, flags: Sequence[str], listeners: Sequence[str],
-        tell: Callable[[str, str], None],
+        on_line: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self.name = name
         self.addresses: dict[str, str] = {}
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
         self.exit_text = ""
-        """How it ended, empty while it runs."""
+        """The end in words, empty while it runs."""
         self._reactor = reactor
         self._listeners = listeners
-        self._tell = tell
+        self._on_line = on_line
         self._rest = b""
         self._ready: Deferred[None] = Deferred()
         self._waiting_for_end: list[Deferred[None]] = []
@@ -79,7 +79,7 @@ class Child(ProcessProtocol):
         if errors:
             return errors[-1]
         if not self.lines:
-            return "it said nothing"
+            return "no output"
         return self.lines[0 if len(self.lines) <= _FLAG_LINES else -1]
 
     # -- from Twisted
@@ -116,7 +116,7 @@ class Child(ProcessProtocol):
 
     def _received(self, line: str) -> None:
         self.lines.append(line)
-        self._tell(self.name, line)
+        self._on_line(self.name, line)
         match = _LISTENING.search(line)
         if match is None:
             return

@@ -69,14 +69,18 @@ class ClusterAccess:
     tls_key_file: str = _text("key of the client certificate")
     tls_insecure: bool = _key("accept any certificate", lambda value: isinstance(value, bool), "true or false", False)
 
+    @property
+    def http_addresses(self) -> tuple[str, ...]:
+        """The HTTP addresses of all servers."""
+        admin = (self.nsqadmin_http_address,) if self.nsqadmin_http_address else ()
+        return (*self.nsqd_http_addresses, *self.lookupd_http_addresses, *admin)
+
     def secret(self) -> str:
-        """Return the secret, empty for none. OptionError when its file or variable cannot be read."""
+        """Return the secret, empty for none. OptionError when its file or variable has none."""
         if self.secret_file:
-            try:
-                return Path(self.secret_file).expanduser().read_text("utf-8").strip()
-            except (OSError, ValueError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-                raise OptionError(f"secret file {self.secret_file}: {reason}") from error
+            from nsqtw.options.files import read_secret  # slow to import
+
+            return read_secret(os.path.expanduser(self.secret_file), "secret_file")
         if self.secret_variable:
             secret = os.environ.get(self.secret_variable, "")
             if not secret:

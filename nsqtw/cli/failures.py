@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from nsqtw.cli.contexts import LOCAL_NSQD
+from nsqtw.cli.exit_codes import REFUSALS
 from nsqtw.errors import (
     ClusterError,
     CommandError,
@@ -57,7 +58,7 @@ def failure_of(texts: Iterable[str], program: str = "") -> NsqtwError:
         return NotFound(f"no {program or 'node'} answered: none is registered" if program else "no node was found")
     shown = "; ".join(dict.fromkeys(map(readable, lines)))
     statuses = {int(match[1]) for match in map(_STATUS.search, lines) if match}
-    if statuses & {401, 403}:
+    if not statuses.isdisjoint(REFUSALS):
         return PermissionRefused(shown)
     if statuses == {404}:
         return NotFound(shown)

@@ -12,8 +12,8 @@ from contextlib import suppress
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import Document
-from nsqtw.cli.plain_http import get
 from nsqtw.cli.session import Session
+from nsqtw.cli.stdlib_http import get
 
 PATHS = {"ready": "/readyz", "live": "/livez", "ping": "/ping"}
 """The values of --check."""

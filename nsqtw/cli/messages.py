@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import Column, Document, Listing, number
+from nsqtw.cli.output import Column, Document, Table, number
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import DEFERRED, IN_FLIGHT, READY
 from nsqtw.cluster.model import Message, Seek
@@ -70,7 +70,7 @@ def _row(message: Message) -> dict[str, Any]:
     }
 
 
-async def peek(session: Session, topic: str, channel: str | None, state: str, n: int) -> Listing:
+async def peek(session: Session, topic: str, channel: str | None, state: str, n: int) -> Table:
     """`nsqtw peek`."""
     async with session.cluster() as cluster:
         found = session.value_of(await cluster.messages(topic, channel or "", state=STATES[state], limit=n))
@@ -80,7 +80,7 @@ async def peek(session: Session, topic: str, channel: str | None, state: str, n:
         session.say(f"there are more: -n shows up to so many, {n} now")
     if not session.output.is_json:
         rows = [{**row, "shown": _body_text(message.body)} for row, message in zip(rows, messages, strict=False)]
-    return Listing((*_COLUMNS, *_STATE_COLUMNS[state], Column("shown", "BODY")), rows, "no messages")
+    return Table((*_COLUMNS, *_STATE_COLUMNS[state], Column("shown", "BODY")), rows, "no messages")
 
 
 async def seek(session: Session, topic: str, channel: str, to: str, dry_run: bool) -> Document:
@@ -139,6 +139,6 @@ def _document(topic: str, channel: str, moves: tuple[Seek, ...], what: str) -> D
         {"topic": topic, "channel": channel, "replayed": replayed, "skipped": skipped, "nodes": rows},
         [
             f"channel {channel} of topic {topic} {what}: {replayed} messages come again, {skipped} are skipped",
-            Listing(_SEEK_COLUMNS, rows),
+            Table(_SEEK_COLUMNS, rows),
         ],
     )

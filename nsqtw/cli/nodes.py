@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from nsqtw.cli.output import Column, Listing, age_text, number, size_text
+from nsqtw.cli.output import Column, Table, age_text, number, size_text
 from nsqtw.cli.session import Session
 from nsqtw.cluster.model import NodeStats
 
@@ -23,12 +23,12 @@ _COLUMNS = (
 )
 
 
-async def list_nodes(session: Session) -> Listing:
+async def list_nodes(session: Session) -> Table:
     """`nsqtw nodes`."""
     async with session.cluster() as cluster:
         stats = session.value_of(await cluster.stats())
     now = time.time()
-    return Listing(_COLUMNS, [_row(node, now) for node in stats.nodes], "no nodes")
+    return Table(_COLUMNS, [_row(node, now) for node in stats.nodes], "no nodes")
 
 
 def _row(stats: NodeStats, now: float) -> dict[str, Any]:
@@ -45,5 +45,5 @@ def _row(stats: NodeStats, now: float) -> dict[str, Any]:
         "depth": sum(topic.depth + sum(channel.depth for channel in topic.channels) for topic in stats.topics),
         "messages": stats.message_count,
         "disk_free": stats.disk_free,
-        "out_of_date": node.is_out_of_date,
+        "out_of_date": node.is_outdated,
     }

@@ -1,4 +1,4 @@
-"""One run of `nsqtw`: the addresses and credentials it works with, its output, and the questions it asks."""
+"""The run of one verb: options, output, cluster and questions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Globals:
 
 
 class Session:
-    """What a verb gets besides its own arguments."""
+    """The run of one verb. Its function gets the session before its own arguments."""
 
     def __init__(self, options: Globals, reactor: Any = None) -> None:
         self.options = options
@@ -117,7 +117,7 @@ class Session:
         if self.options.is_yes:
             return
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
-            raise OptionError(f"{question} Nobody can be asked: repeat the command with --yes")
+            raise OptionError(f"{question} There is no terminal to ask on: repeat with --yes")
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         # The handler of the reactor would wait for its next turn, and this for a line.
@@ -151,6 +151,7 @@ async def _cluster(access: ClusterAccess, reactor: Any) -> AsyncIterator[Cluster
             is_verification_skipped=access.tls_insecure,
         ),
     )
+    cluster.requests.trust_addresses(access.nsqd_http_addresses)
     try:
         yield cluster
     finally:

@@ -13,7 +13,7 @@ from twisted.internet.task import deferLater
 
 from nsqtw.cli.channels import channel_row
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import Column, Document, Listing, age_text, is_terminal, make_console, number, rich_table
+from nsqtw.cli.output import Column, Document, Table, age_text, is_terminal, make_console, number, rich_table
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import TopicStats
@@ -50,7 +50,7 @@ SORTS = {
 }
 """The values of --sort: a key of the rows, and whether the largest value comes first."""
 _RATES = {"in_rate": "messages", "requeue_rate": "requeued", "timeout_rate": "timed_out"}
-_FRAME_LINES = 5
+_OTHER_LINES = 5
 
 
 async def stat(
@@ -69,7 +69,7 @@ async def stat(
                 if number_of_poll:
                     await deferLater(session.reactor, interval)
                 rows = meter.rows(await _topics(session, cluster), time.monotonic())
-                document = Document({"time": time.time(), "channels": rows}, [Listing(COLUMNS, rows, "no topics")])
+                document = Document({"time": time.time(), "channels": rows}, [Table(COLUMNS, rows, "no topics")])
                 if polls == 1:
                     return document
                 if session.output.is_json:
@@ -107,10 +107,10 @@ async def _run_live(session: Session, cluster: Cluster, meter: Meter, interval: 
             else:
                 note = "; ".join(partial.warnings)
                 rows = meter.rows(partial.value.topics, time.monotonic())
-            left = max(1, console.size.height - _FRAME_LINES)
+            left = max(1, console.size.height - _OTHER_LINES)
             more = f"{len(rows) - left} more; name a topic, or --sort" if len(rows) > left else ""
             status = "   ".join(filter(None, (time.strftime("%H:%M:%S"), f"{len(rows)} rows", more, note)))
-            table = rich_table(Listing(COLUMNS, rows[:left]))
+            table = rich_table(Table(COLUMNS, rows[:left]))
             live.update(Group(Text(status, overflow="ellipsis", no_wrap=True), table), refresh=True)
             done += 1
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from nsqtw.cli.actions import acted, check_name
+from nsqtw.cli.actions import check_name, run_change
 from nsqtw.cli.channels import CHANNEL_COLUMNS, channel_row
-from nsqtw.cli.output import Column, Document, Listing, age_text, number, size_text
+from nsqtw.cli.output import Column, Document, Table, age_text, number, size_text
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import Retention, TopicStats
@@ -71,7 +71,7 @@ def _retention(retention: Retention | None) -> dict[str, Any] | None:
     return None if retention is None else {"time": retention.time, "bytes": retention.bytes}
 
 
-async def list_topics(session: Session, pattern: str | None) -> Listing:
+async def list_topics(session: Session, pattern: str | None) -> Table:
     """`nsqtw topic list`."""
     async with session.cluster() as cluster:
         stats = session.value_of(await cluster.stats())
@@ -81,7 +81,7 @@ async def list_topics(session: Session, pattern: str | None) -> Listing:
         rows.setdefault(name, {"topic": name, "channels": len(channels), "node_count": 0})
     chosen = [rows[name] for name in sorted(rows) if fnmatchcase(name, pattern or "*")]
     keys = topic_row(TopicStats(node="", topic_name="")).keys()
-    return Listing(COLUMNS, [{key: row.get(key) for key in keys} for row in chosen], "no topics")
+    return Table(COLUMNS, [{key: row.get(key) for key in keys} for row in chosen], "no topics")
 
 
 async def show(session: Session, topic: str) -> Document:
@@ -104,9 +104,9 @@ async def show(session: Session, topic: str) -> Document:
         [
             *lines,
             "",
-            Listing(CHANNEL_COLUMNS[1:], channels, "no channels"),
+            Table(CHANNEL_COLUMNS[1:], channels, "no channels"),
             "",
-            Listing(_NODE_COLUMNS, nodes),
+            Table(_NODE_COLUMNS, nodes),
         ],
     )
 
@@ -121,29 +121,29 @@ async def _topic(cluster: Cluster, topic: str) -> Any:
 async def create(session: Session, topic: str) -> Document:
     """`nsqtw topic create`."""
     check_name(topic)
-    return await acted(session, "created", lambda cluster: cluster.create(topic), topic, must_exist=False)
+    return await run_change(session, "created", lambda cluster: cluster.create(topic), topic, must_exist=False)
 
 
 async def pause(session: Session, topic: str) -> Document:
     """`nsqtw topic pause`."""
-    return await acted(session, "paused", lambda cluster: cluster.pause(topic), topic)
+    return await run_change(session, "paused", lambda cluster: cluster.pause(topic), topic)
 
 
 async def unpause(session: Session, topic: str) -> Document:
     """`nsqtw topic unpause`."""
-    return await acted(session, "unpaused", lambda cluster: cluster.unpause(topic), topic)
+    return await run_change(session, "unpaused", lambda cluster: cluster.unpause(topic), topic)
 
 
 async def empty(session: Session, topic: str) -> Document:
     """`nsqtw topic empty`."""
     session.confirm(f"Drop the messages of topic {topic} that no channel has got yet?")
-    return await acted(session, "emptied", lambda cluster: cluster.empty(topic), topic)
+    return await run_change(session, "emptied", lambda cluster: cluster.empty(topic), topic)
 
 
 async def delete(session: Session, topic: str) -> Document:
     """`nsqtw topic delete`."""
     session.confirm(f"Delete topic {topic} with all its channels and messages, on all nodes?")
-    return await acted(session, "deleted", lambda cluster: cluster.delete(topic), topic)
+    return await run_change(session, "deleted", lambda cluster: cluster.delete(topic), topic)
 
 
 async def change(
@@ -157,9 +157,9 @@ async def change(
         _check_duration(str(retention_time))
     result: Document | None = None
     if durability is not None:
-        result = await acted(session, "set", lambda cluster: cluster.set_durability(topic, durability), topic)
+        result = await run_change(session, "set", lambda cluster: cluster.set_durability(topic, durability), topic)
     if retention_time is not None or size is not None:
-        result = await acted(
+        result = await run_change(
             session, "set", lambda cluster: cluster.set_retention(topic, time=retention_time, size=size), topic
         )
     assert result is not None

@@ -33,7 +33,7 @@ GROUPS = {
 class Verb:
     """
     A verb. `words` is its name: one word, or a group and a word. `function` is module:name of its function (see
-    `frame`). The frame adds -o with `has_output`, addresses and credentials with `uses_cluster`, and --yes with `asks`.
+    `commands`), which adds -o with `has_output`, addresses and credentials with `uses_cluster`, and --yes with `asks`.
     `examples` are pairs of a comment and a command line without `nsqtw`.
     """
 
@@ -285,7 +285,7 @@ _NODES = _verb("nodes", "list the nsqds of the cluster", "nodes:list_nodes")
 _DRAIN = _verb(
     "drain",
     "have a node deliver what it has, then stop",
-    "lifecycle:drain",
+    "maintenance:drain",
     _argument("node", "HTTP address of the node, as 'nsqtw nodes' shows it.", shell_complete=completion.nodes),
     _option("--timeout", "Time after which it stops anyway, such as 5m; 0 for any. Unless given, the node's own.",
             metavar="DURATION"),
@@ -297,7 +297,7 @@ _DRAIN = _verb(
 _RELOAD = _verb(
     "reload",
     "have nodes read options and files again",
-    "lifecycle:reload",
+    "maintenance:reload",
     _argument("node", "HTTP address of a node; all nodes unless given.", required=False,
               shell_complete=completion.nodes),
     description="Have nodes read their config files, and the certificates, secrets and grants that these name, again."

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from nsqtw.cluster.answers import messages_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
-from nsqtw.cluster.lifecycle import LifeCycle
+from nsqtw.cluster.maintenance import Maintenance
 from nsqtw.cluster.model import Node, NodeMessages, Partial, Seek
 from nsqtw.errors import NoServerAnswered, UnknownObject, Unsupported
 
@@ -28,7 +28,7 @@ _ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND")
 """Answers of a node that does not have what another node has."""
 
 
-class Cluster(Changes, LifeCycle):
+class Cluster(Changes, Maintenance):
     """
     A cluster. `node` restricts a method to one node, named by its `Node.http_address`; empty for all nodes of the
     topic. Every method raises NoServerAnswered when no server gives a usable answer, and UnknownObject for a node that
@@ -49,7 +49,7 @@ class Cluster(Changes, LifeCycle):
             path, parameters = "/v2/topic/messages", {"topic": topic, "limit": str(limit)}
 
         async def ask(target: Node) -> NodeMessages:
-            answer = await self.requests.get(NSQD, self.address_of(target), path, parameters)
+            answer = await self.requests.get(NSQD, self.request_address(target), path, parameters)
             return await self.requests.read(answer, lambda document: messages_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
@@ -66,7 +66,7 @@ class Cluster(Changes, LifeCycle):
             parameters["dry_run"] = "true"
 
         async def ask(target: Node) -> Seek:
-            answer = await self.requests.post(NSQD, self.address_of(target), "/v2/channel/seek", parameters)
+            answer = await self.requests.post(NSQD, self.request_address(target), "/v2/channel/seek", parameters)
             return await self.requests.read(answer, lambda document: seek_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
@@ -74,7 +74,9 @@ class Cluster(Changes, LifeCycle):
     async def publish(self, topic: str, body: bytes, *, node: str = "") -> str:
         """Publish a message to one node, unless named one that has the topic, else any. Return the node."""
         target = await self._publisher(topic, node)
-        outcome = await ask_all([self.requests.post(NSQD, self.address_of(target), "/pub", {"topic": topic}, body)])
+        outcome = await ask_all(
+            [self.requests.post(NSQD, self.request_address(target), "/pub", {"topic": topic}, body)]
+        )
         split(NSQD, outcome)
         return target.http_address
 
@@ -96,7 +98,7 @@ class Cluster(Changes, LifeCycle):
 
     async def _set(self, topic: str, path: str, parameters: Mapping[str, str]) -> Done:
         async def ask(target: Node) -> str:
-            await self.requests.post(NSQD, self.address_of(target), path, {"topic": topic, **parameters})
+            await self.requests.post(NSQD, self.request_address(target), path, {"topic": topic, **parameters})
             return target.http_address
 
         return await self._on_nodes(topic, "", ask)

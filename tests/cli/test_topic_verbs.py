@@ -66,7 +66,7 @@ def test_without_a_terminal_nothing_is_destroyed_but_with_yes(
     on_nsqd("pub", topic, "kept")
     done = on_nsqd(*words, topic, *(["c"] if words[0] == "channel" else []))
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"nsqtw: {question.format(topic=topic)} Nobody can be asked: repeat the command with --yes\n"
+    assert done.err == f"nsqtw: {question.format(topic=topic)} There is no terminal to ask on: repeat with --yes\n"
     assert on_nsqd("channel", "show", topic, "c", "-o", "json").json["depth"] == 1
 
 

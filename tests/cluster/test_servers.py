@@ -181,7 +181,7 @@ def test_a_secret_is_not_sent_to_an_address_that_only_an_nsqlookupd_names(
         nsqd.append(address)
 
         async def test(reactor: Any) -> None:
-            credentials = ClusterCredentials(nsqd_secret="word", is_open=is_open)
+            credentials = ClusterCredentials(nsqd_secret="word", sends_secrets_in_plain=is_open)
             cluster = Cluster(reactor, lookupds=[lookupd_address], credentials=credentials)
             with suppress(NoServerAnswered):
                 await cluster.counter()

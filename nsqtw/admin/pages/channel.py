@@ -15,7 +15,7 @@ from nsqtw.admin.pages.topic import is_nsqtw
 from nsqtw.admin.pages.visit import Visit
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.merge import topology_order
-from nsqtw.cluster.model import ChannelStats, ClientStats
+from nsqtw.cluster.model import ChannelStats, ConsumerStats
 
 _FIGURES = ("depth", "in_flight", "deferred", "out", "requeue", "timeout")
 _RATES = (
@@ -78,11 +78,11 @@ async def channel(visit: Visit) -> Content:
     }
 
 
-def _client_name(client: ClientStats) -> str:
+def _client_name(client: ConsumerStats) -> str:
     return f"{client.client_id} {client.hostname} {client.remote_address}"
 
 
-def _order(client: ClientStats) -> str:
+def _order(client: ConsumerStats) -> str:
     return client.node
 
 

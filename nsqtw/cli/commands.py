@@ -81,7 +81,7 @@ def _yes_option() -> click.Option:
 
 
 def common_options(verb: Verb) -> list[click.Option]:
-    """Return the options that the frame adds to a verb."""
+    """Return the options that `commands` adds to a verb."""
     options: list[click.Option] = []
     if verb.has_output:
         options.append(_output_option())
@@ -154,7 +154,7 @@ def _command_of(verb: Verb) -> click.Command:
         help=verb.description or f"{verb.summary[0].upper()}{verb.summary[1:]}.",
         short_help=verb.summary,
         epilog=f"\b\nExamples:\n{verb.example_lines()}" if verb.examples else None,
-        context_settings={**_SETTINGS, "ignore_unknown_options": False},
+        context_settings=_SETTINGS,
     )
     command.section = "" if verb.group else verb.section
     return command

@@ -1,4 +1,4 @@
-"""Verbs about the life of nodes: `nsqtw drain` and `nsqtw reload`."""
+"""Verbs about the maintenance of nodes: `nsqtw drain` and `nsqtw reload`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from twisted.internet.task import deferLater
 
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.failures import explained
-from nsqtw.cli.output import Column, Document, Listing
+from nsqtw.cli.output import Column, Document, Table
 from nsqtw.cli.progress import ProgressBar
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.lifecycle import DrainState
+from nsqtw.cluster.maintenance import DrainState
 from nsqtw.cluster.model import Node
 from nsqtw.errors import CommandError, NoServerAnswered, OptionError
 from nsqtw.options.types import parse_duration
@@ -105,7 +105,7 @@ async def reload(session: Session, node: str | None) -> Document:
         f" read again: {', '.join(report.get('files') or ()) or 'no files'}"
         for report in reports
     ]
-    return Document({"nodes": reports}, [*lines, *([Listing(_CHANGE_COLUMNS, rows)] if rows else [])])
+    return Document({"nodes": reports}, [*lines, *([Table(_CHANGE_COLUMNS, rows)] if rows else [])])
 
 
 def _check_duration(text: str) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import quote
 
 from nsqtw.cli.contexts import ClusterAccess
-from nsqtw.cli.plain_http import get
+from nsqtw.cli.stdlib_http import get
 from nsqtw.errors import ConnectFailed
 
 _SECONDS = 1.0
 
 
-class QuickCluster:
+class ClusterNames:
     """The names of topics, channels and nodes."""
 
     def __init__(self, access: ClusterAccess) -> None:
