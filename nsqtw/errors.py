@@ -240,7 +240,7 @@ class ServerFailed(ClusterError):
 
 
 class Unsupported(ServerFailed):
-    """The server does not have the endpoint: another nsqd, or an old one."""
+    """The server does not have the endpoint or the parameter: another nsqd, or an old one."""
 
 
 class NoServerAnswered(ClusterError):

@@ -118,11 +118,11 @@ class Session:
             return
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise OptionError(f"{question} There is no terminal to ask on: repeat with --yes")
-        sys.stderr.write(f"{question} [y/N] ")
-        sys.stderr.flush()
         # The handler of the reactor would wait for its next turn, and this for a line.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
+            sys.stderr.write(f"{question} [y/N] ")
+            sys.stderr.flush()
             answer = sys.stdin.readline()
         finally:
             signal.signal(signal.SIGINT, before)

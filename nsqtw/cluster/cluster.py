@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from nsqtw.cluster.answers import messages_in, seek_in
+from nsqtw.cluster.answers import has_parameter, messages_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
@@ -24,6 +24,8 @@ READY, DEFERRED, IN_FLIGHT = "ready", "deferred", "in_flight"
 MAX_MESSAGES = 1000
 """The messages of a node that one query returns at most."""
 
+_SEEK = "/v2/channel/seek"
+_DESCRIPTION = "/v2/openapi.json"
 _ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND")
 """Answers of a node that does not have what another node has."""
 
@@ -59,14 +61,17 @@ class Cluster(Changes, Maintenance):
     ) -> Partial[tuple[Seek, ...]]:
         """
         Move a channel in its topic's log: to `earliest`, `latest`, a time or the id of a message. A dry run only
-        returns what would happen. Unsupported.
+        returns what would happen; it is not sent to a node that would ignore `dry_run` and move the channel.
+        Unsupported.
         """
         parameters = {"topic": topic, "channel": channel, "to": to}
         if is_dry_run:
             parameters["dry_run"] = "true"
 
         async def ask(target: Node) -> Seek:
-            answer = await self.requests.post(NSQD, self.request_address(target), "/v2/channel/seek", parameters)
+            if is_dry_run:
+                await self._check_parameter(target, _SEEK, "dry_run")
+            answer = await self.requests.post(NSQD, self.request_address(target), _SEEK, parameters)
             return await self.requests.read(answer, lambda document: seek_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
@@ -102,6 +107,13 @@ class Cluster(Changes, Maintenance):
             return target.http_address
 
         return await self._on_nodes(topic, "", ask)
+
+    async def _check_parameter(self, node: Node, path: str, name: str) -> None:
+        """Check that a node knows a parameter. Unsupported, ServerFailed."""
+        if not await self._ask(
+            NSQD, self.request_address(node), _DESCRIPTION, {}, lambda document: has_parameter(document, path, name)
+        ):
+            raise Unsupported(f"{node.http_address} does not know {name!r} of {path}; a later version of nsqtw does")
 
     async def _on_nodes(
         self, topic: str, node: str, ask: Callable[[Node], Coroutine[Any, Any, V]]
