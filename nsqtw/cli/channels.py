@@ -1,14 +1,13 @@
-"""Verbs about channels: `nsqtw channel list`, `show`, and the actions."""
+"""Verbs about channels: `nsqtw channel list` and `show`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nsqtw.cli.actions import check_name, run_change
+from nsqtw.cli.failures import topic_not_found
 from nsqtw.cli.output import Column, Document, Table, age_text, number
 from nsqtw.cli.session import Session
 from nsqtw.cluster.model import ChannelStats, ConsumerStats
-from nsqtw.errors import NotFound
 
 CHANNEL_COLUMNS = (
     Column("topic", "TOPIC"),
@@ -75,7 +74,7 @@ async def list_channels(session: Session, topic: str | None) -> Table:
     async with session.cluster() as cluster:
         stats = session.value_of(await cluster.stats())
     if topic is not None and topic not in stats.topics:
-        raise NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
+        raise topic_not_found(topic)
     topics = stats.topics.values() if topic is None else [stats.topics[topic]]
     rows = [channel_row(channel) for found in topics for channel in found.channels]
     return Table(CHANNEL_COLUMNS, rows, "no channels")
@@ -99,34 +98,3 @@ async def show(session: Session, topic: str, channel: str) -> Document:
             Table(_CONSUMER_COLUMNS, consumers, "no consumers"),
         ],
     )
-
-
-async def create(session: Session, topic: str, channel: str) -> Document:
-    """`nsqtw channel create`."""
-    check_name(topic)
-    check_name(channel)
-    return await run_change(
-        session, "created", lambda cluster: cluster.create(topic, channel), topic, channel, must_exist=False
-    )
-
-
-async def pause(session: Session, topic: str, channel: str) -> Document:
-    """`nsqtw channel pause`."""
-    return await run_change(session, "paused", lambda cluster: cluster.pause(topic, channel), topic, channel)
-
-
-async def unpause(session: Session, topic: str, channel: str) -> Document:
-    """`nsqtw channel unpause`."""
-    return await run_change(session, "unpaused", lambda cluster: cluster.unpause(topic, channel), topic, channel)
-
-
-async def empty(session: Session, topic: str, channel: str) -> Document:
-    """`nsqtw channel empty`."""
-    session.confirm(f"Drop all messages of channel {channel} of topic {topic}?")
-    return await run_change(session, "emptied", lambda cluster: cluster.empty(topic, channel), topic, channel)
-
-
-async def delete(session: Session, topic: str, channel: str) -> Document:
-    """`nsqtw channel delete`."""
-    session.confirm(f"Delete channel {channel} of topic {topic} with its messages, on all nodes?")
-    return await run_change(session, "deleted", lambda cluster: cluster.delete(topic, channel), topic, channel)

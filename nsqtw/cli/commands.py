@@ -19,7 +19,8 @@ import click
 from nsqtw.cli import PROGRAM, completion
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import FORMATS, TABLE, discard_stdout, is_terminal
-from nsqtw.cli.verbs import GROUPS, SECTIONS, VERBS, Verb
+from nsqtw.cli.verb import GROUPS, SECTIONS, Verb
+from nsqtw.cli.verbs import VERBS
 from nsqtw.version import is_compiled, version_line
 
 if TYPE_CHECKING:

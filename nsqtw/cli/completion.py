@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +19,7 @@ from nsqtw.errors import NsqtwError
 
 if TYPE_CHECKING:
     from nsqtw.cli.cluster_names import ClusterNames
+    from nsqtw.cli.session import Session
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -60,7 +61,7 @@ def _beginning(incomplete: str, ask: Callable[[ClusterNames], Iterable[str]], co
         return []
 
 
-def script(session: Any, shell: str) -> int:
+def script(session: Session, shell: str) -> int:
     """`nsqtw completion`: print the script of a shell."""
     from click.shell_completion import get_completion_class
 

@@ -51,6 +51,11 @@ def explained(error: NsqtwError) -> NsqtwError:
     return failure_of(map(str, causes), program)
 
 
+def topic_not_found(topic: str) -> NotFound:
+    """Return the error for a topic that no node has."""
+    return NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
+
+
 def failure_of(texts: Iterable[str], program: str = "") -> NsqtwError:
     """Return the error for texts of the cluster, none of which is a success."""
     lines = [line for text in texts for line in text.split("\n") if line]

@@ -6,6 +6,7 @@ from typing import Any
 
 from twisted.internet.task import deferLater
 
+from nsqtw.cli.checks import duration_of
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.failures import explained
 from nsqtw.cli.output import Column, Document, Table
@@ -14,8 +15,7 @@ from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.maintenance import DrainState
 from nsqtw.cluster.model import Node
-from nsqtw.errors import CommandError, NoServerAnswered, OptionError
-from nsqtw.options.types import parse_duration
+from nsqtw.errors import CommandError, NoServerAnswered
 
 _LOOK_SECONDS = 0.25
 _CHANGE_COLUMNS = (
@@ -30,7 +30,7 @@ _CHANGE_COLUMNS = (
 async def drain(session: Session, node: str, timeout: str | None, no_wait: bool) -> Document:
     """`nsqtw drain`. Waits until the node has ended, and says what it left."""
     if timeout is not None:
-        _check_duration(timeout)
+        duration_of("--timeout", timeout, "a duration such as 5m, or 0")
     async with session.cluster() as cluster:
         target = await cluster.node_named(node)
         session.confirm(f"Drain {target.http_address}: it refuses publishes, delivers what it has, and stops. Go on?")
@@ -106,10 +106,3 @@ async def reload(session: Session, node: str | None) -> Document:
         for report in reports
     ]
     return Document({"nodes": reports}, [*lines, *([Table(_CHANGE_COLUMNS, rows)] if rows else [])])
-
-
-def _check_duration(text: str) -> None:
-    try:
-        parse_duration(text)
-    except ValueError as error:
-        raise OptionError(f"--timeout {text!r} must be a duration such as 5m, or 0") from error

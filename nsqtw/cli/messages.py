@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
+from nsqtw.cli.choices import STATES
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import Column, Document, Table, number
+from nsqtw.cli.output import Column, Document, Table, body_fields, number
 from nsqtw.cli.session import Session
-from nsqtw.cluster.cluster import DEFERRED, IN_FLIGHT, READY
 from nsqtw.cluster.model import Message, Seek
 from nsqtw.errors import NotFound
 from nsqtw.options.types import parse_duration
 
-STATES = {"waiting": READY, "deferred": DEFERRED, "in-flight": IN_FLIGHT}
-"""The values of --state."""
 _SHOWN_CHARACTERS = 200
 
 
@@ -52,10 +49,6 @@ _SEEK_COLUMNS = (
 
 
 def _row(message: Message) -> dict[str, Any]:
-    try:
-        body, encoding = message.body.decode(), "text"
-    except UnicodeDecodeError:
-        body, encoding = b64encode(message.body).decode(), "base64"
     consumer = message.consumer
     return {
         "id": message.id,
@@ -65,8 +58,7 @@ def _row(message: Message) -> dict[str, Any]:
         "due": message.due,
         "deadline": message.deadline,
         "consumer": consumer and f"{consumer.hostname}/{consumer.client_id} {consumer.remote_address}",
-        "body": body,
-        "encoding": encoding,
+        **body_fields(message.body),
     }
 
 

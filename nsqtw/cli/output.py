@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -57,6 +58,14 @@ def age_text(seconds: float | None) -> str:
         if seconds < following:
             return f"{seconds / length:.{1 if unit == 's' else 0}f}{unit}"
     return f"{seconds / 86400:.0f}d"
+
+
+def body_fields(body: bytes) -> dict[str, str]:
+    """Return the body of a message for JSON. `encoding` is text, or base64 for a body that is no UTF-8."""
+    try:
+        return {"body": body.decode(), "encoding": "text"}
+    except UnicodeDecodeError:
+        return {"body": b64encode(body).decode(), "encoding": "base64"}
 
 
 def printable(text: str) -> str:

@@ -12,6 +12,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
 from nsqtw.cli.channels import channel_row
+from nsqtw.cli.choices import SORTS
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import Column, Document, Table, age_text, is_terminal, make_console, number, rich_table
 from nsqtw.cli.session import Session
@@ -41,14 +42,6 @@ COLUMNS = (
     number("consumers", "CONSUMERS"),
     Column("paused", "PAUSED"),
 )
-SORTS = {
-    "name": ("topic", False),
-    "depth": ("depth", True),
-    "in": ("in_rate", True),
-    "out": ("out_rate", True),
-    "age": ("oldest_message_age", True),
-}
-"""The values of --sort: a key of the rows, and whether the largest value comes first."""
 _RATES = {"in_rate": "messages", "requeue_rate": "requeued", "timeout_rate": "timed_out"}
 _OTHER_LINES = 5
 

@@ -1,4 +1,4 @@
-"""Verbs about topics: `nsqtw topic list`, `show`, `set`, and the actions."""
+"""Verbs about topics: `nsqtw topic list`, `show` and `set`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from nsqtw.cli.actions import check_name, run_change
+from nsqtw.cli.actions import Change, run_change
 from nsqtw.cli.channels import CHANNEL_COLUMNS, channel_row
+from nsqtw.cli.checks import duration_of
+from nsqtw.cli.choices import DEFAULT
+from nsqtw.cli.failures import topic_not_found
 from nsqtw.cli.output import Column, Document, Table, age_text, number, size_text
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.model import Retention, TopicStats
-from nsqtw.errors import NotFound, OptionError
-from nsqtw.options.types import parse_duration, parse_size
-
-DEFAULT = "default"
-"""The word for what the options of the nodes say."""
+from nsqtw.cluster.model import Partial, Retention, TopicStats
+from nsqtw.errors import OptionError
+from nsqtw.options.types import parse_size
 
 
 def _retention_text(retention: Mapping[str, Any] | None) -> str:
@@ -111,39 +111,11 @@ async def show(session: Session, topic: str) -> Document:
     )
 
 
-async def _topic(cluster: Cluster, topic: str) -> Any:
+async def _topic(cluster: Cluster, topic: str) -> Partial[TopicStats]:
     found = await cluster.topic_nodes(topic)
     if not found.value:
-        raise NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
+        raise topic_not_found(topic)
     return await cluster.topic(topic)
-
-
-async def create(session: Session, topic: str) -> Document:
-    """`nsqtw topic create`."""
-    check_name(topic)
-    return await run_change(session, "created", lambda cluster: cluster.create(topic), topic, must_exist=False)
-
-
-async def pause(session: Session, topic: str) -> Document:
-    """`nsqtw topic pause`."""
-    return await run_change(session, "paused", lambda cluster: cluster.pause(topic), topic)
-
-
-async def unpause(session: Session, topic: str) -> Document:
-    """`nsqtw topic unpause`."""
-    return await run_change(session, "unpaused", lambda cluster: cluster.unpause(topic), topic)
-
-
-async def empty(session: Session, topic: str) -> Document:
-    """`nsqtw topic empty`."""
-    session.confirm(f"Drop the messages of topic {topic} that no channel has got yet?")
-    return await run_change(session, "emptied", lambda cluster: cluster.empty(topic), topic)
-
-
-async def delete(session: Session, topic: str) -> Document:
-    """`nsqtw topic delete`."""
-    session.confirm(f"Delete topic {topic} with all its channels and messages, on all nodes?")
-    return await run_change(session, "deleted", lambda cluster: cluster.delete(topic), topic)
 
 
 async def change(
@@ -154,23 +126,19 @@ async def change(
         raise OptionError("nothing to set: give --durability, --retention-time or --retention-bytes")
     size = _size(retention_bytes)
     if retention_time not in (None, DEFAULT):
-        _check_duration(str(retention_time))
-    result: Document | None = None
+        duration_of("--retention-time", str(retention_time), f"a duration such as 24h or 7d, 0, or {DEFAULT}")
+    changes: dict[str, Change] = {}
     if durability is not None:
-        result = await run_change(session, "set", lambda cluster: cluster.set_durability(topic, durability), topic)
+        changes["durability"] = lambda cluster: cluster.set_durability(topic, durability)
     if retention_time is not None or size is not None:
-        result = await run_change(
-            session, "set", lambda cluster: cluster.set_retention(topic, time=retention_time, size=size), topic
-        )
-    assert result is not None
-    return result
-
-
-def _check_duration(text: str) -> None:
-    try:
-        parse_duration(text)
-    except ValueError as error:
-        raise OptionError(f"--retention-time {text!r} must be a duration such as 24h or 7d, 0, or {DEFAULT}") from error
+        changes["retention"] = lambda cluster: cluster.set_retention(topic, time=retention_time, size=size)
+    results = [
+        await run_change(session, "set", change, topic, text=f"changed the {what} of")
+        for what, change in changes.items()
+    ]
+    servers = dict.fromkeys(server for result in results for server in result.data["servers"])
+    parts = [part for result in results for part in result.parts]
+    return Document({**results[0].data, "servers": list(servers)}, parts)
 
 
 def _size(text: str | None) -> str | None:

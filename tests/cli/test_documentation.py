@@ -13,7 +13,8 @@ import pytest
 from nsqtw.cli.commands import make_root
 from nsqtw.cli.documentation import MAN_PAGE, PAGE, pages
 from nsqtw.cli.exit_codes import ExitCode, exit_code_of
-from nsqtw.cli.verbs import GROUPS, SECTIONS, VERBS
+from nsqtw.cli.verb import GROUPS, SECTIONS
+from nsqtw.cli.verbs import VERBS
 from nsqtw.errors import ConnectFailed, NotFound, NsqtwError, OptionError, PermissionRefused
 
 ROOT = Path(__file__).parents[2]

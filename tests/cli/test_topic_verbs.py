@@ -15,7 +15,7 @@ from tests.cli.serving import serving
 
 def test_a_topic_from_creation_to_deletion(on_nsqd: Nsqtw, topic: str, nsqd: Broker) -> None:
     created = on_nsqd("topic", "create", topic, "-o", "json")
-    assert (created.code, created.json) == (0, {"action": "created", "topic": topic, "nodes": [nsqd.http_address]})
+    assert (created.code, created.json) == (0, {"action": "created", "topic": topic, "servers": [nsqd.http_address]})
     on_nsqd("pub", topic, "a", "b")
     [row] = on_nsqd("topic", "list", topic, "-o", "json").json
     assert (row["topic"], row["depth"], row["messages"], row["paused"]) == (topic, 2, 2, False)
