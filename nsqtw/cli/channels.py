@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nsqtw.cli.failures import topic_not_found
-from nsqtw.cli.output import Column, Document, Table, age_text, number
+from nsqtw.cli.output import Column, Document, Table, age_or_dash, number
 from nsqtw.cli.session import Session
 from nsqtw.cluster.model import ChannelStats, ConsumerStats
 
@@ -19,7 +19,7 @@ CHANNEL_COLUMNS = (
     number("timed_out", "TIMED OUT"),
     number("messages", "MESSAGES"),
     number("consumers", "CONSUMERS"),
-    number("oldest_message_age", "OLDEST", age_text),
+    number("oldest_message_age", "OLDEST", age_or_dash),
     Column("paused", "PAUSED"),
 )
 _CONSUMER_COLUMNS = (

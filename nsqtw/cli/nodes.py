@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from nsqtw.cli.output import Column, Table, age_text, number, size_text
+from nsqtw.cli.output import Column, Table, age_or_dash, number, size_or_dash
 from nsqtw.cli.session import Session
 from nsqtw.cluster.model import NodeStats
 
@@ -14,12 +14,12 @@ _COLUMNS = (
     Column("tcp_address", "TCP"),
     Column("version", "VERSION"),
     Column("health", "HEALTH"),
-    number("uptime", "UP", age_text),
+    number("uptime", "UP", age_or_dash),
     number("topics", "TOPICS"),
     number("channels", "CHANNELS"),
     number("depth", "DEPTH"),
     number("messages", "MESSAGES"),
-    number("disk_free", "DISK FREE", size_text),
+    number("disk_free", "DISK FREE", size_or_dash),
 )
 
 
@@ -42,7 +42,7 @@ def _row(stats: NodeStats, now: float) -> dict[str, Any]:
         "uptime": max(0.0, now - stats.start_time) if stats.start_time else None,
         "topics": len(stats.topics),
         "channels": sum(len(topic.channels) for topic in stats.topics),
-        "depth": sum(topic.depth + sum(channel.depth for channel in topic.channels) for topic in stats.topics),
+        "depth": sum(topic.total_depth for topic in stats.topics),
         "messages": stats.message_count,
         "disk_free": stats.disk_free,
         "out_of_date": node.is_outdated,

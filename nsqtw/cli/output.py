@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import attrs
 
+from nsqtw.cluster.texts import brief_duration_text, size_text
 from nsqtw.errors import CommandError
 
 if TYPE_CHECKING:
@@ -36,28 +37,14 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def size_text(count: int | None) -> str:
-    """Return bytes as people read them: 1.5 GB, where 1 KB is 1024 bytes."""
-    if count is None:
-        return "-"
-    size = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TB"
+def size_or_dash(count: int | None) -> str:
+    """Return bytes as people read them, a dash for None."""
+    return "-" if count is None else size_text(count)
 
 
-def age_text(seconds: float | None) -> str:
-    """Return a duration as people read it: 250ms, 3.2s, 5m, 2h, 4d."""
-    if seconds is None:
-        return "-"
-    if seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
-    for unit, length, following in (("s", 1.0, 60.0), ("m", 60.0, 3600.0), ("h", 3600.0, 86400.0)):
-        if seconds < following:
-            return f"{seconds / length:.{1 if unit == 's' else 0}f}{unit}"
-    return f"{seconds / 86400:.0f}d"
+def age_or_dash(seconds: float | None) -> str:
+    """Return a duration as people read it, a dash for None."""
+    return "-" if seconds is None else brief_duration_text(seconds)
 
 
 def body_fields(body: bytes) -> dict[str, str]:

@@ -11,7 +11,7 @@ from nsqtw.cli.channels import CHANNEL_COLUMNS, channel_row
 from nsqtw.cli.checks import duration_of
 from nsqtw.cli.choices import DEFAULT
 from nsqtw.cli.failures import topic_not_found
-from nsqtw.cli.output import Column, Document, Table, age_text, number, size_text
+from nsqtw.cli.output import Column, Document, Table, age_or_dash, number, size_or_dash
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import Partial, Retention, TopicStats
@@ -22,8 +22,8 @@ from nsqtw.options.types import parse_size
 def _retention_text(retention: Mapping[str, Any] | None) -> str:
     if retention is None:
         return "-"
-    limits = [age_text(retention["time"])] if retention["time"] else []
-    return " or ".join([*limits, *([size_text(retention["bytes"])] if retention["bytes"] else [])]) or "-"
+    limits = [age_or_dash(retention["time"])] if retention["time"] else []
+    return " or ".join([*limits, *([size_or_dash(retention["bytes"])] if retention["bytes"] else [])]) or "-"
 
 
 COLUMNS = (
@@ -33,7 +33,7 @@ COLUMNS = (
     number("in_flight", "IN FLIGHT"),
     number("deferred", "DEFERRED"),
     number("messages", "MESSAGES"),
-    number("oldest_message_age", "OLDEST", age_text),
+    number("oldest_message_age", "OLDEST", age_or_dash),
     Column("paused", "PAUSED"),
     Column("durability", "DURABILITY"),
     Column("retention", "RETENTION", _retention_text),
@@ -55,8 +55,8 @@ def topic_row(topic: TopicStats) -> dict[str, Any]:
         "channels": len(topic.channels),
         "depth": topic.depth,
         "backend_depth": topic.backend_depth,
-        "in_flight": sum(channel.in_flight_count for channel in topic.channels),
-        "deferred": sum(channel.deferred_count for channel in topic.channels),
+        "in_flight": topic.in_flight_count,
+        "deferred": topic.deferred_count,
         "messages": topic.message_count,
         "message_bytes": topic.message_bytes,
         "oldest_message_age": topic.oldest_message_age,
@@ -92,11 +92,11 @@ async def show(session: Session, topic: str) -> Document:
     channels = [channel_row(channel) for channel in found.channels]
     nodes = [{**topic_row(entry), "node": entry.node} for entry in found.nodes or (found,)]
     retention = _retention_text(row["retention"])
-    oldest = age_text(row["oldest_message_age"])
+    oldest = age_or_dash(row["oldest_message_age"])
     lines = [
         f"topic       {topic}{' (paused)' if found.is_paused else ''}",
         f"depth       {found.depth}, {found.backend_depth} of it on disk",
-        f"messages    {found.message_count}, {size_text(found.message_bytes)}; oldest waiting {oldest}",
+        f"messages    {found.message_count}, {size_or_dash(found.message_bytes)}; oldest waiting {oldest}",
         f"durability  {found.durability or '-'}; retention {retention}",
     ]
     return Document(

@@ -193,6 +193,26 @@ class TopicStats(Counts):
     lost_count: int | None = None
     oldest_message_age: float | None = None
 
+    @property
+    def total_depth(self) -> int:
+        """Messages that wait in the topic and in all its channels."""
+        return self.depth + sum(channel.depth for channel in self.channels)
+
+    @property
+    def in_flight_count(self) -> int:
+        """Messages in flight to consumers of all channels."""
+        return sum(channel.in_flight_count for channel in self.channels)
+
+    @property
+    def deferred_count(self) -> int:
+        """Deferred messages of all channels."""
+        return sum(channel.deferred_count for channel in self.channels)
+
+    @property
+    def client_count(self) -> int:
+        """Consumers of all channels."""
+        return sum(channel.client_count for channel in self.channels)
+
 
 @attrs.frozen(kw_only=True)
 class NodeStats:

@@ -15,9 +15,9 @@ from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.doctor.files import check_certificate
 from nsqtw.cli.doctor.finding import CheckSubject, Finding
 from nsqtw.cli.exit_codes import REFUSALS
-from nsqtw.cli.output import age_text
 from nsqtw.cli.stdlib_http import HttpAnswer, get, may_have_secret, tls_context_of
 from nsqtw.client.lookup import host_and_port
+from nsqtw.cluster.texts import duration_text
 from nsqtw.errors import ConnectFailed
 from nsqtw.options.addresses import join_host_port
 
@@ -64,7 +64,7 @@ def check_clock(what: str, theirs: datetime, now: datetime) -> Finding:
     subject = CheckSubject("clock", what)
     skew = (theirs - now).total_seconds()
     size = max(0.0, abs(skew) - 1.0)
-    text = f"{age_text(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine"
+    text = f"{duration_text(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine"
     remedy = "synchronize the clocks of both machines (chrony, systemd-timesyncd): timedatectl set-ntp true"
     if size > _LARGE_SKEW:
         return subject.error(text, remedy)

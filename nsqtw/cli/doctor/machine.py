@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nsqtw.cli.doctor.finding import CheckSubject, Finding
-from nsqtw.cli.output import size_text
+from nsqtw.cluster.texts import size_text
 
 FEW_FILES = 1024
 ENOUGH_FILES = 16384
