@@ -12,10 +12,12 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.interfaces import IReactorProcess
 from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
 
 from nsqtw.errors import CommandError
+from nsqtw.runtime.reactor import Reactor
 
 KEPT_LINES = 10
 _FLAG_LINES = 2
@@ -32,7 +34,7 @@ class Child(ProcessProtocol):
     """
 
     def __init__(
-        self, reactor: Any, name: str, function: str, flags: Sequence[str], listeners: Sequence[str],
+        self, reactor: Reactor, name: str, function: str, flags: Sequence[str], listeners: Sequence[str],
         on_line: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self.name = name
@@ -47,7 +49,7 @@ class Child(ProcessProtocol):
         self._ready: Deferred[None] = Deferred()
         self._waiting_for_end: list[Deferred[None]] = []
         words = [sys.executable, "-c", _START, function, str(os.getpid()), *flags]
-        reactor.spawnProcess(self, sys.executable, words, env=None, childFDs={0: "w", 1: "r", 2: "r"})
+        IReactorProcess(reactor).spawnProcess(self, sys.executable, words, env=None, childFDs={0: "w", 1: "r", 2: "r"})
 
     def ready(self) -> Deferred[None]:
         """Wait until it listens. CommandError when it ends before."""

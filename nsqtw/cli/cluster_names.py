@@ -12,6 +12,7 @@ from urllib.parse import quote
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.stdlib_http import get
 from nsqtw.errors import ConnectFailed
+from nsqtw.options.addresses import join_host_port
 
 _SECONDS = 1.0
 
@@ -42,7 +43,7 @@ class ClusterNames:
         yield from self._access.nsqd_http_addresses if not self._access.lookupd_http_addresses else ()
         for document in self._lookupd_answers("/nodes"):
             for producer in document.get("producers") or ():
-                yield f"{producer['broadcast_address']}:{producer['http_port']}"
+                yield join_host_port(producer["broadcast_address"], producer["http_port"])
 
     def _lookupd_answers(self, path: str) -> Iterator[dict[str, Any]]:
         for address in self._access.lookupd_http_addresses:

@@ -25,6 +25,7 @@ from nsqtw.version import is_compiled, version_line
 
 if TYPE_CHECKING:
     from nsqtw.cli.session import Session
+    from nsqtw.runtime.reactor import Reactor
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _SUMMARY = "One command for an NSQ cluster, and for the files of a broker."
@@ -204,7 +205,7 @@ def _called(function: Callable[..., Any], session: Session, parameters: dict[str
         return function(session, **parameters)
     from nsqtw.cli.run import run  # loads Twisted
 
-    async def main(reactor: Any) -> Any:
+    async def main(reactor: Reactor) -> Any:
         session.reactor = reactor
         return await function(session, **parameters)
 

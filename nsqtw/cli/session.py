@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
@@ -21,6 +21,7 @@ from nsqtw.errors import CommandError, OptionError
 if TYPE_CHECKING:
     from nsqtw.cluster.cluster import Cluster
     from nsqtw.cluster.model import Partial
+    from nsqtw.runtime.reactor import Reactor
 
 T = TypeVar("T")
 
@@ -41,14 +42,23 @@ class Globals:
 class Session:
     """The run of one verb. Its function gets the session before its own arguments."""
 
-    def __init__(self, options: Globals, reactor: Any = None) -> None:
+    def __init__(self, options: Globals) -> None:
         self.options = options
         self.output = Output(options.output)
-        self.reactor = reactor
-        """The reactor, for verbs that are coroutines."""
         self.exit_code = ExitCode.DONE
         """The exit code of the run when its verb returns a result. PARTIAL_FAILURE after a failure of some nodes."""
         self._contexts: Contexts | None = None
+        self._reactor: Reactor | None = None
+
+    @property
+    def reactor(self) -> Reactor:
+        """The reactor, for verbs that are coroutines."""
+        assert self._reactor is not None
+        return self._reactor
+
+    @reactor.setter
+    def reactor(self, reactor: Reactor) -> None:
+        self._reactor = reactor
 
     @property
     def contexts(self) -> Contexts:
@@ -131,7 +141,7 @@ class Session:
 
 
 @asynccontextmanager
-async def _cluster(access: ClusterAccess, reactor: Any) -> AsyncIterator[Cluster]:
+async def _cluster(access: ClusterAccess, reactor: Reactor) -> AsyncIterator[Cluster]:
     from nsqtw.cluster.cluster import Cluster  # takes time that verbs without a cluster do not need
     from nsqtw.cluster.credentials import ClusterCredentials
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 from twisted.internet.defer import CancelledError
-from twisted.internet.interfaces import IReadDescriptor
+from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
 from zope.interface import implementer
 
 from nsqtw.cli.checks import check_name
@@ -25,6 +25,7 @@ from nsqtw.cli.stdin import delimiter_of
 from nsqtw.client.message import Message
 from nsqtw.client.twisted import Consumer
 from nsqtw.names import EPHEMERAL
+from nsqtw.runtime.reactor import Reactor
 
 _MAX_IN_FLIGHT = 200
 _STOP_SECONDS = 5.0
@@ -81,12 +82,12 @@ async def tail(
 class _PipeWatcher:
     """Calls `on_closed` when nobody reads the pipe that stdout is: there may be no more message to notice it by."""
 
-    def __init__(self, reactor: Any, on_closed: Callable[[], object]) -> None:
-        self._reactor = reactor
+    def __init__(self, reactor: Reactor, on_closed: Callable[[], object]) -> None:
+        self._reactor = IReactorFDSet(reactor)
         self._on_closed = on_closed
         self._is_watching = stat.S_ISFIFO(os.fstat(self.fileno()).st_mode)
         if self._is_watching:
-            reactor.addReader(self)
+            self._reactor.addReader(self)
 
     def stop(self) -> None:
         """Watch no more."""

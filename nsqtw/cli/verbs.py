@@ -112,7 +112,7 @@ VERBS: tuple[Verb, ...] = (
         section=MESSAGES,
         examples=(
             ("What a channel waits for", "peek orders archive"),
-            ("Who has the messages in flight", "peek orders archive --state in-flight"),
+            ("Consumers that hold messages", "peek orders archive --state in-flight"),
         ),
     ),
     verb(

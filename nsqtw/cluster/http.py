@@ -21,6 +21,7 @@ from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, FirstError, gatherResults
 from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
+from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.web.client import Agent, HTTPConnectionPool
@@ -32,6 +33,7 @@ from nsqtw.errors import NoServerAnswered, ServerFailed, Unsupported
 from nsqtw.http.client_body import BytesBody, read_body
 from nsqtw.options.addresses import MAX_PORT, is_loopback, join_host_port
 from nsqtw.rights import authorization
+from nsqtw.runtime.reactor import Reactor
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 MAX_REQUESTS = 64
@@ -78,7 +80,7 @@ class ServerRequests:
     """Requests to the servers of a cluster. `trusted` are the addresses that the user gave, host:port or a URL."""
 
     def __init__(
-        self, reactor: Any, credentials: ClusterCredentials, timeouts: Timeouts, trusted: Iterable[str] = ()
+        self, reactor: Reactor, credentials: ClusterCredentials, timeouts: Timeouts, trusted: Iterable[str] = ()
     ) -> None:
         self._reactor = reactor
         self._timeouts = timeouts
@@ -114,7 +116,7 @@ class ServerRequests:
 
     async def in_thread(self, work: Callable[[], V]) -> V:
         """Do what takes long in a thread of the reactor."""
-        return await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
+        return await deferToThreadPool(IReactorFromThreads(self._reactor), self._reactor.getThreadPool(), work)
 
     def use(self, credentials: ClusterCredentials, policy: TlsPolicy) -> None:
         """Use other credentials from the next request on. `policy` is made of them."""
@@ -207,7 +209,7 @@ class ServerRequests:
             data=cast(Any, BytesBody(body)) if body else None,
             allow_redirects=False,
             unbuffered=True,
-            reactor=self._reactor,
+            reactor=cast(Any, self._reactor),
         )
         version = response.headers.getRawHeaders(_VERSION_FIELD, [""])[0]
         return response.code, version, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)

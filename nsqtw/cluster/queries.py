@@ -8,7 +8,7 @@ becomes a warning; when none of a kind does, the query fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 
@@ -36,6 +36,7 @@ from nsqtw.cluster.model import (
     TopicStats,
 )
 from nsqtw.errors import NoServerAnswered, OptionError, ServerFailed, UnknownObject
+from nsqtw.runtime.reactor import Reactor
 
 V = TypeVar("V")
 
@@ -53,7 +54,7 @@ class Queries:
 
     def __init__(
         self,
-        reactor: Any,
+        reactor: Reactor,
         *,
         nsqds: Sequence[str] = (),
         lookupds: Sequence[str] = (),

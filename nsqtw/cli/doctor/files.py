@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from nsqtw.cli.contexts import ClusterAccess, Contexts
 from nsqtw.cli.doctor.finding import CheckSubject, Finding
 from nsqtw.cli.stdlib_http import tls_context_of
 from nsqtw.errors import OptionError
-from nsqtw.net.certificates import certificates_in
+from nsqtw.net.certificates import expiry_of
 
 SOON = timedelta(days=30)
 """The rest of a certificate's time that is a warning."""
@@ -66,7 +66,12 @@ def check_tls_files(access: ClusterAccess, now: datetime) -> Iterator[Finding]:
         yield CheckSubject("TLS files", ", ".join(paths)).error(str(error), "correct the files, PEM is expected")
         return
     for path in filter(None, (access.tls_ca_file, access.tls_cert_file)):
-        yield check_certificate(path, expiry_of(path), now)
+        expiry = expiry_of(path)
+        if expiry is None:
+            subject = CheckSubject("certificate", path)
+            yield subject.warning("its time cannot be read", "replace it with certificates in plain PEM")
+        else:
+            yield check_certificate(path, expiry, now)
     if access.tls_key_file and Path(access.tls_key_file).stat().st_mode & stat.S_IRWXO:
         yield CheckSubject("TLS files", access.tls_key_file).warning(
             "every user can read the key", f"chmod 600 {access.tls_key_file}"
@@ -82,11 +87,3 @@ def check_certificate(what: str, expiry: datetime, now: datetime) -> Finding:
     if expiry - now < SOON:
         return subject.warning(f"it expires on {day}", "renew it, then 'nsqtw reload'")
     return subject.ok(f"valid until {day}")
-
-
-def expiry_of(path: str) -> datetime:
-    """Return the first end of the time of the certificates in a file (PEM). OptionError."""
-    from cryptography import x509  # slow to import
-
-    ends = [x509.load_pem_x509_certificate(block).not_valid_after_utc for block in certificates_in(path)]
-    return min(ends, default=datetime.max.replace(tzinfo=UTC))
