@@ -4,7 +4,7 @@
 # make test-browser nsqadmin's pages in a real Chromium (Debian: apt-get install chromium); ONLY='live actions' for some of them
 # make screenshots  the pictures of nsqadmin in the documentation, made anew, which takes Chromium, too
 # make test-compiled   the tests on modules that mypyc compiled, which takes a C compiler; ONLY='tests/core' for some of them
-# make test-system  what needs programs of the system: Prometheus scrapes a cluster, systemd reads the units; ONLY=systemd for some
+# make test-system  what needs programs of the system: Prometheus scrapes a cluster, systemd reads the units, zsh and fish complete words; ONLY=systemd for some
 # make test-twisted    the tests with the lowest and the newest supported Twisted; TWISTED=lowest for one of them, ONLY='tests/net'
 # make fuzz         hostile inputs that nobody tried before, for MINUTES=10; ONLY='http disk' for some targets
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it

@@ -28,8 +28,7 @@ All errors that nsqtw raises deliberately, in one tree.
     │   └── Stopped          ... the consumer or producer is stopped
     ├── CommandError         a command of `nsqtw` cannot go on: one line for the user
     │   ├── NotFound         ... no topic, channel or message has that name
-    │   ├── PermissionRefused  ... a node refuses the credentials
-    │   └── PartialFailure   ... some nodes failed
+    │   └── PermissionRefused  ... a node refuses the credentials
     ├── ClusterError         a query or change of a cluster failed
     │   ├── ServerFailed     ... one nsqd or nsqlookupd gave no usable answer
     │   │   └── Unsupported  ... because it does not have what was asked for
@@ -228,10 +227,6 @@ class PermissionRefused(CommandError):
     """A node refuses the credentials of a command, or they do not permit what it asks for."""
 
 
-class PartialFailure(CommandError):
-    """Some nodes did what a command asks for and some did not. The text names those that did not."""
-
-
 class ClusterError(NsqtwError):
     """A query or a change of a cluster failed. The text is for the user and contains no secret."""
 
@@ -248,7 +243,7 @@ class ServerFailed(ClusterError):
 
 
 class Unsupported(ServerFailed):
-    """The server does not have the endpoint: another nsqd, or an old one."""
+    """The server does not have the endpoint or the parameter: another nsqd, or an old one."""
 
 
 class NoServerAnswered(ClusterError):

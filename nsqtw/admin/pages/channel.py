@@ -14,7 +14,7 @@ from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.pages.topic import is_nsqtw
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.merge import topology_order
-from nsqtw.cluster.model import ChannelStats, ClientStats
+from nsqtw.cluster.model import ChannelStats, ConsumerStats
 
 _FIGURES = ("depth", "in_flight", "deferred", "out", "requeue", "timeout")
 _RATES = (
@@ -81,11 +81,11 @@ async def channel(page_request: PageRequest) -> Content:
     }
 
 
-def _client_name(client: ClientStats) -> str:
+def _client_name(client: ConsumerStats) -> str:
     return f"{client.client_id} {client.hostname} {client.remote_address}"
 
 
-def _order(client: ClientStats) -> str:
+def _order(client: ConsumerStats) -> str:
     return client.node
 
 
